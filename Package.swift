@@ -1,0 +1,58 @@
+// swift-tools-version: 6.1
+import PackageDescription
+
+let nioCore = Target.Dependency.product(name: "NIOCore", package: "swift-nio")
+let nioPosix = Target.Dependency.product(name: "NIOPosix", package: "swift-nio")
+let nioEmbedded = Target.Dependency.product(name: "NIOEmbedded", package: "swift-nio")
+let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
+let lifecycle = Target.Dependency.product(name: "ServiceLifecycle", package: "swift-service-lifecycle")
+let argumentParser = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
+
+let package = Package(
+    name: "apns-worker",
+    products: [
+        .executable(name: "apns-worker", targets: ["apns-worker"]),
+        .executable(name: "apns-simulator", targets: ["apns-simulator"]),
+        .library(name: "APNS", targets: ["APNS"]),
+        .library(name: "PushQueue", targets: ["PushQueue"]),
+    ],
+    dependencies: [
+        .package(url: "https://github.com/apple/swift-nio.git", from: "2.101.0"),
+        .package(url: "https://github.com/apple/swift-log.git", from: "1.6.0"),
+        .package(url: "https://github.com/apple/swift-argument-parser.git", from: "1.5.0"),
+        .package(url: "https://github.com/swift-server/swift-service-lifecycle.git", from: "2.6.0"),
+    ],
+    targets: [
+        // System libraries: a module map and inline shims for macros, nothing else.
+        .systemLibrary(name: "CHiredis", pkgConfig: "hiredis", providers: [.apt(["libhiredis-dev"])]),
+        .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
+        .systemLibrary(name: "CNghttp2", pkgConfig: "libnghttp2", providers: [.apt(["libnghttp2-dev"])]),
+
+        .target(name: "TLS", dependencies: ["COpenSSL", nioCore]),
+        .target(name: "Redis", dependencies: ["CHiredis", "TLS", nioCore, nioPosix, logging]),
+        .target(name: "APNS", dependencies: ["CNghttp2", "COpenSSL", "TLS", nioCore, nioPosix, logging]),
+        .target(
+            name: "PushQueue", dependencies: ["Redis", nioCore],
+            resources: [.embedInCode("Scripts")]),
+        .target(
+            name: "PushWorker", dependencies: ["APNS", "PushQueue", nioCore, nioPosix, logging, lifecycle]),
+        .target(
+            name: "APNSSimulator", dependencies: ["APNS", "CNghttp2", "COpenSSL", "TLS", nioCore, nioPosix, logging]),
+        .executableTarget(
+            name: "apns-worker", dependencies: ["PushWorker", argumentParser, logging, lifecycle]),
+        .executableTarget(
+            name: "apns-simulator", dependencies: ["APNSSimulator", argumentParser, logging, lifecycle]),
+
+        .target(name: "TestSupport", dependencies: [nioCore, nioPosix], path: "Tests/TestSupport"),
+        .testTarget(name: "TLSTests", dependencies: ["TLS", "TestSupport", nioPosix, nioEmbedded]),
+        .testTarget(name: "RedisTests", dependencies: ["Redis", "TestSupport"]),
+        .testTarget(name: "APNSTests", dependencies: ["APNS", "TestSupport"]),
+        .testTarget(name: "PushQueueTests", dependencies: ["PushQueue", "TestSupport"]),
+        .testTarget(name: "PushWorkerTests", dependencies: ["PushWorker", "APNSSimulator", "TestSupport"]),
+        .testTarget(name: "APNSSimulatorTests", dependencies: ["APNSSimulator", "TestSupport"]),
+        .testTarget(
+            name: "EndToEndTests",
+            dependencies: ["PushQueue", "Redis", "TestSupport", "apns-worker", "apns-simulator"]),
+    ],
+    swiftLanguageModes: [.v6]
+)

@@ -1,0 +1,57 @@
+/// Why APNs refused a notification: the `reason` member of an error response's body.
+///
+/// Source: Apple, "Handling notification responses from APNs".
+public enum Reason: String, CaseIterable, Sendable {
+    case badCertificate = "BadCertificate"
+    case badCertificateEnvironment = "BadCertificateEnvironment"
+    case badCollapseID = "BadCollapseId"
+    case badDeviceToken = "BadDeviceToken"
+    case badEnvironmentKeyIDInToken = "BadEnvironmentKeyIdInToken"
+    case badExpirationDate = "BadExpirationDate"
+    case badMessageID = "BadMessageId"
+    case badPath = "BadPath"
+    case badPriority = "BadPriority"
+    case badTopic = "BadTopic"
+    case deviceTokenNotForTopic = "DeviceTokenNotForTopic"
+    case duplicateHeaders = "DuplicateHeaders"
+    case expiredProviderToken = "ExpiredProviderToken"
+    case expiredToken = "ExpiredToken"
+    case forbidden = "Forbidden"
+    case idleTimeout = "IdleTimeout"
+    case internalServerError = "InternalServerError"
+    case invalidProviderToken = "InvalidProviderToken"
+    case invalidPushType = "InvalidPushType"
+    case methodNotAllowed = "MethodNotAllowed"
+    case missingDeviceToken = "MissingDeviceToken"
+    case missingProviderToken = "MissingProviderToken"
+    case missingTopic = "MissingTopic"
+    case payloadEmpty = "PayloadEmpty"
+    case payloadTooLarge = "PayloadTooLarge"
+    case serviceUnavailable = "ServiceUnavailable"
+    case shutdown = "Shutdown"
+    case tooManyProviderTokenUpdates = "TooManyProviderTokenUpdates"
+    case tooManyRequests = "TooManyRequests"
+    case topicDisallowed = "TopicDisallowed"
+    case unregistered = "Unregistered"
+    case unrelatedKeyIDInToken = "UnrelatedKeyIdInToken"
+
+    /// The HTTP status that APNs sends with this reason.
+    public var status: Int {
+        switch self {
+        case .badCollapseID, .badDeviceToken, .badExpirationDate, .badMessageID, .badPriority, .badTopic,
+            .deviceTokenNotForTopic, .duplicateHeaders, .idleTimeout, .invalidPushType, .missingDeviceToken,
+            .missingTopic, .payloadEmpty, .topicDisallowed:
+            400
+        case .badCertificate, .badCertificateEnvironment, .badEnvironmentKeyIDInToken, .expiredProviderToken,
+            .forbidden, .invalidProviderToken, .missingProviderToken, .unrelatedKeyIDInToken:
+            403
+        case .badPath: 404
+        case .methodNotAllowed: 405
+        case .expiredToken, .unregistered: 410
+        case .payloadTooLarge: 413
+        case .tooManyProviderTokenUpdates, .tooManyRequests: 429
+        case .internalServerError: 500
+        case .serviceUnavailable, .shutdown: 503
+        }
+    }
+}
