@@ -43,9 +43,11 @@ let package = Package(
         .executableTarget(
             name: "apns-simulator", dependencies: ["APNSSimulator", argumentParser, logging, lifecycle]),
 
-        .target(name: "TestSupport", dependencies: [nioCore, nioPosix], path: "Tests/TestSupport"),
+        .target(name: "TestSupport", dependencies: ["CHiredis", nioCore, nioPosix], path: "Tests/TestSupport"),
         .testTarget(name: "TLSTests", dependencies: ["TLS", "TestSupport", nioPosix, nioEmbedded]),
-        .testTarget(name: "RedisTests", dependencies: ["Redis", "TestSupport"]),
+        .testTarget(
+            name: "RedisTests",
+            dependencies: ["CHiredis", "Redis", "TestSupport", logging, nioCore, nioEmbedded, nioPosix]),
         .testTarget(name: "APNSTests", dependencies: ["APNS", "TestSupport"]),
         .testTarget(name: "PushQueueTests", dependencies: ["PushQueue", "TestSupport"]),
         .testTarget(name: "PushWorkerTests", dependencies: ["PushWorker", "APNSSimulator", "TestSupport"]),

@@ -66,20 +66,23 @@ static inline void *chiredis_visit_array(const redisReadTask *task, int count) {
 }
 #endif
 
+// Initialised by the compiler: readers are made on several event loops at once, and hiredis takes a mutable pointer.
+static redisReplyObjectFunctions chiredis_visit_functions = {
+    .createString = chiredis_visit_string,
+    .createArray = chiredis_visit_array,
+    .createInteger = chiredis_visit_integer,
+    .createNil = chiredis_visit_nil,
+    .freeObject = chiredis_visit_free,
+#if HIREDIS_MAJOR >= 1
+    .createDouble = chiredis_visit_double,
+    .createBool = chiredis_visit_bool,
+#endif
+};
+
 /// A reader that reports each element of a reply, parents before children, to `visit` instead of building objects.
 /// `visit` must outlive the reader. NULL when memory is short.
 static inline redisReader *chiredis_reader_create(CHiredisVisit *visit) {
-    static redisReplyObjectFunctions functions;
-    functions.createString = chiredis_visit_string;
-    functions.createArray = chiredis_visit_array;
-    functions.createInteger = chiredis_visit_integer;
-    functions.createNil = chiredis_visit_nil;
-    functions.freeObject = chiredis_visit_free;
-#if HIREDIS_MAJOR >= 1
-    functions.createDouble = chiredis_visit_double;
-    functions.createBool = chiredis_visit_bool;
-#endif
-    redisReader *reader = redisReaderCreateWithFunctions(&functions);
+    redisReader *reader = redisReaderCreateWithFunctions(&chiredis_visit_functions);
     if (reader != NULL) {
         reader->privdata = visit;
     }

@@ -1,0 +1,159 @@
+import NIOCore
+
+/// One reply of Redis: its elements in preorder, and the bytes of all its strings in one buffer.
+///
+/// Nothing is made per element, neither while reading nor while looking: an `Element` is an index into the reply.
+public struct RESPReply: Sendable {
+    /// What an element is.
+    public enum Kind: UInt8, Sendable {
+        /// A string of bytes.
+        case string
+        /// A short text such as `OK`.
+        case status
+        /// An error; inside an array it does not fail the command.
+        case error
+        /// A signed 64-bit number.
+        case integer
+        /// No value: a null string or a null array.
+        case null
+        /// Elements, perhaps none.
+        case array
+    }
+
+    /// `value` is the integer, the offset of the bytes, or the number of children; `length` that of the bytes; `end`
+    /// the index of the first node after this one and all below it.
+    struct Node: Sendable {
+        var value: Int
+        var length: UInt32
+        var end: UInt32
+        var kind: Kind
+    }
+
+    let nodes: [Node]
+    let arena: ByteBuffer
+
+    /// The reply itself.
+    public var root: Element { Element(reply: self, index: 0) }
+
+    /// The error, when the reply as a whole is one.
+    public var error: RedisServerError? { root.error }
+
+    /// One element of a reply.
+    public struct Element: Sendable {
+        fileprivate let reply: RESPReply
+        fileprivate let index: Int
+
+        private var node: Node { reply.nodes[index] }
+
+        /// What the element is.
+        public var kind: Kind { node.kind }
+
+        /// Whether there is no value.
+        public var isNull: Bool { node.kind == .null }
+
+        /// The number, of an integer.
+        public var integer: Int? { node.kind == .integer ? node.value : nil }
+
+        /// The bytes of a string, status or error, sharing the reply's storage: as long as this buffer lives, all of
+        /// the reply's bytes stay in memory.
+        public var bytes: ByteBuffer? {
+            let node = node
+            guard node.kind.hasBytes else { return nil }
+            return reply.arena.getSlice(at: node.value, length: Int(node.length))
+        }
+
+        /// The text of a string, status or error, as UTF-8 with replacement characters where it is none.
+        public var string: String? {
+            let node = node
+            guard node.kind.hasBytes else { return nil }
+            return reply.arena.getString(at: node.value, length: Int(node.length))
+        }
+
+        /// The error, of an error element.
+        public var error: RedisServerError? {
+            guard node.kind == .error, let text = string else { return nil }
+            return RedisServerError(text: text)
+        }
+
+        /// Looks at the bytes of a string, status or error where they are; `nil` for other elements.
+        public func withUnsafeBytes<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) rethrows -> Result? {
+            let node = node
+            guard node.kind.hasBytes else { return nil }
+            return try reply.arena.withUnsafeReadableBytes { arena in
+                try body(UnsafeRawBufferPointer(rebasing: arena[node.value..<node.value + Int(node.length)]))
+            }
+        }
+
+        /// The number of children of an array, 0 for anything else.
+        public var count: Int { node.kind == .array ? node.value : 0 }
+
+        /// A child of an array. At once when the children hold no children themselves, else by walking over those before.
+        ///
+        /// - Precondition: `position` is from 0 to `count - 1`.
+        public subscript(position: Int) -> Element {
+            precondition(position >= 0 && position < count, "no such element in this reply")
+            if Int(node.end) == index + 1 + count { return Element(reply: reply, index: index + 1 + position) }
+            var child = index + 1
+            for _ in 0..<position { child = Int(reply.nodes[child].end) }
+            return Element(reply: reply, index: child)
+        }
+
+        /// The children of an array in order; none for anything else.
+        public var children: Children { Children(reply: reply, index: index + 1, left: count) }
+    }
+
+    /// The children of an element, one after the other.
+    public struct Children: Sequence, IteratorProtocol, Sendable {
+        fileprivate let reply: RESPReply
+        fileprivate var index: Int
+        fileprivate var left: Int
+
+        /// The number of children not yet looked at.
+        public var underestimatedCount: Int { left }
+
+        /// The next child.
+        public mutating func next() -> Element? {
+            guard left > 0 else { return nil }
+            left -= 1
+            defer { index = Int(reply.nodes[index].end) }
+            return Element(reply: reply, index: index)
+        }
+    }
+}
+
+extension RESPReply.Kind {
+    var hasBytes: Bool {
+        switch self {
+        case .string, .status, .error: true
+        case .integer, .null, .array: false
+        }
+    }
+}
+
+extension RESPReply: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+    /// The kind and the sizes: what a reply holds are payloads.
+    public var description: String { "\(root.kind) (\(nodes.count) elements, \(arena.readableBytes) bytes)" }
+
+    /// As `description`.
+    public var debugDescription: String { description }
+
+    /// Only what `description` shows.
+    public var customMirror: Mirror { Mirror(self, children: ["reply": description]) }
+}
+
+extension RESPReply.Element: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+    /// The kind and the sizes.
+    public var description: String {
+        switch kind {
+        case .array: "array (\(count) elements)"
+        case .string, .status, .error: "\(kind) (\(reply.nodes[index].length) bytes)"
+        case .integer, .null: "\(kind)"
+        }
+    }
+
+    /// As `description`.
+    public var debugDescription: String { description }
+
+    /// Only what `description` shows.
+    public var customMirror: Mirror { Mirror(self, children: ["element": description]) }
+}

@@ -1,0 +1,83 @@
+import NIOCore
+
+/// Puts the elements that hiredis reports, parents before children, together into a reply.
+struct RESPReplyBuilder {
+    /// A reply whose strings come to more than this is taken for a broken stream. (Offsets in a `ByteBuffer` are 32 bits.)
+    static let maximumSize = 1 << 30
+
+    /// Whether a reply had to be cut because it was too large; the stream cannot go on then.
+    private(set) var isTooLarge = false
+
+    private var nodes: [RESPReply.Node] = []
+    private var arena = ByteBuffer()
+    /// The arrays that still miss children, outermost first.
+    private var open: [(node: Int, missing: Int)] = []
+
+    mutating func add(_ kind: RESPReply.Kind, bytes: UnsafeRawBufferPointer) {
+        guard arena.readableBytes + bytes.count <= Self.maximumSize else {
+            isTooLarge = true
+            return
+        }
+        if arena.readableBytes == 0 && !bytes.isEmpty { reserve(first: bytes.count) }
+        add(kind, value: arena.writerIndex, length: bytes.count)
+        arena.writeBytes(bytes)
+    }
+
+    mutating func add(integer: Int) {
+        add(.integer, value: integer, length: 0)
+    }
+
+    mutating func addNull() {
+        add(.null, value: 0, length: 0)
+    }
+
+    mutating func addArray(count: Int) {
+        // The count is the peer's claim: believe it only so far.
+        if nodes.isEmpty { nodes.reserveCapacity(min(count, 4096) + 1) }
+        let index = nodes.count
+        nodes.append(RESPReply.Node(value: count, length: 0, end: UInt32(index + 1), kind: .array))
+        if count > 0 {
+            open.append((node: index, missing: count))
+        } else {
+            close()
+        }
+    }
+
+    /// The reply, and the builder is ready for the next one.
+    mutating func finish() -> RESPReply {
+        defer {
+            nodes = []
+            arena = ByteBuffer()
+            open.removeAll(keepingCapacity: true)
+        }
+        return RESPReply(nodes: nodes, arena: arena)
+    }
+
+    private mutating func add(_ kind: RESPReply.Kind, value: Int, length: Int) {
+        let end = UInt32(nodes.count + 1)
+        nodes.append(RESPReply.Node(value: value, length: UInt32(length), end: end, kind: kind))
+        close()
+    }
+
+    /// One more element is whole, and with it perhaps the arrays it was the last of.
+    private mutating func close() {
+        while !open.isEmpty {
+            open[open.count - 1].missing -= 1
+            guard open[open.count - 1].missing == 0 else { return }
+            nodes[open.removeLast().node].end = UInt32(nodes.count)
+        }
+    }
+
+    /// One allocation for all strings when they are about as long as the first: a claim's reply is an array of such.
+    private mutating func reserve(first: Int) {
+        let expected = open.reduce(first + 16) { $0.multipliedSaturating(by: $1.missing) }
+        arena = ByteBufferAllocator().buffer(capacity: open.isEmpty ? first : max(first, min(expected, 128 * 1024)))
+    }
+}
+
+extension Int {
+    fileprivate func multipliedSaturating(by other: Int) -> Int {
+        let (product, overflow) = multipliedReportingOverflow(by: other)
+        return overflow ? .max : product
+    }
+}

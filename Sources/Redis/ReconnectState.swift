@@ -1,0 +1,94 @@
+import NIOCore
+
+/// When to connect, and what of it is worth a line in the log.
+struct ReconnectState {
+    enum Phase: Equatable {
+        case idle
+        case connecting
+        case ready(since: NIODeadline)
+        case waiting
+        case closed
+    }
+
+    /// What follows from a failed attempt or a lost connection.
+    struct Retry: Equatable {
+        let delay: TimeAmount
+        /// Whether to log it: the first, then one in `reportInterval`.
+        let isReported: Bool
+        /// Attempts that failed since there was a connection.
+        let failures: Int
+    }
+
+    /// An outage that is over.
+    struct Recovery: Equatable {
+        let after: TimeAmount
+        let failures: Int
+    }
+
+    static let reportInterval: TimeAmount = .seconds(30)
+
+    private(set) var phase: Phase = .idle
+    private let backoff: ReconnectBackoff
+    private var failures = 0
+    private var outageBegan: NIODeadline?
+    private var failuresOfOutage = 0
+    private var lastReport: NIODeadline?
+
+    init(backoff: ReconnectBackoff) {
+        self.backoff = backoff
+    }
+
+    /// - Returns: whether to connect.
+    mutating func start() -> Bool {
+        guard phase == .idle else { return false }
+        phase = .connecting
+        return true
+    }
+
+    /// - Returns: whether the connection is wanted, and the outage it ends.
+    mutating func connected(at now: NIODeadline) -> (isWanted: Bool, recovery: Recovery?) {
+        guard phase == .connecting else { return (false, nil) }
+        phase = .ready(since: now)
+        guard let began = outageBegan else { return (true, nil) }
+        defer {
+            outageBegan = nil
+            lastReport = nil
+            failuresOfOutage = 0
+        }
+        return (true, Recovery(after: now - began, failures: failuresOfOutage))
+    }
+
+    /// An attempt failed, or the connection went.
+    ///
+    /// - Returns: when to try again; `nil` when nothing is wanted any more.
+    mutating func failed(at now: NIODeadline, random: Double) -> Retry? {
+        switch phase {
+        case .idle, .waiting, .closed:
+            return nil
+        case .connecting:
+            failuresOfOutage += 1
+        case .ready(let since):
+            // A server that lets us in only to throw us out again must not make us start from the shortest wait each time.
+            if now - since >= backoff.ceiling(failures: failures) { failures = 0 }
+        }
+        failures += 1
+        phase = .waiting
+        if outageBegan == nil { outageBegan = now }
+        let isReported = lastReport.map { now - $0 >= Self.reportInterval } ?? true
+        if isReported { lastReport = now }
+        return Retry(
+            delay: backoff.delay(failures: failures, random: random), isReported: isReported,
+            failures: failuresOfOutage)
+    }
+
+    /// - Returns: whether to connect.
+    mutating func waited() -> Bool {
+        guard phase == .waiting else { return false }
+        phase = .connecting
+        return true
+    }
+
+    mutating func close() {
+        phase = .closed
+    }
+}

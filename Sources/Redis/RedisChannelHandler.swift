@@ -1,0 +1,47 @@
+import NIOCore
+
+/// The bytes of a channel to replies for a connection.
+final class RedisChannelHandler: ChannelInboundHandler {
+    typealias InboundIn = ByteBuffer
+    typealias OutboundOut = ByteBuffer
+
+    /// The connection keeps the channel, and that this handler: let go when the channel does.
+    private(set) var connection: RedisConnection?
+    private let decoder = RESPDecoder()
+
+    init(connection: RedisConnection) {
+        self.connection = connection
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        guard let connection else { return }
+        unwrapInboundIn(data).withUnsafeReadableBytes { bytes in
+            do throws(RESPDecoder.Violation) {
+                var rest = bytes[...]
+                while !rest.isEmpty && connection.isOpen {
+                    try decoder.feed(UnsafeRawBufferPointer(rebasing: rest.prefix(RESPDecoder.portion)))
+                    rest = rest.dropFirst(RESPDecoder.portion)
+                    // A completion may close the connection; what else has come is nobody's then.
+                    while connection.isOpen, let reply = try decoder.next() {
+                        connection.receive(reply)
+                    }
+                }
+            } catch {
+                connection.violated(error.reason)
+            }
+        }
+    }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        connection?.lost("the server closed the connection")
+        context.fireChannelInactive()
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        connection?.lost(plainReason(of: error))
+    }
+
+    func handlerRemoved(context: ChannelHandlerContext) {
+        connection = nil
+    }
+}

@@ -1,0 +1,17 @@
+import NIOCore
+
+/// How a client connects and how long it waits.
+public struct RedisClientConfiguration: Sendable {
+    /// How long connecting may take, and then again how long logging in may.
+    public var connectTimeout: TimeAmount = .seconds(5)
+    /// How long an answer may take before the connection is given up and made anew; `nil` for no limit, which suits a
+    /// client of blocking commands only (each of which should have a deadline of its own).
+    public var commandTimeout: TimeAmount? = .seconds(5)
+    /// The waits between attempts to connect.
+    public var backoff = ReconnectBackoff()
+    /// What `CLIENT LIST` shows; characters it does not take become `-`.
+    public var clientName: String?
+
+    /// The defaults.
+    public init() {}
+}

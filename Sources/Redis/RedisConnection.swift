@@ -1,0 +1,168 @@
+import NIOCore
+import NIOPosix
+
+/// One connection to Redis: commands are written in the order they are given and answered in the same order, and many
+/// may be on their way at once.
+///
+/// `@unchecked Sendable`: all state is touched on `eventLoop` only, which every method that touches it checks.
+public final class RedisConnection: @unchecked Sendable {
+    /// What is told of a command: its reply, or why there is none. An error reply is a failure; an error inside an array is not.
+    public typealias Completion = (Result<RESPReply, RedisError>) -> Void
+
+    /// The event loop that the connection lives on.
+    public let eventLoop: any EventLoop
+    /// The server's address, for messages.
+    public let address: String
+    /// Called once, on the event loop and before the unanswered commands fail, when the connection ends.
+    public var onClose: ((RedisError) -> Void)?
+
+    private let channel: any Channel
+    private var pending = PendingCommands()
+    private var outgoing = ByteBuffer()
+    private var flushScheduled = false
+    private var timer: (deadline: NIODeadline, task: Scheduled<Void>)?
+    private var ended: RedisError?
+
+    init(channel: any Channel, address: String) {
+        self.channel = channel
+        self.eventLoop = channel.eventLoop
+        self.address = address
+    }
+
+    /// Whether commands can be sent. On the event loop only.
+    public var isOpen: Bool {
+        eventLoop.preconditionInEventLoop()
+        return ended == nil
+    }
+
+    /// The number of commands without an answer. On the event loop only.
+    public var pendingCount: Int {
+        eventLoop.preconditionInEventLoop()
+        return pending.count
+    }
+
+    /// Sends a command. All commands of one tick of the event loop leave in one write. On the event loop only.
+    ///
+    /// - Parameters:
+    ///   - timeout: how long the answer may take before the connection is given up; `nil` for no limit.
+    ///   - completion: called on the event loop; before `send` returns when the command cannot be sent at all.
+    public func send(_ command: RedisCommand, timeout: TimeAmount?, completion: @escaping Completion) {
+        eventLoop.preconditionInEventLoop()
+        if let ended {
+            completion(.failure(.notConnected(address: address, reason: reason(of: ended))))
+            return
+        }
+        do {
+            try command.encode(into: &outgoing)
+        } catch {
+            completion(.failure(error))
+            return
+        }
+        let deadline = pending.append(timeout: timeout, now: eventLoop.now, completion: completion)
+        if timeout != nil { startTimer(for: deadline) }
+        if !flushScheduled {
+            flushScheduled = true
+            eventLoop.execute { self.flush() }
+        }
+    }
+
+    /// Closes the connection; what is unanswered fails.
+    ///
+    /// - Returns: a future of the end of the channel.
+    @discardableResult
+    public func close(reason: String = "it was closed by this process") -> EventLoopFuture<Void> {
+        if eventLoop.inEventLoop {
+            lost(reason)
+        } else {
+            eventLoop.execute { self.lost(reason) }
+        }
+        return channel.closeFuture
+    }
+
+    private func flush() {
+        flushScheduled = false
+        guard ended == nil, outgoing.readableBytes > 0 else { return }
+        pending.markSent()
+        let bytes = outgoing
+        outgoing = ByteBuffer()
+        channel.writeAndFlush(bytes, promise: nil)
+    }
+
+    func receive(_ reply: RESPReply) {
+        guard ended == nil else { return }
+        guard let entry = pending.answered() else {
+            violated("an answer to nothing that was asked")
+            return
+        }
+        if let error = reply.error {
+            entry.completion(.failure(.server(error)))
+        } else {
+            entry.completion(.success(reply))
+        }
+    }
+
+    func violated(_ reason: String) {
+        end(.protocolViolation(address: address, reason: reason))
+    }
+
+    func lost(_ reason: String) {
+        end(.connectionLost(address: address, sent: pending.count > 0, reason: reason))
+    }
+
+    /// One timer for all: it is set for the first command and looks for the next one due only when it fires.
+    private func startTimer(for deadline: NIODeadline) {
+        if let timer {
+            guard deadline < timer.deadline else { return }
+            timer.task.cancel()
+        }
+        timer = (deadline, eventLoop.scheduleTask(deadline: deadline) { self.timerFired() })
+    }
+
+    private func timerFired() {
+        timer = nil
+        guard ended == nil else { return }
+        if let overdue = pending.overdue(at: eventLoop.now), let timeout = overdue.timeout {
+            end(.timeout(address: address, after: timeout))
+        } else if let next = pending.nextDeadline {
+            startTimer(for: next)
+        }
+    }
+
+    private func end(_ error: RedisError) {
+        eventLoop.preconditionInEventLoop()
+        guard ended == nil else { return }
+        ended = error
+        timer?.task.cancel()
+        timer = nil
+        outgoing = ByteBuffer()
+        let now = eventLoop.now
+        let unanswered = pending.removeAll()
+        channel.close(promise: nil)
+        let onClose = self.onClose
+        self.onClose = nil
+        onClose?(error)
+        for (entry, sent) in unanswered {
+            entry.completion(.failure(failure(of: entry, sent: sent, at: now, because: error)))
+        }
+    }
+
+    private func failure(
+        of entry: PendingCommands.Entry, sent: Bool, at now: NIODeadline, because error: RedisError
+    ) -> RedisError {
+        if sent {
+            if case .protocolViolation = error { return error }
+            if case .timeout = error, let timeout = entry.timeout, entry.deadline <= now {
+                return .timeout(address: address, after: timeout)
+            }
+        }
+        return .connectionLost(address: address, sent: sent, reason: reason(of: error))
+    }
+
+    private func reason(of error: RedisError) -> String {
+        switch error {
+        case .connectionLost(_, _, let reason), .protocolViolation(_, let reason): reason
+        case .timeout(_, let after): "a command was not answered within \(after.inWords)"
+        default: error.description
+        }
+    }
+}

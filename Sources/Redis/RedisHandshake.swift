@@ -1,0 +1,83 @@
+/// What goes before any other command on a new connection: who we are, which database, what we are called, and whether
+/// the server is in a state to answer at all.
+struct RedisHandshake {
+    enum Step: Equatable {
+        case authenticate
+        case select
+        case setName
+        /// A connection is ready when a command works, and without password, database and name there was none yet: a
+        /// server that wants a password or still loads its data says so here.
+        case ping
+    }
+
+    enum Outcome: Equatable {
+        case proceed
+        case ready
+        case failed(RedisError)
+    }
+
+    let commands: [(step: Step, command: RedisCommand)]
+    private let address: String
+    private var answered = 0
+
+    init(endpoint: RedisEndpoint, clientName: String?) {
+        address = endpoint.address
+        var commands: [(step: Step, command: RedisCommand)] = []
+        if let password = endpoint.password {
+            var command = RedisCommand("AUTH", expecting: 2)
+            if let user = endpoint.user { command.append(user) }
+            command.append(password)
+            commands.append((.authenticate, command))
+        }
+        if endpoint.database != 0 {
+            commands.append((.select, RedisCommand("SELECT", String(endpoint.database))))
+        }
+        if let clientName {
+            commands.append((.setName, RedisCommand("CLIENT", "SETNAME", Self.printable(clientName))))
+        }
+        commands.append((.ping, RedisCommand("PING")))
+        self.commands = commands
+    }
+
+    /// Takes the answers in the order of `commands`.
+    mutating func receive(_ result: Result<RESPReply, RedisError>) -> Outcome {
+        let step = commands[answered].step
+        answered += 1
+        switch result {
+        case .success:
+            break
+        case .failure(.server(let error)):
+            if let failure = judge(error, at: step) { return .failed(failure) }
+        case .failure(.connectionLost(_, _, let reason)), .failure(.notConnected(_, let reason)):
+            return .failed(.connect(address: address, reason: reason))
+        case .failure(.timeout(_, let after)):
+            return .failed(.connect(address: address, reason: "connected, but no answer within \(after.inWords)"))
+        case .failure(let error):
+            return .failed(error)
+        }
+        return answered == commands.count ? .ready : .proceed
+    }
+
+    private func judge(_ error: RedisServerError, at step: Step) -> RedisError? {
+        switch (step, error.prefix) {
+        case (_, "NOAUTH"), (_, "WRONGPASS"), (.select, "NOPERM"):
+            return .authentication(address: address, reply: error)
+        case (.authenticate, "ERR") where error.message.contains("AUTH") || error.message.contains("password"):
+            return .authentication(address: address, reply: error)
+        case (.setName, "ERR"), (.setName, "NOPERM"), (.ping, "NOPERM"):
+            // The name is a courtesy that a proxy or an ACL may refuse, and who may not PING may yet do the work.
+            return nil
+        case (.select, "ERR"):
+            return .connect(
+                address: address, reason: "\(error.message): check the database (/db) of the Redis URL")
+        default:
+            // LOADING, MASTERDOWN, DENIED (protected mode), too many clients: true of the server, whatever was asked.
+            return .connect(address: address, reason: "Redis answered: \(error.message)")
+        }
+    }
+
+    /// CLIENT SETNAME takes no spaces, newlines or special characters.
+    private static func printable(_ name: String) -> String {
+        String(decoding: name.utf8.map { (0x21...0x7e).contains($0) ? $0 : UInt8(ascii: "-") }, as: UTF8.self)
+    }
+}

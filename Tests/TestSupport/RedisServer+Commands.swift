@@ -1,0 +1,119 @@
+import CHiredis
+import Foundation
+
+/// A reply as tests like to compare it.
+public indirect enum RedisValue: Equatable, Sendable, ExpressibleByStringLiteral, ExpressibleByIntegerLiteral {
+    /// A string that is UTF-8.
+    case string(String)
+    /// A string that is not.
+    case bytes([UInt8])
+    /// A status such as `OK`.
+    case status(String)
+    /// An error.
+    case error(String)
+    /// A number.
+    case integer(Int)
+    /// No value.
+    case null
+    /// Elements.
+    case array([RedisValue])
+
+    /// A string.
+    public init(stringLiteral value: String) { self = .string(value) }
+    /// A number.
+    public init(integerLiteral value: Int) { self = .integer(value) }
+
+    /// The text of a string, status or error.
+    public var text: String? {
+        switch self {
+        case .string(let text), .status(let text), .error(let text): text
+        default: nil
+        }
+    }
+
+    /// The number, also of a string of digits.
+    public var number: Int? {
+        if case .integer(let number) = self { return number }
+        return text.flatMap { Int($0) }
+    }
+
+    /// The elements of an array.
+    public var elements: [RedisValue]? {
+        if case .array(let elements) = self { return elements }
+        return nil
+    }
+
+    init(_ reply: redisReply) {
+        let bytes = UnsafeRawBufferPointer(start: reply.str, count: reply.str == nil ? 0 : Int(reply.len))
+        switch reply.type {
+        case REDIS_REPLY_STATUS: self = .status(String(decoding: bytes, as: UTF8.self))
+        case REDIS_REPLY_ERROR: self = .error(String(decoding: bytes, as: UTF8.self))
+        case REDIS_REPLY_INTEGER: self = .integer(Int(reply.integer))
+        case REDIS_REPLY_NIL: self = .null
+        case REDIS_REPLY_ARRAY:
+            self = .array((0..<Int(reply.elements)).compactMap { reply.element[$0].map { RedisValue($0.pointee) } })
+        default:
+            self = String(validating: bytes, as: UTF8.self).map { .string($0) } ?? .bytes(Array(bytes))
+        }
+    }
+}
+
+/// A blocking connection by hiredis' own client: another implementation than the one under test.
+public final class RedisTestConnection {
+    private let context: UnsafeMutablePointer<redisContext>
+
+    /// Connects, with a limit of ten seconds on this and on every command.
+    public init(port: Int, password: String? = nil) throws {
+        guard let context = redisConnectWithTimeout("127.0.0.1", Int32(port), timeval(tv_sec: 10, tv_usec: 0)) else {
+            throw RedisServer.Failure(description: "no memory for a connection to redis-server")
+        }
+        self.context = context
+        guard context.pointee.err == 0 else { throw failure }
+        redisSetTimeout(context, timeval(tv_sec: 10, tv_usec: 0))
+        if let password { try run("AUTH", password) }
+    }
+
+    deinit { redisFree(context) }
+
+    /// Runs a command; an error of Redis is a value.
+    @discardableResult
+    public func run(_ command: String...) throws -> RedisValue {
+        try run(command.map { Array($0.utf8) })
+    }
+
+    /// Runs a command of any bytes; an error of Redis is a value.
+    @discardableResult
+    public func run(_ command: [[UInt8]]) throws -> RedisValue {
+        let lengths = command.map(\.count)
+        let bytes = command.map { argument in
+            let copy = UnsafeMutablePointer<CChar>.allocate(capacity: argument.count + 1)
+            for (index, byte) in argument.enumerated() { copy[index] = CChar(bitPattern: byte) }
+            return copy
+        }
+        defer { for copy in bytes { copy.deallocate() } }
+        var pointers = bytes.map { UnsafePointer<CChar>?.some(UnsafePointer($0)) }
+        guard let reply = redisCommandArgv(context, Int32(command.count), &pointers, lengths) else { throw failure }
+        defer { freeReplyObject(reply) }
+        return RedisValue(reply.assumingMemoryBound(to: redisReply.self).pointee)
+    }
+
+    private var failure: RedisServer.Failure {
+        withUnsafeBytes(of: &context.pointee.errstr) { text in
+            RedisServer.Failure(
+                description: "redis-server: " + String(decoding: text.prefix { $0 != 0 }, as: UTF8.self))
+        }
+    }
+}
+
+extension RedisServer {
+    /// A blocking connection of its own.
+    public func connect() throws -> RedisTestConnection {
+        try RedisTestConnection(port: port, password: password)
+    }
+
+    /// Runs one command over a connection of its own; an error of Redis is a value.
+    @discardableResult
+    public func run(_ command: String...) throws -> RedisValue {
+        try connect().run(command.map { Array($0.utf8) })
+    }
+}

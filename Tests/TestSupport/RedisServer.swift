@@ -1,0 +1,201 @@
+import Foundation
+import Synchronization
+
+/// A private `redis-server` on 127.0.0.1 with its own port and directory, which keeps nothing on disk unless told.
+///
+/// It ends with `stop`, with the object, or at the latest with the test process, however that ends: a watchdog waits for
+/// the end of a pipe that only the test process holds.
+public final class RedisServer: Sendable {
+    /// Why there is no server.
+    public struct Failure: Error, CustomStringConvertible {
+        /// What went wrong, with the end of the server's log where there is one.
+        public let description: String
+    }
+
+    private struct Running {
+        let server: Process
+        let watchdog: Process
+    }
+
+    /// The port on 127.0.0.1.
+    public let port: Int
+    /// The password of the default user, if any.
+    public let password: String?
+    /// The server's working directory.
+    public let directory: URL
+
+    private let arguments: [String]
+    private let running = Mutex<Running?>(nil)
+
+    /// Starts a server and waits until it answers PING.
+    ///
+    /// - Parameters:
+    ///   - arguments: options beyond `--save "" --appendonly no`, such as `["--appendonly", "yes"]`.
+    ///   - password: sets `requirepass`.
+    public init(arguments: [String] = [], password: String? = nil) throws {
+        // The helper connections below write to sockets that the server may have closed.
+        _ = signal(SIGPIPE, SIG_IGN)
+        self.arguments = arguments
+        self.password = password
+        directory = FileManager.default.temporaryDirectory.appendingPathComponent("redis-\(UUID().uuidString)")
+        try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+        port = try Self.freePort()
+        try start()
+    }
+
+    deinit {
+        kill()
+        try? FileManager.default.removeItem(at: directory)
+    }
+
+    /// `redis://127.0.0.1:port`, with the password where there is one.
+    public var url: String {
+        "redis://" + (password.map { ":\($0)@" } ?? "") + "127.0.0.1:\(port)"
+    }
+
+    /// The server's process id, while it runs.
+    public var processIdentifier: Int32? { running.withLock { $0?.server.processIdentifier } }
+
+    /// Starts the server again after `stop` or `kill`, with the same port and directory.
+    public func start() throws {
+        try running.withLock { running in
+            guard running == nil else { return }
+            let server = try Self.launch(
+                ["redis-server"] + defaultArguments + arguments, input: nil, directory: directory,
+                output: directory.appendingPathComponent("redis.log"))
+            // Reading ends with the pipe, and the pipe with this process, SIGKILL included.
+            let pipe = Pipe()
+            _ = fcntl(pipe.fileHandleForWriting.fileDescriptor, F_SETFD, FD_CLOEXEC)
+            let watchdog = try Self.launch(
+                ["sh", "-c", "read line; kill -9 \(server.processIdentifier)"], input: pipe, directory: directory,
+                output: nil)
+            try? pipe.fileHandleForReading.close()
+            running = Running(server: server, watchdog: watchdog)
+            Self.pipes.withLock { $0[watchdog.processIdentifier] = pipe }
+        }
+        try waitUntilReady()
+    }
+
+    /// Ends the server in good order and waits for its end.
+    public func stop() {
+        end(with: SIGTERM)
+    }
+
+    /// Ends the server as a crash would, and waits for its end.
+    public func kill() {
+        end(with: SIGKILL)
+    }
+
+    /// Ends the server in good order and starts it again with the same port and directory.
+    public func restart() throws {
+        stop()
+        try start()
+    }
+
+    /// Stops the server in its tracks: connections stay, nothing is answered.
+    public func pause() {
+        if let processIdentifier { _ = Foundation.kill(processIdentifier, SIGSTOP) }
+    }
+
+    /// Undoes `pause`.
+    public func resume() {
+        if let processIdentifier { _ = Foundation.kill(processIdentifier, SIGCONT) }
+    }
+
+    /// What the server wrote to its log.
+    public var log: String {
+        (try? String(contentsOf: directory.appendingPathComponent("redis.log"), encoding: .utf8)) ?? ""
+    }
+
+    private var defaultArguments: [String] {
+        var arguments = [
+            "--bind", "127.0.0.1", "--port", "\(port)", "--dir", directory.path, "--save", "", "--appendonly", "no",
+        ]
+        if let password { arguments += ["--requirepass", password] }
+        return arguments
+    }
+
+    private func end(with signal: Int32) {
+        let ended = running.withLock { running in
+            defer { running = nil }
+            return running
+        }
+        guard let ended else { return }
+        let identifier = ended.server.processIdentifier
+        // A stopped process takes no SIGTERM.
+        _ = Foundation.kill(identifier, SIGCONT)
+        _ = Foundation.kill(identifier, signal)
+        let deadline = ContinuousClock.now + .seconds(10)
+        while ended.server.isRunning {
+            if ContinuousClock.now > deadline { _ = Foundation.kill(identifier, SIGKILL) }
+            usleep(2000)
+        }
+        // Before the process id can be another's.
+        _ = Foundation.kill(ended.watchdog.processIdentifier, SIGKILL)
+        Self.pipes.withLock { _ = $0.removeValue(forKey: ended.watchdog.processIdentifier) }
+    }
+
+    private func waitUntilReady() throws {
+        let deadline = ContinuousClock.now + .seconds(15)
+        while true {
+            if let answer = try? connect().run("PING"), answer == .status("PONG") { return }
+            guard running.withLock({ $0?.server.isRunning ?? false }) else {
+                end(with: SIGKILL)
+                throw Failure(description: "redis-server ended at once; its log says:\n\(log.suffix(1000))")
+            }
+            guard ContinuousClock.now < deadline else {
+                throw Failure(
+                    description: "redis-server did not answer within 15 s; its log says:\n\(log.suffix(1000))")
+            }
+            usleep(5000)
+        }
+    }
+
+    /// The pipes' writing ends, which must stay open as long as the watchdogs wait.
+    private static let pipes = Mutex<[Int32: Pipe]>([:])
+
+    private static func launch(
+        _ command: [String], input: Pipe?, directory: URL, output: URL?
+    ) throws -> Process {
+        let path = (ProcessInfo.processInfo.environment["PATH"] ?? "/usr/bin:/bin").split(separator: ":")
+            .map { "\($0)/\(command[0])" }.first { FileManager.default.isExecutableFile(atPath: $0) }
+        guard let path else {
+            throw Failure(
+                description: "\(command[0]) is not on PATH: install it (on Debian: apt-get install redis-server)")
+        }
+        let process = Process()
+        process.executableURL = URL(fileURLWithPath: path)
+        process.arguments = Array(command.dropFirst())
+        process.currentDirectoryURL = directory
+        process.standardInput = input ?? FileHandle.nullDevice
+        if let output {
+            let descriptor = open(output.path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o600)
+            guard descriptor >= 0 else { throw Failure(description: "cannot write \(output.path)") }
+            let log = FileHandle(fileDescriptor: descriptor, closeOnDealloc: true)
+            process.standardOutput = log
+            process.standardError = log
+        } else {
+            process.standardOutput = FileHandle.nullDevice
+            process.standardError = FileHandle.nullDevice
+        }
+        try process.run()
+        return process
+    }
+
+    private static func freePort() throws -> Int {
+        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        guard descriptor >= 0 else { throw Failure(description: "no socket to be had") }
+        defer { close(descriptor) }
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_addr.s_addr = inet_addr("127.0.0.1")
+        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+        let result = withUnsafeMutablePointer(to: &address) {
+            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { pointer in
+                bind(descriptor, pointer, length) == 0 && getsockname(descriptor, pointer, &length) == 0
+            }
+        }
+        guard result else { throw Failure(description: "no free port on 127.0.0.1") }
+        return Int(UInt16(bigEndian: address.sin_port))
+    }
+}
