@@ -1,1 +1,144 @@
--- x
+-- Claims jobs for a worker and renews its lease.
+--
+-- KEYS  1 jobs            LIST   fresh jobs
+--       2 retry           ZSET   wrapped jobs by due time (ms)
+--       3 claimed:<worker> HASH  claim number -> job
+--       4 inbox:<worker>  LIST   at most one job, moved there by the blocking wait
+--       5 workers         ZSET   worker -> lease end (ms)
+--       6 paused          STRING why the queue is paused
+--       7 dead            ZSET   dead letters by time
+--       8 stats:          prefix of the day's counters
+-- ARGV  1 worker          its name
+--       2 join            1 when the worker has no lease yet, else 0
+--       3 lease           ms from now to the lease's end
+--       4 count           how many jobs at most; 0 only renews
+--       5 first           the number of the first claim; the others follow
+--       6 max job bytes   larger jobs become dead letters here and never travel
+--       7 max bytes       stop when the bodies add up to this; at least one is returned
+--       8 max dead        how many dead letters are kept
+--       9 max dead age    for how long, ms
+-- Reply { status, now, due, expired, body... }
+--       status            0 claimed, 1 paused, 2 the lease was lost: the claims were returned, take a new name
+--       now               Redis' time, ms
+--       due               ms until the next retry is due, 0 when some are, -1 when there is none
+--       expired           the name of a worker whose lease has ended, or ''
+--       body...           the jobs, under the numbers first, first + 1, ...
+--
+-- Run twice with the same `first`, it returns what the first run claimed.
+
+local now = now_ms()
+local worker, first, limit = ARGV[1], tonumber(ARGV[5]), tonumber(ARGV[4])
+local max_job, max_bytes = tonumber(ARGV[6]), tonumber(ARGV[7])
+
+if ARGV[2] == '0' and not redis.call('ZSCORE', KEYS[5], worker) then
+    return { 2, now, -1, '' }
+end
+redis.call('ZADD', KEYS[5], now + ARGV[3], worker)
+
+local expired = ''
+local oldest = redis.call('ZRANGE', KEYS[5], 0, 0, 'WITHSCORES')
+if oldest[2] and tonumber(oldest[2]) < now then
+    expired = oldest[1]
+end
+
+local reply = { 0, now, -1, expired }
+
+local function next_due()
+    local head = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
+    if not head[2] then
+        return -1
+    end
+    return math.max(0, tonumber(head[2]) - now)
+end
+
+if limit == 0 then
+    reply[3] = next_due()
+    return reply
+end
+
+if redis.call('HEXISTS', KEYS[3], first) == 1 then
+    for number = first, first + limit - 1 do
+        local body = redis.call('HGET', KEYS[3], number)
+        if not body then
+            break
+        end
+        reply[#reply + 1] = body
+    end
+    reply[3] = next_due()
+    return reply
+end
+
+if redis.call('EXISTS', KEYS[6]) == 1 then
+    reply[1] = 1
+    return reply
+end
+
+local taken = redis.call('LRANGE', KEYS[4], 0, -1)
+if #taken > 0 then
+    redis.call('DEL', KEYS[4])
+end
+local from_inbox = #taken
+local room = math.max(0, limit - from_inbox)
+
+-- Half of the room is for due retries and half for fresh jobs while both wait, so that neither starves.
+local due = next_due()
+local retried = {}
+if due == 0 and room > 0 then
+    local waiting = redis.call('ZCOUNT', KEYS[2], '-inf', now)
+    local fresh = redis.call('LLEN', KEYS[1])
+    local share = math.min(waiting, math.max(math.ceil(room / 2), room - fresh))
+    retried = redis.call('ZPOPMIN', KEYS[2], share)
+    for i = 1, #retried, 2 do
+        taken[#taken + 1] = retried[i]
+    end
+    room = room - #retried / 2
+    due = next_due()
+end
+if room > 0 then
+    local fresh = redis.call('LPOP', KEYS[1], room)
+    if fresh then
+        for i = 1, #fresh do
+            taken[#taken + 1] = fresh[i]
+        end
+    end
+end
+reply[3] = due
+
+local claims, bytes, kept, buried = {}, 0, 0, 0
+for i = 1, #taken do
+    local body = taken[i]
+    if #body > max_job then
+        local _, original = unwrap(body)
+        bury(KEYS[7], now, worker .. ':' .. (first + i - 1) .. ':big', 'JobTooLarge',
+            string.format(',"attempts":0,"detail":"the job has %d bytes, more than max_job_bytes (%d)"', #body, max_job),
+            original)
+        buried = buried + 1
+    elseif kept > 0 and bytes + #body > max_bytes then
+        -- The rest goes back where it was, in its order.
+        for j = #taken, i, -1 do
+            if j > from_inbox and j <= from_inbox + #retried / 2 then
+                local at = (j - from_inbox) * 2
+                redis.call('ZADD', KEYS[2], retried[at], retried[at - 1])
+                reply[3] = 0
+            else
+                redis.call('LPUSH', KEYS[1], taken[j])
+            end
+        end
+        break
+    else
+        claims[#claims + 1] = first + kept
+        claims[#claims + 1] = body
+        kept = kept + 1
+        bytes = bytes + #body
+        reply[#reply + 1] = body
+    end
+end
+for i = 1, #claims, CHUNK do
+    redis.call('HSET', KEYS[3], unpack(claims, i, math.min(i + CHUNK - 1, #claims)))
+end
+if buried > 0 then
+    count(KEYS[8], now, 'dead', buried)
+    count(KEYS[8], now, 'dead:JobTooLarge', buried)
+    trim_dead(KEYS[7], KEYS[8], now, tonumber(ARGV[8]), tonumber(ARGV[9]))
+end
+return reply

@@ -1,0 +1,69 @@
+/// A host and port that speak APNs' HTTP/2 protocol.
+public struct APNSEndpoint: Hashable, Sendable, CustomStringConvertible {
+    /// A host name or an IP address, without brackets.
+    public var host: String
+    /// A TCP port.
+    public var port: Int
+
+    /// Apple's service for apps from the App Store, TestFlight and enterprise distribution.
+    public static let production = APNSEndpoint(host: "api.push.apple.com", port: 443)
+    /// Apple's service for apps that Xcode installed.
+    public static let sandbox = APNSEndpoint(host: "api.sandbox.push.apple.com", port: 443)
+
+    /// Takes a host and a port as they are.
+    public init(host: String, port: Int) {
+        self.host = host
+        self.port = port
+    }
+
+    /// Reads `production`, `sandbox`, `host`, `host:port` or `https://host:port`; `nil` for anything else.
+    public init?(_ text: String) {
+        switch text {
+        case "production":
+            self = .production
+            return
+        case "sandbox", "development":
+            self = .sandbox
+            return
+        default: break
+        }
+        var rest = Substring(text)
+        if rest.hasPrefix("https://") { rest = rest.dropFirst("https://".count) }
+        if rest.hasSuffix("/") { rest = rest.dropLast() }
+        var host = rest
+        var port = 443
+        if rest.hasPrefix("["), let end = rest.firstIndex(of: "]") {
+            host = rest[rest.index(after: rest.startIndex)..<end]
+            rest = rest[rest.index(after: end)...]
+            guard rest.isEmpty || rest.hasPrefix(":") else { return nil }
+            if !rest.isEmpty {
+                guard let number = Int(rest.dropFirst()) else { return nil }
+                port = number
+            }
+        } else if let colon = rest.lastIndex(of: ":") {
+            guard let number = Int(rest[rest.index(after: colon)...]) else { return nil }
+            host = rest[..<colon]
+            port = number
+        }
+        let isHostName = host.utf8.allSatisfy { byte in
+            switch byte {
+            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+                UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "."), UInt8(ascii: "-"), UInt8(ascii: ":"),
+                UInt8(ascii: "_"):
+                true
+            default: false
+            }
+        }
+        guard !host.isEmpty, isHostName, (1...65535).contains(port) else { return nil }
+        self.init(host: String(host), port: port)
+    }
+
+    /// The value of `:authority`.
+    public var authority: String {
+        let name = host.contains(":") ? "[\(host)]" : host
+        return port == 443 ? name : "\(name):\(port)"
+    }
+
+    /// Host and port.
+    public var description: String { host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)" }
+}

@@ -1,0 +1,75 @@
+/// An `apns-id`: a UUID, kept as its sixteen bytes.
+public struct APNSID: Hashable, Sendable, CustomStringConvertible {
+    /// The first eight bytes, most significant first.
+    public var high: UInt64
+    /// The last eight bytes, most significant first.
+    public var low: UInt64
+
+    /// The length of the canonical text in bytes.
+    public static let textLength = 36
+
+    /// Takes the two halves of the UUID as they are.
+    public init(high: UInt64, low: UInt64) {
+        self.high = high
+        self.low = low
+    }
+
+    /// Makes an identifier of the given 128 bits look like a UUID of version 8 (custom contents, RFC 9562 §5.8).
+    public init(hash: (UInt64, UInt64)) {
+        high = hash.0 & 0xFFFF_FFFF_FFFF_0FFF | 0x8000
+        low = hash.1 & 0x3FFF_FFFF_FFFF_FFFF | 0x8000_0000_0000_0000
+    }
+
+    /// Reads the canonical form, 8-4-4-4-12 hex digits in either case; `nil` for anything else.
+    public init?(_ text: some Collection<UInt8>) {
+        guard text.count == Self.textLength else { return nil }
+        var halves: (UInt64, UInt64) = (0, 0)
+        var digits = 0
+        for (offset, byte) in text.enumerated() {
+            if offset == 8 || offset == 13 || offset == 18 || offset == 23 {
+                guard byte == 0x2D else { return nil }
+                continue
+            }
+            let value: UInt8
+            switch byte {
+            case 0x30...0x39: value = byte - 0x30
+            case 0x41...0x46: value = byte - 0x41 + 10
+            case 0x61...0x66: value = byte - 0x61 + 10
+            default: return nil
+            }
+            if digits < 16 {
+                halves.0 = halves.0 << 4 | UInt64(value)
+            } else {
+                halves.1 = halves.1 << 4 | UInt64(value)
+            }
+            digits += 1
+        }
+        (high, low) = halves
+    }
+
+    /// Writes the canonical lower-case text.
+    /// - Parameter target: memory for at least ``textLength`` bytes.
+    public func write(to target: UnsafeMutablePointer<UInt8>) {
+        // The dashes stand behind digits 8, 12, 16 and 20.
+        var position = 0
+        for digit in 0..<32 {
+            if digit == 8 || digit == 12 || digit == 16 || digit == 20 {
+                target[position] = 0x2D
+                position += 1
+            }
+            let half = digit < 16 ? high : low
+            let value = UInt8(truncatingIfNeeded: half >> UInt64(60 - 4 * (digit & 15)) & 0xF)
+            target[position] = value &+ (value < 10 ? 0x30 : 0x57)
+            position += 1
+        }
+    }
+
+    /// The canonical lower-case text.
+    public var description: String {
+        String(unsafeUninitializedCapacity: Self.textLength) { bytes in
+            guard let base = bytes.baseAddress else { return 0 }
+            write(to: base)
+            return Self.textLength
+        }
+    }
+}

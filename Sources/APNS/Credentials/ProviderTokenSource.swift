@@ -1,0 +1,61 @@
+import NIOConcurrencyHelpers
+
+/// The provider token of one key for one process: all lanes send the same one, signed once and renewed in time.
+public final class ProviderTokenSource: Sendable {
+    /// The key's identifier at Apple.
+    public let keyID: String
+    /// The team's identifier at Apple.
+    public let teamID: String
+
+    private struct State {
+        var schedule = ProviderTokenSchedule()
+        var token: ProviderToken?
+    }
+
+    private let key: SigningKey
+    private let state = NIOLockedValueBox(State())
+
+    /// What is wrong with the identifiers.
+    public struct InvalidIdentifier: Error, Sendable, CustomStringConvertible {
+        /// What is wrong and what to do.
+        public let description: String
+    }
+
+    /// Takes a key and its identifiers.
+    /// - Throws: ``InvalidIdentifier`` when one of the identifiers is not letters and digits.
+    public init(key: SigningKey, keyID: String, teamID: String) throws(InvalidIdentifier) {
+        for (name, value) in [("key", keyID), ("team", teamID)] {
+            let isPlain = value.utf8.allSatisfy { $0 &- 0x30 < 10 || ($0 | 0x20) &- 0x61 < 26 }
+            guard !value.isEmpty, isPlain else {
+                throw InvalidIdentifier(
+                    description: "the \(name) ID has to be Apple's ten letters and digits, such as ABC123DEFG")
+            }
+        }
+        self.key = key
+        self.keyID = keyID
+        self.teamID = teamID
+    }
+
+    /// The token to send now, signed anew where that is due.
+    /// - Parameter now: seconds since 1970.
+    public func token(now: Int64) throws(SigningKey.Invalid) -> ProviderToken {
+        let result: Result<ProviderToken, SigningKey.Invalid> = state.withLockedValue { state in
+            if let token = state.token, !state.schedule.isDue(now: now) { return .success(token) }
+            do throws(SigningKey.Invalid) {
+                let token = try ProviderToken(key: key, keyID: keyID, teamID: teamID, issuedAt: now)
+                state.token = token
+                state.schedule.signed(at: now)
+                return .success(token)
+            } catch {
+                return .failure(error)
+            }
+        }
+        return try result.get()
+    }
+
+    /// APNs answered `ExpiredProviderToken`.
+    /// - Returns: whether a resend with a new token can help.
+    public func refused(_ token: ProviderToken, now: Int64) -> Bool {
+        state.withLockedValue { $0.schedule.refused(now: now, issuedAt: token.issuedAt) }
+    }
+}

@@ -1,0 +1,39 @@
+import NIOCore
+
+/// One notification for one device: what becomes one HTTP/2 request.
+///
+/// Texts are slices of the buffers they came in. Whoever makes a notification has checked that `topic` and `collapseID`
+/// are printable ASCII: they become header values as they are.
+public struct Notification: Sendable {
+    /// The device.
+    public var deviceToken: DeviceToken
+    /// The JSON object to deliver, sent byte for byte.
+    public var payload: ByteBuffer
+    /// `apns-topic`: the app's bundle identifier, with the push type's suffix. Empty sends no such header.
+    public var topic: ByteBuffer
+    /// `apns-push-type`.
+    public var pushType: PushType
+    /// `apns-priority`: 10, 5 or 1; `nil` leaves it to APNs (10).
+    public var priority: UInt8?
+    /// `apns-expiration`: seconds since 1970, 0 for "now or never"; `nil` leaves it to APNs.
+    public var expiration: Int64?
+    /// `apns-collapse-id`: at most 64 bytes; `nil` sends no such header.
+    public var collapseID: ByteBuffer?
+    /// `apns-id`; `nil` lets APNs choose one.
+    public var apnsID: APNSID?
+
+    /// Makes a notification; see the members for shapes and units.
+    public init(
+        deviceToken: DeviceToken, payload: ByteBuffer, topic: ByteBuffer, pushType: PushType = .alert,
+        priority: UInt8? = nil, expiration: Int64? = nil, collapseID: ByteBuffer? = nil, apnsID: APNSID? = nil
+    ) {
+        self.deviceToken = deviceToken
+        self.payload = payload
+        self.topic = topic
+        self.pushType = pushType
+        self.priority = priority
+        self.expiration = expiration
+        self.collapseID = collapseID
+        self.apnsID = apnsID
+    }
+}

@@ -1,0 +1,81 @@
+import NIOCore
+
+/// What APNs answered to one notification.
+public struct Response: Sendable, Equatable {
+    /// The HTTP status.
+    public var status: Int
+    /// Why it was refused, where APNs gave a reason that we know.
+    public var reason: Reason?
+    /// The `reason` as it came, for reasons that Apple adds after this was written; `nil` where there was none.
+    public var reasonText: String?
+    /// With 410: since when the token has not been valid, in milliseconds since 1970.
+    public var timestamp: Int64?
+    /// `Retry-After` in seconds, where the server sent it as a number.
+    public var retryAfter: Int?
+
+    /// Makes a response; see the members for units.
+    public init(
+        status: Int, reason: Reason? = nil, reasonText: String? = nil, timestamp: Int64? = nil, retryAfter: Int? = nil
+    ) {
+        self.status = status
+        self.reason = reason
+        self.reasonText = reasonText ?? reason?.rawValue
+        self.timestamp = timestamp
+        self.retryAfter = retryAfter
+    }
+
+    /// Reads an error response's body. A body that is empty or not the JSON object that APNs documents gives a response
+    /// without a reason, never an error: proxies in between answer in HTML.
+    public init(status: Int, body: ByteBuffer?, retryAfter: Int?) {
+        let parsed = body.flatMap(ResponseBody.init)
+        self.init(
+            status: status, reason: parsed.flatMap { Reason(rawValue: $0.reason) }, reasonText: parsed?.reason,
+            timestamp: parsed?.timestamp, retryAfter: retryAfter)
+    }
+}
+
+/// How a request ended.
+public enum RequestResult: Sendable, Equatable {
+    /// APNs answered.
+    case response(Response)
+    /// APNs has certainly not processed it: it may be sent again at once, as if for the first time.
+    case notProcessed(RequestFailure)
+    /// It was written and never answered: APNs may have accepted it.
+    case uncertain(RequestFailure)
+}
+
+/// Why a request got no answer.
+public enum RequestFailure: Error, Sendable, Equatable, CustomStringConvertible {
+    /// The server refused the stream before looking at it (REFUSED_STREAM).
+    case refusedStream
+    /// The connection was going away and the stream lay above the last one that the server processed.
+    case goingAway(reason: String?)
+    /// The server ended the stream with this HTTP/2 error code before answering.
+    case reset(code: UInt32)
+    /// No answer within the time a request is given.
+    case timedOut
+    /// The connection went away.
+    case connectionLost(String)
+
+    /// One line for a log or an `error` member.
+    public var description: String {
+        switch self {
+        case .refusedStream: "the server refused the stream (REFUSED_STREAM)"
+        case .goingAway(let reason): "the server closed the connection (GOAWAY\(reason.map { ", \($0)" } ?? ""))"
+        case .reset(let code): "the server reset the stream with HTTP/2 error code \(code)"
+        case .timedOut: "no answer in time"
+        case .connectionLost(let why): "the connection was lost: \(why)"
+        }
+    }
+
+    /// A stable word for counters and records.
+    public var word: String {
+        switch self {
+        case .refusedStream: "RefusedStream"
+        case .goingAway: "GoAway"
+        case .reset: "StreamReset"
+        case .timedOut: "NoAnswer"
+        case .connectionLost: "ConnectionLost"
+        }
+    }
+}

@@ -1,0 +1,59 @@
+import FoundationEssentials
+import NIOCore
+
+/// The JSON body of an error response, `{"reason":"Unregistered","timestamp":1792800000000}`, or of a GOAWAY frame.
+struct ResponseBody: Decodable, Equatable {
+    var reason: String
+    /// Milliseconds since 1970.
+    var timestamp: Int64?
+
+    /// Bodies beyond this are not APNs'; nothing looks at them.
+    static let maximumSize = 4096
+
+    init(reason: String, timestamp: Int64? = nil) {
+        self.reason = reason
+        self.timestamp = timestamp
+    }
+
+    init?(_ body: ByteBuffer) {
+        guard body.readableBytes > 0, body.readableBytes <= Self.maximumSize else { return nil }
+        if let exact = body.withUnsafeReadableBytes(Self.exact) {
+            self = exact
+            return
+        }
+        guard let decoded = try? JSONDecoder().decode(Self.self, from: Data(body.readableBytesView)) else { return nil }
+        self = decoded
+    }
+
+    /// Reads precisely the spelling that APNs uses. A list of dead tokens is a body for each of them, and a decoder costs
+    /// several times what sending the notification did.
+    private static func exact(_ bytes: UnsafeRawBufferPointer) -> ResponseBody? {
+        var rest = bytes[...]
+        guard take("{\"reason\":\"", from: &rest) else { return nil }
+        guard let end = rest.firstIndex(of: 0x22) else { return nil }
+        let word = rest[..<end]
+        guard word.allSatisfy({ $0 &- 0x41 < 26 || $0 &- 0x61 < 26 }) else { return nil }
+        rest = rest[(end + 1)...]
+        var timestamp: Int64?
+        if take(",\"timestamp\":", from: &rest) {
+            var value: Int64 = 0
+            var digits = 0
+            while let byte = rest.first, byte &- 0x30 < 10, digits < 18 {
+                value = value * 10 + Int64(byte - 0x30)
+                digits += 1
+                rest = rest.dropFirst()
+            }
+            guard digits > 0 else { return nil }
+            timestamp = value
+        }
+        guard rest.count == 1, rest.first == 0x7D else { return nil }
+        return ResponseBody(reason: String(decoding: word, as: UTF8.self), timestamp: timestamp)
+    }
+
+    private static func take(_ text: StaticString, from rest: inout Slice<UnsafeRawBufferPointer>) -> Bool {
+        let expected = UnsafeRawBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount)
+        guard rest.starts(with: expected) else { return false }
+        rest = rest.dropFirst(expected.count)
+        return true
+    }
+}

@@ -1,0 +1,41 @@
+import NIOCore
+
+/// A device token that is not valid any more, and what is known about it.
+public struct InvalidToken: Sendable, Equatable {
+    /// Who said so. The raw value is the `source` in the details.
+    public enum Source: String, Sendable {
+        case apns
+        case gateway
+        case feedback
+    }
+
+    /// Lower-case hex digits.
+    public var token: ByteBuffer
+    /// Since when, in milliseconds since 1970.
+    public var at: Int64
+    /// APNs' reason.
+    public var reason: String
+    /// The topic that it is not valid for.
+    public var topic: ByteBuffer
+    public var source: Source
+
+    /// Makes a record; see the members for shapes and units.
+    public init(token: ByteBuffer, at: Int64, reason: String, topic: ByteBuffer, source: Source) {
+        self.token = token
+        self.at = at
+        self.reason = reason
+        self.topic = topic
+        self.source = source
+    }
+
+    /// What stands beside the token in the details hash.
+    var details: ByteBuffer {
+        var json = ByteBuffer()
+        json.writeString("{\"at\":\(at),\"reason\":")
+        json.writeJSONString(reason)
+        json.writeString(",\"topic\":")
+        json.writeJSONString(topic)
+        json.writeString(",\"source\":\"\(source.rawValue)\"}")
+        return json
+    }
+}

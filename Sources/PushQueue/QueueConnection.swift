@@ -1,0 +1,227 @@
+import NIOCore
+import Redis
+
+/// One worker's way to its queue: the transitions as calls, over a Redis client on the same event loop.
+///
+/// Not thread-safe; everything is called, and calls back, on the client's event loop.
+public final class QueueConnection {
+    /// What went wrong with a transition.
+    public enum Failure: Error, Sendable, CustomStringConvertible {
+        /// Redis could not be asked, or did not answer.
+        case redis(RedisError)
+        /// A reply that the script cannot give: another version's script, or not Redis.
+        case unexpectedReply(QueueScript)
+
+        /// What is wrong, and where.
+        public var description: String {
+            switch self {
+            case .redis(let error): "\(error)"
+            case .unexpectedReply(let script): "the script `\(script)` gave a reply that this version does not know"
+            }
+        }
+    }
+
+    /// What a claim brought.
+    public struct Claimed: Sendable {
+        /// Whether the queue is paused.
+        public var isPaused: Bool
+        /// Whether the worker's lease had ended and its claims were returned: it must go on under another name.
+        public var leaseLost: Bool
+        /// Redis' time in milliseconds since 1970.
+        public var now: Int64
+        /// In how many milliseconds the next retry is due; `nil` when none waits.
+        public var nextDue: Int64?
+        /// A worker whose lease has ended and whose claims somebody should return.
+        public var expiredWorker: String?
+        /// The jobs, under consecutive numbers from the one that was given. They share one buffer.
+        public var bodies: [ByteBuffer]
+    }
+
+    /// The keys of the queue.
+    public let keys: QueueKeys
+    /// The worker's name: one lane of one process.
+    public let worker: String
+
+    private let client: RedisClient
+    private let limits: QueueLimits
+    private let sharedKeys: SharedKeys
+    private var digests: [String?] = Array(repeating: nil, count: QueueScript.allCases.count)
+
+    /// - Parameter client: for commands that do not block.
+    public init(client: RedisClient, keys: QueueKeys, sharedKeys: SharedKeys, worker: String, limits: QueueLimits) {
+        self.client = client
+        self.keys = keys
+        self.sharedKeys = sharedKeys
+        self.worker = worker
+        self.limits = limits
+    }
+
+    /// Claims jobs and renews the lease.
+    /// - Parameters:
+    ///   - count: how many jobs at most; 0 only renews.
+    ///   - first: the number for the first of them. A claim whose reply was lost is repeated with the same number.
+    ///   - join: whether this is the worker's first claim.
+    public func claim(
+        count: Int, first: Int, join: Bool, completion: @escaping (Result<Claimed, Failure>) -> Void
+    ) {
+        let keyNames = [
+            keys.jobs, keys.retry, keys.claimed(worker), keys.inbox(worker), keys.workers, keys.paused, keys.dead,
+            keys.statsPrefix,
+        ]
+        run(
+            .claim, keyNames,
+            arguments: { [worker, limits] command in
+                command.append(worker)
+                command.append(join ? 1 : 0)
+                command.append(limits.lease)
+                command.append(count)
+                command.append(first)
+                command.append(limits.maximumJobSize)
+                command.append(limits.maximumClaimSize)
+                command.append(limits.maximumDeadLetters)
+                command.append(limits.maximumDeadLetterAge)
+            },
+            completion: { result in completion(result.flatMap(Self.readClaim)) })
+    }
+
+    private static func readClaim(_ reply: RESPReply) -> Result<Claimed, Failure> {
+        var elements = reply.root.children
+        guard let status = elements.next()?.integer, let now = elements.next()?.integer,
+            let due = elements.next()?.integer, let expired = elements.next()?.string
+        else { return .failure(.unexpectedReply(.claim)) }
+        var bodies: [ByteBuffer] = []
+        bodies.reserveCapacity(elements.underestimatedCount)
+        while let element = elements.next() {
+            guard let body = element.bytes else { return .failure(.unexpectedReply(.claim)) }
+            bodies.append(body)
+        }
+        return .success(
+            Claimed(
+                isPaused: status == 1, leaseLost: status == 2, now: Int64(now), nextDue: due < 0 ? nil : Int64(due),
+                expiredWorker: expired.isEmpty ? nil : expired, bodies: bodies))
+    }
+
+    /// Settles claims.
+    /// - Parameter completion: gets how many were no longer (or not any more) the worker's own.
+    public func settle(_ settlement: Settlement, completion: @escaping (Result<Int, Failure>) -> Void) {
+        run(
+            .settle, [keys.claimed(worker), keys.retry, keys.dead, keys.statsPrefix],
+            expecting: settlement.expectedArguments,
+            arguments: { [worker, limits] command in
+                command.append(worker)
+                command.append(limits.maximumDeadLetters)
+                command.append(limits.maximumDeadLetterAge)
+                settlement.append(to: &command)
+            },
+            completion: { result in
+                completion(
+                    result.flatMap { reply in
+                        guard reply.root.count == 3, let lost = reply.root[1].integer else {
+                            return .failure(.unexpectedReply(.settle))
+                        }
+                        return .success(lost)
+                    })
+            })
+    }
+
+    /// Returns the claims of a worker whose lease has ended.
+    /// - Parameter completion: gets how many jobs went back and how many were poison; `nil` when somebody was faster.
+    public func reap(
+        _ other: String, completion: @escaping (Result<(reclaimed: Int, poisoned: Int)?, Failure>) -> Void
+    ) {
+        run(
+            .reap,
+            [keys.workers, keys.claimed(other), keys.inbox(other), keys.jobs, keys.dead, keys.statsPrefix],
+            arguments: { [limits] command in
+                command.append(other)
+                command.append(limits.maximumReclaims)
+                command.append(limits.maximumDeadLetters)
+                command.append(limits.maximumDeadLetterAge)
+            },
+            completion: { result in
+                completion(
+                    result.flatMap { reply in
+                        guard reply.root.count == 2, let reclaimed = reply.root[0].integer,
+                            let poisoned = reply.root[1].integer
+                        else { return .failure(.unexpectedReply(.reap)) }
+                        return .success(reclaimed < 0 ? nil : (reclaimed, poisoned))
+                    })
+            })
+    }
+
+    /// Gives back what has not been settled, and ends the lease.
+    /// - Parameter completion: gets how many jobs went back.
+    public func release(completion: @escaping (Result<Int, Failure>) -> Void) {
+        run(
+            .release, [keys.workers, keys.claimed(worker), keys.inbox(worker), keys.jobs],
+            arguments: { [worker] command in command.append(worker) },
+            completion: { result in
+                completion(
+                    result.flatMap { reply in
+                        guard let released = reply.root.count == 1 ? reply.root[0].integer : nil else {
+                            return .failure(.unexpectedReply(.release))
+                        }
+                        return .success(released)
+                    })
+            })
+    }
+
+    /// Adds tokens to the set of invalid ones, with what is known about each.
+    /// - Parameter completion: called when Redis has them all, or not.
+    public func addInvalidTokens(_ tokens: [InvalidToken], completion: @escaping (Result<Void, Failure>) -> Void) {
+        var add = RedisCommand("SADD", expecting: tokens.count + 1, bytes: tokens.count * 64)
+        add.append(sharedKeys.invalidTokens)
+        var details = RedisCommand("HSET", expecting: tokens.count * 2 + 1, bytes: tokens.count * 200)
+        details.append(sharedKeys.invalidTokenDetails)
+        for token in tokens {
+            add.append(token.token)
+            details.append(token.token)
+            details.append(token.details)
+        }
+        var first: RedisError?
+        // One connection answers in order: when the second answer is here, so is the first.
+        client.send(add) { if case .failure(let error) = $0 { first = error } }
+        client.send(details) { result in
+            switch (result, first) {
+            case (.success, nil): completion(.success(()))
+            case (.failure(let error), _), (_, .some(let error)): completion(.failure(.redis(error)))
+            }
+        }
+    }
+
+    // MARK: Scripts
+
+    private func run(
+        _ script: QueueScript, _ keyNames: [String], expecting count: Int = 16,
+        arguments: @escaping (inout RedisCommand) -> Void,
+        completion: @escaping (Result<RESPReply, Failure>) -> Void
+    ) {
+        func make(_ name: String, _ text: (inout RedisCommand) -> Void) -> RedisCommand {
+            var command = RedisCommand(name, expecting: count + keyNames.count + 2, bytes: 512 + count * 8)
+            text(&command)
+            command.append(keyNames.count)
+            for key in keyNames { command.append(key) }
+            arguments(&command)
+            return command
+        }
+        guard let digest = digests[script.rawValue] else {
+            var load = RedisCommand("SCRIPT", "LOAD")
+            load.append(script.source)
+            client.send(load) { [self] result in
+                if case .success(let reply) = result { digests[script.rawValue] = reply.root.string }
+            }
+            return send(make("EVAL") { $0.append(script.source) }, completion)
+        }
+        client.send(make("EVALSHA") { $0.append(digest) }) { [self] result in
+            // The server was restarted, or its scripts were flushed. `EVAL` also makes the script known again.
+            if case .failure(.server(let error)) = result, error.prefix == "NOSCRIPT" {
+                return send(make("EVAL") { $0.append(script.source) }, completion)
+            }
+            completion(result.mapError(Failure.redis))
+        }
+    }
+
+    private func send(_ command: RedisCommand, _ completion: @escaping (Result<RESPReply, Failure>) -> Void) {
+        client.send(command) { completion($0.mapError(Failure.redis)) }
+    }
+}

@@ -1,0 +1,18 @@
+/// The bounds that keep a queue's memory in hand.
+public struct QueueLimits: Sendable {
+    /// A worker's lease in milliseconds: for how long its claims stay its own without a word from it.
+    public var lease = 30_000
+    /// Larger jobs become dead letters before they travel, in bytes.
+    public var maximumJobSize = 16 * 1024 * 1024
+    /// A claim stops when its jobs add up to this many bytes.
+    public var maximumClaimSize = 4 * 1024 * 1024
+    /// How many dead letters are kept.
+    public var maximumDeadLetters = 1_000_000
+    /// For how long dead letters are kept, in milliseconds.
+    public var maximumDeadLetterAge = 90 * 86_400_000
+    /// A job that was taken back from dead workers more often than this is poison.
+    public var maximumReclaims = 5
+
+    /// The defaults.
+    public init() {}
+}

@@ -1,0 +1,19 @@
+/// The Lua scripts that are the queue's transitions. Each script's file starts with its keys, arguments and reply.
+public enum QueueScript: Int, CaseIterable, Sendable {
+    case claim
+    case settle
+    case reap
+    case release
+
+    /// The script with what all of them share before it.
+    public var source: [UInt8] {
+        let own =
+            switch self {
+            case .claim: PackageResources.claim_lua
+            case .settle: PackageResources.settle_lua
+            case .reap: PackageResources.reap_lua
+            case .release: PackageResources.release_lua
+            }
+        return PackageResources.common_lua + own
+    }
+}

@@ -1,0 +1,68 @@
+-- Put before each script: what they share. No KEYS or ARGV of its own.
+
+-- Redis' clock in milliseconds since 1970: workers' clocks never matter.
+local function now_ms()
+    local time = redis.call('TIME')
+    return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+-- Lua passes at most some thousand arguments at once.
+local CHUNK = 1000
+
+-- The head of a wrapped job, up to and with `"job":`, and the original's bytes; nil and the body for a bare one. Only what
+-- the worker writes counts as a wrapper: a producer's own job may begin alike, but not without its token and payload.
+local function unwrap(body)
+    if string.find(body, '^{"v":1,"attempt":%d') or string.find(body, '^{"v":1,"reclaims":%d') then
+        local _, stop = string.find(body, '"job":', 1, true)
+        if stop and string.sub(body, -1) == '}' then
+            local head = string.sub(body, 1, stop)
+            if not string.find(head, '"payload"', 1, true) and not string.find(head, '"token"', 1, true) then
+                return head, string.sub(body, stop + 1, -2)
+            end
+        end
+    end
+    return nil, body
+end
+
+-- The date of a time in UTC, '2026-11-21' (days to civil, as Howard Hinnant describes it).
+local function date(now)
+    local day = math.floor(now / 86400000) + 719468
+    local era = math.floor(day / 146097)
+    local of_era = day - era * 146097
+    local year = math.floor(
+        (of_era - math.floor(of_era / 1460) + math.floor(of_era / 36524) - math.floor(of_era / 146096)) / 365)
+    local of_year = of_era - (365 * year + math.floor(year / 4) - math.floor(year / 100))
+    local month = math.floor((5 * of_year + 2) / 153)
+    local of_month = of_year - math.floor((153 * month + 2) / 5) + 1
+    month = month < 10 and month + 3 or month - 9
+    return string.format('%04d-%02d-%02d', year + era * 400 + (month <= 2 and 1 or 0), month, of_month)
+end
+
+-- Adds to today's counters. `stats` is the key without its day; counters are kept for forty days.
+local function count(stats, now, field, amount)
+    if amount ~= 0 then
+        local key = stats .. date(now)
+        if redis.call('HINCRBY', key, field, amount) == amount then
+            redis.call('EXPIRE', key, 40 * 86400)
+        end
+    end
+end
+
+-- Adds a dead letter: one line of JSON about it, a line feed, and the original's bytes. Two equal letters must not become
+-- one member of the set, hence `claim`, which is unique. `members` is further JSON members, each with a leading comma.
+local function bury(dead, now, claim, reason, members, original)
+    local head = string.format(
+        '{"v":1,"reason":"%s","at":%d,"claim":"%s","size":%d%s}\n', reason, now, claim, #original, members)
+    redis.call('ZADD', dead, now, head .. original)
+end
+
+-- Keeps the dead letters within their bounds; what is evicted is counted, and the number is returned.
+local function trim_dead(dead, stats, now, max_count, max_age)
+    local evicted = redis.call('ZREMRANGEBYSCORE', dead, '-inf', now - max_age)
+    local excess = redis.call('ZCARD', dead) - max_count
+    if excess > 0 then
+        evicted = evicted + redis.call('ZREMRANGEBYRANK', dead, 0, excess - 1)
+    end
+    count(stats, now, 'dead_evicted', evicted)
+    return evicted
+end

@@ -1,0 +1,24 @@
+-- Gives a worker's unsettled claims back to the head of the list, in their old order, and takes the worker off the roll.
+-- For a worker that leaves in peace: what it gives back was not sent, so no reclaim is counted.
+--
+-- KEYS  1 workers         ZSET   worker -> lease end (ms)
+--       2 claimed:<worker> HASH  claim number -> job
+--       3 inbox:<worker>  LIST   a job that the worker had not yet claimed
+--       4 jobs            LIST   fresh jobs
+-- ARGV  1 worker          its name
+-- Reply { released }      how many jobs went back
+--
+-- Run twice, the second run finds nothing.
+
+local numbers = redis.call('HKEYS', KEYS[2])
+table.sort(numbers, function(a, b) return tonumber(a) > tonumber(b) end)
+local inbox = redis.call('LRANGE', KEYS[3], 0, -1)
+for i = #inbox, 1, -1 do
+    redis.call('LPUSH', KEYS[4], inbox[i])
+end
+for _, number in ipairs(numbers) do
+    redis.call('LPUSH', KEYS[4], redis.call('HGET', KEYS[2], number))
+end
+redis.call('DEL', KEYS[2], KEYS[3])
+redis.call('ZREM', KEYS[1], ARGV[1])
+return { #numbers + #inbox }

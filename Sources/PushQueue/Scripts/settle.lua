@@ -1,0 +1,103 @@
+-- Settles claims, each of them only while it is still the worker's own.
+--
+-- KEYS  1 claimed:<worker> HASH  claim number -> job
+--       2 retry           ZSET   wrapped jobs by due time (ms)
+--       3 dead            ZSET   dead letters by time
+--       4 stats:          prefix of the day's counters
+-- ARGV  1 worker          its name
+--       2 max dead        how many dead letters are kept
+--       3 max dead age    for how long, ms
+--       then any number of
+--         ack    outcome n number...             these have ended with this outcome, which is counted
+--         retry  number reason delay head start length
+--                                                again in `delay` ms ('+500'), or at a time ('@1792800000000'); the new
+--                                                job is `head`, the original, which is `length` bytes of the claimed
+--                                                one from `start` (from 0), and '}'; counted by reason
+--         dead   number reason members start length   a dead letter with the original, and JSON members about it
+--         letter number reason members start length   the same, but the claim stays to be settled by what follows: some of
+--                                                a job's notifications can never be delivered, the others go on
+--         count  field amount                    counted if the settlement before it found its claim
+-- Reply { settled, lost, evicted }
+--       settled           how many claims were the worker's own
+--       lost              how many were not: they were taken over, or settled before, and are left alone
+--       evicted           dead letters that had to go because there were too many, or were too old
+--
+-- Run twice, the second run finds no claims and does nothing.
+
+local now = now_ms()
+local claimed, retry, dead, stats = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local settled, lost, evicted, buried, found = 0, 0, 0, false, false
+
+local function take(number)
+    local body = redis.call('HGET', claimed, number)
+    found = body and true or false
+    if found then
+        redis.call('HDEL', claimed, number)
+        settled = settled + 1
+    else
+        lost = lost + 1
+    end
+    return body
+end
+
+local i = 4
+while i <= #ARGV do
+    local action = ARGV[i]
+    if action == 'ack' then
+        local outcome, n = ARGV[i + 1], tonumber(ARGV[i + 2])
+        local own = 0
+        for start = i + 3, i + 2 + n, CHUNK do
+            own = own + redis.call('HDEL', claimed, unpack(ARGV, start, math.min(start + CHUNK - 1, i + 2 + n)))
+        end
+        settled = settled + own
+        lost = lost + n - own
+        found = own > 0
+        count(stats, now, outcome, own)
+        i = i + 3 + n
+    elseif action == 'retry' then
+        local body = take(ARGV[i + 1])
+        if body then
+            local reason, delay, start = ARGV[i + 2], ARGV[i + 3], tonumber(ARGV[i + 5])
+            local original = string.sub(body, start + 1, start + tonumber(ARGV[i + 6]))
+            local at = tonumber(string.sub(delay, 2))
+            if string.sub(delay, 1, 1) == '+' then
+                at = now + at
+            end
+            redis.call('ZADD', retry, at, ARGV[i + 4] .. original .. '}')
+            count(stats, now, reason, 1)
+        end
+        i = i + 7
+    elseif action == 'dead' then
+        local body = take(ARGV[i + 1])
+        if body then
+            local start = tonumber(ARGV[i + 4])
+            local original = string.sub(body, start + 1, start + tonumber(ARGV[i + 5]))
+            bury(dead, now, ARGV[1] .. ':' .. ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], original)
+            count(stats, now, 'dead', 1)
+            count(stats, now, 'dead:' .. ARGV[i + 2], 1)
+            buried = true
+        end
+        i = i + 6
+    elseif action == 'letter' then
+        local body = redis.call('HGET', claimed, ARGV[i + 1])
+        found = body and true or false
+        if found then
+            local start = tonumber(ARGV[i + 4])
+            local original = string.sub(body, start + 1, start + tonumber(ARGV[i + 5]))
+            bury(dead, now, ARGV[1] .. ':' .. ARGV[i + 1] .. ':letter', ARGV[i + 2], ARGV[i + 3], original)
+            buried = true
+        end
+        i = i + 6
+    elseif action == 'count' then
+        if found then
+            count(stats, now, ARGV[i + 1], tonumber(ARGV[i + 2]))
+        end
+        i = i + 3
+    else
+        return redis.error_reply('ERR settle: unknown action ' .. tostring(action))
+    end
+end
+if buried then
+    evicted = trim_dead(dead, stats, now, tonumber(ARGV[2]), tonumber(ARGV[3]))
+end
+return { settled, lost, evicted }

@@ -1,0 +1,145 @@
+import NIOCore
+import Redis
+
+/// How a job can end without being sent again or kept as a dead letter. The raw value is the counter's name.
+public enum Ending: String, CaseIterable, Sendable {
+    /// APNs took it.
+    case delivered
+    /// The device token is not valid, and is in the set of those.
+    case invalid
+    /// Its expiration passed before it could be delivered.
+    case expired
+    /// Its answer never came, and the job said `on_uncertain: drop`.
+    case dropped
+    /// All its notifications have ended, in more ways than one; they are counted one by one.
+    case fannedOut = "fanned_out"
+}
+
+/// A batch of settlements: what becomes of claims, to be written in one script call.
+///
+/// Nothing of a job is in it but what is added to the original: Redis has the bytes, and wraps or buries them itself.
+public struct Settlement: Sendable {
+    /// When a job is to be tried again.
+    public enum Due: Sendable, Equatable {
+        /// In so many milliseconds.
+        case after(milliseconds: Int64)
+        /// At a time in milliseconds since 1970.
+        case at(milliseconds: Int64)
+    }
+
+    private var acknowledged: [[Int]] = Array(repeating: [], count: Ending.allCases.count)
+    private var arguments = RedisArguments()
+    /// How many claims are settled.
+    public private(set) var count = 0
+
+    /// An empty batch.
+    public init() {}
+
+    /// Whether there is nothing to write.
+    public var isEmpty: Bool { count == 0 }
+
+    /// The job has ended.
+    public mutating func end(_ claim: Int, _ ending: Ending) {
+        acknowledged[ending.index].append(claim)
+        count += 1
+    }
+
+    /// The job is to be tried again.
+    /// - Parameters:
+    ///   - head: the wrapper's head (see ``EnvelopeWriter``).
+    ///   - counter: what to count it as: `retried`, `parked` or `scheduled`.
+    ///   - reason: counted too, as `<counter>:<reason>`, where there is one.
+    ///   - original: where the original's bytes stand in the claimed job.
+    public mutating func retry(
+        _ claim: Int, due: Due, head: ByteBuffer, counter: StaticString, reason: String?, original: Range<Int>
+    ) {
+        arguments.append("retry")
+        arguments.append(claim)
+        arguments.append("\(counter)")
+        switch due {
+        case .after(let milliseconds): arguments.append("+\(max(0, milliseconds))")
+        case .at(let milliseconds): arguments.append("@\(milliseconds)")
+        }
+        arguments.append(head)
+        arguments.append(original.lowerBound)
+        arguments.append(original.count)
+        if let reason { addCount("\(counter):\(reason)", 1) }
+        count += 1
+    }
+
+    /// The job becomes a dead letter.
+    /// - Parameters:
+    ///   - reason: a word of letters and digits, for counters and for `requeue`.
+    ///   - attempts: how many attempts were made.
+    ///   - members: more JSON about it, each member with a comma before it.
+    ///   - original: where the original's bytes stand in the claimed job.
+    ///   - settles: `false` where other notifications of the job go on, and a settlement for those follows.
+    public mutating func bury(
+        _ claim: Int, reason: String, attempts: Int, members: ByteBuffer, original: Range<Int>, settles: Bool = true
+    ) {
+        arguments.append(settles ? "dead" : "letter")
+        arguments.append(claim)
+        arguments.append(reason)
+        var all = ByteBuffer()
+        all.writeString(",\"attempts\":\(attempts)")
+        all.writeImmutableBuffer(members)
+        arguments.append(all)
+        arguments.append(original.lowerBound)
+        arguments.append(original.count)
+        if settles { count += 1 }
+    }
+
+    /// Counts something if the settlement before it found its claim.
+    public mutating func addCount(_ field: String, _ amount: Int) {
+        arguments.append("count")
+        arguments.append(field)
+        arguments.append(amount)
+    }
+
+    /// Writes the script's arguments behind those that all batches have.
+    func append(to command: inout RedisCommand) {
+        for ending in Ending.allCases where !acknowledged[ending.index].isEmpty {
+            let claims = acknowledged[ending.index]
+            command.append("ack")
+            command.append(ending.rawValue)
+            command.append(claims.count)
+            for claim in claims { command.append(claim) }
+        }
+        arguments.append(to: &command)
+    }
+
+    /// Roughly how many arguments and bytes the command will have.
+    var expectedArguments: Int { acknowledged.reduce(0) { $0 + $1.count } + arguments.count + 16 }
+}
+
+extension Ending {
+    fileprivate var index: Int {
+        switch self {
+        case .delivered: 0
+        case .invalid: 1
+        case .expired: 2
+        case .dropped: 3
+        case .fannedOut: 4
+        }
+    }
+}
+
+/// Arguments gathered before their command is.
+struct RedisArguments: Sendable {
+    private var bytes = ByteBuffer()
+    private var lengths: [Int] = []
+
+    var count: Int { lengths.count }
+
+    mutating func append(_ text: String) { lengths.append(bytes.writeString(text)) }
+    mutating func append(_ number: Int) { lengths.append(bytes.writeString(String(number))) }
+    mutating func append(_ buffer: ByteBuffer) { lengths.append(bytes.writeImmutableBuffer(buffer)) }
+
+    func append(to command: inout RedisCommand) {
+        var offset = bytes.readerIndex
+        for length in lengths {
+            if let slice = bytes.getSlice(at: offset, length: length) { command.append(slice) }
+            offset += length
+        }
+    }
+}

@@ -1,0 +1,49 @@
+import APNS
+import TLS
+
+/// One app that the worker sends for.
+public struct AppConfiguration: Sendable {
+    /// How the app shows APNs who it is.
+    public enum Credential: Sendable {
+        /// A signing key, whose tokens go into each request.
+        case providerToken(ProviderTokenSource)
+        /// A certificate, which is shown when a connection is made.
+        case certificate(TLSIdentity)
+    }
+
+    /// The name that jobs choose it by (`app`).
+    public var name: String
+    /// The topic of jobs that name none: the bundle identifier. Printable ASCII.
+    public var topic: String
+    public var credential: Credential
+    public var endpoint = APNSEndpoint.production
+    /// Whom to trust as APNs.
+    public var trust = TLSTrust.system
+    /// Connections per lane that are kept open while nothing is sent, and at the most.
+    public var minimumConnections = 1
+    public var maximumConnections = 4
+    /// Requests at once on a connection, whatever more APNs would allow.
+    public var maximumStreams = 1000
+    /// How long a request may go unanswered, in milliseconds.
+    public var requestTimeout = 20_000
+
+    /// Takes what has no default.
+    public init(name: String, topic: String, credential: Credential) {
+        self.name = name
+        self.topic = topic
+        self.credential = credential
+    }
+
+    func poolConfiguration() throws -> ConnectionPool.Configuration {
+        var tls = TLSClientConfiguration()
+        tls.trust = trust
+        tls.applicationProtocols = ["h2"]
+        if case .certificate(let identity) = credential { tls.identity = identity }
+        var pool = ConnectionPool.Configuration(endpoint: endpoint, tls: try TLSContext.client(tls))
+        pool.minimumConnections = minimumConnections
+        pool.maximumConnections = maximumConnections
+        pool.maximumStreams = maximumStreams
+        pool.requestTimeout = .milliseconds(Int64(requestTimeout))
+        return pool
+    }
+}

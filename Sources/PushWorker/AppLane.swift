@@ -1,0 +1,47 @@
+import APNS
+import NIOCore
+
+/// One app on one lane: its connections, its breaker, its provider token, and what waits to be sent through them.
+final class AppLane {
+    let configuration: AppConfiguration
+    let pool: ConnectionPool
+    let name: ByteBuffer
+    let topic: ByteBuffer
+    var breaker = AppBreaker()
+    /// Jobs with notifications that have not been submitted.
+    var ready = EntryQueue()
+    /// Notifications to be sent again at once.
+    var resends = EntryQueue()
+    /// Notifications of the jobs in ``ready`` that have not been submitted.
+    var waiting = 0
+    private(set) var providerToken: ProviderToken?
+
+    init(_ configuration: AppConfiguration, pool: ConnectionPool) {
+        self.configuration = configuration
+        self.pool = pool
+        name = ByteBuffer(string: configuration.name)
+        topic = ByteBuffer(string: configuration.topic)
+    }
+
+    /// How many more notifications the app could take now.
+    var room: Int { max(0, pool.freeStreams - waiting - resends.count) }
+
+    /// Takes a new provider token into use when there is one.
+    /// - Parameter now: seconds since 1970.
+    func refreshProviderToken(now: Int64) throws(SigningKey.Invalid) {
+        guard case .providerToken(let source) = configuration.credential else { return }
+        let current = try source.token(now: now)
+        if current != providerToken {
+            providerToken = current
+            pool.setProviderToken(current.jwt)
+        }
+    }
+
+    /// APNs called a provider token expired.
+    /// - Returns: whether sending again with another one can help.
+    func renew(_ refused: ProviderToken?, now: Int64) -> Bool {
+        guard case .providerToken(let source) = configuration.credential, let refused else { return false }
+        guard source.refused(refused, now: now) else { return false }
+        return (try? refreshProviderToken(now: now)) != nil && providerToken != refused
+    }
+}

@@ -1,0 +1,101 @@
+import NIOCore
+
+/// When a lane asks Redis for jobs, and for how many, without any I/O.
+///
+/// One claim is under way at a time. A claim whose reply was lost is repeated with the same numbers, so that what it may
+/// have taken is not forgotten until the lease ends.
+struct ClaimWindow {
+    struct Claim: Equatable {
+        var first: Int
+        var count: Int
+        var join: Bool
+    }
+
+    /// Jobs a claim asks for at the most.
+    static let maximumCount = 256
+    /// How long a lane that found nothing leaves Redis alone, at the most. Retries that another worker put off, and jobs
+    /// for which nobody was woken, are found after this.
+    static let idlePoll = TimeAmount.seconds(1)
+
+    private var nextNumber = 1
+    private var hasJoined = false
+    private var underWay: Claim?
+    private var inDoubt: Claim?
+    private var notBefore = NIODeadline.distantPast
+
+    /// Whether a claim is under way.
+    var isAsking: Bool { underWay != nil }
+
+    /// The claim to make now, if any.
+    /// - Parameters:
+    ///   - free: how many more notifications could be under way.
+    ///   - busy: how many are.
+    mutating func next(free: Int, busy: Int, now: NIODeadline) -> Claim? {
+        guard underWay == nil else { return nil }
+        if let inDoubt {
+            underWay = inDoubt
+            self.inDoubt = nil
+            return underWay
+        }
+        // A claim costs Redis and us the same for one job as for many: while the lane is busy it waits until half of its
+        // streams are free. A free stream that waits for that long costs nothing but its own time.
+        let worthwhile = min(Self.maximumCount, max(1, (free + busy) / 2))
+        let isRenewal = now >= notBefore
+        guard free >= worthwhile, isRenewal else { return nil }
+        let claim = Claim(first: nextNumber, count: min(free, Self.maximumCount), join: !hasJoined)
+        underWay = claim
+        return claim
+    }
+
+    /// Only renews the lease: for a lane that has no room for more.
+    mutating func renewal() -> Claim? {
+        guard underWay == nil, inDoubt == nil else { return nil }
+        underWay = Claim(first: nextNumber, count: 0, join: !hasJoined)
+        return underWay
+    }
+
+    /// The claim was answered.
+    /// - Parameters:
+    ///   - received: how many jobs came.
+    ///   - nextDue: in how many milliseconds the next retry is due.
+    /// - Returns: whether more jobs are likely to be waiting.
+    mutating func answered(received: Int, isPaused: Bool, nextDue: Int64?, now: NIODeadline) -> Bool {
+        guard let claim = underWay else { return false }
+        underWay = nil
+        hasJoined = true
+        nextNumber = claim.first + max(received, claim.count)
+        guard claim.count > 0 else { return false }
+        if received == claim.count { return true }
+        var pause = Self.idlePoll
+        if !isPaused, let nextDue, nextDue < pause.nanoseconds / 1_000_000 {
+            // A large job cut the claim short, or a retry is due soon.
+            pause = .milliseconds(max(nextDue, received > 0 ? 0 : 1))
+        }
+        notBefore = now + pause
+        return false
+    }
+
+    /// No answer came. `mayHaveRun`: the claim may have been made all the same.
+    mutating func failed(mayHaveRun: Bool, now: NIODeadline) {
+        if mayHaveRun, let underWay, underWay.count > 0 { inDoubt = underWay }
+        underWay = nil
+        notBefore = now
+    }
+
+    /// The server refused the claim (read-only, loading, out of memory): again after a while.
+    mutating func refused(now: NIODeadline, pause: TimeAmount) {
+        underWay = nil
+        notBefore = now + pause
+    }
+
+    /// A job is there: ask at once.
+    mutating func wake() { notBefore = .distantPast }
+
+    /// The lease was lost: what was claimed belongs to others now, and the worker goes on under another name.
+    mutating func startAfresh() {
+        underWay = nil
+        inDoubt = nil
+        hasJoined = false
+        notBefore = .distantPast
+    }
+}

@@ -1,0 +1,79 @@
+import APNS
+
+/// What the end of a request means for the notification: the one place where APNs' answers get their meaning.
+public enum Verdict: Sendable, Equatable {
+    /// APNs took it.
+    case delivered
+    /// The device token is not valid, since a time in milliseconds since 1970 where APNs said when.
+    case tokenInvalid(reason: String, since: Int64?)
+    /// Again after a pause that grows; an attempt is spent. `isUncertain`: APNs may have taken it already.
+    case retry(reason: String, retryAfter: Int?, isUncertain: Bool)
+    /// Again at once on another connection, as if it had not been sent.
+    case resend(reason: String)
+    /// Again at once with a new provider token; when that is refused too, the app is paused.
+    case renewProviderToken
+    /// The app's credential or configuration is at fault: nothing of the app is sent for a while.
+    case pauseApp(reason: String)
+    /// Later, with no attempt spent, and with the provider token that we have.
+    case park(reason: String)
+    /// It will never be delivered.
+    case dead(reason: String)
+
+    /// - Parameters:
+    ///   - result: how the request ended.
+    ///   - topicIsConfigured: whether the topic came from the app's configuration and not from the job, which tells whose
+    ///     fault a wrong one is.
+    public init(_ result: RequestResult, topicIsConfigured: Bool) {
+        switch result {
+        case .notProcessed(let failure):
+            self = .resend(reason: failure.word)
+        case .uncertain(let failure):
+            self = .retry(reason: failure.word, retryAfter: nil, isUncertain: true)
+        case .response(let response):
+            self.init(response, topicIsConfigured: topicIsConfigured)
+        }
+    }
+
+    private init(_ response: Response, topicIsConfigured: Bool) {
+        if response.status == 200 {
+            self = .delivered
+            return
+        }
+        let word = response.reasonText ?? "HTTP\(response.status)"
+        switch response.reason {
+        case .unregistered, .expiredToken, .badDeviceToken, .deviceTokenNotForTopic:
+            self = .tokenInvalid(reason: word, since: response.timestamp)
+        case .tooManyRequests, .internalServerError, .serviceUnavailable, .shutdown, .idleTimeout:
+            self = .retry(reason: word, retryAfter: response.retryAfter, isUncertain: false)
+        case .tooManyProviderTokenUpdates:
+            self = .park(reason: word)
+        case .expiredProviderToken:
+            self = .renewProviderToken
+        case .invalidProviderToken, .missingProviderToken, .badCertificate, .badCertificateEnvironment, .forbidden,
+            .unrelatedKeyIDInToken, .badEnvironmentKeyIDInToken:
+            self = .pauseApp(reason: word)
+        case .topicDisallowed, .badTopic, .missingTopic:
+            self = topicIsConfigured ? .pauseApp(reason: word) : .dead(reason: word)
+        case .badCollapseID, .badExpirationDate, .badMessageID, .badPriority, .badPath, .duplicateHeaders,
+            .invalidPushType, .methodNotAllowed, .missingDeviceToken, .payloadEmpty, .payloadTooLarge:
+            self = .dead(reason: word)
+        case nil:
+            self.init(
+                status: response.status, word: word, saysWhy: response.reasonText != nil,
+                retryAfter: response.retryAfter)
+        }
+    }
+
+    /// Answers without a reason, or with one that Apple added after this was written.
+    private init(status: Int, word: String, saysWhy: Bool, retryAfter: Int?) {
+        switch status {
+        // Without APNs' own body, a 410 may be some proxy's, and no reason to give a device up.
+        case 410 where saysWhy: self = .tokenInvalid(reason: word, since: nil)
+        case 429, 500...599: self = .retry(reason: word, retryAfter: retryAfter, isUncertain: false)
+        case 403: self = .pauseApp(reason: word)
+        case 400...499: self = .dead(reason: word)
+        // 1xx never gets here, and APNs has no 2xx but 200 and no redirects: something else is answering.
+        default: self = .retry(reason: word, retryAfter: retryAfter, isUncertain: true)
+        }
+    }
+}
