@@ -3,6 +3,11 @@ public struct TLSAlert: Equatable, Sendable, CustomStringConvertible {
     /// The alert's number on the wire.
     public let code: UInt8
 
+    /// The alert with that number.
+    public init(code: UInt8) {
+        self.code = code
+    }
+
     /// The alert's name in the RFC, or its number for one that is not there.
     public var description: String { Self.names[code] ?? "number \(code)" }
 
