@@ -31,4 +31,13 @@ public enum PushType: String, CaseIterable, Sendable {
 
     /// The largest payload in bytes that APNs takes for this type over HTTP/2.
     public var maximumPayloadSize: Int { self == .voip ? 5120 : 4096 }
+
+    /// The type of this name; `nil` for any other bytes.
+    public init?(bytes: UnsafeRawBufferPointer) {
+        for type in Self.allCases where bytes.elementsEqual(type.rawValue.utf8) {
+            self = type
+            return
+        }
+        return nil
+    }
 }

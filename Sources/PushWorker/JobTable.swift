@@ -16,19 +16,45 @@ struct JobEntry: LinkedEntry {
     var app = 0
     /// When the job was first seen, in milliseconds of Redis' clock: durations count from it.
     var firstSeen: Int64 = 0
-    /// What all notifications of the job share; token and id are each notification's own.
-    var template: Notification?
+    var template: NotificationTemplate?
+    /// The token of a job with one.
+    var deviceToken: DeviceToken?
     /// The id that `apns-id`s are derived from: the job's, or its first claim.
     var identity = ByteBuffer()
     /// Tokens that have not been submitted yet; `nil` for a job with one token.
     var remaining: JobTokens.Iterator?
     /// Notifications whose end is not known yet, the ones that have not been submitted included.
     var open = 0
+    /// Notifications that have not been submitted.
+    var unsubmitted = 0
+    /// The name under which the job was claimed: what was claimed under an earlier one is no longer ours to settle.
+    var generation = 0
+    /// Whether a drain has left some of its notifications unsent, so that the job has to be given back and not settled.
+    var isCutShort = false
     /// The next in the app's line of jobs to be sent; -1 at its end.
     var next = -1
     var readySince = NIODeadline.distantPast
     /// How the job's notifications have ended so far.
     var tally = JobTally()
+}
+
+/// What all notifications of a job share.
+struct NotificationTemplate {
+    var payload: ByteBuffer
+    var topic: ByteBuffer
+    var pushType: PushType
+    var priority: UInt8?
+    /// Seconds since 1970.
+    var expiration: Int64?
+    var collapseID: ByteBuffer?
+    /// The job's own, which a job with one token may have.
+    var apnsID: APNSID?
+
+    func notification(to token: DeviceToken, id: APNSID) -> Notification {
+        Notification(
+            deviceToken: token, payload: payload, topic: topic, pushType: pushType, priority: priority,
+            expiration: expiration, collapseID: collapseID, apnsID: id)
+    }
 }
 
 /// A notification that is under way, or is waiting to be sent again at once.

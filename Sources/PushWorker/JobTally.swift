@@ -4,25 +4,54 @@ import NIOCore
 struct JobTally {
     var delivered = 0
     var invalid = 0
+    var expired = 0
     var dropped = 0
-    /// Those to be sent again, and why.
-    var retry: Retry?
-    /// Those that will never be delivered, and why.
-    var dead: Dead?
+    /// Those whose request may be sent, or was sent, although APNs may have taken an earlier one.
+    var possibleDuplicates = 0
+    private(set) var retry: Retry?
+    private(set) var dead: Dead?
 
+    /// Notifications that are to be sent again.
     struct Retry {
         /// Tokens as text.
         var tokens: [ByteBuffer]
+        /// Why, for the last of them.
         var reason: String
         var status: Int?
+        /// In how many milliseconds: the longest of their pauses.
         var delay: Int64
         /// Whether any of them spends an attempt.
         var spendsAttempt: Bool
     }
 
+    /// Notifications that will never be delivered.
     struct Dead {
         var tokens: [ByteBuffer]
+        /// Why, for the last of them.
         var reason: String
         var status: Int?
+    }
+
+    /// How many ways of ending there have been, of those that only need counting.
+    var kinds: Int {
+        (delivered > 0 ? 1 : 0) + (invalid > 0 ? 1 : 0) + (expired > 0 ? 1 : 0) + (dropped > 0 ? 1 : 0)
+    }
+
+    mutating func add(retry tokens: [ByteBuffer], reason: String, status: Int?, delay: Int64, spendsAttempt: Bool) {
+        guard var retry else {
+            retry = Retry(
+                tokens: tokens, reason: reason, status: status, delay: delay, spendsAttempt: spendsAttempt)
+            return
+        }
+        retry.tokens += tokens
+        retry.reason = reason
+        retry.status = status
+        retry.delay = max(retry.delay, delay)
+        retry.spendsAttempt = retry.spendsAttempt || spendsAttempt
+        self.retry = retry
+    }
+
+    mutating func add(dead token: ByteBuffer, reason: String, status: Int?) {
+        dead = Dead(tokens: (dead?.tokens ?? []) + [token], reason: reason, status: status)
     }
 }

@@ -1,0 +1,202 @@
+import APNS
+import NIOCore
+import PushQueue
+
+/// From a claimed body to notifications: decode, route, check. What cannot be sent ends here, with its reason.
+extension Lane {
+    func accept(_ body: ByteBuffer, claim: Int) {
+        let job: Job
+        do throws(JobError) {
+            job = try JobDecoder.decode(body)
+        } catch {
+            let envelope = Envelope.read(body)
+            counters.dead += 1
+            settlement.bury(
+                claim, reason: error.reason, attempts: envelope.attempt - 1,
+                members: DeadLetterMembers.text(detail: "\(error)"), original: envelope.original)
+            return settlementGrew()
+        }
+        do throws(Unsendable) {
+            try accept(job, claim: claim)
+        } catch {
+            bury(job, claim: claim, reason: error.reason, detail: error.detail)
+        }
+    }
+
+    private func accept(_ job: Job, claim: Int) throws(Unsendable) {
+        let now = now
+        if let sendAt = job.sendAt, sendAt > now { return hold(job, claim: claim, until: sendAt) }
+        var entry = JobEntry(claim: claim, job: job)
+        entry.generation = generation
+        entry.firstSeen = job.envelope.enqueued ?? now
+        let expiration = job.expirationSecond(firstSeen: entry.firstSeen)
+        if let expiration, expiration > 0, expiration * 1000 <= now {
+            counters.expired += job.tokenCount
+            settlement.end(claim, .expired)
+            return settlementGrew()
+        }
+        entry.app = try route(job)
+        let app = apps[entry.app]
+        entry.identity = identity(of: job, claim: claim)
+        entry.template = try template(for: job, app: app, expiration: expiration)
+        if let tokens = job.tokens {
+            entry.remaining = tokens.makeIterator()
+            entry.open = tokens.count
+        } else {
+            entry.open = 1
+            guard let field = job.token else { throw Unsendable(reason: "MissingToken", detail: "no device token") }
+            do throws(DeviceToken.Invalid) {
+                entry.deviceToken = try DeviceToken(job.text(field))
+            } catch {
+                throw Unsendable(reason: "MalformedToken", detail: "\(error)")
+            }
+        }
+        entry.readySince = eventLoop.now
+        entry.unsubmitted = entry.open
+        app.waiting += entry.open
+        app.ready.append(jobs.insert(entry), in: &jobs)
+    }
+
+    /// A job that must not be sent yet waits among the retries.
+    private func hold(_ job: Job, claim: Int, until time: Int64) {
+        counters.scheduled += 1
+        let writer = envelope(of: job, claim: claim, attempt: job.envelope.attempt, firstSeen: now)
+        settlement.retry(
+            claim, due: .at(milliseconds: time), head: writer.head(), counter: "scheduled", reason: nil,
+            original: job.original)
+        settlementGrew()
+    }
+
+    private func route(_ job: Job) throws(Unsendable) -> Int {
+        if let field = job.app {
+            let name = job.text(field)
+            guard let index = apps.firstIndex(where: { $0.name == name }) else {
+                throw Unsendable(
+                    reason: "UnknownApp", detail: "this worker has no app of the name that the job's `app` gives")
+            }
+            return index
+        }
+        if apps.count == 1 { return 0 }
+        guard let field = job.topic else {
+            throw Unsendable(reason: "NoApp", detail: "the job has neither `app` nor `topic`, and there are several apps")
+        }
+        let topic = job.text(field)
+        guard let index = apps.firstIndex(where: { $0.topic == topic }) else {
+            throw Unsendable(reason: "UnknownApp", detail: "this worker has no app with the job's `topic`")
+        }
+        return index
+    }
+
+    private func template(
+        for job: Job, app: AppLane, expiration: Int64?
+    ) throws(Unsendable) -> NotificationTemplate {
+        let pushType = try pushType(of: job)
+        let size = job.payload.length
+        guard size <= pushType.maximumPayloadSize else {
+            throw Unsendable(
+                reason: Reason.payloadTooLarge.rawValue,
+                detail: "the payload has \(size) bytes; APNs takes \(pushType.maximumPayloadSize) for "
+                    + "push type \(pushType.rawValue)")
+        }
+        return NotificationTemplate(
+            payload: job.bytes(job.payload), topic: job.topic.map(job.text) ?? app.topic, pushType: pushType,
+            priority: job.priority.map(UInt8.init(clamping:)), expiration: expiration,
+            collapseID: job.collapseID.map(job.text), apnsID: job.apnsID.flatMap { APNSID(job.text($0).readableBytesView) })
+    }
+
+    private func pushType(of job: Job) throws(Unsendable) -> PushType {
+        guard let field = job.pushType else { return job.payloadIsBackground ? .background : .alert }
+        let text = job.text(field)
+        guard let type = text.withUnsafeReadableBytes({ PushType(bytes: $0) }) else {
+            let known = PushType.allCases.map(\.rawValue).joined(separator: ", ")
+            throw Unsendable(
+                reason: Reason.invalidPushType.rawValue, detail: "the job's `push_type` is none of \(known)")
+        }
+        return type
+    }
+
+    /// What `apns-id`s are derived from: the job's id or, for a job without one, its first claim.
+    private func identity(of job: Job, claim: Int) -> ByteBuffer {
+        if let id = job.id ?? job.envelope.origin { return job.text(id) }
+        return ByteBuffer(string: "\(queue.worker):\(claim)")
+    }
+
+    /// The head of the wrapper for the next attempt.
+    func envelope(of job: Job, claim: Int, attempt: Int, firstSeen: Int64) -> EnvelopeWriter {
+        var writer = EnvelopeWriter(attempt: attempt)
+        if let id = job.id {
+            writer.write(id: job.text(id))
+        } else {
+            writer.write(origin: identity(of: job, claim: claim))
+        }
+        writer.write(enqueued: firstSeen)
+        // Makes the wrapped job unlike any other: equal members of a sorted set would be one.
+        writer.write(claim: ByteBuffer(string: "\(queue.worker):\(claim)"))
+        return writer
+    }
+
+    func bury(_ job: Job, claim: Int, reason: String, detail: String) {
+        counters.dead += job.tokenCount
+        settlement.bury(
+            claim, reason: reason, attempts: job.envelope.attempt - 1,
+            members: DeadLetterMembers.text(job: job, detail: detail), original: job.original)
+        if job.tokenCount > 1 {
+            settlement.addCount("dead", job.tokenCount - 1)
+            settlement.addCount("dead:\(reason)", job.tokenCount - 1)
+        }
+        settlementGrew()
+    }
+}
+
+/// Why a job that is well-formed cannot be sent.
+struct Unsendable: Error {
+    var reason: String
+    var detail: String
+}
+
+/// The JSON members of a dead letter that say more than its reason.
+enum DeadLetterMembers {
+    /// - Parameters:
+    ///   - tokens: where the letter is about some of the job's tokens only.
+    static func text(
+        job: Job? = nil, detail: String? = nil, status: Int? = nil, error: String? = nil, tokens: [ByteBuffer] = []
+    ) -> ByteBuffer {
+        var json = ByteBuffer()
+        if let job, let id = job.id {
+            json.writeString(",\"id\":")
+            json.writeJSONString(job.text(id))
+        }
+        if let job, let app = job.app {
+            json.writeString(",\"app\":")
+            json.writeJSONString(job.text(app))
+        }
+        if let status { json.writeString(",\"status\":\(status)") }
+        if let error {
+            json.writeString(",\"error\":")
+            json.writeJSONString(error)
+        }
+        if let detail {
+            json.writeString(",\"detail\":")
+            json.writeJSONString(detail)
+        }
+        var separator = ",\"tokens\":["
+        for token in tokens {
+            json.writeString(separator)
+            json.writeJSONString(token)
+            separator = ","
+        }
+        if !tokens.isEmpty { json.writeString("]") }
+        return json
+    }
+}
+
+extension Job {
+    /// `apns-expiration` in seconds since 1970; `nil` where the job does not say.
+    func expirationSecond(firstSeen: Int64) -> Int64? {
+        switch expiration {
+        case nil: nil
+        case .epoch(let second): second
+        case .after(let seconds): (enqueuedAt ?? firstSeen) / 1000 + seconds
+        }
+    }
+}

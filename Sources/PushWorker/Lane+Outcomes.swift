@@ -1,0 +1,171 @@
+import APNS
+import Logging
+import NIOCore
+import PushQueue
+
+/// From answers to what becomes of the job.
+extension Lane: ConnectionPoolDelegate {
+    /// How often a notification is sent again at once before that costs it an attempt: a server that refuses every stream
+    /// must not be fed the same notification for ever.
+    private static let maximumResends: UInt8 = 10
+
+    func connectionPoolChanged(_: ConnectionPool) { schedulePump() }
+
+    func connectionPool(_ pool: ConnectionPool, completed tag: UInt64, with result: RequestResult) {
+        let tag = Int(tag)
+        let index = flights[tag].job
+        let app = apps[jobs[index].app]
+        let verdict = Verdict(result, topicIsConfigured: jobs[index].job?.topic == nil)
+        updateBreaker(app, tag, verdict)
+        switch verdict {
+        case .delivered:
+            counters.delivered += 1
+            jobs[index].tally.delivered += 1
+        case .tokenInvalid(let reason, let since):
+            counters.invalid += 1
+            jobs[index].tally.invalid += 1
+            noteInvalid(tag, reason: reason, since: since)
+        case .retry(let reason, let retryAfter, let isUncertain):
+            retry(tag, reason: reason, status: result.status, retryAfter: retryAfter, isUncertain: isUncertain)
+        case .resend(let reason):
+            guard flights[tag].resends >= Self.maximumResends else { return resend(tag, app) }
+            retry(tag, reason: reason, status: nil, retryAfter: nil, isUncertain: false)
+        case .renewProviderToken:
+            if renew(tag, app) { return resend(tag, app) }
+            postpone(tag, reason: Reason.expiredProviderToken.rawValue, delay: breakerDelay(app))
+        case .pauseApp(let reason):
+            postpone(tag, reason: reason, delay: breakerDelay(app))
+        case .park(let reason):
+            postpone(tag, reason: reason, delay: .random(in: 30_000...90_000))
+        case .dead(let reason):
+            counters.dead += 1
+            if let token = flights[tag].deviceToken {
+                jobs[index].tally.add(dead: token.hex, reason: reason, status: result.status)
+            }
+        }
+        flights.release(tag, leaving: FlightEntry())
+        ended(index)
+    }
+
+    /// One of the job's notifications has ended.
+    func ended(_ index: Int) {
+        jobs[index].open -= 1
+        settleIfEnded(index)
+    }
+
+    /// A drain leaves it unsent; the job goes back as it is.
+    func abandon(_ tag: Int) {
+        let index = flights[tag].job
+        jobs[index].isCutShort = true
+        flights.release(tag, leaving: FlightEntry())
+        ended(index)
+    }
+
+    private func resend(_ tag: Int, _ app: AppLane) {
+        guard phase == .running else { return abandon(tag) }
+        flights[tag].resends += 1
+        flights[tag].isProbe = false
+        counters.resent += 1
+        app.resends.append(tag, in: &flights)
+        schedulePump()
+    }
+
+    private func retry(_ tag: Int, reason: String, status: Int?, retryAfter: Int?, isUncertain: Bool) {
+        let index = flights[tag].job
+        guard let job = jobs[index].job, let token = flights[tag].deviceToken else { return }
+        if isUncertain, job.onUncertain == .drop {
+            counters.dropped += 1
+            jobs[index].tally.dropped += 1
+            return
+        }
+        let attempt = job.envelope.attempt
+        guard attempt < job.maxAttempts ?? configuration.retry.maximumAttempts else {
+            counters.dead += 1
+            jobs[index].tally.add(dead: token.hex, reason: "AttemptsExhausted", status: status)
+            return
+        }
+        let delay = configuration.retry.delay(
+            afterAttempt: attempt, retryAfter: retryAfter, jitter: .random(in: 0..<1))
+        if let expiration = jobs[index].template?.expiration, expiration > 0, now + delay >= expiration * 1000 {
+            counters.expired += 1
+            jobs[index].tally.expired += 1
+            return
+        }
+        counters.retried += 1
+        if isUncertain {
+            counters.possibleDuplicates += 1
+            jobs[index].tally.possibleDuplicates += 1
+        }
+        jobs[index].tally.add(retry: [token.hex], reason: reason, status: status, delay: delay, spendsAttempt: true)
+    }
+
+    /// Puts a notification off with no attempt spent.
+    func postpone(_ tag: Int, reason: String, delay: Int64) {
+        let index = flights[tag].job
+        guard let token = flights[tag].deviceToken else { return }
+        counters.parked += 1
+        jobs[index].tally.add(retry: [token.hex], reason: reason, status: nil, delay: delay, spendsAttempt: false)
+    }
+
+    // MARK: Credentials and breakers
+
+    private func renew(_ tag: Int, _ app: AppLane) -> Bool {
+        guard !flights[tag].isRenewed, app.renew(flights[tag].providerToken, now: wallClock()) else { return false }
+        flights[tag].isRenewed = true
+        return true
+    }
+
+    private func updateBreaker(_ app: AppLane, _ tag: Int, _ verdict: Verdict) {
+        switch verdict {
+        case .pauseApp(let reason):
+            trip(app, reason: reason)
+        case .renewProviderToken where flights[tag].isRenewed:
+            trip(app, reason: "\(Reason.expiredProviderToken.rawValue) (is this machine's clock right?)")
+        case .delivered, .tokenInvalid:
+            guard app.breaker.isOpen, flights[tag].isProbe, let reason = app.breaker.worked() else { return }
+            logger.notice("the app is sending again", metadata: app.logMetadata.merging(["was": "\(reason)"]) { $1 })
+            schedulePump()
+        default:
+            if flights[tag].isProbe { app.breaker.probeInconclusive() }
+        }
+    }
+
+    private func trip(_ app: AppLane, reason: String) {
+        guard app.breaker.trip(reason: reason, now: eventLoop.now) else { return }
+        logger.error(
+            "APNs refuses the app: \(reason); its jobs are put off until a probe gets through. Check its key, key ID, team ID, topic and environment",
+            metadata: app.logMetadata)
+    }
+
+    private func breakerDelay(_ app: AppLane) -> Int64 {
+        var delay = Int64.random(in: 1000...5000)
+        if case .wait(let until) = app.breaker.peek(now: eventLoop.now) {
+            delay += (until - eventLoop.now).nanoseconds / 1_000_000
+        }
+        return delay
+    }
+
+    private func noteInvalid(_ tag: Int, reason: String, since: Int64?) {
+        let index = flights[tag].job
+        guard let token = flights[tag].deviceToken, let template = jobs[index].template else { return }
+        invalidTokens.append(
+            (
+                InvalidToken(
+                    token: token.hex, at: since ?? now, reason: reason, topic: template.topic, source: .apns),
+                nil
+            ))
+    }
+}
+
+extension RequestResult {
+    /// The HTTP status of an answer.
+    fileprivate var status: Int? {
+        if case .response(let response) = self { response.status } else { nil }
+    }
+}
+
+extension AppLane {
+    var logMetadata: Logger.Metadata {
+        ["app": "\(configuration.name)", "endpoint": "\(configuration.endpoint)"]
+    }
+}

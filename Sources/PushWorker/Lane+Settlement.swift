@@ -1,0 +1,145 @@
+import NIOCore
+import PushQueue
+
+/// From what became of jobs to Redis.
+extension Lane {
+    /// A batch leaves when it has so many claims, or this long after its first, or when the lane has nothing under way.
+    private static let batch = 128
+    private static let batchDelay = TimeAmount.milliseconds(2)
+
+    /// Settles a job if all its notifications have ended.
+    func settleIfEnded(_ index: Int) {
+        guard jobs[index].open == 0, let job = jobs[index].job else { return }
+        defer { jobs.release(index, leaving: JobEntry()) }
+        let entry = jobs[index]
+        guard entry.generation == generation else {
+            counters.lostClaims += 1
+            return
+        }
+        if entry.isCutShort { return }
+        settle(entry, job)
+        settlementGrew()
+    }
+
+    private func settle(_ entry: JobEntry, _ job: Job) {
+        let (claim, tally) = (entry.claim, entry.tally)
+        // Until the set has its token, the job must not be gone.
+        if tally.invalid > 0, job.tokenCount == 1 {
+            invalidTokens[invalidTokens.count - 1].claim = claim
+            return
+        }
+        var letters = 0
+        if let dead = tally.dead {
+            letters = dead.tokens.count
+            bury(entry, job, dead, settles: tally.retry == nil && tally.kinds == 0)
+        }
+        if let retry = tally.retry {
+            self.retry(entry, job, retry)
+        } else if tally.kinds == 1, job.tokenCount == 1 {
+            settlement.end(
+                claim, tally.delivered > 0 ? .delivered : tally.expired > 0 ? .expired : .dropped)
+        } else if tally.kinds > 0 {
+            settlement.end(claim, .fannedOut)
+        }
+        if job.tokenCount > 1 {
+            for (field, count) in [
+                ("delivered", tally.delivered), ("invalid", tally.invalid), ("expired", tally.expired),
+                ("dropped", tally.dropped), ("dead", letters),
+            ] where count > 0 {
+                settlement.addCount(field, count)
+            }
+        }
+        if tally.possibleDuplicates > 0 { settlement.addCount("possible_duplicates", tally.possibleDuplicates) }
+    }
+
+    private func retry(_ entry: JobEntry, _ job: Job, _ retry: JobTally.Retry) {
+        var writer = envelope(
+            of: job, claim: entry.claim, attempt: job.envelope.attempt + (retry.spendsAttempt ? 1 : 0),
+            firstSeen: entry.firstSeen)
+        if job.tokenCount > 1 || job.envelope.overridesTokens { writer.write(tokens: retry.tokens) }
+        writer.write(errorStatus: retry.status, reason: retry.reason, at: now)
+        settlement.retry(
+            entry.claim, due: .after(milliseconds: retry.delay), head: writer.head(),
+            counter: retry.spendsAttempt ? "retried" : "parked", reason: retry.reason, original: job.original)
+    }
+
+    private func bury(_ entry: JobEntry, _ job: Job, _ dead: JobTally.Dead, settles: Bool) {
+        settlement.bury(
+            entry.claim, reason: dead.reason, attempts: job.envelope.attempt,
+            members: DeadLetterMembers.text(
+                job: job, status: dead.status, tokens: job.tokenCount > 1 ? dead.tokens : []),
+            original: job.original, settles: settles)
+    }
+
+    func settlementGrew() {
+        if settlement.count >= Self.batch { return flushSettlement() }
+        guard !isSettleScheduled else { return }
+        isSettleScheduled = true
+        eventLoop.scheduleTask(in: Self.batchDelay) { [self] in
+            isSettleScheduled = false
+            flushSettlement()
+        }
+    }
+
+    func flushSettlement() {
+        guard !settlement.isEmpty, client.isReady else { return }
+        let number = nextSettlement
+        nextSettlement += 1
+        unconfirmed[number] = settlement
+        unconfirmedClaims += settlement.count
+        settlement = Settlement()
+        write(number, again: false)
+    }
+
+    /// Redis is back: what it had not confirmed is written again. What it had done all the same does nothing now.
+    func resendUnconfirmed() {
+        for number in unconfirmed.keys.sorted() { write(number, again: true) }
+        writeInvalidTokens()
+    }
+
+    private func write(_ number: Int, again: Bool) {
+        guard let batch = unconfirmed[number] else { return }
+        let generation = generation
+        queue.settle(batch) { [self] result in
+            guard generation == self.generation else { return }
+            switch result {
+            case .success(let lost):
+                unconfirmed[number] = nil
+                unconfirmedClaims -= batch.count
+                if lost > 0, !again { counters.lostClaims += lost }
+                if phase == .draining { schedulePump() }
+            case .failure(.redis(let error)) where !error.isAnswer:
+                break  // Written again when the connection is back.
+            case .failure(let failure):
+                incident("Redis refused a settlement; it is tried again: \(failure)", key: "settle")
+                eventLoop.scheduleTask(in: .milliseconds(.random(in: 500...1500))) { self.write(number, again: true) }
+            }
+        }
+    }
+
+    // MARK: Invalid tokens
+
+    /// Writes tokens to the invalid set; only when it has them are their claims acknowledged.
+    func writeInvalidTokens() {
+        guard !invalidTokens.isEmpty, !isWritingInvalidTokens, client.isReady else { return }
+        isWritingInvalidTokens = true
+        let batch = invalidTokens
+        invalidTokens = []
+        let generation = generation
+        queue.addInvalidTokens(batch.map(\.token)) { [self] result in
+            isWritingInvalidTokens = false
+            switch result {
+            case .success:
+                if generation == self.generation {
+                    for case (_, let claim?) in batch { settlement.end(claim, .invalid) }
+                    settlementGrew()
+                }
+                if !invalidTokens.isEmpty || phase == .draining { schedulePump() }
+            case .failure(let failure):
+                invalidTokens = (generation == self.generation ? batch : batch.map { ($0.token, nil) }) + invalidTokens
+                if case .redis(let error) = failure, !error.isAnswer { break }
+                incident("Redis did not take invalid tokens; they are tried again: \(failure)", key: "invalid")
+            }
+        }
+    }
+}

@@ -1,0 +1,103 @@
+import Foundation
+import TLS
+import Testing
+
+@Suite("Certificate and key files")
+struct IdentityTests {
+    private func contents(_ name: String) throws -> [UInt8] {
+        [UInt8](try Data(contentsOf: URL(filePath: Fixtures.path(name))))
+    }
+
+    /// The error that the body throws.
+    private func error(_ body: () throws -> Void) throws -> TLSError {
+        try #require(throws: TLSError.self) { try body() }
+    }
+
+    @Test("tell who the identity is and until when")
+    func identity() throws {
+        let identity = try Fixtures.identity("client")
+        #expect(identity.commonName == "Apple Push Services: com.example.app")
+        #expect(identity.userID == "com.example.app")
+        #expect(try #require(identity.notAfter) > Int64(Date().timeIntervalSince1970))
+        #expect(try Fixtures.identity("expired").notAfter == 1_609_459_200)
+    }
+
+    @Test("may be PEM in memory, certificate and key in one")
+    func memory() throws {
+        let both = try contents("client-key.pem") + contents("client.pem")
+        let identity = try TLSIdentity(certificatePEM: both, keyPEM: both)
+        #expect(identity.userID == "com.example.app")
+    }
+
+    @Test("that are missing are named, with the system's reason")
+    func missing() throws {
+        let error = try error { _ = try TLSIdentity(certificateFile: "/nowhere/a.pem", keyFile: "/nowhere/b.pem") }
+        #expect(error.kind == .fileUnreadable(path: "/nowhere/a.pem", reason: "No such file or directory"))
+        #expect(error.description.contains("cannot read /nowhere/a.pem: No such file or directory"))
+    }
+
+    @Test("that are directories are named, with the system's reason")
+    func directory() throws {
+        let error = try error { _ = try TLSIdentity(certificateFile: "/tmp", keyFile: "/tmp") }
+        #expect(error.kind == .fileUnreadable(path: "/tmp", reason: "Is a directory"))
+    }
+
+    @Test("that are not PEM are told apart by what was expected")
+    func notPEM() throws {
+        let certificate = try contents("client.pem")
+        let key = try contents("client-key.pem")
+        let first = try error { _ = try TLSIdentity(certificatePEM: Array("hello".utf8), keyPEM: key) }
+        #expect(first.description.contains("the certificate PEM given holds no readable PEM block of a certificate"))
+        let second = try error { _ = try TLSIdentity(certificatePEM: certificate, keyPEM: []) }
+        #expect(second.description.contains("the key PEM given holds no readable PEM block of a private key"))
+        let swapped = try error { _ = try TLSIdentity(certificatePEM: key, keyPEM: certificate) }
+        #expect(swapped.kind == .notPEM(source: "the certificate PEM given", expected: "a certificate"))
+    }
+
+    @Test("whose second certificate is damaged are not taken for a chain of one")
+    func damagedChain() throws {
+        var chain = try contents("chain.pem")
+        chain[chain.count - 100] = UInt8(ascii: "!")
+        let error = try error { _ = try TLSIdentity(certificatePEM: chain, keyPEM: contents("chain-key.pem")) }
+        #expect(error.kind == .notPEM(source: "the certificate PEM given", expected: "a certificate"))
+    }
+
+    @Test("with an encrypted key want the right passphrase", arguments: [nil, "wrong", ""])
+    func passphrase(passphrase: String?) throws {
+        let keyFile = try Fixtures.path("client-key-encrypted.pem")
+        let error = try error {
+            _ = try TLSIdentity(
+                certificateFile: Fixtures.path("client.pem"), keyFile: keyFile, passphrase: passphrase)
+        }
+        #expect(error.kind == .wrongPassphrase(source: keyFile, given: passphrase != nil))
+        #expect(!error.description.contains("wrong\""))
+    }
+
+    @Test("that do not belong together are both named")
+    func mismatch() throws {
+        let certificate = try Fixtures.path("client.pem")
+        let key = try Fixtures.path("server-key.pem")
+        let error = try error { _ = try TLSIdentity(certificateFile: certificate, keyFile: key) }
+        #expect(error.kind == .keyMismatch(key: key, certificate: certificate))
+        #expect(error.description.contains(certificate) && error.description.contains(key))
+    }
+
+    @Test("of authorities must hold certificates")
+    func authorities() throws {
+        var configuration = TLSClientConfiguration()
+        configuration.trust = .file("/nowhere/ca.pem")
+        #expect(
+            try error { _ = try TLSContext.client(configuration) }.kind
+                == .fileUnreadable(path: "/nowhere/ca.pem", reason: "No such file or directory"))
+        configuration.trust = .pem(Array("none".utf8))
+        #expect(
+            try error { _ = try TLSContext.client(configuration) }.kind
+                == .notPEM(source: "the CA PEM given", expected: "a certificate"))
+    }
+
+    @Test("are not reached for an application protocol without a name")
+    func emptyProtocol() throws {
+        let error = try error { _ = try Fixtures.client(protocols: ["h2", ""]) }
+        #expect(error.description.contains("application protocol \"\""))
+    }
+}

@@ -1,0 +1,147 @@
+import NIOCore
+import NIOPosix
+import TLS
+
+/// What an application saw of a connection, once it is over.
+struct Outcome: Sendable {
+    var handshake: TLSHandshakeCompleted?
+    var errors: [any Error] = []
+    var received = ByteBuffer()
+
+    var text: String { String(buffer: received) }
+    var tlsErrors: [TLSError] { errors.compactMap { $0 as? TLSError } }
+}
+
+/// The application's end of a connection: remembers what it sees, and echoes if asked to.
+final class Application: ChannelInboundHandler {
+    typealias InboundIn = ByteBuffer
+    typealias OutboundOut = ByteBuffer
+
+    struct Behaviour: Sendable {
+        var echoes = false
+        /// Runs on the event loop when the handshake is complete.
+        var onHandshake: (@Sendable (any Channel) -> Void)?
+    }
+
+    private let behaviour: Behaviour
+    private let handshake: EventLoopPromise<TLSHandshakeCompleted>
+    private let end: EventLoopPromise<Outcome>
+    private var outcome = Outcome()
+
+    init(_ behaviour: Behaviour, handshake: EventLoopPromise<TLSHandshakeCompleted>, end: EventLoopPromise<Outcome>) {
+        self.behaviour = behaviour
+        self.handshake = handshake
+        self.end = end
+    }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        guard let event = event as? TLSHandshakeCompleted else { return context.fireUserInboundEventTriggered(event) }
+        outcome.handshake = event
+        handshake.succeed(event)
+        behaviour.onHandshake?(context.channel)
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        outcome.received.writeImmutableBuffer(unwrapInboundIn(data))
+        if behaviour.echoes { context.write(data, promise: nil) }
+    }
+
+    func channelReadComplete(context: ChannelHandlerContext) {
+        if behaviour.echoes { context.flush() }
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        outcome.errors.append(error)
+        handshake.fail(error)
+    }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        handshake.fail(ChannelError.eof)
+        end.succeed(outcome)
+        context.fireChannelInactive()
+    }
+}
+
+/// A client connected to 127.0.0.1.
+struct SocketClient: Sendable {
+    let channel: any Channel
+    /// Fails with the first error.
+    let handshake: EventLoopFuture<TLSHandshakeCompleted>
+    let end: EventLoopFuture<Outcome>
+
+    static func connect(
+        _ context: TLSContext, port: Int, host: String = "localhost", closeTimeout: TimeAmount = .seconds(20),
+        behaviour: Application.Behaviour = .init()
+    ) async throws -> SocketClient {
+        let loop = MultiThreadedEventLoopGroup.singleton.next()
+        let handshake = loop.makePromise(of: TLSHandshakeCompleted.self)
+        let end = loop.makePromise(of: Outcome.self)
+        let channel = try await ClientBootstrap(group: loop)
+            .channelInitializer { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    try channel.pipeline.syncOperations.addHandlers([
+                        TLSHandler(client: context, host: host, closeTimeout: closeTimeout),
+                        Application(behaviour, handshake: handshake, end: end),
+                    ])
+                }
+            }
+            .connect(host: "127.0.0.1", port: port).get()
+        return SocketClient(channel: channel, handshake: handshake.futureResult, end: end.futureResult)
+    }
+}
+
+/// A TLS server on a free port of 127.0.0.1.
+struct SocketServer: Sendable {
+    let port: Int
+    /// How each of its connections ended, in the order they ended.
+    let outcomes: AsyncStream<Outcome>
+    private let channel: any Channel
+
+    static func start(
+        _ context: TLSContext, closeTimeout: TimeAmount = .seconds(20), halfClosure: Bool = false,
+        behaviour: Application.Behaviour = .init()
+    ) async throws -> SocketServer {
+        let (outcomes, continuation) = AsyncStream.makeStream(of: Outcome.self)
+        let channel = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+            .childChannelOption(.allowRemoteHalfClosure, value: halfClosure)
+            .childChannelInitializer { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    let handshake = channel.eventLoop.makePromise(of: TLSHandshakeCompleted.self)
+                    let end = channel.eventLoop.makePromise(of: Outcome.self)
+                    end.futureResult.whenSuccess { continuation.yield($0) }
+                    try channel.pipeline.syncOperations.addHandlers([
+                        TLSHandler(server: context, closeTimeout: closeTimeout),
+                        Application(behaviour, handshake: handshake, end: end),
+                    ])
+                }
+            }
+            .bind(host: "127.0.0.1", port: 0).get()
+        return SocketServer(port: channel.localAddress?.port ?? 0, outcomes: outcomes, channel: channel)
+    }
+
+    /// How the next of its connections ended.
+    func nextOutcome() async throws -> Outcome {
+        var iterator = outcomes.makeAsyncIterator()
+        guard let outcome = await iterator.next() else { throw ChannelError.eof }
+        return outcome
+    }
+
+    func stop() async throws { try await channel.close() }
+}
+
+/// Runs a body against a server, and stops the server afterwards.
+func withServer<Result>(
+    _ context: TLSContext, closeTimeout: TimeAmount = .seconds(20), halfClosure: Bool = false,
+    behaviour: Application.Behaviour = .init(), _ body: (SocketServer) async throws -> Result
+) async throws -> Result {
+    let server = try await SocketServer.start(
+        context, closeTimeout: closeTimeout, halfClosure: halfClosure, behaviour: behaviour)
+    do {
+        let result = try await body(server)
+        try await server.stop()
+        return result
+    } catch {
+        try await server.stop()
+        throw error
+    }
+}

@@ -1,0 +1,211 @@
+import NIOCore
+import TLS
+import TestSupport
+import Testing
+
+@Suite("Verification", .timeLimit(.minutes(1)))
+struct VerificationTests {
+    /// Connects to a server with the certificate of that name; returns what each side was told, once.
+    private func refusal(
+        certificate: String, host: String = "localhost", trusting authority: String = "ca.pem"
+    ) async throws -> (client: TLSError, server: TLSError) {
+        try await withServer(Fixtures.server(certificate)) { server in
+            let client = try await SocketClient.connect(
+                Fixtures.client(trusting: authority), port: server.port, host: host)
+            let write = client.channel.eventLoop.makePromise(of: Void.self)
+            client.channel.writeAndFlush(ByteBuffer(string: "secret"), promise: write)
+            let seen = try await client.end.get()
+            #expect(seen.handshake == nil)
+            #expect(seen.errors.count == 1)
+            let error = try #require(seen.tlsErrors.first)
+            await #expect(throws: (any Error).self) { try await write.futureResult.get() }
+            let other = try await server.nextOutcome()
+            #expect(other.text == "")
+            #expect(other.errors.count == 1)
+            return (error, try #require(other.tlsErrors.first))
+        }
+    }
+
+    @Test("refuses an expired certificate and says since when")
+    func expired() async throws {
+        let (error, server) = try await refusal(certificate: "expired")
+        #expect(error.kind == .certificateExpired(certificate: "localhost", since: 1_609_459_200))
+        #expect(error.host == "localhost")
+        #expect(error.description.contains("localhost"))
+        #expect(error.description.contains("expired on 2021-01-01T00:00:00Z"))
+        #expect(server.kind == .alert(TLSAlert(code: 45)))
+        #expect(server.description.contains("certificate_expired"))
+    }
+
+    @Test("refuses a certificate that is not valid yet")
+    func notYetValid() async throws {
+        let (error, _) = try await refusal(certificate: "notyet")
+        #expect(error.kind == .certificateNotYetValid(certificate: "localhost", until: 2_493_072_000))
+        #expect(error.description.contains("not valid before 2049-01-01T00:00:00Z"))
+    }
+
+    @Test("refuses a certificate for another host and names both")
+    func wrongHost() async throws {
+        let (error, _) = try await refusal(certificate: "wronghost")
+        #expect(error.kind == .hostNameMismatch(certificateNames: ["example.invalid"]))
+        #expect(error.description.contains("is for example.invalid, not for localhost"))
+    }
+
+    @Test("refuses an address the certificate does not carry")
+    func wrongAddress() async throws {
+        let (error, _) = try await refusal(certificate: "server", host: "127.0.0.2")
+        #expect(error.kind == .hostNameMismatch(certificateNames: ["localhost", "127.0.0.1", "::1"]))
+        #expect(error.description.contains("not for 127.0.0.2"))
+    }
+
+    @Test("refuses a certificate of an authority that is not trusted")
+    func unknownAuthority() async throws {
+        let (error, server) = try await refusal(certificate: "server", trusting: "other-ca.pem")
+        guard case .untrustedCertificate(certificate: "localhost", reason: _) = error.kind else {
+            Issue.record("\(error)")
+            return
+        }
+        #expect(error.description.contains("is not trusted"))
+        #expect(server.kind == .alert(TLSAlert(code: 48)))
+    }
+
+    @Test("refuses a test authority when the system's are trusted, which is the default")
+    func systemTrust() throws {
+        let pair = try EmbeddedPair(client: TLSContext.client(TLSClientConfiguration()))
+        try pair.connect()
+        guard case .untrustedCertificate? = pair.clientEvents.tlsErrors.first?.kind else {
+            Issue.record("\(pair.clientEvents.errors)")
+            return
+        }
+    }
+
+    @Test("refuses a server that shows a client's certificate")
+    func wrongPurpose() async throws {
+        let (error, _) = try await refusal(certificate: "client")
+        guard case .certificateRejected(_, let reason) = error.kind else {
+            Issue.record("\(error)")
+            return
+        }
+        #expect(reason.contains("purpose"))
+    }
+
+    @Test(
+        "accepts names in any case, with a final dot, and addresses with and without brackets",
+        arguments: ["localhost", "LOCALHOST", "localhost.", "127.0.0.1", "::1", "[::1]"])
+    func hosts(host: String) throws {
+        let pair = try EmbeddedPair(host: host)
+        try pair.connect()
+        #expect(pair.clientEvents.errors.isEmpty)
+        #expect(pair.clientEvents.handshake != nil)
+        let isName = host.lowercased().hasPrefix("localhost")
+        #expect((pair.serverEvents.handshake?.serverName != nil) == isName)
+    }
+
+    @Test(
+        "never connects to what is no host", arguments: ["", ".", "[]", "local host", "localhost\0.evil", "bücher.de"])
+    func invalidHosts(host: String) throws {
+        let pair = try EmbeddedPair(host: host)
+        try pair.connect()
+        #expect(pair.clientEvents.tlsErrors.map(\.kind) == [.invalidHost])
+        #expect(!pair.client.isActive)
+        #expect(pair.sentByClient.readableBytes == 0)
+    }
+
+    @Test("follows a chain over an intermediate certificate")
+    func chain() throws {
+        let pair = try EmbeddedPair(server: Fixtures.server("chain"))
+        try pair.connect()
+        #expect(pair.clientEvents.errors.isEmpty)
+        #expect(pair.clientEvents.handshake != nil)
+    }
+
+    @Test(
+        "trusts an intermediate, or the server's certificate itself, where a file names it",
+        arguments: ["intermediate.pem", "chain.pem"])
+    func pinned(authority: String) throws {
+        let pair = try EmbeddedPair(
+            client: Fixtures.client(trusting: authority), server: Fixtures.server("chain"))
+        try pair.connect()
+        #expect(pair.clientEvents.errors.isEmpty)
+        #expect(pair.clientEvents.handshake != nil)
+    }
+
+    @Test("takes any certificate when verification is off, and still tells which")
+    func verificationOff() throws {
+        let pair = try EmbeddedPair(
+            client: Fixtures.client(trusting: "other-ca.pem", verifying: false), server: Fixtures.server("expired"),
+            host: "elsewhere.invalid")
+        try pair.connect()
+        #expect(pair.clientEvents.handshake?.peerCertificate?.notAfter == 1_609_459_200)
+    }
+}
+
+@Suite("Client certificates", .timeLimit(.minutes(1)))
+struct ClientCertificateTests {
+    private func requiringServer() throws -> TLSContext {
+        try Fixtures.server(clientCertificates: .required(.file(Fixtures.path("ca.pem"))))
+    }
+
+    @Test("reach the server, with the topic in the user ID")
+    func accepted() throws {
+        let pair = try EmbeddedPair(
+            client: Fixtures.client(identity: Fixtures.identity("client")), server: requiringServer())
+        try pair.connect()
+        let certificate = try #require(pair.serverEvents.handshake?.peerCertificate)
+        #expect(certificate.commonName == "Apple Push Services: com.example.app")
+        #expect(certificate.userID == "com.example.app")
+    }
+
+    @Test("may have an encrypted key")
+    func encryptedKey() throws {
+        let identity = try TLSIdentity(
+            certificateFile: Fixtures.path("client.pem"), keyFile: Fixtures.path("client-key-encrypted.pem"),
+            passphrase: "secret")
+        let pair = try EmbeddedPair(client: Fixtures.client(identity: identity), server: requiringServer())
+        try pair.connect()
+        #expect(pair.serverEvents.handshake?.peerCertificate?.userID == "com.example.app")
+    }
+
+    @Test("are asked for in vain where they are only requested")
+    func requested() throws {
+        let pair = try EmbeddedPair(
+            server: Fixtures.server(clientCertificates: .requested(.file(Fixtures.path("ca.pem")))))
+        try pair.connect()
+        #expect(pair.serverEvents.errors.isEmpty)
+        #expect(pair.serverEvents.handshake != nil)
+        #expect(pair.serverEvents.handshake?.peerCertificate == nil)
+    }
+
+    @Test("are refused where they come from another authority, even if only requested")
+    func untrusted() throws {
+        let pair = try EmbeddedPair(
+            client: Fixtures.client(identity: Fixtures.identity("client")),
+            server: Fixtures.server(clientCertificates: .requested(.file(Fixtures.path("other-ca.pem")))))
+        try pair.connect()
+        let error = try #require(pair.serverEvents.tlsErrors.first)
+        #expect(error.peer == .client)
+        #expect(error.host == nil)
+        #expect(error.description.hasPrefix("TLS with a client: the client's certificate"))
+        #expect(pair.serverEvents.handshake == nil)
+        #expect(pair.clientEvents.tlsErrors.map(\.kind) == [.alert(TLSAlert(code: 48))])
+    }
+
+    @Test("missing end the connection, and both sides learn why although the client was already writing")
+    func missing() async throws {
+        try await withServer(requiringServer()) { server in
+            // The client of TLS 1.3 is done before the server has looked at its certificate.
+            let client = try await SocketClient.connect(
+                Fixtures.client(), port: server.port,
+                behaviour: .init(onHandshake: { channel in
+                    channel.writeAndFlush(ByteBuffer(repeating: 7, count: 200_000), promise: nil)
+                }))
+            let seen = try await client.end.get()
+            #expect(seen.tlsErrors.map(\.kind) == [.alert(TLSAlert(code: 116))])
+            #expect(seen.tlsErrors.first?.description.contains("certificate_required") == true)
+            let other = try await server.nextOutcome()
+            #expect(other.tlsErrors.map(\.kind) == [.peerCertificateMissing])
+            #expect(other.handshake == nil)
+            #expect(other.received.readableBytes == 0)
+        }
+    }
+}
