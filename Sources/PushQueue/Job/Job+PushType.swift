@@ -1,9 +1,3 @@
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
-
 extension Job {
     /// Whether the payload is a background notification's: `aps` has `content-available` 1 and nothing to show, that is
     /// no `alert`, `badge` or `sound` (Apple: "Pushing background updates to your App").
@@ -77,12 +71,5 @@ extension UnsafeRawBufferPointer {
             position = found + 1
         }
         return false
-    }
-
-    private func firstOffset(of byte: UInt8, from start: Int) -> Int? {
-        guard let baseAddress, start < count,
-            let found = memchr(baseAddress + start, Int32(byte), count - start)
-        else { return nil }
-        return UnsafeRawPointer(found) - baseAddress
     }
 }

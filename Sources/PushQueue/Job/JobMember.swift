@@ -108,12 +108,3 @@ public enum JobMember: UInt8, CaseIterable, Sendable {
         candidate.isEqual(to: name)
     }
 }
-
-extension UnsafeRawBufferPointer {
-    /// Whether the bytes are those of a literal.
-    @inline(__always)
-    func isEqual(to literal: StaticString) -> Bool {
-        count == literal.utf8CodeUnitCount
-            && elementsEqual(UnsafeBufferPointer(start: literal.utf8Start, count: literal.utf8CodeUnitCount))
-    }
-}
