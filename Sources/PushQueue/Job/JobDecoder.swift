@@ -7,7 +7,8 @@ import NIOCore
 public struct JobDecoder {
     /// Reads a job. When it succeeds it has allocated nothing.
     /// - Parameter body: what was claimed: a producer's bytes, or those in a wrapper.
-    /// - Throws: ``JobError`` with what is wrong first. ``Envelope/read(_:)`` still finds the wrapper and the original.
+    /// - Throws: ``JobError``: ``JobError/malformedJSON(_:)`` for everything that is not JSON, else the first rule that is
+    ///   broken. ``Envelope/read(_:)`` still finds the wrapper and the original.
     public static func decode(_ body: ByteBuffer) throws(JobError) -> Job {
         guard body.readableBytes <= JobField.maximumLength else { throw .tooLarge(bytes: body.readableBytes) }
         return try body.withUnsafeReadableBytes { bytes throws(JobError) in
@@ -22,7 +23,11 @@ public struct JobDecoder {
     private static func read(_ bytes: UnsafeRawBufferPointer, into job: inout Job) -> JobError? {
         do throws(JSONError) {
             var reader = JobReader(JSONScanner(bytes, in: job.original), ignoresTokens: job.envelope.overridesTokens)
-            return try reader.readDocument(into: &job)
+            guard let brokenRule = try reader.readDocument(into: &job) else { return nil }
+            // The reader stopped there. What is not JSON at all should be called that, wherever it is not.
+            var scanner = JSONScanner(bytes, in: job.original)
+            try scanner.skipDocument()
+            return brokenRule
         } catch {
             return .malformedJSON(error)
         }

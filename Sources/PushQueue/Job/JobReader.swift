@@ -20,10 +20,7 @@ struct JobReader {
     mutating func readDocument(into job: inout Job) throws(JSONError) -> JobError? {
         try scanner.begin()
         guard scanner.next == UInt8(ascii: "{") else {
-            let start = scanner.offset
-            try scanner.skipValue()
-            try scanner.finish()
-            return .notAnObject(offset: start)
+            return .notAnObject(offset: scanner.offset)
         }
         var more = try scanner.enterObject()
         while more {
