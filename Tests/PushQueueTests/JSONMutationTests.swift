@@ -68,9 +68,12 @@ struct JSONMutationTests {
     private static let pieces: [[UInt8]] =
         [
             "\"", "\\", "{", "}", "[", "]", ",", ":", " ", "\n", "0", "1", "-", "+", ".", "e", "E", "t", "null", "true",
-            "\\u", "\\uD800", "\\uDC00", "\\uD83D\\uDE00", "\\n", "\\/", "\u{0}", "\u{1F}", "\u{7F}", "é", "😀", "[]", "{}",
+            "\\u", "\\uD800", "\\uDC00", "\\uD83D\\uDE00", "\\n", "\\/", "\u{0}", "\u{1F}", "\u{7F}", "é", "😀", "[]",
+            "{}",
             "\"a\":1", ",1", "00",
-        ].map { Array($0.utf8) } + [[0x80], [0xC0, 0x80], [0xED, 0xA0, 0x80], [0xF4, 0x90, 0x80, 0x80], [0xFF], [0xE2, 0x82]]
+        ].map { Array($0.utf8) } + [
+            [0x80], [0xC0, 0x80], [0xED, 0xA0, 0x80], [0xF4, 0x90, 0x80, 0x80], [0xFF], [0xE2, 0x82],
+        ]
 
     private static func change(_ bytes: inout [UInt8], using random: inout SplitMix64) {
         let index = Int.random(in: 0...bytes.count, using: &random)

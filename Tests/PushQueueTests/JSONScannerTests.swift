@@ -166,7 +166,8 @@ struct JSONScannerTests {
         var everyByte = ByteBuffer()
         everyByte.writeBytes(UInt8(0)...UInt8(0xFF))
         let texts = [
-            ByteBuffer(), ByteBuffer(string: "plain"), ByteBuffer(string: "\"\\/\u{8}\u{C}\n\r\t\0\u{1F}\u{7F}é😀"), everyByte,
+            ByteBuffer(), ByteBuffer(string: "plain"), ByteBuffer(string: "\"\\/\u{8}\u{C}\n\r\t\0\u{1F}\u{7F}é😀"),
+            everyByte,
         ]
         for text in texts {
             var written = ByteBuffer()

@@ -124,10 +124,12 @@ private struct Writer {
     /// Seconds, with milliseconds behind the point only if there are any.
     mutating func write(_ member: JobMember, time: Int64?) {
         guard let time else { return }
-        write(member, time / 1000)
-        let milliseconds = abs(time % 1000)
+        let (seconds, milliseconds) = time.magnitude.quotientAndRemainder(dividingBy: 1000)
+        begin(member)
+        if time < 0 { buffer.writeInteger(UInt8(ascii: "-")) }
+        buffer.writeJSONInteger(Int64(seconds))
         guard milliseconds != 0 else { return }
         buffer.writeStaticString(milliseconds < 10 ? ".00" : milliseconds < 100 ? ".0" : ".")
-        buffer.writeJSONInteger(milliseconds)
+        buffer.writeJSONInteger(Int64(milliseconds))
     }
 }
