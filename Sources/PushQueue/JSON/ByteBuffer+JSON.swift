@@ -1,0 +1,68 @@
+import NIOCore
+
+extension ByteBuffer {
+    /// Writes a JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD: what is written is always JSON.
+    /// - Parameter text: the characters, neither quoted nor escaped.
+    mutating func writeJSONString(_ text: ByteBuffer) {
+        text.withUnsafeReadableBytes { writeJSONString($0) }
+    }
+
+    /// The same for a `String`.
+    mutating func writeJSONString(_ text: String) {
+        var text = text
+        text.withUTF8 { writeJSONString(UnsafeRawBufferPointer($0)) }
+    }
+
+    /// The same for bytes that lie anywhere.
+    mutating func writeJSONString(_ text: UnsafeRawBufferPointer) {
+        guard Self.isUTF8(text) else {
+            return writeJSONString(String(decoding: text, as: UTF8.self))
+        }
+        writeInteger(UInt8(ascii: "\""))
+        var start = 0
+        for (index, byte) in text.enumerated() where byte < 0x20 || byte == 0x22 || byte == 0x5C {
+            writeBytes(text[start..<index])
+            start = index + 1
+            writeInteger(UInt8(ascii: "\\"))
+            switch byte {
+            case 0x08: writeInteger(UInt8(ascii: "b"))
+            case 0x09: writeInteger(UInt8(ascii: "t"))
+            case 0x0A: writeInteger(UInt8(ascii: "n"))
+            case 0x0C: writeInteger(UInt8(ascii: "f"))
+            case 0x0D: writeInteger(UInt8(ascii: "r"))
+            case ..<0x20:
+                writeStaticString("u00")
+                writeInteger(Self.hexDigit(byte >> 4))
+                writeInteger(Self.hexDigit(byte & 0x0F))
+            default: writeInteger(byte)
+            }
+        }
+        writeBytes(text[start...])
+        writeInteger(UInt8(ascii: "\""))
+    }
+
+    /// Writes an integer in decimal.
+    mutating func writeJSONInteger(_ value: Int64) {
+        guard value != .min else { return _ = writeString(String(value)) }
+        if value < 0 { writeInteger(UInt8(ascii: "-")) }
+        var rest = abs(value)
+        withUnsafeTemporaryAllocation(byteCount: 20, alignment: 1) { digits in
+            var start = digits.count
+            repeat {
+                start -= 1
+                digits[start] = UInt8(ascii: "0") + UInt8(rest % 10)
+                rest /= 10
+            } while rest > 0
+            _ = writeBytes(UnsafeRawBufferPointer(rebasing: digits[start...]))
+        }
+    }
+
+    private static func hexDigit(_ value: UInt8) -> UInt8 {
+        value < 10 ? UInt8(ascii: "0") + value : UInt8(ascii: "a") + value - 10
+    }
+
+    private static func isUTF8(_ text: UnsafeRawBufferPointer) -> Bool {
+        if text.allSatisfy({ $0 < 0x80 }) { return true }
+        return String(validating: text, as: UTF8.self) != nil
+    }
+}

@@ -1,0 +1,103 @@
+/// Reads the characters of a string that the scanner has found to be good.
+enum JSONText {
+    /// The value of a hex digit in either case.
+    @inline(__always)
+    static func hexValue(_ byte: UInt8) -> UInt8? {
+        switch byte {
+        case UInt8(ascii: "0")...UInt8(ascii: "9"): byte &- UInt8(ascii: "0")
+        case UInt8(ascii: "a")...UInt8(ascii: "f"): byte &- UInt8(ascii: "a") &+ 10
+        case UInt8(ascii: "A")...UInt8(ascii: "F"): byte &- UInt8(ascii: "A") &+ 10
+        default: nil
+        }
+    }
+
+    /// Gives a string's characters to a closure: the bytes where they are or, with escapes, decoded on the stack.
+    @inline(__always)
+    static func withCharacters<Result>(
+        of string: JSONString, in bytes: UnsafeRawBufferPointer, _ body: (UnsafeRawBufferPointer) -> Result
+    ) -> Result {
+        let raw = UnsafeRawBufferPointer(rebasing: bytes[string.range])
+        guard string.hasEscapes else { return body(raw) }
+        return withUnsafeTemporaryAllocation(byteCount: raw.count, alignment: 1) { buffer in
+            let count = unescape(raw, into: buffer)
+            return body(UnsafeRawBufferPointer(rebasing: buffer[..<count]))
+        }
+    }
+
+    /// Decodes a string's escapes.
+    /// - Parameters:
+    ///   - raw: what stands between the quotes; the scanner has checked it, so every escape is complete.
+    ///   - target: room for at least as many bytes as `raw` has; decoding never makes a string longer.
+    /// - Returns: how many bytes were written.
+    static func unescape(_ raw: UnsafeRawBufferPointer, into target: UnsafeMutableRawBufferPointer) -> Int {
+        var read = 0
+        var written = 0
+        while read < raw.count {
+            let byte = raw[read]
+            guard byte == UInt8(ascii: "\\") else {
+                target[written] = byte
+                read &+= 1
+                written &+= 1
+                continue
+            }
+            let escape = raw[read &+ 1]
+            if escape == UInt8(ascii: "u") {
+                var scalar = codeUnit(raw, at: read &+ 2)
+                read &+= 6
+                if scalar & 0xFC00 == 0xD800 {
+                    scalar = 0x10000 &+ (scalar &- 0xD800) &<< 10 &+ (codeUnit(raw, at: read &+ 2) &- 0xDC00)
+                    read &+= 6
+                }
+                written &+= encode(scalar, into: target, at: written)
+            } else {
+                target[written] = character(ofEscape: escape)
+                read &+= 2
+                written &+= 1
+            }
+        }
+        return written
+    }
+
+    private static func character(ofEscape escape: UInt8) -> UInt8 {
+        switch escape {
+        case UInt8(ascii: "b"): 0x08
+        case UInt8(ascii: "f"): 0x0C
+        case UInt8(ascii: "n"): 0x0A
+        case UInt8(ascii: "r"): 0x0D
+        case UInt8(ascii: "t"): 0x09
+        default: escape
+        }
+    }
+
+    private static func codeUnit(_ raw: UnsafeRawBufferPointer, at start: Int) -> UInt32 {
+        var unit: UInt32 = 0
+        for index in start..<(start &+ 4) { unit = unit &<< 4 | UInt32(hexValue(raw[index]) ?? 0) }
+        return unit
+    }
+
+    private static func encode(
+        _ scalar: UInt32, into target: UnsafeMutableRawBufferPointer, at index: Int
+    ) -> Int {
+        func continuation(_ shift: UInt32) -> UInt8 { UInt8(0x80 | (scalar &>> shift) & 0x3F) }
+        switch scalar {
+        case ..<0x80:
+            target[index] = UInt8(scalar)
+            return 1
+        case ..<0x800:
+            target[index] = UInt8(0xC0 | scalar &>> 6)
+            target[index &+ 1] = continuation(0)
+            return 2
+        case ..<0x10000:
+            target[index] = UInt8(0xE0 | scalar &>> 12)
+            target[index &+ 1] = continuation(6)
+            target[index &+ 2] = continuation(0)
+            return 3
+        default:
+            target[index] = UInt8(0xF0 | scalar &>> 18)
+            target[index &+ 1] = continuation(12)
+            target[index &+ 2] = continuation(6)
+            target[index &+ 3] = continuation(0)
+            return 4
+        }
+    }
+}

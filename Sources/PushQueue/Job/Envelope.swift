@@ -1,0 +1,163 @@
+import NIOCore
+
+/// What stands around a job that comes back from the queue, read from
+/// `{"v":1,"id":…,"attempt":2,…,"job":<the producer's bytes>}`.
+///
+/// Everything behind `"job":` up to the last `}` is the producer's, byte for byte, and need not be JSON: a body that
+/// nobody could read is wrapped too. Wrappers never nest. A body that does not start exactly like one, or whose head
+/// cannot be read, is taken as a plain job.
+public struct Envelope: Equatable, Sendable {
+    /// Whether there is a wrapper at all.
+    public internal(set) var isWrapped = false
+    /// The number of the attempt that is now to be made; 1 for a fresh job.
+    public internal(set) var attempt = 1
+    /// How often the job was taken back from a worker that died.
+    public internal(set) var reclaims = 0
+    /// The job's id.
+    public internal(set) var id: JobField?
+    /// The claim that the wrapper was made from, as `<worker>:<number>`.
+    public internal(set) var origin: JobField?
+    /// What went wrong last time: a JSON object.
+    public internal(set) var error: JobField?
+    /// The claim that the job was last part of.
+    public internal(set) var claim: JobField?
+    /// When the job was first seen, in milliseconds since 1970.
+    public internal(set) var enqueued: Int64?
+    /// The producer's bytes within the body.
+    public internal(set) var original: Range<Int>
+
+    var tokenList: JobTokenList?
+
+    init(original: Range<Int>) { self.original = original }
+
+    /// Whether the wrapper says which tokens are still to be sent to, instead of the job's own.
+    public var overridesTokens: Bool { tokenList != nil }
+
+    /// Reads a body's wrapper, if it has one. The job inside is not looked at, so this works for every body.
+    /// - Parameter body: what was claimed.
+    public static func read(_ body: ByteBuffer) -> Envelope {
+        body.withUnsafeReadableBytes { read($0) }
+    }
+
+    @inline(__always)
+    static func read(_ bytes: UnsafeRawBufferPointer) -> Envelope {
+        let plain = Envelope(original: 0..<bytes.count)
+        guard bytes.count > prefix.utf8CodeUnitCount, bytes[bytes.count - 1] == UInt8(ascii: "}"),
+            UnsafeRawBufferPointer(rebasing: bytes[..<prefix.utf8CodeUnitCount]).isEqual(to: prefix)
+        else { return plain }
+        do throws(JSONError) {
+            return try EnvelopeReader.read(bytes, from: prefix.utf8CodeUnitCount) ?? plain
+        } catch {
+            return plain
+        }
+    }
+
+    static let prefix: StaticString = #"{"v":1,"#
+}
+
+private enum EnvelopeReader {
+    /// Reads the members up to `"job":`.
+    /// - Returns: nil if one of them is not as the worker writes it.
+    static func read(_ bytes: UnsafeRawBufferPointer, from start: Int) throws(JSONError) -> Envelope? {
+        let end = bytes.count - 1
+        var scanner = JSONScanner(bytes, in: start..<end)
+        var envelope = Envelope(original: 0..<bytes.count)
+        envelope.isWrapped = true
+        var seen: HeadMember = []
+        while true {
+            let memberStart = scanner.offset
+            guard scanner.next == UInt8(ascii: "\"") else { return nil }
+            let name = UnsafeRawBufferPointer(rebasing: bytes[try scanner.string().range])
+            guard scanner.next == UInt8(ascii: ":") else { return nil }
+            scanner.offset += 1
+            if name.isEqual(to: "job") {
+                envelope.original = scanner.offset..<end
+                return envelope
+            }
+            // A producer's own job may start with these bytes too; a wrapper never has these members.
+            if name.isEqual(to: "payload") || name.isEqual(to: "token") { return nil }
+            if let member = HeadMember(name: name) {
+                guard seen.isDisjoint(with: member) else { return nil }
+                seen.formUnion(member)
+            }
+            guard try readValue(name, memberStart, &scanner, into: &envelope) else { return nil }
+            guard scanner.next == UInt8(ascii: ",") else { return nil }
+            scanner.offset += 1
+        }
+    }
+
+    private static func readValue(
+        _ name: UnsafeRawBufferPointer, _ memberStart: Int, _ scanner: inout JSONScanner, into envelope: inout Envelope
+    ) throws(JSONError) -> Bool {
+        let start = scanner.offset
+        switch HeadMember(name: name) {
+        case .id:
+            guard scanner.next == UInt8(ascii: "\"") else { return false }
+            let id = try scanner.string()
+            guard MemberRules.isIdentifier(id, in: scanner.bytes) else { return false }
+            envelope.id = JobField(id)
+        case .origin:
+            guard scanner.next == UInt8(ascii: "\"") else { return false }
+            envelope.origin = JobField(try scanner.string())
+        case .claim:
+            guard scanner.next == UInt8(ascii: "\"") else { return false }
+            envelope.claim = JobField(try scanner.string())
+        case .tokens:
+            guard let list = try scanner.tokenList(memberStart: memberStart) else { return false }
+            envelope.tokenList = list
+        case .error:
+            guard scanner.next == UInt8(ascii: "{") else { return false }
+            try scanner.skipValue()
+            envelope.error = JobField(start..<scanner.offset)
+        case .attempt:
+            guard let attempt = try scanner.integer(in: 1...Int64(Int32.max)) else { return false }
+            envelope.attempt = Int(attempt)
+        case .reclaims:
+            guard let reclaims = try scanner.integer(in: 0...Int64(Int32.max)) else { return false }
+            envelope.reclaims = Int(reclaims)
+        case .enqueued:
+            guard let enqueued = try scanner.integer(in: JobTime.range) else { return false }
+            envelope.enqueued = enqueued
+        default:
+            try scanner.skipValue()
+        }
+        return true
+    }
+
+    private struct HeadMember: OptionSet {
+        let rawValue: UInt8
+
+        static let id = HeadMember(rawValue: 1)
+        static let origin = HeadMember(rawValue: 2)
+        static let attempt = HeadMember(rawValue: 4)
+        static let reclaims = HeadMember(rawValue: 8)
+        static let tokens = HeadMember(rawValue: 16)
+        static let error = HeadMember(rawValue: 32)
+        static let claim = HeadMember(rawValue: 64)
+        static let enqueued = HeadMember(rawValue: 128)
+
+        init(rawValue: UInt8) { self.rawValue = rawValue }
+
+        init?(name: UnsafeRawBufferPointer) {
+            if name.isEqual(to: "id") {
+                self = .id
+            } else if name.isEqual(to: "origin") {
+                self = .origin
+            } else if name.isEqual(to: "attempt") {
+                self = .attempt
+            } else if name.isEqual(to: "reclaims") {
+                self = .reclaims
+            } else if name.isEqual(to: "tokens") {
+                self = .tokens
+            } else if name.isEqual(to: "error") {
+                self = .error
+            } else if name.isEqual(to: "claim") {
+                self = .claim
+            } else if name.isEqual(to: "enqueued") {
+                self = .enqueued
+            } else {
+                return nil
+            }
+        }
+    }
+}

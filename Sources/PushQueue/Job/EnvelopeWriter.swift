@@ -1,0 +1,104 @@
+import NIOCore
+
+/// Writes what goes around a job's original bytes when it goes back to the queue (see ``Envelope``).
+///
+/// Write the members that apply, each once, then take the ``head()`` and append the original and `}`; or let
+/// ``wrapping(_:)`` do that. What it writes is always read back by ``Envelope/read(_:)`` as long as the id is one that a
+/// job may have.
+public struct EnvelopeWriter: Sendable {
+    private var buffer: ByteBuffer
+
+    /// - Parameters:
+    ///   - buffer: what to write behind; empty unless heads are collected in one buffer.
+    ///   - attempt: the number of the attempt that is to be made next, from 1.
+    public init(into buffer: ByteBuffer = ByteBuffer(), attempt: Int = 1) {
+        self.buffer = buffer
+        self.buffer.writeStaticString(#"{"v":1,"attempt":"#)
+        self.buffer.writeJSONInteger(Int64(attempt))
+    }
+
+    /// The job's id: decoded text, not longer than 255 bytes.
+    public mutating func write(id: ByteBuffer) {
+        buffer.writeStaticString(#","id":"#)
+        buffer.writeJSONString(id)
+    }
+
+    /// The claim that this is made from, as `<worker>:<number>`.
+    public mutating func write(origin: ByteBuffer) {
+        buffer.writeStaticString(#","origin":"#)
+        buffer.writeJSONString(origin)
+    }
+
+    /// How often the job was taken back from a worker that died.
+    public mutating func write(reclaims: Int) {
+        buffer.writeStaticString(#","reclaims":"#)
+        buffer.writeJSONInteger(Int64(reclaims))
+    }
+
+    /// The tokens still to be sent to, as decoded text. Without any, nothing is written and the job's own count.
+    public mutating func write(tokens: some Sequence<ByteBuffer>) {
+        var separator: StaticString = #","tokens":["#
+        var isEmpty = true
+        for token in tokens {
+            buffer.writeStaticString(separator)
+            buffer.writeJSONString(token)
+            separator = ","
+            isEmpty = false
+        }
+        if !isEmpty { buffer.writeInteger(UInt8(ascii: "]")) }
+    }
+
+    /// What went wrong.
+    /// - Parameters:
+    ///   - status: the HTTP status or the gateway's code, if there was an answer.
+    ///   - reason: APNs' reason or one of the worker's own.
+    ///   - at: when, in milliseconds since 1970.
+    public mutating func write(errorStatus status: Int?, reason: String, at: Int64) {
+        buffer.writeStaticString(#","error":{"#)
+        if let status {
+            buffer.writeStaticString(#""status":"#)
+            buffer.writeJSONInteger(Int64(status))
+            buffer.writeInteger(UInt8(ascii: ","))
+        }
+        buffer.writeStaticString(#""reason":"#)
+        buffer.writeJSONString(reason)
+        buffer.writeStaticString(#","at":"#)
+        buffer.writeJSONInteger(at)
+        buffer.writeInteger(UInt8(ascii: "}"))
+    }
+
+    /// An error as a wrapper had it: a JSON object, as it is.
+    public mutating func write(error: ByteBuffer) {
+        buffer.writeStaticString(#","error":"#)
+        buffer.writeImmutableBuffer(error)
+    }
+
+    /// The claim that the job was last part of.
+    public mutating func write(claim: ByteBuffer) {
+        buffer.writeStaticString(#","claim":"#)
+        buffer.writeJSONString(claim)
+    }
+
+    /// When the job was first seen, in milliseconds since 1970.
+    public mutating func write(enqueued: Int64) {
+        buffer.writeStaticString(#","enqueued":"#)
+        buffer.writeJSONInteger(enqueued)
+    }
+
+    /// The wrapper up to and with `"job":`. The original must follow, and then `}`.
+    public consuming func head() -> ByteBuffer {
+        buffer.writeStaticString(Self.jobMember)
+        return buffer
+    }
+
+    /// The whole wrapper.
+    /// - Parameter original: the producer's bytes, JSON or not.
+    public consuming func wrapping(_ original: ByteBuffer) -> ByteBuffer {
+        buffer.writeStaticString(Self.jobMember)
+        buffer.writeImmutableBuffer(original)
+        buffer.writeInteger(UInt8(ascii: "}"))
+        return buffer
+    }
+
+    private static let jobMember: StaticString = #","job":"#
+}

@@ -1,0 +1,135 @@
+import NIOCore
+
+/// One push job as it was claimed: its bytes, and where in them its members stand.
+///
+/// It allocates nothing and copies nothing; everything it gives out is a slice of ``body``.
+public struct Job: Sendable {
+    /// What to do with a notification when the answer to it never came.
+    public enum OnUncertain: Sendable {
+        /// Send it again: the device may get it twice.
+        case resend
+        /// Let it be: the device may not get it at all.
+        case drop
+    }
+
+    /// Exactly what was claimed. All offsets count from its first readable byte.
+    public let body: ByteBuffer
+
+    /// What a wrapper says about the job; for a fresh job, that there is none.
+    public let envelope: Envelope
+
+    /// The producer's id, or the one that a wrapper gives.
+    public internal(set) var id: JobField?
+    /// The device token, if there is only one and no wrapper gives others. Not checked for being hexadecimal.
+    public internal(set) var token: JobField?
+    /// The name of the app to send through.
+    public internal(set) var app: JobField?
+    /// The `apns-topic` header: printable ASCII.
+    public internal(set) var topic: JobField?
+    /// The `apns-push-type` header: printable ASCII, but not necessarily a type that exists.
+    public internal(set) var pushType: JobField?
+    /// The `apns-collapse-id` header: at most 64 bytes of printable ASCII.
+    public internal(set) var collapseID: JobField?
+    /// The `apns-id` header: a UUID.
+    public internal(set) var apnsID: JobField?
+    /// The APNs payload as it was written: a JSON object.
+    public internal(set) var payload: JobField
+
+    /// The `apns-priority` header: 1, 5 or 10.
+    public internal(set) var priority: Int?
+    /// Until when the notification is good.
+    public internal(set) var expiration: Expiration?
+    /// Not before this time, in milliseconds since 1970.
+    public internal(set) var sendAt: Int64?
+    /// When the device last registered, in milliseconds since 1970.
+    public internal(set) var registeredAt: Int64?
+    /// When the job was made, in milliseconds since 1970: from the producer, or else from the wrapper.
+    public internal(set) var enqueuedAt: Int64?
+    /// How many attempts the job has, 1 to 1000.
+    public internal(set) var maxAttempts: Int?
+    /// What to do when an answer never came.
+    public internal(set) var onUncertain = OnUncertain.resend
+
+    var tokenList: JobTokenList?
+
+    init(body: ByteBuffer, envelope: Envelope) {
+        self.body = body
+        self.envelope = envelope
+        id = envelope.id
+        enqueuedAt = envelope.enqueued
+        tokenList = envelope.tokenList
+        payload = JobField(0..<0)
+    }
+
+    /// The producer's bytes within ``body``: all of it, or what the wrapper holds.
+    public var original: Range<Int> { envelope.original }
+
+    /// The device tokens, if there is an array of them: the wrapper's if it has one, else the producer's.
+    public var tokens: JobTokens? {
+        tokenList.map { JobTokens(body: body, list: $0) }
+    }
+
+    /// How many devices the job is for.
+    public var tokenCount: Int { tokenList?.count ?? 1 }
+
+    /// A string's characters: a slice without a copy if it is written without escapes.
+    /// - Parameter field: one of this job's strings.
+    public func text(_ field: JobField) -> ByteBuffer {
+        guard field.hasEscapes else { return bytes(field) }
+        var text = ByteBuffer()
+        body.withUnsafeReadableBytes { bytes in
+            let raw = UnsafeRawBufferPointer(rebasing: bytes[field.range])
+            _ = text.writeWithUnsafeMutableBytes(minimumWritableBytes: raw.count) { JSONText.unescape(raw, into: $0) }
+        }
+        return text
+    }
+
+    /// A member's bytes as they are written, as a slice without a copy.
+    /// - Parameter field: one of this job's members.
+    public func bytes(_ field: JobField) -> ByteBuffer {
+        slice(field.range)
+    }
+
+    /// The producer's bytes, as a slice without a copy.
+    public var originalBytes: ByteBuffer { slice(original) }
+
+    /// The producer's bytes without the member `tokens`: what the pieces of a split job carry. A copy.
+    ///
+    /// Only for a job whose tokens are the producer's own; else it is ``originalBytes``.
+    public func originalWithoutTokens() -> ByteBuffer {
+        guard envelope.tokenList == nil, let list = tokenList else { return originalBytes }
+        let cut = body.withUnsafeReadableBytes { bytes in
+            Self.rangeToCut(list, in: bytes, of: original)
+        }
+        var rest = ByteBuffer()
+        rest.reserveCapacity(original.count - cut.count)
+        rest.writeImmutableBuffer(slice(original.lowerBound..<cut.lowerBound))
+        rest.writeImmutableBuffer(slice(cut.upperBound..<original.upperBound))
+        return rest
+    }
+
+    private static func rangeToCut(
+        _ list: JobTokenList, in bytes: UnsafeRawBufferPointer, of original: Range<Int>
+    ) -> Range<Int> {
+        var start = list.memberStart
+        var end = list.array.range.upperBound
+        var scanner = JSONScanner(bytes, in: end..<original.upperBound)
+        scanner.skipWhitespace()
+        if scanner.next == UInt8(ascii: ",") {
+            end = scanner.offset + 1
+        } else {
+            // The last member: the comma to take away is the one before it, if there is any other member.
+            var before = start - 1
+            while before > original.lowerBound, bytes[before] <= 0x20 { before -= 1 }
+            if bytes[before] == UInt8(ascii: ",") { start = before }
+        }
+        return start..<end
+    }
+
+    private func slice(_ range: Range<Int>) -> ByteBuffer {
+        guard let slice = body.getSlice(at: body.readerIndex + range.lowerBound, length: range.count) else {
+            preconditionFailure("a field of another job was asked for: \(range) of \(body.readableBytes) bytes")
+        }
+        return slice
+    }
+}

@@ -1,0 +1,69 @@
+/// Why a body is not a job that can be sent. Offsets are bytes from the start of what the producer wrote.
+///
+/// It never holds a piece of the job: neither a payload nor a token may reach a log.
+public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
+    /// The body is not JSON.
+    case malformedJSON(JSONError)
+    /// The body is JSON, but not an object.
+    case notAnObject(offset: Int)
+    /// The payload given to ``JobEncoder`` is not JSON; the offset counts from the payload's start.
+    case malformedPayload(JSONError)
+    /// Neither `token` nor `tokens`.
+    case missingToken
+    /// Both `token` and `tokens`.
+    case tokenAndTokens
+    /// No `payload`.
+    case missingPayload
+    /// A member is not of its type or out of its range.
+    case invalidMember(JobMember, offset: Int)
+    /// A member that means something is there twice, and the two could differ.
+    case duplicateMember(JobMember, offset: Int)
+    /// The body has 2 GiB or more.
+    case tooLarge(bytes: Int)
+
+    /// A word for dead letters, counters and whoever parses them. It does not change between releases.
+    public var reason: String {
+        switch self {
+        case .malformedJSON(let error), .malformedPayload(let error):
+            error.kind == .tooDeep ? "TooDeep" : "MalformedJSON"
+        case .notAnObject: "NotAnObject"
+        case .missingToken: "MissingToken"
+        case .tokenAndTokens: "TokenAndTokens"
+        case .missingPayload: "MissingPayload"
+        case .invalidMember: "InvalidMember"
+        case .duplicateMember: "DuplicateMember"
+        case .tooLarge: "TooLarge"
+        }
+    }
+
+    /// What is wrong, where, and what was expected.
+    public var description: String {
+        switch self {
+        case .malformedJSON(let error): "the job is not valid JSON: \(error)"
+        case .malformedPayload(let error): "the payload is not valid JSON: \(error)"
+        case .notAnObject(let offset): "the job must be a JSON object; another value starts at byte \(offset)"
+        case .missingToken: "the job has no device token: it needs `token` (a string) or `tokens` (an array of strings)"
+        case .tokenAndTokens: "the job has both `token` and `tokens`; it must have exactly one of them"
+        case .missingPayload: "the job has no `payload`: it needs the APNs payload as a JSON object"
+        case .invalidMember(let member, let offset):
+            "the job's `\(member.name)` at byte \(offset) is invalid: it must be \(member.expectation)"
+        case .duplicateMember(let member, let offset):
+            "the job has `\(member.name)` more than once, again at byte \(offset); it may be there only once"
+        case .tooLarge(let bytes):
+            "the job has \(bytes) bytes, more than the \(JobField.maximumLength) that can be read"
+        }
+    }
+
+    /// The same error with its offset counted from a later start.
+    func offset(by distance: Int) -> JobError {
+        guard distance != 0 else { return self }
+        switch self {
+        case .malformedJSON(let error):
+            return .malformedJSON(JSONError(kind: error.kind, offset: error.offset - distance))
+        case .notAnObject(let offset): return .notAnObject(offset: offset - distance)
+        case .invalidMember(let member, let offset): return .invalidMember(member, offset: offset - distance)
+        case .duplicateMember(let member, let offset): return .duplicateMember(member, offset: offset - distance)
+        case .malformedPayload, .missingToken, .tokenAndTokens, .missingPayload, .tooLarge: return self
+        }
+    }
+}

@@ -1,0 +1,152 @@
+/// Reads the members of a job's object into a ``Job``.
+///
+/// What is not JSON is thrown; a rule that the job breaks is returned, so that each function throws one kind of error.
+struct JobReader {
+    private var scanner: JSONScanner
+    private let ignoresTokens: Bool
+    private var seen: UInt32 = 0
+    private var hasPayload = false
+
+    /// - Parameters:
+    ///   - scanner: at the start of the producer's bytes.
+    ///   - ignoresTokens: whether a wrapper says which tokens to send to, so that the job's own mean nothing.
+    init(_ scanner: JSONScanner, ignoresTokens: Bool) {
+        self.scanner = scanner
+        self.ignoresTokens = ignoresTokens
+    }
+
+    /// Reads all of it.
+    /// - Returns: the first rule that it breaks, or nil.
+    mutating func readDocument(into job: inout Job) throws(JSONError) -> JobError? {
+        try scanner.begin()
+        guard scanner.next == UInt8(ascii: "{") else {
+            return .notAnObject(offset: scanner.offset)
+        }
+        var more = try scanner.enterObject()
+        while more {
+            let nameStart = scanner.offset
+            let name = try scanner.name()
+            if let member = member(named: name) {
+                let bit: UInt32 = 1 &<< UInt32(member.rawValue)
+                guard seen & bit == 0 else { return .duplicateMember(member, offset: nameStart) }
+                seen |= bit
+                let start = scanner.offset
+                if scanner.next == UInt8(ascii: "n") {
+                    // An absent member and `null` are the same: many encoders write every member.
+                    try scanner.skipLiteral()
+                } else {
+                    guard try readValue(of: member, nameStart: nameStart, into: &job) else {
+                        return .invalidMember(member, offset: start)
+                    }
+                }
+            } else {
+                try scanner.skipValue()
+            }
+            more = try scanner.nextMember()
+        }
+        try scanner.finish()
+        if job.token == nil, job.tokenList == nil { return .missingToken }
+        if job.token != nil, job.tokenList != nil { return .tokenAndTokens }
+        return hasPayload ? nil : .missingPayload
+    }
+
+    @inline(__always)
+    private func member(named name: JSONString) -> JobMember? {
+        let member = JSONText.withCharacters(of: name, in: scanner.bytes) { JobMember(name: $0) }
+        if ignoresTokens, member == .token || member == .tokens { return nil }
+        return member
+    }
+
+    /// Reads a known member's value.
+    /// - Returns: false if it is not of the member's type or out of its range.
+    private mutating func readValue(
+        of member: JobMember, nameStart: Int, into job: inout Job
+    ) throws(JSONError) -> Bool {
+        switch member {
+        case .payload:
+            guard scanner.next == UInt8(ascii: "{") else { return false }
+            let start = scanner.offset
+            try scanner.skipValue()
+            job.payload = JobField(start..<scanner.offset)
+            hasPayload = true
+        case .tokens:
+            guard let list = try scanner.tokenList(memberStart: nameStart) else { return false }
+            job.tokenList = list
+        case .priority:
+            guard let priority = try scanner.integer(in: 1...10), priority == 1 || priority == 5 || priority == 10
+            else { return false }
+            job.priority = Int(priority)
+        case .maxAttempts:
+            guard let attempts = try scanner.integer(in: 1...1000) else { return false }
+            job.maxAttempts = Int(attempts)
+        case .expiration:
+            job.expiration = try expiration()
+            return job.expiration != nil
+        case .sendAt:
+            job.sendAt = try time()
+            return job.sendAt != nil
+        case .registeredAt:
+            job.registeredAt = try time()
+            return job.registeredAt != nil
+        case .enqueuedAt:
+            guard let time = try time() else { return false }
+            job.enqueuedAt = time
+        case .id, .token, .app, .topic, .pushType, .collapseID, .apnsID, .onUncertain:
+            guard scanner.next == UInt8(ascii: "\"") else { return false }
+            return assign(try scanner.string(), to: member, of: &job)
+        }
+        return true
+    }
+
+    private func assign(_ string: JSONString, to member: JobMember, of job: inout Job) -> Bool {
+        let bytes = scanner.bytes
+        let field = JobField(string)
+        switch member {
+        case .id:
+            // A wrapper's id stands: it may be one that was made for a job that has none.
+            if job.id == nil { job.id = field }
+            return MemberRules.isIdentifier(string, in: bytes)
+        case .token:
+            job.token = field
+            return true
+        case .app:
+            job.app = field
+            return MemberRules.isIdentifier(string, in: bytes)
+        case .topic:
+            job.topic = field
+            return MemberRules.isHeaderValue(string, in: bytes)
+        case .pushType:
+            job.pushType = field
+            return MemberRules.isHeaderValue(string, in: bytes)
+        case .collapseID:
+            job.collapseID = field
+            return MemberRules.isCollapseID(string, in: bytes)
+        case .apnsID:
+            job.apnsID = field
+            return MemberRules.isUUID(string, in: bytes)
+        case .onUncertain:
+            return JSONText.withCharacters(of: string, in: bytes) { text in
+                if text.isEqual(to: "drop") {
+                    job.onUncertain = .drop
+                    return true
+                }
+                return text.isEqual(to: "resend")
+            }
+        case .tokens, .priority, .expiration, .payload, .sendAt, .registeredAt, .maxAttempts, .enqueuedAt:
+            return false
+        }
+    }
+
+    private mutating func expiration() throws(JSONError) -> Expiration? {
+        guard scanner.next == UInt8(ascii: "\"") else {
+            return try scanner.integer(in: 0...Expiration.latestEpoch).map { .epoch($0) }
+        }
+        return JSONText.withCharacters(of: try scanner.string(), in: scanner.bytes) { Expiration.duration($0) }
+            .map { .after(seconds: $0) }
+    }
+
+    private mutating func time() throws(JSONError) -> Int64? {
+        guard scanner.next == UInt8(ascii: "\"") else { return try scanner.number().flatMap { JobTime.seconds($0) } }
+        return JSONText.withCharacters(of: try scanner.string(), in: scanner.bytes) { JobTime.iso8601($0) }
+    }
+}

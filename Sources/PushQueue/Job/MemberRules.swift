@@ -1,0 +1,105 @@
+/// What the values of a job's members may be. Characters are looked at after decoding their escapes.
+enum MemberRules {
+    /// Names that end in logs and keys: 1 to 255 bytes, no control characters.
+    @inline(__always)
+    static func isIdentifier(_ string: JSONString, in bytes: UnsafeRawBufferPointer) -> Bool {
+        check(string, in: bytes, atMost: 255) { text in
+            var previous: UInt8 = 0
+            var isGood = true
+            for byte in text {
+                // U+0080 to U+009F are control characters too; in UTF-8 they are C2 80 to C2 9F.
+                if byte < 0x20 || byte == 0x7F || (previous == 0xC2 && byte < 0xA0) { isGood = false }
+                previous = byte
+            }
+            return isGood
+        }
+    }
+
+    /// A header's value: printable ASCII without spaces.
+    @inline(__always)
+    static func isHeaderValue(_ string: JSONString, in bytes: UnsafeRawBufferPointer) -> Bool {
+        check(string, in: bytes, atMost: 255) { text in
+            var isGood = true
+            for byte in text where byte &- 0x21 > 0x7E - 0x21 { isGood = false }
+            return isGood
+        }
+    }
+
+    /// A collapse id may have spaces inside. At its ends HTTP does not carry them, so two ids could become one.
+    @inline(__always)
+    static func isCollapseID(_ string: JSONString, in bytes: UnsafeRawBufferPointer) -> Bool {
+        check(string, in: bytes, atMost: 64) { text in
+            var isGood = text[0] != 0x20 && text[text.count &- 1] != 0x20
+            for byte in text where byte &- 0x20 > 0x7E - 0x20 { isGood = false }
+            return isGood
+        }
+    }
+
+    /// A UUID as 8-4-4-4-12 hex digits.
+    @inline(__always)
+    static func isUUID(_ string: JSONString, in bytes: UnsafeRawBufferPointer) -> Bool {
+        check(string, in: bytes, atMost: 36) { text in
+            guard text.count == 36 else { return false }
+            for (index, byte) in text.enumerated() {
+                switch index {
+                case 8, 13, 18, 23:
+                    if byte != UInt8(ascii: "-") { return false }
+                default:
+                    if JSONText.hexValue(byte) == nil { return false }
+                }
+            }
+            return true
+        }
+    }
+
+    @inline(__always)
+    private static func check(
+        _ string: JSONString, in bytes: UnsafeRawBufferPointer, atMost limit: Int,
+        _ rule: (UnsafeRawBufferPointer) -> Bool
+    ) -> Bool {
+        // No escape is longer than six times what it stands for: what is longer than that need not be decoded.
+        guard !string.range.isEmpty, string.range.count <= (string.hasEscapes ? limit * 6 : limit) else { return false }
+        return JSONText.withCharacters(of: string, in: bytes) { text in
+            text.count <= limit && rule(text)
+        }
+    }
+}
+
+extension JSONScanner {
+    /// Steps over a number.
+    /// - Returns: its value, or nil if it is none, not an integer or not in the range.
+    @inline(__always)
+    mutating func integer(in range: ClosedRange<Int64>) throws(JSONError) -> Int64? {
+        guard let number = try number(),
+            let value = JSONNumber.value(of: number, decimals: 0, exact: true), range.contains(value)
+        else { return nil }
+        return value
+    }
+
+    /// Steps over a number, if there is one.
+    @inline(__always)
+    mutating func number() throws(JSONError) -> UnsafeRawBufferPointer? {
+        guard let first = next, first == UInt8(ascii: "-") || first &- UInt8(ascii: "0") < 10 else { return nil }
+        let start = offset
+        try skipNumber()
+        return UnsafeRawBufferPointer(rebasing: bytes[start..<offset])
+    }
+
+    /// Steps over an array of device tokens.
+    /// - Returns: nil if it is not an array of at least one string.
+    mutating func tokenList(memberStart: Int) throws(JSONError) -> JobTokenList? {
+        guard next == UInt8(ascii: "[") else { return nil }
+        let start = offset
+        var count = 0
+        var more = try enterArray()
+        while more {
+            guard let first = next else { throw error(.unexpectedEnd) }
+            guard first == UInt8(ascii: "\"") else { return nil }
+            _ = try string()
+            count &+= 1
+            more = try nextElement()
+        }
+        guard count > 0 else { return nil }
+        return JobTokenList(array: JobField(start..<offset), count: count, memberStart: memberStart)
+    }
+}

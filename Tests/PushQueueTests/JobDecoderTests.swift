@@ -1,0 +1,295 @@
+import NIOCore
+import Testing
+
+@testable import PushQueue
+
+/// A job from text, decoded.
+func decodeJob(_ text: String) throws(JobError) -> Job {
+    // Behind a prefix, as a claimed job lies in the middle of a reply: offsets must not count from the storage.
+    var buffer = ByteBuffer(string: "#####" + text + "#####")
+    buffer.moveReaderIndex(forwardBy: 5)
+    buffer.moveWriterIndex(to: buffer.writerIndex - 5)
+    return try JobDecoder.decode(buffer)
+}
+
+/// What is wrong with a job, or nil.
+func jobError(_ text: String) -> JobError? {
+    do throws(JobError) {
+        _ = try decodeJob(text)
+        return nil
+    } catch {
+        return error
+    }
+}
+
+extension Job {
+    func string(_ field: JobField?) -> String? { field.map { String(buffer: text($0)) } }
+    func raw(_ field: JobField?) -> String? { field.map { String(buffer: bytes($0)) } }
+    var tokenStrings: [String]? { tokens.map { $0.map { String(buffer: text($0)) } } }
+}
+
+@Suite("Job decoder")
+struct JobDecoderTests {
+    /// A job with one more member.
+    static func job(_ member: String) -> String { #"{"token":"ab","payload":{},\#(member)}"# }
+
+    @Test("reads every member of a job that has them all")
+    func everything() throws {
+        let text = #"""
+             {"id": "order-17", "token": "a1b2", "app": "Shop", "topic": "com.example.shop", "push_type": "alert",
+             "priority": 5, "expiration": 1900000000, "collapse_id": "order 17",
+             "apns_id": "0F8FAD5B-d9cb-469f-a165-70867728950e", "send_at": 1900000000.25,
+             "registered_at": "2026-01-02T03:04:05Z", "enqueued_at": 1800000000, "max_attempts": 7,
+             "on_uncertain": "drop", "unknown": [{"token": "x"}], "payload" : {"aps": {"alert": "Hi"}} }
+            """#
+        let job = try decodeJob(text)
+        #expect(job.string(job.id) == "order-17")
+        #expect(job.string(job.token) == "a1b2")
+        #expect(job.tokens == nil)
+        #expect(job.tokenCount == 1)
+        #expect(job.string(job.app) == "Shop")
+        #expect(job.string(job.topic) == "com.example.shop")
+        #expect(job.string(job.pushType) == "alert")
+        #expect(job.priority == 5)
+        #expect(job.expiration == .epoch(1_900_000_000))
+        #expect(job.string(job.collapseID) == "order 17")
+        #expect(job.string(job.apnsID) == "0F8FAD5B-d9cb-469f-a165-70867728950e")
+        #expect(job.sendAt == 1_900_000_000_250)
+        #expect(job.registeredAt == 1_767_323_045_000)
+        #expect(job.enqueuedAt == 1_800_000_000_000)
+        #expect(job.maxAttempts == 7)
+        #expect(job.onUncertain == .drop)
+        #expect(job.raw(job.payload) == #"{"aps": {"alert": "Hi"}}"#)
+        #expect(job.original == 0..<text.utf8.count)
+        #expect(String(buffer: job.originalBytes) == text)
+        #expect(job.envelope == Envelope(original: job.original))
+        #expect(job.envelope.attempt == 1)
+    }
+
+    @Test("a job of a token and a payload has nothing else")
+    func smallest() throws {
+        let job = try decodeJob(#"{"token":"ab","payload":{}}"#)
+        #expect(job.id == nil && job.app == nil && job.topic == nil && job.pushType == nil && job.collapseID == nil)
+        #expect(job.apnsID == nil && job.priority == nil && job.expiration == nil && job.sendAt == nil)
+        #expect(job.registeredAt == nil && job.enqueuedAt == nil && job.maxAttempts == nil)
+        #expect(job.onUncertain == .resend)
+    }
+
+    @Test("gives out slices of what was claimed, and copies only to decode escapes")
+    func slices() throws {
+        let job = try decodeJob(#"{"id":"a\u0062c","token":"ab","payload":{"a":"\u0041"}}"#)
+        let start = job.body.address
+        let token = try #require(job.token)
+        #expect(job.text(token).address == start + token.offset)
+        #expect(job.bytes(job.payload).address == start + job.payload.offset)
+        let id = try #require(job.id)
+        #expect(id.hasEscapes)
+        #expect(job.raw(id) == #"a\u0062c"#)
+        #expect(job.string(id) == "abc")
+        #expect(!(start...(start + job.body.readableBytes)).contains(job.text(id).address))
+    }
+
+    @Test("the payload goes through byte for byte, whatever it holds")
+    func payload() throws {
+        for payload in ["{}", "{ }", #"{"a":1,"a":2,"b":1.50e+0,"c":"\u00e9é\/"}"#, "{\n\t\"x\" : [ 1 , 2 ]\r\n}"] {
+            let job = try decodeJob("{\"payload\": \(payload) , \"token\":\"ab\"}")
+            #expect(job.raw(job.payload) == payload)
+        }
+    }
+
+    @Test("a name spelled with escapes is the same name")
+    func escapedNames() throws {
+        let job = try decodeJob(#"{"to\u006ben":"ab","p\u0061yload":{},"\u0072egistered_at":5}"#)
+        #expect(job.string(job.token) == "ab")
+        #expect(job.registeredAt == 5000)
+        #expect(jobError(#"{"to\u006ben":"ab","payload":{},"token":"cd"}"#) == .duplicateMember(.token, offset: 32))
+    }
+
+    @Test("names that are only almost known are unknown")
+    func similarNames() throws {
+        let names = [
+            "ID", "iD", "i", "idx", "apP", "tokem", "tomic", "toke", "Token", "tokenz", "paylaod", "apns-id", "send-at",
+            "prioritY", "push-type", "expirations", "expiratioN", "collapse-id", "enqueued-at", "max-attempts",
+            "on-uncertain", "registered-at", "", "token\\u0000",
+        ]
+        for name in names {
+            let job = try decodeJob(Self.job(#""\#(name)":[1]"#))
+            #expect(job.string(job.token) == "ab")
+        }
+    }
+
+    @Test("every known name is found by its name", arguments: JobMember.allCases)
+    func names(member: JobMember) {
+        let found = UnsafeRawBufferPointer(start: member.name.utf8Start, count: member.name.utf8CodeUnitCount)
+        #expect(JobMember(name: found) == member)
+    }
+
+    @Test("null is the same as an absent member", arguments: JobMember.allCases)
+    func nullMembers(member: JobMember) throws {
+        switch member {
+        case .token:
+            #expect(jobError(#"{"token":null,"payload":{}}"#) == .missingToken)
+            #expect(try decodeJob(#"{"token":null,"tokens":["a"],"payload":{}}"#).tokenCount == 1)
+        case .payload: #expect(jobError(#"{"token":"ab","payload":null}"#) == .missingPayload)
+        default: #expect(jobError(Self.job(#""\#(member.name)":null"#)) == nil)
+        }
+    }
+
+    @Test("a known member must not be there twice, not even as null", arguments: JobMember.allCases)
+    func duplicates(member: JobMember) {
+        let text = #"{"\#(member.name)":null,"\#(member.name)":null}"#
+        #expect(jobError(text) == .duplicateMember(member, offset: text.utf8.count / 2 + 1))
+    }
+
+    @Test("an unknown member may be there twice")
+    func unknownDuplicates() {
+        #expect(jobError(Self.job(#""x":1,"x":2"#)) == nil)
+    }
+
+    @Test(
+        "a job needs exactly one of token and tokens, and a payload",
+        arguments: [
+            ("{}", JobError.missingToken), (#"{"payload":{}}"#, .missingToken), (#"{"token":"ab"}"#, .missingPayload),
+            (#"{"tokens":["ab"]}"#, .missingPayload), (#"{"token":"a","tokens":["a"],"payload":{}}"#, .tokenAndTokens),
+            ("[]", .notAnObject(offset: 0)), (" 5", .notAnObject(offset: 1)), (#""{}""#, .notAnObject(offset: 0)),
+            ("null", .notAnObject(offset: 0)),
+            ("", .malformedJSON(JSONError(kind: .unexpectedEnd, offset: 0))),
+            ("[1,]", .malformedJSON(JSONError(kind: .trailingComma, offset: 2))),
+            ("{}{", .malformedJSON(JSONError(kind: .trailingBytes, offset: 2))),
+            ("hello", .malformedJSON(JSONError(kind: .expectedValue, offset: 0))),
+        ])
+    func required(text: String, error: JobError) {
+        #expect(jobError(text) == error)
+    }
+
+    @Test(
+        "refuses a member of the wrong kind or out of range, and says where its value is",
+        arguments: [
+            (JobMember.id, ["5", "true", "{}", "[]", #""""#, #""a\nb""#, #""\u007f""#, #""\u0085""#, "\"a\u{85}\""]),
+            (.app, ["5", #""""#, #""a\u0000""#]),
+            (.topic, ["5", #""""#, #""a b""#, #""a\tb""#, "\"caf\u{E9}\"", #""caf\u00e9""#, #""\r\nx: y""#]),
+            (.pushType, ["5", #""""#, #""a b""#]),
+            (.collapseID, ["5", #""""#, #"" a""#, #""a ""#, #"" ""#, "\"\u{E9}\"", #""\u0001""#]),
+            (
+                .apnsID,
+                [
+                    "5", #""""#, #""0f8fad5bd9cb469fa16570867728950e""#, #""0f8fad5b-d9cb-469f-a165-70867728950""#,
+                    #""0f8fad5b-d9cb-469f-a165-70867728950eg""#, #""0f8fad5b-d9cb-469f-a165-70867728950g""#,
+                    #""0f8fad5-bd9cb-469f-a165-70867728950e""#, #""{0f8fad5b-d9cb-469f-a165-70867728950}""#,
+                ]
+            ),
+            (.priority, ["0", "2", "11", "-5", "5.5", #""5""#, "true", "[]", "1e9", "99999999999999999999"]),
+            (.expiration, ["-1", "1.5", "true", #""""#, #""1700000000""#, #""1y""#, "1700000000000", "{}"]),
+            (.sendAt, ["-1", #""tomorrow""#, #""""#, "[]", "1700000000000", #""2030-01-01T00:00:00""#]),
+            (.registeredAt, ["-1", #""x""#]), (.enqueuedAt, ["-0.001", #""x""#, "true"]),
+            (.maxAttempts, ["0", "-1", "1001", "1.5", #""3""#]),
+            (.onUncertain, [#""""#, #""Drop""#, #""retry""#, "true", "0"]),
+            (.payload, ["[]", #""{}""#, "5", "true"]), (.token, ["5", "[]", #"["ab"]"#, "{}"]),
+            (.tokens, ["[]", #""ab""#, "[5]", #"["ab",null]"#, #"["ab",["cd"]]"#, "{}", "5"]),
+        ])
+    func invalid(member: JobMember, values: [String]) {
+        for value in values {
+            let start = #"{"\#(member.name)":"#
+            #expect(
+                jobError(start + value + "}") == .invalidMember(member, offset: start.utf8.count),
+                "\(member.name) = \(value)")
+        }
+    }
+
+    @Test("lengths are counted after decoding, up to the limit and not beyond")
+    func lengths() throws {
+        for (member, limit) in [("id", 255), ("app", 255), ("topic", 255), ("push_type", 255), ("collapse_id", 64)] {
+            let good = String(repeating: "x", count: limit)
+            #expect(jobError(Self.job(#""\#(member)":"\#(good)""#)) == nil)
+            #expect(jobError(Self.job(#""\#(member)":"\#(good)x""#))?.reason == "InvalidMember")
+            let escaped = String(repeating: #"\u0078"#, count: limit)
+            #expect(jobError(Self.job(#""\#(member)":"\#(escaped)""#)) == nil)
+            #expect(jobError(Self.job(#""\#(member)":"\#(escaped)x""#))?.reason == "InvalidMember")
+            #expect(jobError(Self.job(#""\#(member)":"\#(escaped)\u0078""#))?.reason == "InvalidMember")
+        }
+        let umlauts = String(repeating: "ü", count: 127)
+        #expect(jobError(Self.job(#""id":"\#(umlauts)x""#)) == nil)
+        #expect(jobError(Self.job(#""id":"\#(umlauts)üx""#))?.reason == "InvalidMember")
+    }
+
+    @Test("an id may be any text without control characters")
+    func ids() throws {
+        for id in ["1", "a b", "Grüße/😀", "\u{A0}", "{}"] {
+            let job = try decodeJob(Self.job(#""id":"\#(id)""#))
+            #expect(job.string(job.id) == id)
+        }
+        let job = try decodeJob(Self.job(#""id":"\"\\\/\u00e9\uD83D\uDE00""#))
+        #expect(job.string(job.id) == "\"\\/é😀")
+    }
+
+    @Test("integers may be written in any way that JSON has")
+    func integers() throws {
+        #expect(try decodeJob(Self.job(#""priority":1e1"#)).priority == 10)
+        #expect(try decodeJob(Self.job(#""priority":5.0"#)).priority == 5)
+        #expect(try decodeJob(Self.job(#""max_attempts":1E+3"#)).maxAttempts == 1000)
+        #expect(try decodeJob(Self.job(#""expiration":0"#)).expiration == .epoch(0))
+        #expect(try decodeJob(Self.job(#""expiration":1.9e9"#)).expiration == .epoch(1_900_000_000))
+    }
+
+    @Test("a duration stays a duration, to be counted from when the job was enqueued")
+    func durations() throws {
+        #expect(try decodeJob(Self.job(#""expiration":"1h30m""#)).expiration == .after(seconds: 5400))
+        #expect(try decodeJob(Self.job(#""expiration":"1\u0068""#)).expiration == .after(seconds: 3600))
+    }
+
+    @Test("what is not JSON is called that, wherever else a rule is broken")
+    func malformedWins() {
+        #expect(jobError(#"{"priority":3,"payload":{},}"#)?.reason == "MalformedJSON")
+        #expect(jobError(#"{"payload":{},"#)?.reason == "MalformedJSON")
+        #expect(jobError(#"{"id":1,"id":2,x}"#)?.reason == "MalformedJSON")
+    }
+
+    @Test("the payload may go 63 levels down, for the job itself is one")
+    func depth() {
+        func job(_ levels: Int) -> String {
+            let payload = String(repeating: #"{"a":"#, count: levels) + "1" + String(repeating: "}", count: levels)
+            return #"{"token":"ab","payload":\#(payload)}"#
+        }
+        #expect(jobError(job(63)) == nil)
+        #expect(jobError(job(64))?.reason == "TooDeep")
+        #expect(jobError(job(100_000))?.reason == "TooDeep")
+    }
+
+    @Test("no description has anything of the job in it")
+    func secrets() {
+        let bodies = [
+            #"{"token":5,"payload":{"s":"hunter2"}}"#, #"{"token":"hunter2","payload":[]}"#, #"{"token":"hunter2","#,
+            #"{"token":"hunter2","token":"hunter2"}"#, #"{"topic":"hunter2 hunter2","token":"hunter2"}"#, "hunter2",
+            #""hunter2""#,
+        ]
+        for body in bodies {
+            let description = jobError(body)?.description ?? ""
+            #expect(!description.isEmpty)
+            #expect(!description.contains("hunter2"))
+        }
+        #expect(
+            jobError(#"{"token":"ab","priority":3}"#)?.description
+                == "the job's `priority` at byte 25 is invalid: it must be 1, 5 or 10")
+    }
+
+    @Test("every error has a reason that dead letters can be counted by")
+    func reasons() {
+        let bad = JSONError(kind: .expectedValue, offset: 0)
+        let errors: [(JobError, String)] = [
+            (.malformedJSON(bad), "MalformedJSON"), (.malformedPayload(bad), "MalformedJSON"),
+            (.malformedJSON(JSONError(kind: .tooDeep, offset: 0)), "TooDeep"), (.notAnObject(offset: 0), "NotAnObject"),
+            (.missingToken, "MissingToken"), (.tokenAndTokens, "TokenAndTokens"), (.missingPayload, "MissingPayload"),
+            (.invalidMember(.id, offset: 0), "InvalidMember"), (.duplicateMember(.id, offset: 0), "DuplicateMember"),
+            (.tooLarge(bytes: 1 << 31), "TooLarge"),
+        ]
+        for (error, reason) in errors {
+            #expect(error.reason == reason)
+            #expect(!error.description.isEmpty)
+        }
+    }
+}
+
+extension ByteBuffer {
+    /// Where in memory the readable bytes start.
+    fileprivate var address: Int { withUnsafeReadableBytes { Int(bitPattern: $0.baseAddress) } }
+}

@@ -1,0 +1,85 @@
+import NIOCore
+import Testing
+
+@testable import PushQueue
+
+@Suite("Job encoder")
+struct JobEncoderTests {
+    @Test("writes all members so that the decoder reads the same")
+    func everything() throws {
+        let payload = #"{ "aps" : {"alert":"\u00e9"} }"#
+        var encoder = JobEncoder(tokens: ["ab", "cd"], payload: ByteBuffer(string: payload))
+        encoder.id = "a\"b\\c é"
+        encoder.app = "Shop"
+        encoder.topic = "com.example"
+        encoder.pushType = "alert"
+        encoder.priority = 5
+        encoder.expiration = .after(seconds: 90)
+        encoder.collapseID = "x y"
+        encoder.apnsID = "0f8fad5b-d9cb-469f-a165-70867728950e"
+        encoder.sendAt = 1_900_000_000_007
+        encoder.registeredAt = 1_700_000_000_000
+        encoder.enqueuedAt = 1_800_000_000_120
+        encoder.maxAttempts = 3
+        encoder.onUncertain = .drop
+        let job = try JobDecoder.decode(encoder.encode())
+        #expect(job.string(job.id) == encoder.id)
+        #expect(job.tokenStrings == ["ab", "cd"])
+        #expect(job.string(job.app) == "Shop")
+        #expect(job.string(job.topic) == "com.example")
+        #expect(job.string(job.pushType) == "alert")
+        #expect(job.priority == 5)
+        #expect(job.expiration == .after(seconds: 90))
+        #expect(job.string(job.collapseID) == "x y")
+        #expect(job.string(job.apnsID) == encoder.apnsID)
+        #expect(job.sendAt == 1_900_000_000_007)
+        #expect(job.registeredAt == 1_700_000_000_000)
+        #expect(job.enqueuedAt == 1_800_000_000_120)
+        #expect(job.maxAttempts == 3)
+        #expect(job.onUncertain == .drop)
+        #expect(job.raw(job.payload) == payload)
+    }
+
+    @Test("writes exactly this for one token")
+    func smallest() throws {
+        var encoder = JobEncoder(tokens: ["ab"], payload: ByteBuffer(string: "{}"))
+        #expect(String(buffer: try encoder.encode()) == #"{"token":"ab","payload":{}}"#)
+        encoder.sendAt = 1500
+        encoder.expiration = .epoch(0)
+        #expect(
+            String(buffer: try encoder.encode()) == #"{"token":"ab","expiration":0,"send_at":1.500,"payload":{}}"#)
+    }
+
+    @Test(
+        "refuses a payload that is not one JSON object",
+        arguments: [
+            ("", "MalformedJSON"), ("{", "MalformedJSON"), (#"{},"token":"cd""#, "MalformedJSON"),
+            (#"{}},{"#, "MalformedJSON"), ("[]", "InvalidMember"), ("null", "MissingPayload"), ("5", "InvalidMember"),
+        ])
+    func payloads(payload: String, reason: String) {
+        let error = #expect(throws: JobError.self) {
+            try JobEncoder(tokens: ["ab"], payload: ByteBuffer(string: payload)).encode()
+        }
+        #expect(error?.reason == reason)
+    }
+
+    @Test("refuses what the worker would refuse")
+    func rules() {
+        let good = JobEncoder(tokens: ["ab"], payload: ByteBuffer(string: "{}"))
+        func reason(_ change: (inout JobEncoder) -> Void) -> String? {
+            var encoder = good
+            change(&encoder)
+            return (#expect(throws: JobError.self) { try encoder.encode() })?.reason
+        }
+        #expect(reason { $0.tokens = [] } == "MissingToken")
+        #expect(reason { $0.id = "" } == "InvalidMember")
+        #expect(reason { $0.topic = "a b" } == "InvalidMember")
+        #expect(reason { $0.priority = 7 } == "InvalidMember")
+        #expect(reason { $0.apnsID = "x" } == "InvalidMember")
+        #expect(reason { $0.maxAttempts = 0 } == "InvalidMember")
+        #expect(reason { $0.sendAt = -1 } == "InvalidMember")
+        #expect(reason { $0.sendAt = -1001 } == "InvalidMember")
+        #expect(reason { $0.expiration = .epoch(-1) } == "InvalidMember")
+        #expect(reason { $0.expiration = .after(seconds: -1) } == "InvalidMember")
+    }
+}

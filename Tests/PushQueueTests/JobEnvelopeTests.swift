@@ -1,0 +1,201 @@
+import NIOCore
+import Testing
+
+@testable import PushQueue
+
+@Suite("Job envelopes")
+struct JobEnvelopeTests {
+    static let original = #"{"id":"own","token":"ab","payload":{"a":1}}"#
+
+    @Test("reads everything a wrapper says, and the job inside")
+    func everything() throws {
+        let job = try decodeJob(
+            #"{"v":1,"id":"m\u0061de","origin":"host-1.0:17","attempt":3,"reclaims":2,"tokens":["cd","ef"],"#
+                + #""error":{"status":503,"reason":"Shutdown","at":1},"claim":"host-1.1:4","enqueued":1700000000123,"#
+                + #""later":{"x":[1]},"job":\#(Self.original)}"#)
+        let envelope = job.envelope
+        #expect(envelope.isWrapped)
+        #expect(job.string(job.id) == "made")
+        #expect(job.string(envelope.origin) == "host-1.0:17")
+        #expect(envelope.attempt == 3)
+        #expect(envelope.reclaims == 2)
+        #expect(envelope.overridesTokens)
+        #expect(job.token == nil)
+        #expect(job.tokenStrings == ["cd", "ef"])
+        #expect(job.raw(envelope.error) == #"{"status":503,"reason":"Shutdown","at":1}"#)
+        #expect(job.string(envelope.claim) == "host-1.1:4")
+        #expect(envelope.enqueued == 1_700_000_000_123)
+        #expect(job.enqueuedAt == 1_700_000_000_123)
+        #expect(String(buffer: job.originalBytes) == Self.original)
+        #expect(job.raw(job.payload) == #"{"a":1}"#)
+    }
+
+    @Test("a wrapper that says nothing leaves the job as it is")
+    func nothing() throws {
+        let job = try decodeJob(#"{"v":1,"job":\#(Self.original)}"#)
+        #expect(job.envelope.isWrapped)
+        #expect(job.envelope.attempt == 1)
+        #expect(job.envelope.reclaims == 0)
+        #expect(!job.envelope.overridesTokens)
+        #expect(job.string(job.id) == "own")
+        #expect(job.string(job.token) == "ab")
+    }
+
+    @Test("the producer's time of enqueueing wins over when the job was first seen")
+    func enqueued() throws {
+        let job = try decodeJob(#"{"v":1,"enqueued":9000,"job":{"enqueued_at":5,"token":"ab","payload":{}}}"#)
+        #expect(job.enqueuedAt == 5000)
+        #expect(job.envelope.enqueued == 9000)
+    }
+
+    @Test(
+        "with a wrapper's tokens, the original's own mean nothing, whatever they are",
+        arguments: [
+            "", #""token":"ab","#, #""tokens":["ab"],"#, #""token":5,"#, #""tokens":[],"#,
+            #""token":"a","tokens":["b"],"#,
+            #""token":"a","token":"b","#,
+        ])
+    func override(member: String) throws {
+        let job = try decodeJob(#"{"v":1,"tokens":["cd"],"job":{\#(member)"payload":{}}}"#)
+        #expect(job.token == nil)
+        #expect(job.tokenStrings == ["cd"])
+    }
+
+    @Test(
+        "an original that nobody can read still comes out of its wrapper byte for byte",
+        arguments: [
+            "", "hello", "{", "}", "}}", "\"", "\\", "{\"token\":", "\u{0}\u{1}", "[1,]", "nested \"job\":{}", " {} ",
+            "{\"v\":1,\"job\":{}}", String(repeating: "[", count: 1000),
+        ])
+    func garbage(original: String) throws {
+        let body = ByteBuffer(string: #"{"v":1,"attempt":2,"id":"x","job":\#(original)}"#)
+        let envelope = Envelope.read(body)
+        #expect(envelope.isWrapped)
+        #expect(envelope.attempt == 2)
+        let bytes = body.getSlice(at: envelope.original.lowerBound, length: envelope.original.count)
+        #expect(bytes == ByteBuffer(string: original))
+        #expect(throws: JobError.self) { try JobDecoder.decode(body) }
+    }
+
+    @Test("bytes that are not even text come out as well")
+    func binary() {
+        var body = ByteBuffer(string: #"{"v":1,"job":"#)
+        body.writeBytes([0xFF, 0x00, 0x80, 0x7D])
+        body.writeString("}")
+        let envelope = Envelope.read(body)
+        #expect(Array(body.readableBytesView[envelope.original]) == [0xFF, 0x00, 0x80, 0x7D])
+    }
+
+    @Test("offsets in errors count from the start of what the producer wrote")
+    func offsets() {
+        #expect(jobError(#"{"v":1,"attempt":2,"job":[]}"#) == .notAnObject(offset: 0))
+        let inner = #"{"token":"ab","priority":3,"payload":{}}"#
+        #expect(jobError(inner) == .invalidMember(.priority, offset: 25))
+        #expect(jobError(#"{"v":1,"attempt":2,"job":\#(inner)}"#) == .invalidMember(.priority, offset: 25))
+        #expect(
+            jobError(#"{"v":1,"attempt":2,"job":{"token":x}}"#)
+                == .malformedJSON(JSONError(kind: .expectedValue, offset: 9)))
+        #expect(jobError(#"{"v":1,"job":}"#) == .malformedJSON(JSONError(kind: .unexpectedEnd, offset: 0)))
+    }
+
+    @Test(
+        "what is not exactly a wrapper is a plain job",
+        arguments: [
+            #"{"v":1}"#, #"{"v":1,}"#, #"{"v":1,"job"}"#, #"{"v":1,"job" :{}}"#, #"{ "v":1,"job":{}}"#,
+            #"{"v": 1,"job":{}}"#, #"{"v":2,"job":{}}"#, #"{"v":1.0,"job":{}}"#, #"{"job":{},"v":1}"#,
+            #"{"v":1,"job":{}} "#,
+            #"{"v":1,"job":{}"# + "\n", #"{"v":1,"id":5,"job":{}}"#, #"{"v":1,"id":"","job":{}}"#,
+            #"{"v":1,"attempt":0,"job":{}}"#, #"{"v":1,"attempt":"2","job":{}}"#, #"{"v":1,"attempt":1e99,"job":{}}"#,
+            #"{"v":1,"reclaims":-1,"job":{}}"#, #"{"v":1,"tokens":[],"job":{}}"#, #"{"v":1,"tokens":[1],"job":{}}"#,
+            #"{"v":1,"attempt":2,"attempt":3,"job":{}}"#, #"{"v":1,"error":"x","job":{}}"#,
+            #"{"v":1,attempt:2,"job":{}}"#,
+            #"{"v":1,"attempt":2 "job":{}}"#, #"{"v":1,"x":tru,"job":{}}"#, #"{"v":1,"attempt":2,"jo"#, #"{"v":1,"#,
+            #"{"v":1,"x":"job":{}}"#, #"{"v":1,"token":"ab","payload":{},"job":{}}"#, "",
+        ])
+    func plain(text: String) {
+        let envelope = Envelope.read(ByteBuffer(string: text))
+        #expect(envelope == Envelope(original: 0..<text.utf8.count))
+    }
+
+    @Test("a producer's own job that looks like a wrapper at first is read as a job")
+    func lookalike() throws {
+        let job = try decodeJob(#"{"v":1,"token":"ab","payload":{},"job":{"title":"baker"}}"#)
+        #expect(!job.envelope.isWrapped)
+        #expect(job.string(job.token) == "ab")
+    }
+
+    @Test("wrappers do not nest: one inside another is a job without a token")
+    func nested() {
+        #expect(jobError(#"{"v":1,"job":{"v":1,"job":\#(Self.original)}}"#) == .missingToken)
+    }
+
+    @Test("cut anywhere, a wrapper is never read beyond its end")
+    func truncations() {
+        let bytes = Array(#"{"v":1,"attempt":2,"id":"a}b","tokens":["c}"],"error":{"at":1},"job":{"payload":{}}}"#.utf8)
+        for length in 0...bytes.count {
+            let envelope = Envelope.read(ByteBuffer(bytes: bytes[..<length]))
+            #expect(envelope.original.upperBound <= length)
+            if envelope.isWrapped { #expect(bytes[length - 1] == UInt8(ascii: "}")) }
+            _ = try? JobDecoder.decode(ByteBuffer(bytes: bytes[..<length]))
+        }
+    }
+
+    @Test("what the writer writes, the decoder reads, with any text in any place")
+    func roundTrip() throws {
+        let texts = ["x", "a\"b\\c", "Grüße 😀", "{}", "\"job\":", "\u{7}\n\u{0}"]
+        for text in texts {
+            // An id has no control characters; everything else may be anything.
+            let id = text.filter { $0 != "\u{7}" && $0 != "\n" && $0 != "\u{0}" } + "1"
+            var writer = EnvelopeWriter(attempt: 4)
+            writer.write(id: ByteBuffer(string: id))
+            writer.write(origin: ByteBuffer(string: text))
+            writer.write(reclaims: 3)
+            writer.write(tokens: ["ab", text].map { ByteBuffer(string: $0) })
+            writer.write(errorStatus: 429, reason: text, at: 1_700_000_000_123)
+            writer.write(claim: ByteBuffer(string: text))
+            writer.write(enqueued: 1_600_000_000_000)
+            let body = writer.wrapping(ByteBuffer(string: Self.original))
+            #expect(Array(body.readableBytesView).jsonError == nil)
+            let job = try JobDecoder.decode(body)
+            #expect(job.string(job.id) == id)
+            #expect(job.string(job.envelope.origin) == text)
+            #expect(job.envelope.attempt == 4)
+            #expect(job.envelope.reclaims == 3)
+            #expect(job.tokenStrings == ["ab", text])
+            #expect(job.string(job.envelope.claim) == text)
+            #expect(job.envelope.enqueued == 1_600_000_000_000)
+            #expect(String(buffer: job.originalBytes) == Self.original)
+
+            var again = EnvelopeWriter(attempt: 5)
+            again.write(error: job.bytes(try #require(job.envelope.error)))
+            let second = try JobDecoder.decode(again.wrapping(job.originalBytes))
+            #expect(second.raw(second.envelope.error) == job.raw(job.envelope.error))
+        }
+    }
+
+    @Test("writes exactly this")
+    func canonical() {
+        var writer = EnvelopeWriter(attempt: 2)
+        writer.write(id: ByteBuffer(string: "7"))
+        writer.write(tokens: [ByteBuffer(string: "ab"), ByteBuffer(string: "cd")])
+        writer.write(errorStatus: 503, reason: "Shutdown", at: 12)
+        #expect(
+            String(buffer: writer.head())
+                == #"{"v":1,"attempt":2,"id":"7","tokens":["ab","cd"],"error":{"status":503,"reason":"Shutdown","at":12},"job":"#
+        )
+        var bare = EnvelopeWriter(into: ByteBuffer(string: "before"))
+        bare.write(tokens: EmptyCollection())
+        bare.write(errorStatus: nil, reason: "ConnectionLost", at: 5)
+        #expect(
+            String(buffer: bare.wrapping(ByteBuffer(string: "x")))
+                == #"before{"v":1,"attempt":1,"error":{"reason":"ConnectionLost","at":5},"job":x}"#)
+    }
+
+    @Test("text that is not UTF-8 is written as text that is")
+    func notUTF8() throws {
+        var writer = EnvelopeWriter()
+        writer.write(claim: ByteBuffer(bytes: [0x61, 0xFF, 0x62]))
+        let job = try JobDecoder.decode(writer.wrapping(ByteBuffer(string: Self.original)))
+        #expect(job.string(job.envelope.claim) == "a\u{FFFD}b")
+    }
+}

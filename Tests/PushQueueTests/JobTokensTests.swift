@@ -1,0 +1,65 @@
+import NIOCore
+import Testing
+
+@testable import PushQueue
+
+@Suite("Job tokens")
+struct JobTokensTests {
+    @Test("come one by one, in order, however they are written")
+    func iterate() throws {
+        let job = try decodeJob(#"{"tokens" : [ "aa" , "b\u0062","cc",""  ,"<dd ee>" ] ,"payload":{}}"#)
+        #expect(job.token == nil)
+        #expect(job.tokenCount == 5)
+        #expect(job.tokenStrings == ["aa", "bb", "cc", "", "<dd ee>"])
+    }
+
+    @Test("a thousand of them, and again from the start")
+    func many() throws {
+        let expected = (0..<1000).map { "\($0)" }
+        let list = expected.map { "\"\($0)\"" }.joined(separator: ",")
+        let job = try decodeJob(#"{"payload":{},"tokens":[\#(list)]}"#)
+        let tokens = try #require(job.tokens)
+        #expect(tokens.count == 1000)
+        #expect(job.tokenStrings == expected)
+        #expect(job.tokenStrings == expected)
+    }
+
+    @Test("a copy of an iterator goes on from where it was made")
+    func cursor() throws {
+        let job = try decodeJob(#"{"payload":{},"tokens":["a","b","c"]}"#)
+        var first = try #require(job.tokens).makeIterator()
+        _ = first.next()
+        var second = first
+        #expect(job.string(first.next()) == "b")
+        #expect(job.string(second.next()) == "b")
+        #expect(job.string(first.next()) == "c")
+        #expect(first.next() == nil)
+        #expect(first.next() == nil)
+    }
+
+    @Test(
+        "can be cut out of the original, which stays a document with all the rest",
+        arguments: [
+            (#"{"tokens":["a"],"payload":{}}"#, #"{"payload":{}}"#),
+            (#"{"payload":{},"tokens":["a"]}"#, #"{"payload":{}}"#),
+            ("{ \"payload\":{} , \n \"tokens\" : [\"a\",\"b\"] \n}", "{ \"payload\":{}  \n}"),
+            (#"{"id":"x", "to\u006bens":["a"] , "payload":{}}"#, #"{"id":"x",  "payload":{}}"#),
+        ])
+    func cut(text: String, rest: String) throws {
+        let job = try decodeJob(text)
+        let cut = job.originalWithoutTokens()
+        #expect(String(buffer: cut) == rest)
+        #expect(jobError(rest) == .missingToken)
+    }
+
+    @Test("only the producer's own tokens are cut out")
+    func cutNothing() throws {
+        let single = #"{"token":"a","payload":{}}"#
+        #expect(String(buffer: try decodeJob(single).originalWithoutTokens()) == single)
+        let many = #"{"tokens":["a","b"],"payload":{}}"#
+        let wrapped = try decodeJob(#"{"v":1,"tokens":["b"],"job":\#(many)}"#)
+        #expect(String(buffer: wrapped.originalWithoutTokens()) == many)
+        let cut = try decodeJob(#"{"v":1,"attempt":2,"job":\#(many)}"#)
+        #expect(String(buffer: cut.originalWithoutTokens()) == #"{"payload":{}}"#)
+    }
+}
