@@ -3,18 +3,18 @@ import NIOCore
 extension ByteBuffer {
     /// Writes a JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD: what is written is always JSON.
     /// - Parameter text: the characters, neither quoted nor escaped.
-    mutating func writeJSONString(_ text: ByteBuffer) {
+    public mutating func writeJSONString(_ text: ByteBuffer) {
         text.withUnsafeReadableBytes { writeJSONString($0) }
     }
 
     /// The same for a `String`.
-    mutating func writeJSONString(_ text: String) {
+    public mutating func writeJSONString(_ text: String) {
         var text = text
         text.withUTF8 { writeJSONString(UnsafeRawBufferPointer($0)) }
     }
 
     /// The same for bytes that lie anywhere.
-    mutating func writeJSONString(_ text: UnsafeRawBufferPointer) {
+    public mutating func writeJSONString(_ text: UnsafeRawBufferPointer) {
         guard Self.isUTF8(text) else {
             return writeJSONString(String(decoding: text, as: UTF8.self))
         }
@@ -42,7 +42,7 @@ extension ByteBuffer {
     }
 
     /// Writes an integer in decimal.
-    mutating func writeJSONInteger(_ value: Int64) {
+    public mutating func writeJSONInteger(_ value: Int64) {
         guard value != .min else { return _ = writeString(String(value)) }
         if value < 0 { writeInteger(UInt8(ascii: "-")) }
         var rest = abs(value)
