@@ -39,7 +39,8 @@ let package = Package(
         .target(
             name: "APNSSimulator", dependencies: ["APNS", "CNghttp2", "COpenSSL", "TLS", nioCore, nioPosix, logging]),
         .executableTarget(
-            name: "apns-worker", dependencies: ["PushWorker", argumentParser, logging, lifecycle]),
+            name: "apns-worker",
+            dependencies: ["APNS", "PushQueue", "PushWorker", "Redis", "TLS", argumentParser, logging, lifecycle]),
         .executableTarget(
             name: "apns-simulator", dependencies: ["APNSSimulator", argumentParser, logging, lifecycle]),
 

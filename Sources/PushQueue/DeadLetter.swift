@@ -17,4 +17,41 @@ public struct DeadLetter: Sendable, Equatable {
         self.header = header
         self.original = original
     }
+
+    /// The JSON members of a dead letter that say more than its reason, for ``Settlement/bury(_:reason:attempts:members:original:settles:)``.
+    /// - Parameters:
+    ///   - detail: a sentence for people.
+    ///   - status: APNs' status, or the gateway's.
+    ///   - error: the reason of the last attempt.
+    ///   - tokens: where the letter is about some of the job's tokens only.
+    public static func members(
+        job: Job? = nil, detail: String? = nil, status: Int? = nil, error: String? = nil, tokens: [ByteBuffer] = []
+    ) -> ByteBuffer {
+        var json = ByteBuffer()
+        if let job, let id = job.id {
+            json.writeString(",\"id\":")
+            json.writeJSONString(job.text(id))
+        }
+        if let job, let app = job.app {
+            json.writeString(",\"app\":")
+            json.writeJSONString(job.text(app))
+        }
+        if let status { json.writeString(",\"status\":\(status)") }
+        if let error {
+            json.writeString(",\"error\":")
+            json.writeJSONString(error)
+        }
+        if let detail {
+            json.writeString(",\"detail\":")
+            json.writeJSONString(detail)
+        }
+        var separator = ",\"tokens\":["
+        for token in tokens {
+            json.writeString(separator)
+            json.writeJSONString(token)
+            separator = ","
+        }
+        if !tokens.isEmpty { json.writeString("]") }
+        return json
+    }
 }

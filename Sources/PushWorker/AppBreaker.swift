@@ -22,6 +22,12 @@ struct AppBreaker {
 
     var isOpen: Bool { reason != nil }
 
+    /// What ``decide(now:)`` would say, without taking the probe.
+    func peek(now: NIODeadline) -> Decision {
+        var copy = self
+        return copy.decide(now: now)
+    }
+
     mutating func decide(now: NIODeadline) -> Decision {
         guard isOpen else { return .send }
         guard now >= pausedUntil else { return .wait(until: pausedUntil) }

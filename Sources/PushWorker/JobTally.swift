@@ -1,13 +1,16 @@
 import NIOCore
+import PushQueue
 
 /// How the notifications of one job have ended, until all have and the job can be settled.
 struct JobTally {
     var delivered = 0
-    var invalid = 0
+    /// The tokens that are not valid any more. They are in the set before the job is settled.
+    var invalidTokens: [InvalidToken] = []
     var expired = 0
     var dropped = 0
     /// Those whose request may be sent, or was sent, although APNs may have taken an earlier one.
     var possibleDuplicates = 0
+    var invalid: Int { invalidTokens.count }
     private(set) var retry: Retry?
     private(set) var dead: Dead?
 

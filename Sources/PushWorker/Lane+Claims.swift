@@ -93,7 +93,6 @@ extension Lane {
         settlement = Settlement()
         unconfirmed = [:]
         unconfirmedClaims = 0
-        invalidTokens = invalidTokens.map { ($0.token, nil) }
         // A wait that was still blocked may have put a job into the old inbox.
         let old = queue
         old.release { _ in }

@@ -13,7 +13,7 @@ extension Lane {
             counters.dead += 1
             settlement.bury(
                 claim, reason: error.reason, attempts: envelope.attempt - 1,
-                members: DeadLetterMembers.text(detail: "\(error)"), original: envelope.original)
+                members: DeadLetter.members(detail: "\(error)"), original: envelope.original)
             return settlementGrew()
         }
         do throws(Unsendable) {
@@ -139,7 +139,7 @@ extension Lane {
         counters.dead += job.tokenCount
         settlement.bury(
             claim, reason: reason, attempts: job.envelope.attempt - 1,
-            members: DeadLetterMembers.text(job: job, detail: detail), original: job.original)
+            members: DeadLetter.members(job: job, detail: detail), original: job.original)
         if job.tokenCount > 1 {
             settlement.addCount("dead", job.tokenCount - 1)
             settlement.addCount("dead:\(reason)", job.tokenCount - 1)
@@ -152,42 +152,6 @@ extension Lane {
 struct Unsendable: Error {
     var reason: String
     var detail: String
-}
-
-/// The JSON members of a dead letter that say more than its reason.
-enum DeadLetterMembers {
-    /// - Parameters:
-    ///   - tokens: where the letter is about some of the job's tokens only.
-    static func text(
-        job: Job? = nil, detail: String? = nil, status: Int? = nil, error: String? = nil, tokens: [ByteBuffer] = []
-    ) -> ByteBuffer {
-        var json = ByteBuffer()
-        if let job, let id = job.id {
-            json.writeString(",\"id\":")
-            json.writeJSONString(job.text(id))
-        }
-        if let job, let app = job.app {
-            json.writeString(",\"app\":")
-            json.writeJSONString(job.text(app))
-        }
-        if let status { json.writeString(",\"status\":\(status)") }
-        if let error {
-            json.writeString(",\"error\":")
-            json.writeJSONString(error)
-        }
-        if let detail {
-            json.writeString(",\"detail\":")
-            json.writeJSONString(detail)
-        }
-        var separator = ",\"tokens\":["
-        for token in tokens {
-            json.writeString(separator)
-            json.writeJSONString(token)
-            separator = ","
-        }
-        if !tokens.isEmpty { json.writeString("]") }
-        return json
-    }
 }
 
 extension Job {

@@ -23,7 +23,6 @@ extension Lane: ConnectionPoolDelegate {
             jobs[index].tally.delivered += 1
         case .tokenInvalid(let reason, let since):
             counters.invalid += 1
-            jobs[index].tally.invalid += 1
             noteInvalid(tag, reason: reason, since: since)
         case .retry(let reason, let retryAfter, let isUncertain):
             retry(tag, reason: reason, status: result.status, retryAfter: retryAfter, isUncertain: isUncertain)
@@ -148,12 +147,8 @@ extension Lane: ConnectionPoolDelegate {
     private func noteInvalid(_ tag: Int, reason: String, since: Int64?) {
         let index = flights[tag].job
         guard let token = flights[tag].deviceToken, let template = jobs[index].template else { return }
-        invalidTokens.append(
-            (
-                InvalidToken(
-                    token: token.hex, at: since ?? now, reason: reason, topic: template.topic, source: .apns),
-                nil
-            ))
+        jobs[index].tally.invalidTokens.append(
+            InvalidToken(token: token.hex, at: since ?? now, reason: reason, topic: template.topic, source: .apns))
     }
 }
 

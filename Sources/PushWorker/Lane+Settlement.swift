@@ -17,17 +17,16 @@ extension Lane {
             return
         }
         if entry.isCutShort { return }
-        settle(entry, job)
+        if entry.tally.invalidTokens.isEmpty {
+            settle(entry, job)
+        } else {
+            awaitingInvalidTokens.append(entry)
+        }
         settlementGrew()
     }
 
     private func settle(_ entry: JobEntry, _ job: Job) {
         let (claim, tally) = (entry.claim, entry.tally)
-        // Until the set has its token, the job must not be gone.
-        if tally.invalid > 0, job.tokenCount == 1 {
-            invalidTokens[invalidTokens.count - 1].claim = claim
-            return
-        }
         var letters = 0
         if let dead = tally.dead {
             letters = dead.tokens.count
@@ -37,7 +36,8 @@ extension Lane {
             self.retry(entry, job, retry)
         } else if tally.kinds == 1, job.tokenCount == 1 {
             settlement.end(
-                claim, tally.delivered > 0 ? .delivered : tally.expired > 0 ? .expired : .dropped)
+                claim,
+                tally.delivered > 0 ? .delivered : tally.invalid > 0 ? .invalid : tally.expired > 0 ? .expired : .dropped)
         } else if tally.kinds > 0 {
             settlement.end(claim, .fannedOut)
         }
@@ -66,7 +66,7 @@ extension Lane {
     private func bury(_ entry: JobEntry, _ job: Job, _ dead: JobTally.Dead, settles: Bool) {
         settlement.bury(
             entry.claim, reason: dead.reason, attempts: job.envelope.attempt,
-            members: DeadLetterMembers.text(
+            members: DeadLetter.members(
                 job: job, status: dead.status, tokens: job.tokenCount > 1 ? dead.tokens : []),
             original: job.original, settles: settles)
     }
@@ -82,6 +82,7 @@ extension Lane {
     }
 
     func flushSettlement() {
+        writeInvalidTokens()
         guard !settlement.isEmpty, client.isReady else { return }
         let number = nextSettlement
         nextSettlement += 1
@@ -119,24 +120,23 @@ extension Lane {
 
     // MARK: Invalid tokens
 
-    /// Writes tokens to the invalid set; only when it has them are their claims acknowledged.
+    /// Writes tokens to the invalid set; only when it has them are their jobs settled.
     func writeInvalidTokens() {
-        guard !invalidTokens.isEmpty, !isWritingInvalidTokens, client.isReady else { return }
+        guard !awaitingInvalidTokens.isEmpty, !isWritingInvalidTokens, client.isReady else { return }
         isWritingInvalidTokens = true
-        let batch = invalidTokens
-        invalidTokens = []
-        let generation = generation
-        queue.addInvalidTokens(batch.map(\.token)) { [self] result in
+        let batch = awaitingInvalidTokens
+        awaitingInvalidTokens = []
+        queue.addInvalidTokens(batch.flatMap(\.tally.invalidTokens)) { [self] result in
             isWritingInvalidTokens = false
             switch result {
             case .success:
-                if generation == self.generation {
-                    for case (_, let claim?) in batch { settlement.end(claim, .invalid) }
-                    settlementGrew()
+                for entry in batch where entry.generation == generation {
+                    if let job = entry.job { settle(entry, job) }
                 }
-                if !invalidTokens.isEmpty || phase == .draining { schedulePump() }
+                settlementGrew()
+                if phase == .draining { schedulePump() }
             case .failure(let failure):
-                invalidTokens = (generation == self.generation ? batch : batch.map { ($0.token, nil) }) + invalidTokens
+                awaitingInvalidTokens = batch + awaitingInvalidTokens
                 if case .redis(let error) = failure, !error.isAnswer { break }
                 incident("Redis did not take invalid tokens; they are tried again: \(failure)", key: "invalid")
             }

@@ -42,8 +42,8 @@ final class Lane: @unchecked Sendable {
     var nextSettlement = 0
     var unconfirmedClaims = 0
     var isSettleScheduled = false
-    /// Tokens to be written to the invalid set before their claims are acknowledged.
-    var invalidTokens: [(token: InvalidToken, claim: Int?)] = []
+    /// Jobs whose invalid tokens have to be in the set before they are settled.
+    var awaitingInvalidTokens: [JobEntry] = []
     var isWritingInvalidTokens = false
 
     /// Redis' clock: what it said, and when.
@@ -89,9 +89,9 @@ final class Lane: @unchecked Sendable {
 
     /// Begins to connect and to work. From anywhere.
     /// - Throws: when an app's TLS configuration or signing key cannot be used.
-    func start() throws {
+    func start() async throws {
         let pools = try configuration.apps.map { try $0.poolConfiguration() }
-        try eventLoop.submit { try self.startOnLoop(pools) }.wait()
+        try await eventLoop.submit { try self.startOnLoop(pools) }.get()
     }
 
     private func startOnLoop(_ pools: [ConnectionPool.Configuration]) throws {
@@ -191,9 +191,8 @@ final class Lane: @unchecked Sendable {
     private func dropUnsent() {
         for app in apps {
             while let index = app.ready.removeFirst(in: &jobs) {
-                guard let entry = Optional(jobs[index]) else { continue }
-                app.waiting -= entry.unsubmitted
-                jobs[index].open -= entry.unsubmitted
+                app.waiting -= jobs[index].unsubmitted
+                jobs[index].open -= jobs[index].unsubmitted
                 jobs[index].isCutShort = true
                 jobs[index].remaining = nil
                 if jobs[index].open == 0 { settleIfEnded(index) }
@@ -214,10 +213,9 @@ final class Lane: @unchecked Sendable {
 
     private func finishDrainIfDone() {
         guard flights.count == 0 else { return }
-        writeInvalidTokens()
         flushSettlement()
         let mayWait = !isCutShort && client.isReady
-        if mayWait, !settlement.isEmpty || !unconfirmed.isEmpty || !invalidTokens.isEmpty || isWaiting { return }
+        if mayWait, !settlement.isEmpty || !unconfirmed.isEmpty || !awaitingInvalidTokens.isEmpty || isWritingInvalidTokens || isWaiting { return }
         phase = .stopped
         ticker?.cancel()
         queue.release { [self] result in

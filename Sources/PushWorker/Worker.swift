@@ -1,0 +1,88 @@
+import Logging
+import NIOConcurrencyHelpers
+import NIOCore
+import NIOPosix
+import ServiceLifecycle
+
+/// A worker process: lanes on event loops, started, watched and drained together.
+public final class Worker: Service {
+    private let configuration: WorkerConfiguration
+    private let logger: Logger
+    private let group: MultiThreadedEventLoopGroup
+    private let lanes: [Lane]
+    /// What had been done when the event loops stopped.
+    private let final = NIOLockedValueBox<LaneCounters?>(nil)
+
+    /// - Parameter wallClock: seconds since 1970, for provider tokens.
+    public init(
+        configuration: WorkerConfiguration, logger: Logger, wallClock: @escaping @Sendable () -> Int64
+    ) {
+        self.configuration = configuration
+        self.logger = logger
+        let count = configuration.lanes > 0 ? configuration.lanes : System.coreCount
+        let group = MultiThreadedEventLoopGroup(numberOfThreads: count)
+        self.group = group
+        lanes = (0..<count).map { index in
+            var logger = logger
+            if count > 1 { logger[metadataKey: "lane"] = "\(index)" }
+            return Lane(
+                configuration: configuration, index: index, eventLoop: group.next(), logger: logger,
+                wallClock: wallClock)
+        }
+    }
+
+    /// Works until the task is cancelled or a graceful shutdown begins, then drains: claims nothing more, finishes what is
+    /// under way within the configured time, and gives the rest back.
+    /// - Throws: what makes a start impossible, such as a key that cannot be used.
+    public func run() async throws {
+        for lane in lanes {
+            let others = lanes.filter { $0 !== lane }
+            if !others.isEmpty { lane.onBacklog = { others.forEach { $0.wake() } } }
+            try await lane.start()
+        }
+        let apps = configuration.apps.map { "\($0.name) → \($0.endpoint)" }.joined(separator: ", ")
+        var metadata: Logger.Metadata = ["worker": "\(configuration.workerName)", "lanes": "\(lanes.count)"]
+        metadata["queue"] = "\(configuration.queueKeys.queue)"
+        metadata["redis"] = "\(configuration.redis)"
+        metadata["apps"] = "\(apps)"
+        logger.info("working", metadata: metadata)
+        // Cancellation ends the wait as a graceful shutdown does: both drain.
+        try? await gracefulShutdown()
+        await drain()
+    }
+
+    private func drain() async {
+        logger.info("draining", metadata: ["limit_ms": "\(configuration.drainTimeout)"])
+        let limit = TimeAmount.milliseconds(Int64(configuration.drainTimeout))
+        let futures = lanes.map { $0.drain(within: limit) }
+        for future in futures {
+            do { try await future.get() } catch { logger.error("a lane did not drain: \(error)") }
+        }
+        let total = await counters()
+        final.withLockedValue { $0 = total }
+        logger.info(
+            "drained",
+            metadata: [
+                "delivered": "\(total.delivered)", "invalid": "\(total.invalid)", "expired": "\(total.expired)",
+                "dead": "\(total.dead)", "retried": "\(total.retried)",
+            ])
+        do { try await group.shutdownGracefully() } catch { logger.error("the event loops did not stop: \(error)") }
+    }
+
+    /// What all lanes have done since the start.
+    public func counters() async -> LaneCounters {
+        if let final = final.withLockedValue({ $0 }) { return final }
+        var sum = LaneCounters()
+        for lane in lanes {
+            if let counters = try? await lane.snapshot().get() { sum = sum + counters }
+        }
+        return sum
+    }
+}
+
+extension Lane {
+    /// What the lane has done so far. From anywhere; after the end, its last state.
+    func snapshot() -> EventLoopFuture<LaneCounters> {
+        eventLoop.submit { self.counters }
+    }
+}

@@ -1,0 +1,62 @@
+import ArgumentParser
+import FoundationEssentials
+import PushWorker
+
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#endif
+
+/// What a process did and what it cost, as JSON.
+struct Account: Encodable {
+    var claimedJobs: Int
+    var submitted: Int
+    var delivered: Int
+    var invalid: Int
+    var expired: Int
+    var dropped: Int
+    var retried: Int
+    var parked: Int
+    var scheduled: Int
+    var resent: Int
+    var dead: Int
+    var possibleDuplicates: Int
+    var lostClaims: Int
+    /// Microseconds of the process' CPU time, user and system.
+    var cpuMicroseconds: Int
+    /// The most memory it has had, in KiB.
+    var peakMemoryKiB: Int
+
+    init(counters: LaneCounters) {
+        claimedJobs = counters.claimedJobs
+        submitted = counters.submitted
+        delivered = counters.delivered
+        invalid = counters.invalid
+        expired = counters.expired
+        dropped = counters.dropped
+        retried = counters.retried
+        parked = counters.parked
+        scheduled = counters.scheduled
+        resent = counters.resent
+        dead = counters.dead
+        possibleDuplicates = counters.possibleDuplicates
+        lostClaims = counters.lostClaims
+        var usage = rusage()
+        getrusage(__rusage_who_t(RUSAGE_SELF.rawValue), &usage)
+        cpuMicroseconds =
+            (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1_000_000
+            + Int(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec)
+        peakMemoryKiB = usage.ru_maxrss
+    }
+
+    func write(to path: String) throws {
+        let encoder = JSONEncoder()
+        encoder.outputFormatting = [.sortedKeys, .prettyPrinted]
+        do {
+            try encoder.encode(self).write(to: URL(filePath: path))
+        } catch {
+            throw ValidationError("cannot write the account to \(path): \(error)")
+        }
+    }
+}

@@ -1,0 +1,23 @@
+import ArgumentParser
+
+@main
+struct ApnsWorker: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "apns-worker",
+        abstract: "Delivers Apple push notifications for job systems.",
+        discussion: """
+            Producers put JSON jobs onto a Redis list; workers pop them, send them to APNs over HTTP/2, try again what can \
+            be tried again, and keep what cannot be delivered, with the reason.
+
+            The shortest way to a first push, with a key from Apple's developer site:
+
+              export APNS_WORKER_KEY=AuthKey_ABC123DEFG.p8 APNS_WORKER_KEY_ID=ABC123DEFG
+              export APNS_WORKER_TEAM_ID=TEAM123456 APNS_WORKER_TOPIC=com.example.app
+              apns-worker run &
+              apns-worker enqueue --token 00fc13ad… --alert 'Hello'
+
+            Any language can enqueue: RPUSH push:{default}:jobs '{"token":"…","payload":{"aps":{"alert":"Hello"}}}'
+            """,
+        version: "0.1.0",
+        subcommands: [Run.self, Enqueue.self])
+}

@@ -1,0 +1,145 @@
+import ArgumentParser
+import FoundationEssentials
+import Logging
+import NIOCore
+import NIOPosix
+import PushQueue
+import Redis
+
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#endif
+
+struct Enqueue: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Put jobs onto the queue: one by flags, or many as NDJSON on standard input.",
+        discussion: """
+            One job:    apns-worker enqueue --token 00fc13ad… --alert 'Hello'
+            Many jobs:  apns-worker enqueue < jobs.ndjson     (one JSON object a line)
+
+            A line that is no job is reported with its number and not enqueued; the others are, and the exit status is 1. \
+            With --unchecked all lines are enqueued as they are.
+            """)
+
+    @OptionGroup(title: "Queue") var queue: QueueOptions
+
+    @Option(help: "A device token, in hex; more than once for several devices.") var token: [String] = []
+    @Option(help: "The payload, a JSON object.") var payload: String?
+    @Option(help: "Instead of a payload: the alert's text.") var alert: String?
+    @Option(help: "Your own id for the job.") var id: String?
+    @Option(help: "The app to send through.") var app: String?
+    @Option(help: "The topic, if not the app's.") var topic: String?
+    @Option(help: "The push type: alert, background, voip, ….") var pushType: String?
+    @Option(help: "10, 5 or 1.") var priority: Int?
+    @Option(help: "Until when it is good: seconds since 1970, 0 for now or never, or a duration such as 1h.")
+    var expiration: String?
+    @Option(help: "Notifications with the same collapse id are shown once.") var collapseID: String?
+    @Option(help: "Attempts at the most.") var maxAttempts: Int?
+    @Flag(help: "Before all others in the queue.") var first = false
+    @Flag(help: "Enqueue lines of standard input even if they are no jobs.") var unchecked = false
+
+    func run() async throws {
+        let (keys, _) = try queue.keys()
+        let client = RedisClient(
+            endpoint: try queue.endpoint(), eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
+            logger: Logger(label: "enqueue", factory: { _ in SwiftLogNoOpLogHandler() }))
+        client.start()
+        do {
+            try await client.waitUntilReady(timeout: .seconds(10))
+            if !token.isEmpty || payload != nil || alert != nil {
+                try await enqueueOne(client, keys)
+            } else {
+                try await enqueueLines(client, keys)
+            }
+        } catch let error as RedisError {
+            throw ValidationError("\(error)")
+        }
+        try? await client.close().get()
+    }
+
+    private func enqueueOne(_ client: RedisClient, _ keys: QueueKeys) async throws {
+        let job: ByteBuffer
+        do {
+            job = try makeJob()
+        } catch {
+            throw ValidationError("\(error)")
+        }
+        try await push([job], client, keys)
+        print("enqueued 1 job on \(keys.queue)")
+    }
+
+    private func makeJob() throws -> ByteBuffer {
+        guard !token.isEmpty else { throw ValidationError("a job needs --token") }
+        var encoder = JobEncoder(tokens: token, payload: try payloadBytes())
+        encoder.id = id
+        encoder.app = app
+        encoder.topic = topic
+        encoder.pushType = pushType
+        encoder.priority = priority
+        encoder.collapseID = collapseID
+        encoder.maxAttempts = maxAttempts
+        if let expiration {
+            guard let parsed = Expiration(expiration) else {
+                throw ValidationError(
+                    "--expiration is seconds since 1970, 0, or a duration such as 45s, 30m, 1h30m, 7d or 2w")
+            }
+            encoder.expiration = parsed
+        }
+        return try encoder.encode()
+    }
+
+    private func payloadBytes() throws -> ByteBuffer {
+        switch (payload, alert) {
+        case (let payload?, nil): return ByteBuffer(string: payload)
+        case (nil, let alert?):
+            let text = try JSONEncoder().encode(["aps": ["alert": alert]])
+            return ByteBuffer(bytes: text)
+        default: throw ValidationError("a job needs either --payload or --alert")
+        }
+    }
+
+    private func enqueueLines(_ client: RedisClient, _ keys: QueueKeys) async throws {
+        if isatty(STDIN_FILENO) == 1 {
+            throw ValidationError("give --token and --alert or --payload, or jobs as lines of JSON on standard input")
+        }
+        var (number, enqueued, refused) = (0, 0, 0)
+        var batch: [ByteBuffer] = []
+        var bytes = 0
+        let lines = StandardInputLines()
+        while let line = lines.next({ ByteBuffer(bytes: $0) }) {
+            number += 1
+            guard line.readableBytes > 0 else { continue }
+            if !unchecked {
+                do throws(JobError) {
+                    _ = try JobDecoder.decode(line)
+                } catch {
+                    refused += 1
+                    Terminal.tell("line \(number): \(error)\n")
+                    continue
+                }
+            }
+            batch.append(line)
+            bytes += line.readableBytes
+            if batch.count == 1000 || bytes > 1 << 20 {
+                try await push(batch, client, keys)
+                enqueued += batch.count
+                (batch, bytes) = ([], 0)
+            }
+        }
+        if !batch.isEmpty { try await push(batch, client, keys) }
+        enqueued += batch.count
+        print("enqueued \(enqueued) jobs on \(keys.queue)" + (refused > 0 ? ", refused \(refused)" : ""))
+        if refused > 0 { throw ExitCode(1) }
+    }
+
+    private func push(_ batch: [ByteBuffer], _ client: RedisClient, _ keys: QueueKeys) async throws {
+        var command = RedisCommand(
+            first ? "LPUSH" : "RPUSH", expecting: batch.count + 1, bytes: batch.reduce(100) { $0 + $1.readableBytes })
+        command.append(keys.jobs)
+        // What is pushed last from the left comes out first.
+        for job in first ? batch.reversed() : batch { command.append(job) }
+        _ = try await client.call(command, deadline: .seconds(30))
+    }
+}

@@ -1,0 +1,122 @@
+import APNS
+import ArgumentParser
+import Logging
+import PushQueue
+import PushWorker
+import ServiceLifecycle
+
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#endif
+
+struct Run: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Work: take jobs from the queue and send them, until told to stop.",
+        discussion: """
+            SIGTERM or SIGINT (Ctrl-C) drains: nothing more is taken, what is under way is finished, the rest goes back to \
+            the queue, and the exit status is 0.
+
+            Each setting can be given by its flag or by the environment variable in brackets; the flag wins.
+            """)
+
+    @OptionGroup(title: "Queue") var queue: QueueOptions
+    @OptionGroup(title: "App") var app: AppOptions
+
+    @Option(help: "Event loops that work, 0 for one a core. (APNS_WORKER_LANES; default 0)")
+    var lanes: Int?
+
+    @Option(help: "The first retry's longest pause, in ms; it doubles each time. (APNS_WORKER_RETRY_BASE; default 1000)")
+    var retryBase: Int?
+
+    @Option(help: "The longest pause between retries, in ms. (APNS_WORKER_RETRY_CAP; default 600000)")
+    var retryCap: Int?
+
+    @Option(help: "Attempts of a job that names no number. (APNS_WORKER_MAX_ATTEMPTS; default 10)")
+    var maxAttempts: Int?
+
+    @Option(help: "How long a drain may take, in ms. (APNS_WORKER_DRAIN_TIMEOUT; default 25000)")
+    var drainTimeout: Int?
+
+    @Option(help: "How long claims stay a silent worker's own, in ms. (APNS_WORKER_LEASE; default 30000)")
+    var lease: Int?
+
+    @Option(help: "trace, debug, info, notice, warning or error. (APNS_WORKER_LOG_LEVEL; default info)")
+    var logLevel: String?
+
+    @Flag(help: "Exit when the queue has no jobs, retries or claims any more.")
+    var exitWhenDone = false
+
+    @Flag(help: "Show a progress bar on the terminal.")
+    var progress = false
+
+    @Option(help: "At the end, write what this process did to a file, as JSON.")
+    var account: String?
+
+    func run() async throws {
+        let configuration = try workerConfiguration()
+        let logger = try makeLogger()
+        let worker = Worker(configuration: configuration, logger: logger, wallClock: { Int64(time(nil)) })
+        var services: [ServiceGroupConfiguration.ServiceConfiguration] = [
+            .init(service: worker, successTerminationBehavior: .gracefullyShutdownGroup)
+        ]
+        if exitWhenDone || progress {
+            services.append(
+                .init(
+                    service: QueueWatch(
+                        configuration: configuration, worker: worker, showsProgress: progress, stopsWhenDone: exitWhenDone),
+                    successTerminationBehavior: .gracefullyShutdownGroup))
+        }
+        let group = ServiceGroup(
+            configuration: .init(
+                services: services, gracefulShutdownSignals: [.sigterm, .sigint], logger: logger))
+        try await group.run()
+        if let account { try await Account(counters: worker.counters()).write(to: account) }
+    }
+
+    private func workerConfiguration() throws -> WorkerConfiguration {
+        let (keys, shared) = try queue.keys()
+        var worker = WorkerConfiguration(
+            redis: try queue.endpoint(), queueKeys: keys, sharedKeys: shared, apps: [try app.app()],
+            workerName: Self.uniqueName())
+        worker.lanes = try Setting.number(lanes, "APNS_WORKER_LANES", in: 0...256) ?? 0
+        if let base = try Setting.number(retryBase, "APNS_WORKER_RETRY_BASE", in: 1...3_600_000) {
+            worker.retry.base = Int64(base)
+        }
+        if let cap = try Setting.number(retryCap, "APNS_WORKER_RETRY_CAP", in: 1...86_400_000) {
+            worker.retry.cap = Int64(cap)
+        }
+        worker.retry.maximumAttempts =
+            try Setting.number(maxAttempts, "APNS_WORKER_MAX_ATTEMPTS", in: 1...1000) ?? worker.retry.maximumAttempts
+        worker.drainTimeout =
+            try Setting.number(drainTimeout, "APNS_WORKER_DRAIN_TIMEOUT", in: 0...3_600_000) ?? worker.drainTimeout
+        // The blocking wait lasts five seconds, and a lease must outlive it.
+        worker.queueLimits.lease =
+            try Setting.number(lease, "APNS_WORKER_LEASE", in: 7000...3_600_000) ?? worker.queueLimits.lease
+        return worker
+    }
+
+    private func makeLogger() throws -> Logger {
+        let text = Setting.text(logLevel, "APNS_WORKER_LOG_LEVEL") ?? "info"
+        guard let level = Logger.Level(rawValue: text.lowercased()) else {
+            let known = Logger.Level.allCases.map(\.rawValue).joined(separator: ", ")
+            throw ValidationError("APNS_WORKER_LOG_LEVEL (or --log-level) is \(text); it has to be one of \(known)")
+        }
+        var logger = Logger(label: "apns-worker", factory: { StreamLogHandler.standardError(label: $0) })
+        logger.logLevel = level
+        return logger
+    }
+
+    /// A name that no other process has, nor this one after a restart.
+    private static func uniqueName() -> String {
+        var host = [CChar](repeating: 0, count: 256)
+        gethostname(&host, host.count - 1)
+        let bytes: [UInt8] = host.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }.filter { byte in
+            let isAlphanumeric = byte &- 0x30 < 10 || (byte | 0x20) &- 0x61 < 26
+            return isAlphanumeric || byte == 0x2D || byte == 0x2E
+        }
+        let suffix = String(UInt32.random(in: .min ... .max), radix: 16)
+        return "\(String(decoding: bytes, as: UTF8.self)).\(getpid()).\(suffix)"
+    }
+}

@@ -1,0 +1,38 @@
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#endif
+
+/// Standard error and standard input as bytes.
+enum Terminal {
+    /// Writes to standard error. What cannot be written there cannot be told anywhere.
+    static func tell(_ text: String) {
+        var bytes = Array(text.utf8)[...]
+        while !bytes.isEmpty {
+            let count = bytes.withUnsafeBytes { write(STDERR_FILENO, $0.baseAddress, $0.count) }
+            guard count > 0 else { return }
+            bytes = bytes.dropFirst(count)
+        }
+    }
+}
+
+/// The lines of standard input as they are, UTF-8 or not.
+final class StandardInputLines {
+    private let stream = fdopen(STDIN_FILENO, "r")
+    private var line: UnsafeMutablePointer<CChar>?
+    private var capacity = 0
+
+    deinit {
+        free(line)
+    }
+
+    /// Looks at the next line without its line feed; `nil` at the end.
+    func next<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) rethrows -> Result? {
+        guard let stream else { return nil }
+        var length = getline(&line, &capacity, stream)
+        guard length >= 0, let line else { return nil }
+        if length > 0, line[length - 1] == 10 { length -= 1 }
+        return try body(UnsafeRawBufferPointer(start: line, count: length))
+    }
+}
