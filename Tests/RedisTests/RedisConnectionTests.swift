@@ -113,6 +113,14 @@ struct RedisConnectionTests {
         #expect(!channel.isActive)
     }
 
+    @Test("ends with what the server says unasked, such as that it has too many clients")
+    func unasked() throws {
+        var closed: RedisError?
+        connection.onClose = { closed = $0 }
+        try channel.writeInbound(ByteBuffer(string: "-ERR max number of clients reached\r\n"))
+        #expect(closed?.description.contains("Redis answered: ERR max number of clients reached") == true)
+    }
+
     @Test("leaves what has come unread when a completion closes it")
     func closedByCompletion() throws {
         let results = Results()
