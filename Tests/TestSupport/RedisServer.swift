@@ -67,8 +67,8 @@ public final class RedisServer: Sendable {
             let pipe = Pipe()
             _ = fcntl(pipe.fileHandleForWriting.fileDescriptor, F_SETFD, FD_CLOEXEC)
             let watchdog = try Self.launch(
-                ["sh", "-c", "read line; kill -9 \(server.processIdentifier)"], input: pipe, directory: directory,
-                output: nil)
+                ["sh", "-c", "read line; kill -9 $0; rm -rf \"$1\"", "\(server.processIdentifier)", directory.path],
+                input: pipe, directory: directory, output: nil)
             try? pipe.fileHandleForReading.close()
             running = Running(server: server, watchdog: watchdog)
             Self.pipes.withLock { $0[watchdog.processIdentifier] = pipe }
