@@ -22,7 +22,8 @@ final class RESPDecoder {
     private let builder: UnsafeMutablePointer<RESPReplyBuilder>
     private let visit: UnsafeMutablePointer<CHiredisVisit>
     private var current: UnsafeMutablePointer<redisReader>?
-    private var peak = 0
+    /// The most bytes that the reader has held, which its buffer has still room for; 0 once that is given back.
+    private(set) var peak = 0
 
     init() {
         builder = .allocate(capacity: 1)

@@ -65,8 +65,8 @@ public struct RedisCommand: Sendable {
     /// Writes the command as Redis reads it.
     ///
     /// - Throws: `RedisError.commandTooLarge`; `output` is unchanged then.
-    func encode(into output: inout ByteBuffer) throws(RedisError) {
-        guard byteCount <= Self.maximumSize, lengths.count <= Int(Int32.max) else {
+    func encode(into output: inout ByteBuffer, limit: Int = maximumSize) throws(RedisError) {
+        guard byteCount <= limit, lengths.count <= Int(Int32.max) else {
             throw .commandTooLarge(bytes: byteCount)
         }
         var formatted: UnsafeMutablePointer<CChar>?

@@ -21,7 +21,8 @@ public final class RedisConnection: @unchecked Sendable {
     private var outgoing = ByteBuffer()
     private var flushScheduled = false
     private var timer: (deadline: NIODeadline, task: Scheduled<Void>)?
-    private var ended: RedisError?
+    /// Why the connection is no more.
+    private(set) var ended: RedisError?
 
     init(channel: any Channel, address: String) {
         self.channel = channel
@@ -91,7 +92,12 @@ public final class RedisConnection: @unchecked Sendable {
     func receive(_ reply: RESPReply) {
         guard ended == nil else { return }
         guard let entry = pending.answered() else {
-            violated("an answer to nothing that was asked")
+            // A server that has too many clients, or shuts us out otherwise, says so unasked and closes.
+            if let error = reply.error {
+                lost("Redis answered: \(error.message)")
+            } else {
+                violated("an answer to nothing that was asked")
+            }
             return
         }
         if let error = reply.error {

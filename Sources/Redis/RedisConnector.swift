@@ -57,6 +57,11 @@ struct RedisConnector {
         on connection: RedisConnection, completion: @escaping (Result<RedisConnection, RedisError>) -> Void
     ) {
         var handshake = RedisHandshake(endpoint: endpoint, clientName: configuration.clientName)
+        // The server may have said something, and closed, before we came to say anything.
+        if let ended = connection.ended, case .failed(let error) = handshake.receive(.failure(ended)) {
+            completion(.failure(error))
+            return
+        }
         var isSettled = false
         for (_, command) in handshake.commands {
             connection.send(command, timeout: configuration.connectTimeout) { result in

@@ -48,7 +48,7 @@ struct RedisHandshake {
             break
         case .failure(.server(let error)):
             if let failure = judge(error, at: step) { return .failed(failure) }
-        case .failure(.connectionLost(_, _, let reason)), .failure(.notConnected(_, let reason)):
+        case .failure(.connectionLost(_, _, let reason)):
             return .failed(.connect(address: address, reason: reason))
         case .failure(.timeout(_, let after)):
             return .failed(.connect(address: address, reason: "connected, but no answer within \(after.inWords)"))

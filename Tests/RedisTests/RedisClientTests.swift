@@ -1,11 +1,9 @@
-import Logging
 import NIOCore
-import NIOPosix
 import Redis
 import TestSupport
 import Testing
 
-@Suite("A client against a real server")
+@Suite("A client against a real server", .timeLimit(.minutes(2)))
 struct RedisClientTests {
     @Test("sends a command and gets its answer")
     func call() async throws {
@@ -15,7 +13,175 @@ struct RedisClientTests {
             #expect(set.root.string == "OK")
             let increased = try await client.call(RedisCommand("INCR", "a"))
             #expect(increased.root.integer == 2)
+            await #expect(throws: RedisError.self) { try await client.call(RedisCommand("LPUSH", "a", "x")) }
         }
         #expect(try server.run("GET", "a") == "2")
+    }
+
+    @Test("answers 10,000 pipelined commands in order")
+    func pipelining() async throws {
+        let server = try RedisServer()
+        try await withClient(server.url) { client in
+            let answers: [Int?] = try await client.eventLoop.flatSubmit {
+                let promise = client.eventLoop.makePromise(of: [Int?].self)
+                let collected = NIOLoopBoundBox<[Int?]>([], eventLoop: client.eventLoop)
+                for number in 0..<10_000 {
+                    client.send(RedisCommand("ECHO", String(number))) { result in
+                        collected.value.append((try? result.get()).flatMap { $0.root.string }.flatMap { Int($0) })
+                        if number == 9_999 { promise.succeed(collected.value) }
+                    }
+                }
+                return promise.futureResult
+            }.get()
+            #expect(answers == Array(0..<10_000))
+        }
+    }
+
+    @Test("keeps any bytes as they are, and stores what hiredis' own client reads back")
+    func binary() async throws {
+        let server = try RedisServer()
+        let bytes = (0...255).map { UInt8($0) } + Array("\r\n$5\r\n".utf8)
+        try await withClient(server.url) { client in
+            var set = RedisCommand("SET")
+            set.append(bytes)
+            set.append(bytes)
+            _ = try await client.call(set)
+            var get = RedisCommand("GET")
+            get.append(bytes)
+            let reply = try await client.call(get)
+            #expect(reply.root.bytes == ByteBuffer(bytes: bytes))
+        }
+        #expect(try server.connect().run([Array("GET".utf8), bytes]) == .bytes(bytes))
+    }
+
+    @Test("carries 16 MiB there and back")
+    func large() async throws {
+        let server = try RedisServer()
+        var random = Seeded(state: 1)
+        let value = ByteBuffer(bytes: (0..<(16 << 20)).map { _ in UInt8(truncatingIfNeeded: random.next()) })
+        try await withClient(server.url) { client in
+            var set = RedisCommand("SET", expecting: 2, bytes: value.readableBytes + 16)
+            set.append("large")
+            set.append(value)
+            _ = try await client.call(set)
+            let reply = try await client.call(RedisCommand("MGET", "large", "missing"))
+            #expect(reply.root[0].bytes == value)
+            #expect(reply.root[1].isNull)
+        }
+    }
+
+    @Test("waits in BLMOVE on one connection while another answers")
+    func blocking() async throws {
+        let server = try RedisServer()
+        var unlimited = RedisClientConfiguration()
+        unlimited.commandTimeout = nil
+        try await withClient(server.url) { client in
+            try await withClient(server.url, unlimited) { waiting in
+                async let moved = waiting.call(
+                    RedisCommand("BLMOVE", "jobs", "inbox", "LEFT", "RIGHT", "20"), deadline: .seconds(25))
+                try await eventually { try server.run("INFO", "clients").text?.contains("blocked_clients:1") == true }
+                let pong = try await client.call(RedisCommand("PING"))
+                #expect(pong.root.string == "PONG")
+                _ = try await client.call(RedisCommand("RPUSH", "jobs", "job"))
+                let job = try await moved
+                #expect(job.root.string == "job")
+                let none = try await waiting.call(RedisCommand("BLMOVE", "jobs", "inbox", "LEFT", "RIGHT", "0.01"))
+                #expect(none.root.isNull)
+            }
+        }
+        #expect(try server.run("LRANGE", "inbox", "0", "-1") == .array(["job"]))
+    }
+
+    @Test("reaches a server by its socket, in the database and under the name that it is told")
+    func socketDatabaseName() async throws {
+        let server = try RedisServer(arguments: ["--unixsocket", "redis.sock"])
+        var named = RedisClientConfiguration()
+        named.clientName = "apns worker"
+        try await withClient("unix://\(server.directory.path)/redis.sock?db=3", named) { client in
+            _ = try await client.call(RedisCommand("SET", "here", "yes"))
+            let name = try await client.call(RedisCommand("CLIENT", "GETNAME"))
+            #expect(name.root.string == "apns-worker")
+        }
+        let connection = try server.connect()
+        try connection.run("SELECT", "3")
+        #expect(try connection.run("GET", "here") == "yes")
+        try await withClient(server.url + "/3") { client in
+            let reply = try await client.call(RedisCommand("GET", "here"))
+            #expect(reply.root.string == "yes")
+        }
+    }
+
+    @Test("logs in as a user of the ACL")
+    func user() async throws {
+        let server = try RedisServer(password: "default-password")
+        try server.run("ACL", "SETUSER", "worker", "on", ">p@ss/word", "~*", "&*", "+@all")
+        try await withClient("redis://worker:p%40ss%2Fword@127.0.0.1:\(server.port)") { client in
+            let reply = try await client.call(RedisCommand("ACL", "WHOAMI"))
+            #expect(reply.root.string == "worker")
+        }
+        try await withClient(server.url) { client in
+            let reply = try await client.call(RedisCommand("ACL", "WHOAMI"))
+            #expect(reply.root.string == "default")
+        }
+    }
+
+    @Test(
+        "says that the login was refused, and why",
+        arguments: [
+            (":hunter2@", "right", "WRONGPASS"), ("nobody:hunter2@", "right", "WRONGPASS"), ("", "right", "NOAUTH"),
+            (":hunter2@", nil, "without any password"),
+        ] as [(String, String?, String)])
+    func wrongPassword(credentials: String, password: String?, says: String) async throws {
+        let server = try RedisServer(password: password)
+        try await withClient("redis://\(credentials)127.0.0.1:\(server.port)", waiting: false) { client in
+            let error = await #expect(throws: RedisError.self) {
+                try await client.waitUntilReady(timeout: .seconds(60))
+            }
+            guard case .authentication = error else {
+                Issue.record("\(String(describing: error))")
+                return
+            }
+            let text = error?.description ?? ""
+            #expect(text.contains(says) && text.contains("127.0.0.1:\(server.port)") && !text.contains("hunter2"))
+            var dumped = ""
+            dump(client, to: &dumped)
+            #expect(!dumped.contains("hunter2"))
+        }
+    }
+
+    @Test("gets in by itself once the password is right")
+    func passwordCorrected() async throws {
+        let server = try RedisServer(password: "old")
+        try await withClient("redis://:new@127.0.0.1:\(server.port)", waiting: false) { client in
+            await #expect(throws: RedisError.self) { try await client.waitUntilReady(timeout: .seconds(60)) }
+            try server.run("CONFIG", "SET", "requirepass", "new")
+            try await eventually { try await client.eventLoop.submit { client.isReady }.get() }
+        }
+    }
+
+    @Test("says that a database does not exist")
+    func wrongDatabase() async throws {
+        let server = try RedisServer()
+        try await withClient(server.url + "/99", waiting: false) { client in
+            let error = await #expect(throws: RedisError.self) {
+                try await client.waitUntilReady(timeout: .milliseconds(500))
+            }
+            #expect(error?.description.contains("DB index is out of range: check the database") == true)
+        }
+    }
+
+    @Test("fails what is unanswered when it is closed, and whatever comes later")
+    func close() async throws {
+        let server = try RedisServer()
+        try await withClient(server.url) { client in
+            let waiting = Task { try await client.call(RedisCommand("BLPOP", "nothing", "0"), deadline: .minutes(1)) }
+            try await eventually { try server.run("INFO", "clients").text?.contains("blocked_clients:1") == true }
+            try await client.close().get()
+            let error = await #expect(throws: RedisError.self) { _ = try await waiting.value }
+            #expect(error?.mayHaveBeenExecuted == true)
+            let later = await #expect(throws: RedisError.self) { _ = try await client.call(RedisCommand("PING")) }
+            #expect(later?.description.contains("the client was closed") == true)
+        }
+        try await eventually { try server.run("INFO", "clients").text?.contains("connected_clients:1\r\n") == true }
     }
 }

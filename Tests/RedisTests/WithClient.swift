@@ -27,3 +27,14 @@ func withClient(
     try await group.shutdownGracefully()
     try result.get()
 }
+
+/// Asks again and again until it is so; fails after ten seconds.
+func eventually(_ isSo: () async throws -> Bool) async throws {
+    let deadline = ContinuousClock.now + .seconds(10)
+    while try await !isSo() {
+        guard ContinuousClock.now < deadline else { throw NeverSo() }
+        try await Task.sleep(for: .milliseconds(5))
+    }
+}
+
+struct NeverSo: Error {}

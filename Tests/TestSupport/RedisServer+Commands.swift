@@ -43,7 +43,8 @@ public indirect enum RedisValue: Equatable, Sendable, ExpressibleByStringLiteral
         return nil
     }
 
-    init(_ reply: redisReply) {
+    /// The value of a reply that hiredis built.
+    public init(_ reply: redisReply) {
         let bytes = UnsafeRawBufferPointer(start: reply.str, count: reply.str == nil ? 0 : Int(reply.len))
         switch reply.type {
         case REDIS_REPLY_STATUS: self = .status(String(decoding: bytes, as: UTF8.self))

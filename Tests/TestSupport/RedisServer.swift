@@ -67,8 +67,8 @@ public final class RedisServer: Sendable {
             let pipe = Pipe()
             _ = fcntl(pipe.fileHandleForWriting.fileDescriptor, F_SETFD, FD_CLOEXEC)
             let watchdog = try Self.launch(
-                ["sh", "-c", "read line; kill -9 \(server.processIdentifier)"], input: pipe, directory: directory,
-                output: nil)
+                ["sh", "-c", "read line; kill -9 $0; rm -rf \"$1\"", "\(server.processIdentifier)", directory.path],
+                input: pipe, directory: directory, output: nil)
             try? pipe.fileHandleForReading.close()
             running = Running(server: server, watchdog: watchdog)
             Self.pipes.withLock { $0[watchdog.processIdentifier] = pipe }
@@ -78,12 +78,18 @@ public final class RedisServer: Sendable {
 
     /// Ends the server in good order and waits for its end.
     public func stop() {
-        end(with: SIGTERM)
+        resume()
+        // Not by SIGTERM: children inherit the signal mask of the thread that starts them, and Swift's threads block it.
+        // The answer is the end of the connection, so it is always an error; if it is another one, SIGKILL will do.
+        do {
+            try run("SHUTDOWN")
+        } catch {}
+        end(afterGrace: .seconds(10))
     }
 
     /// Ends the server as a crash would, and waits for its end.
     public func kill() {
-        end(with: SIGKILL)
+        end(afterGrace: .zero)
     }
 
     /// Ends the server in good order and starts it again with the same port and directory.
@@ -115,19 +121,15 @@ public final class RedisServer: Sendable {
         return arguments
     }
 
-    private func end(with signal: Int32) {
+    private func end(afterGrace grace: Duration) {
         let ended = running.withLock { running in
             defer { running = nil }
             return running
         }
         guard let ended else { return }
-        let identifier = ended.server.processIdentifier
-        // A stopped process takes no SIGTERM.
-        _ = Foundation.kill(identifier, SIGCONT)
-        _ = Foundation.kill(identifier, signal)
-        let deadline = ContinuousClock.now + .seconds(10)
+        let deadline = ContinuousClock.now + grace
         while ended.server.isRunning {
-            if ContinuousClock.now > deadline { _ = Foundation.kill(identifier, SIGKILL) }
+            if ContinuousClock.now >= deadline { _ = Foundation.kill(ended.server.processIdentifier, SIGKILL) }
             usleep(2000)
         }
         // Before the process id can be another's.
@@ -140,7 +142,7 @@ public final class RedisServer: Sendable {
         while true {
             if let answer = try? connect().run("PING"), answer == .status("PONG") { return }
             guard running.withLock({ $0?.server.isRunning ?? false }) else {
-                end(with: SIGKILL)
+                kill()
                 throw Failure(description: "redis-server ended at once; its log says:\n\(log.suffix(1000))")
             }
             guard ContinuousClock.now < deadline else {

@@ -1,0 +1,191 @@
+import Logging
+import NIOCore
+import NIOPosix
+import Redis
+import Synchronization
+import TestSupport
+import Testing
+
+@Suite("A client whose server goes away", .timeLimit(.minutes(2)))
+struct RedisReconnectTests {
+    @Test("comes back after a restart, and says so in two lines")
+    func restart() async throws {
+        let server = try RedisServer()
+        let log = LogLines()
+        let states = States()
+        try await withClient(server.url, logger: log.logger, prepare: states.record) { client in
+            server.kill()
+            let error = await #expect(throws: RedisError.self) {
+                while true { _ = try await client.call(RedisCommand("PING")) }
+            }
+            #expect(error?.description.contains("127.0.0.1:\(server.port)") == true)
+            // Several attempts fail, of which the log tells but the first.
+            try await eventually { states.failures >= 4 }
+            try server.start()
+            try await client.waitUntilReady(timeout: .seconds(20))
+            let pong = try await client.call(RedisCommand("PING"))
+            #expect(pong.root.string == "PONG")
+        }
+        #expect(log.lines.count == 2)
+        #expect(log.lines.first?.contains("the connection to Redis at 127.0.0.1:\(server.port) was lost") == true)
+        #expect(log.lines.last?.contains("Redis is back") == true)
+        #expect(states.all.first == .ready && states.all.suffix(2) == [.ready, .closed])
+    }
+
+    @Test("notices a server that keeps the connection and answers nothing, and recovers with it")
+    func halfOpen() async throws {
+        let server = try RedisServer()
+        var configuration = RedisClientConfiguration()
+        configuration.commandTimeout = .milliseconds(300)
+        configuration.connectTimeout = .milliseconds(300)
+        try await withClient(server.url, configuration) { client in
+            server.pause()
+            let error = await #expect(throws: RedisError.self) { _ = try await client.call(RedisCommand("PING")) }
+            #expect(error == .timeout(address: "127.0.0.1:\(server.port)", after: .milliseconds(300)))
+            // The kernel goes on accepting connections for the stopped server.
+            let waiting = await #expect(throws: RedisError.self) {
+                try await client.waitUntilReady(timeout: .milliseconds(800))
+            }
+            #expect(waiting?.description.contains("no answer within 300 ms") == true)
+            server.resume()
+            try await client.waitUntilReady(timeout: .seconds(20))
+            let pong = try await client.call(RedisCommand("PING"))
+            #expect(pong.root.string == "PONG")
+        }
+    }
+
+    @Test("tells of a command without an answer that it may have been executed")
+    func killed() async throws {
+        let server = try RedisServer()
+        let states = States()
+        try await withClient(server.url, prepare: states.record) { client in
+            let waiting = Task { try await client.call(RedisCommand("BLPOP", "nothing", "0"), deadline: .minutes(1)) }
+            try await eventually { try server.run("INFO", "clients").text?.contains("blocked_clients:1") == true }
+            try server.run("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+            let error = await #expect(throws: RedisError.self) { _ = try await waiting.value }
+            guard case .connectionLost(_, sent: true, _) = error else {
+                Issue.record("\(String(describing: error))")
+                return
+            }
+            try await client.waitUntilReady(timeout: .seconds(20))
+        }
+    }
+
+    @Test("says at once that there is no connection, and why")
+    func refused() async throws {
+        let server = try RedisServer()
+        server.stop()
+        let log = LogLines()
+        try await withClient(server.url, logger: log.logger, waiting: false) { client in
+            let waiting = await #expect(throws: RedisError.self) {
+                try await client.waitUntilReady(timeout: .milliseconds(300))
+            }
+            #expect(
+                waiting == .connect(address: "127.0.0.1:\(server.port)", reason: "Connection refused"))
+            let error = await #expect(throws: RedisError.self) { _ = try await client.call(RedisCommand("PING")) }
+            #expect(
+                error?.description
+                    == "not connected to Redis at 127.0.0.1:\(server.port): "
+                    + "cannot connect to Redis at 127.0.0.1:\(server.port): Connection refused")
+            #expect(error?.mayHaveBeenExecuted == false)
+        }
+        #expect(log.lines.count == 1)
+    }
+
+    @Test("says that a name does not resolve")
+    func unknownName() async throws {
+        try await withClient("redis://no-such-host.invalid", waiting: false) { client in
+            let error = await #expect(throws: RedisError.self) { try await client.waitUntilReady(timeout: .seconds(4)) }
+            #expect(error?.description.contains("\"no-such-host.invalid\" does not resolve") == true)
+        }
+    }
+
+    @Test("says that the server has too many clients")
+    func tooManyClients() async throws {
+        let server = try RedisServer(arguments: ["--maxclients", "1"])
+        try await withClient(server.url) { _ in
+            try await withClient(server.url, waiting: false) { client in
+                let error = await #expect(throws: RedisError.self) {
+                    try await client.waitUntilReady(timeout: .milliseconds(500))
+                }
+                #expect(error?.description.contains("max number of clients reached") == true)
+            }
+        }
+    }
+
+    @Test("says that what listens there is not Redis")
+    func notRedis() async throws {
+        let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+        let web = try await ServerBootstrap(group: group)
+            .childChannelInitializer { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    try channel.pipeline.syncOperations.addHandler(Greeter())
+                }
+            }
+            .bind(host: "127.0.0.1", port: 0).get()
+        let port = try #require(web.localAddress?.port)
+        try await withClient("redis://127.0.0.1:\(port)", waiting: false) { client in
+            let error = await #expect(throws: RedisError.self) {
+                try await client.waitUntilReady(timeout: .milliseconds(500))
+            }
+            guard case .protocolViolation = error else {
+                Issue.record("\(String(describing: error))")
+                return
+            }
+            #expect(error?.description.contains("check that it is a Redis server") == true)
+        }
+        try await web.close().get()
+        try await group.shutdownGracefully()
+    }
+}
+
+/// Speaks first, and not the Redis protocol.
+private final class Greeter: ChannelInboundHandler {
+    typealias InboundIn = ByteBuffer
+    typealias OutboundOut = ByteBuffer
+
+    func channelActive(context: ChannelHandlerContext) {
+        context.writeAndFlush(wrapOutboundOut(ByteBuffer(string: "HTTP/1.1 400 Bad Request\r\n\r\n")), promise: nil)
+    }
+}
+
+/// What a client's states were.
+final class States: Sendable {
+    private let recorded = Mutex<[RedisClient.State]>([])
+
+    @Sendable func record(_ client: RedisClient) {
+        client.onStateChange = { state in self.recorded.withLock { $0.append(state) } }
+    }
+
+    var all: [RedisClient.State] { recorded.withLock { $0 } }
+
+    var failures: Int {
+        all.count { state in
+            if case .disconnected = state { true } else { false }
+        }
+    }
+}
+
+/// What was logged at `info` and above.
+final class LogLines: Sendable {
+    private let recorded = Mutex<[String]>([])
+
+    var lines: [String] { recorded.withLock { $0 } }
+
+    var logger: Logger { Logger(label: "test") { _ in Handler(lines: self) } }
+
+    private struct Handler: LogHandler {
+        let lines: LogLines
+        var metadata: Logger.Metadata = [:]
+        var logLevel: Logger.Level = .info
+
+        subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+            get { metadata[key] }
+            set { metadata[key] = newValue }
+        }
+
+        func log(event: LogEvent) {
+            lines.recorded.withLock { $0.append("\(event.message) \(event.metadata ?? [:])") }
+        }
+    }
+}
