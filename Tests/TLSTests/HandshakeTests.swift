@@ -38,3 +38,37 @@ struct HandshakeTests {
         #expect(String(buffer: pair.serverEvents.received) == "one two ")
     }
 }
+
+@Suite("Application protocols")
+struct ApplicationProtocolTests {
+    private func agreed(client: [String], server: [String]) throws -> EmbeddedPair {
+        let pair = try EmbeddedPair(
+            client: Fixtures.client(protocols: client), server: Fixtures.server(protocols: server))
+        try pair.connect()
+        return pair
+    }
+
+    @Test("are chosen in the server's order")
+    func order() throws {
+        let pair = try agreed(client: ["http/1.1", "h2"], server: ["spdy/1", "h2", "http/1.1"])
+        #expect(pair.clientEvents.handshake?.applicationProtocol == "h2")
+        #expect(pair.serverEvents.handshake?.applicationProtocol == "h2")
+    }
+
+    @Test("without a common one end the handshake")
+    func noOverlap() throws {
+        let pair = try agreed(client: ["http/1.1"], server: ["h2"])
+        #expect(pair.clientEvents.tlsErrors.map(\.kind) == [.alert(TLSAlert(code: 120))])
+        #expect(pair.clientEvents.tlsErrors.first?.description.contains("no_application_protocol") == true)
+        #expect(pair.serverEvents.tlsErrors.count == 1)
+        #expect(pair.serverEvents.handshake == nil)
+    }
+
+    @Test("are agreed on by nobody when one side has none", arguments: [([], ["h2"]), (["h2"], []), ([], [])])
+    func none(client: [String], server: [String]) throws {
+        let pair = try agreed(client: client, server: server)
+        #expect(pair.clientEvents.handshake != nil && pair.serverEvents.handshake != nil)
+        #expect(pair.clientEvents.handshake?.applicationProtocol == nil)
+        #expect(pair.serverEvents.handshake?.applicationProtocol == nil)
+    }
+}

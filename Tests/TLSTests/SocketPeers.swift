@@ -21,6 +21,10 @@ final class Application: ChannelInboundHandler {
         var echoes = false
         /// Runs on the event loop when the handshake is complete.
         var onHandshake: (@Sendable (any Channel) -> Void)?
+        /// Runs on the event loop when the peer has closed its side.
+        var onInputClosed: (@Sendable (any Channel) -> Void)?
+        /// Closes once so many bytes have come.
+        var closesAfter = Int.max
     }
 
     private let behaviour: Behaviour
@@ -35,6 +39,7 @@ final class Application: ChannelInboundHandler {
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        if case .inputClosed? = event as? ChannelEvent { behaviour.onInputClosed?(context.channel) }
         guard let event = event as? TLSHandshakeCompleted else { return context.fireUserInboundEventTriggered(event) }
         outcome.handshake = event
         handshake.succeed(event)
@@ -44,6 +49,7 @@ final class Application: ChannelInboundHandler {
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         outcome.received.writeImmutableBuffer(unwrapInboundIn(data))
         if behaviour.echoes { context.write(data, promise: nil) }
+        if outcome.received.readableBytes >= behaviour.closesAfter { context.close(promise: nil) }
     }
 
     func channelReadComplete(context: ChannelHandlerContext) {
@@ -71,12 +77,12 @@ struct SocketClient: Sendable {
 
     static func connect(
         _ context: TLSContext, port: Int, host: String = "localhost", closeTimeout: TimeAmount = .seconds(20),
-        behaviour: Application.Behaviour = .init()
+        configure: @Sendable (ClientBootstrap) -> ClientBootstrap = { $0 }, behaviour: Application.Behaviour = .init()
     ) async throws -> SocketClient {
         let loop = MultiThreadedEventLoopGroup.singleton.next()
         let handshake = loop.makePromise(of: TLSHandshakeCompleted.self)
         let end = loop.makePromise(of: Outcome.self)
-        let channel = try await ClientBootstrap(group: loop)
+        let channel = try await configure(ClientBootstrap(group: loop))
             .channelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
                     try channel.pipeline.syncOperations.addHandlers([
