@@ -1,0 +1,98 @@
+import COpenSSL
+import Glibc
+
+/// Reads an X509 that somebody else keeps alive.
+struct CertificateView {
+    let pointer: OpaquePointer
+
+    /// The subject's common name.
+    var commonName: String? { subjectText(NID_commonName) }
+
+    /// The subject's user ID (OID 0.9.2342.19200300.100.1.1).
+    var userID: String? { subjectText(NID_userId) }
+
+    /// What to call the certificate in a message.
+    var label: String { commonName.map(printable) ?? "without a common name" }
+
+    /// Seconds since 1970; nil for a date that cannot be read.
+    var notBefore: Int64? { seconds(X509_get0_notBefore(pointer)) }
+
+    /// Seconds since 1970; nil for a date that cannot be read.
+    var notAfter: Int64? { seconds(X509_get0_notAfter(pointer)) }
+
+    /// SHA-256 over the certificate's DER form, in lower-case hex.
+    var fingerprint: String {
+        var digest = [UInt8](repeating: 0, count: 32)
+        var length: UInt32 = 32
+        guard X509_digest(pointer, EVP_sha256(), &digest, &length) == 1 else { return "" }
+        let digits = Array("0123456789abcdef".utf8)
+        return String(decoding: digest.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
+    }
+
+    /// The hosts the certificate is for: its alternative names or, where it has none, its common name.
+    var hosts: [String] {
+        let alternatives = alternativeNames
+        return alternatives.isEmpty ? commonName.map { [printable($0)] } ?? [] : alternatives
+    }
+
+    private var alternativeNames: [String] {
+        guard let names = X509_get_ext_d2i(pointer, NID_subject_alt_name, nil, nil) else { return [] }
+        let stack = OpaquePointer(names)
+        defer { GENERAL_NAMES_free(stack) }
+        return (0..<max(OPENSSL_sk_num(stack), 0)).compactMap { index in
+            guard let entry = OPENSSL_sk_value(stack, index) else { return nil }
+            var type: Int32 = 0
+            guard let value = GENERAL_NAME_get0_value(entry.assumingMemoryBound(to: GENERAL_NAME.self), &type)
+            else { return nil }
+            let string = value.assumingMemoryBound(to: ASN1_STRING.self)
+            switch type {
+            case GEN_DNS: return text(string).map(printable)
+            case GEN_IPADD: return address(string)
+            default: return nil
+            }
+        }
+    }
+
+    private func subjectText(_ attribute: Int32) -> String? {
+        guard let subject = X509_get_subject_name(pointer) else { return nil }
+        let index = X509_NAME_get_index_by_NID(subject, attribute, -1)
+        guard index >= 0, let entry = X509_NAME_get_entry(subject, index),
+            let value = X509_NAME_ENTRY_get_data(entry)
+        else { return nil }
+        return text(value)
+    }
+
+    private func text(_ string: UnsafePointer<ASN1_STRING>) -> String? {
+        var bytes: UnsafeMutablePointer<UInt8>?
+        let count = ASN1_STRING_to_UTF8(&bytes, string)
+        guard count >= 0, let bytes else {
+            ERR_clear_error()
+            return nil
+        }
+        defer { CRYPTO_free(bytes, nil, 0) }
+        return String(decoding: UnsafeBufferPointer(start: bytes, count: Int(count)), as: UTF8.self)
+    }
+
+    private func address(_ string: UnsafePointer<ASN1_STRING>) -> String? {
+        let family: Int32
+        switch ASN1_STRING_length(string) {
+        case 4: family = AF_INET
+        case 16: family = AF_INET6
+        default: return nil
+        }
+        var text = [CChar](repeating: 0, count: Int(INET6_ADDRSTRLEN))
+        guard inet_ntop(family, ASN1_STRING_get0_data(string), &text, socklen_t(text.count)) != nil else { return nil }
+        return text.withUnsafeBufferPointer { buffer in
+            buffer.baseAddress.map { String(cString: $0) }
+        }
+    }
+
+    private func seconds(_ time: UnsafePointer<ASN1_TIME>?) -> Int64? {
+        var parts = tm()
+        guard let time, ASN1_TIME_to_tm(time, &parts) == 1 else {
+            ERR_clear_error()
+            return nil
+        }
+        return Int64(timegm(&parts))
+    }
+}

@@ -1,0 +1,76 @@
+import COpenSSL
+import NIOCore
+
+/// The two ends libssl reads ciphertext from and writes it to: an OpenSSL BIO straight onto ByteBuffers, which saves
+/// the copy into and out of OpenSSL's own memory BIO.
+final class CiphertextPipe {
+    /// What libssl wants sent. It takes whatever it is given: writing never blocks.
+    private(set) var output = ByteBuffer()
+    private var input = UnsafeRawBufferPointer(start: nil, count: 0)
+
+    /// Ciphertext lent and not read yet, in bytes.
+    var unread: Int { input.count }
+
+    /// Lends bytes to libssl while the body runs. What the body leaves unread is lost.
+    func lend<Result>(_ bytes: UnsafeRawBufferPointer, _ body: () -> Result) -> Result {
+        input = bytes
+        defer { input = UnsafeRawBufferPointer(start: nil, count: 0) }
+        return body()
+    }
+
+    func reserveOutput(_ byteCount: Int) {
+        output.reserveCapacity(minimumWritableBytes: byteCount)
+    }
+
+    func takeOutput() -> ByteBuffer {
+        let taken = output
+        output = ByteBuffer()
+        return taken
+    }
+
+    /// A BIO on this pipe, or nil if memory is short. The pipe must outlive it.
+    func makeBIO() -> OpaquePointer? {
+        guard let method = Self.method, let bio = BIO_new(method) else { return nil }
+        BIO_set_data(bio, Unmanaged.passUnretained(self).toOpaque())
+        BIO_set_init(bio, 1)
+        return bio
+    }
+
+    // Safe although unchecked: a method table is set up once and only read from then on.
+    private nonisolated(unsafe) static let method: OpaquePointer? = {
+        guard let method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "ciphertext pipe") else {
+            return nil
+        }
+        BIO_meth_set_read_ex(method) { bio, destination, capacity, count in
+            guard let bio, let destination, let count, let pipe = CiphertextPipe.behind(bio) else { return 0 }
+            BIO_clear_flags(bio, BIO_FLAGS_READ | BIO_FLAGS_WRITE | BIO_FLAGS_SHOULD_RETRY)
+            count.pointee = pipe.read(into: destination, capacity: capacity)
+            guard count.pointee > 0 else {
+                BIO_set_flags(bio, BIO_FLAGS_READ | BIO_FLAGS_SHOULD_RETRY)
+                return 0
+            }
+            return 1
+        }
+        BIO_meth_set_write_ex(method) { bio, source, length, count in
+            guard let bio, let source, let count, let pipe = CiphertextPipe.behind(bio) else { return 0 }
+            BIO_clear_flags(bio, BIO_FLAGS_READ | BIO_FLAGS_WRITE | BIO_FLAGS_SHOULD_RETRY)
+            pipe.output.writeBytes(UnsafeRawBufferPointer(start: source, count: length))
+            count.pointee = length
+            return 1
+        }
+        BIO_meth_set_ctrl(method) { _, command, _, _ in command == BIO_CTRL_FLUSH ? 1 : 0 }
+        return method
+    }()
+
+    private static func behind(_ bio: OpaquePointer) -> CiphertextPipe? {
+        BIO_get_data(bio).map { Unmanaged<CiphertextPipe>.fromOpaque($0).takeUnretainedValue() }
+    }
+
+    private func read(into destination: UnsafeMutablePointer<CChar>, capacity: Int) -> Int {
+        let count = min(capacity, input.count)
+        guard count > 0, let source = input.baseAddress else { return 0 }
+        UnsafeMutableRawPointer(destination).copyMemory(from: source, byteCount: count)
+        input = UnsafeRawBufferPointer(rebasing: input[count...])
+        return count
+    }
+}

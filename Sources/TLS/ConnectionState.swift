@@ -1,0 +1,145 @@
+/// The life of a TLS connection, apart from sockets and libssl: which halves are open, and who still waits for whom.
+struct ConnectionState {
+    private enum Phase {
+        /// The channel is not active yet.
+        case idle
+        case handshaking
+        case open
+        /// The peer's close_notify came; this side may still write.
+        case inputClosed
+        /// This side's close_notify went out; the peer may still write.
+        case outputClosed
+        /// This side has said its last word and waits for the peer to hang up, for a limited time.
+        case parting(readsOn: Bool)
+        case closed
+    }
+
+    private var phase = Phase.idle
+
+    /// What to do about ciphertext that came in.
+    enum Input: Equatable { case decrypt, decryptAndDiscard, discard }
+    /// What to do about plaintext that is to go out.
+    enum Output: Equatable { case keep, encrypt, refuse }
+    /// What to do about the peer's close_notify.
+    enum PeerClosed: Equatable { case signalInputClosed, sayGoodbyeAndClose, close, ignore }
+    /// What to do about the end of the transport's input.
+    enum TransportEnded: Equatable { case ignore, failHandshake, failTruncated, close }
+    /// What to do about a close of this side.
+    enum Close: Equatable { case immediately, sayGoodbyeAndAwaitPeer, sayGoodbyeAndClose, awaitPeer }
+    /// What to do about a close of this side's output.
+    enum CloseOutput: Equatable { case sayGoodbye, sayGoodbyeAndClose, refuse }
+
+    var isIdle: Bool {
+        if case .idle = phase { true } else { false }
+    }
+
+    var isHandshaking: Bool {
+        if case .handshaking = phase { true } else { false }
+    }
+
+    var input: Input {
+        switch phase {
+        case .idle, .handshaking, .open, .outputClosed: .decrypt
+        case .parting(readsOn: true): .decryptAndDiscard
+        case .inputClosed, .parting(readsOn: false), .closed: .discard
+        }
+    }
+
+    var output: Output {
+        switch phase {
+        case .idle, .handshaking: .keep
+        case .open, .inputClosed: .encrypt
+        case .outputClosed, .parting, .closed: .refuse
+        }
+    }
+
+    /// False if it was started before.
+    mutating func start() -> Bool {
+        guard case .idle = phase else { return false }
+        phase = .handshaking
+        return true
+    }
+
+    mutating func handshakeCompleted() {
+        guard case .handshaking = phase else { return }
+        phase = .open
+    }
+
+    mutating func peerClosed(keepsOutputOpen: Bool) -> PeerClosed {
+        switch phase {
+        case .open where keepsOutputOpen:
+            phase = .inputClosed
+            return .signalInputClosed
+        case .open:
+            phase = .parting(readsOn: false)
+            return .sayGoodbyeAndClose
+        case .outputClosed, .parting:
+            phase = .closed
+            return .close
+        case .idle, .handshaking, .inputClosed, .closed:
+            return .ignore
+        }
+    }
+
+    /// The peer's FIN, or the channel's end.
+    mutating func transportEnded() -> TransportEnded {
+        switch phase {
+        case .idle, .inputClosed, .closed:
+            return .ignore
+        case .handshaking:
+            return .failHandshake
+        case .open, .outputClosed:
+            return .failTruncated
+        case .parting:
+            phase = .closed
+            return .close
+        }
+    }
+
+    mutating func close() -> Close {
+        switch phase {
+        case .idle, .handshaking, .closed:
+            phase = .closed
+            return .immediately
+        case .open:
+            phase = .parting(readsOn: true)
+            return .sayGoodbyeAndAwaitPeer
+        case .inputClosed:
+            phase = .parting(readsOn: false)
+            return .sayGoodbyeAndClose
+        case .outputClosed:
+            phase = .parting(readsOn: true)
+            return .awaitPeer
+        case .parting:
+            return .awaitPeer
+        }
+    }
+
+    mutating func closeOutput() -> CloseOutput {
+        switch phase {
+        case .open:
+            phase = .outputClosed
+            return .sayGoodbye
+        case .inputClosed:
+            phase = .parting(readsOn: false)
+            return .sayGoodbyeAndClose
+        case .idle, .handshaking, .outputClosed, .parting, .closed:
+            return .refuse
+        }
+    }
+
+    /// False if the connection is past failing, so that nobody is told of an error twice.
+    mutating func fail() -> Bool {
+        switch phase {
+        case .parting, .closed:
+            return false
+        case .idle, .handshaking, .open, .inputClosed, .outputClosed:
+            phase = .parting(readsOn: false)
+            return true
+        }
+    }
+
+    mutating func finish() {
+        phase = .closed
+    }
+}

@@ -1,0 +1,51 @@
+/// Which certificate authorities are trusted.
+public enum TLSTrust: Sendable {
+    /// The system's, where OpenSSL looks for them (`SSL_CERT_FILE` and `SSL_CERT_DIR` included).
+    case system
+    /// Those of a PEM file, and no others. An intermediate or the peer's own certificate may stand there too.
+    case file(String)
+    /// Those of a PEM text, and no others.
+    case pem([UInt8])
+}
+
+/// How to connect as a client.
+public struct TLSClientConfiguration: Sendable {
+    /// Whose word is taken for the server's identity.
+    public var trust: TLSTrust = .system
+    /// Whether the server's certificate and host name are verified. Without it, whoever stands in between can read
+    /// and change everything.
+    public var verifiesServer = true
+    /// The client's certificate, for servers that ask for one.
+    public var identity: TLSIdentity?
+    /// What to offer through ALPN, the preferred first; nothing is offered if empty.
+    public var applicationProtocols: [String] = []
+
+    /// A client that verifies servers by the system's authorities.
+    public init() {}
+}
+
+/// How to serve.
+public struct TLSServerConfiguration: Sendable {
+    /// What to do about client certificates.
+    public enum ClientCertificates: Sendable {
+        /// Never ask.
+        case ignored
+        /// Ask; verify one that comes, and go on without.
+        case requested(TLSTrust)
+        /// Ask, verify, and refuse clients without.
+        case required(TLSTrust)
+    }
+
+    /// The server's certificate.
+    public var identity: TLSIdentity
+    /// What to accept through ALPN, the preferred first. A client that offers only others is refused; one that
+    /// offers none is not.
+    public var applicationProtocols: [String] = []
+    /// What to do about client certificates.
+    public var clientCertificates: ClientCertificates = .ignored
+
+    /// A server that takes any client.
+    public init(identity: TLSIdentity) {
+        self.identity = identity
+    }
+}

@@ -1,0 +1,140 @@
+/// Why a certificate, a key, a handshake or a connection was not good enough.
+///
+/// The description says what went wrong, for which peer or file, and what to do about it. It never holds a key, a
+/// passphrase or any application data.
+public struct TLSError: Error, Equatable, Sendable {
+    /// What went wrong.
+    public enum Kind: Equatable, Sendable {
+        /// A certificate of the peer's chain has expired; `since` in seconds since 1970.
+        case certificateExpired(certificate: String, since: Int64?)
+        /// A certificate of the peer's chain is not valid yet; `until` in seconds since 1970.
+        case certificateNotYetValid(certificate: String, until: Int64?)
+        /// The peer's chain does not end at a certificate authority that is trusted here.
+        case untrustedCertificate(certificate: String, reason: String)
+        /// The server's certificate is for other hosts than the one connected to.
+        case hostNameMismatch(certificateNames: [String])
+        /// A certificate of the peer's chain failed another check: its purpose, its signature, its key's strength.
+        case certificateRejected(certificate: String, reason: String)
+        /// The client sent no certificate although the server requires one.
+        case peerCertificateMissing
+        /// The peer gave up and said why.
+        case alert(TLSAlert)
+        /// The handshake failed on this side.
+        case handshakeFailed(reason: String)
+        /// The peer broke the protocol after the handshake.
+        case protocolViolation(reason: String)
+        /// The connection ended before the handshake did.
+        case closedDuringHandshake
+        /// The connection ended without the peer's close_notify: what was received last may be incomplete.
+        case truncated
+        /// A certificate or key file could not be read.
+        case fileUnreadable(path: String, reason: String)
+        /// A file or text does not hold the PEM block that was expected, or holds a damaged one.
+        case notPEM(source: String, expected: String)
+        /// A private key is encrypted and the passphrase is wrong or was not given.
+        case wrongPassphrase(source: String, given: Bool)
+        /// The private key is not the certificate's.
+        case keyMismatch(key: String, certificate: String)
+        /// The host to connect to can be neither a host name nor an IP address.
+        case invalidHost
+        /// A setting that OpenSSL refuses.
+        case invalidConfiguration(reason: String)
+    }
+
+    /// Whom the connection was with.
+    public enum Peer: Equatable, Sendable {
+        /// A server, under the name or address it was connected to by.
+        case server(host: String)
+        /// A client of this server.
+        case client
+    }
+
+    /// What went wrong.
+    public let kind: Kind
+    /// Whom the connection was with; nil for errors of local files and settings.
+    public let peer: Peer?
+
+    init(_ kind: Kind, peer: Peer? = nil) {
+        self.kind = kind
+        self.peer = peer
+    }
+
+    /// The host that was connected to, for errors of a client's connection.
+    public var host: String? {
+        guard case .server(let host) = peer else { return nil }
+        return host
+    }
+}
+
+extension TLSError: CustomStringConvertible {
+    /// What went wrong, where, and what to do.
+    public var description: String {
+        switch peer {
+        case .server(let host): "TLS with \(printable(host)): \(explanation)"
+        case .client: "TLS with a client: \(explanation)"
+        case nil: explanation
+        }
+    }
+
+    private var explanation: String {
+        switch kind {
+        case .certificateExpired(let certificate, let since):
+            "the \(side)'s certificate (\(certificate)) expired\(since.map { " on " + utcTime($0) } ?? ""). "
+                + "Renew it there, or correct this machine's clock if that is wrong."
+        case .certificateNotYetValid(let certificate, let until):
+            "the \(side)'s certificate (\(certificate)) is not valid before "
+                + "\(until.map(utcTime) ?? "a later date"). Correct this machine's clock, or replace the certificate."
+        case .untrustedCertificate(let certificate, let reason):
+            "the \(side)'s certificate (\(certificate)) is not trusted: \(reason). Trust the authority that issued "
+                + "it: name its CA file, or install the system's CA certificates (package ca-certificates)."
+        case .hostNameMismatch(let names):
+            "the certificate is for \(list(names)), not for \(host.map(printable) ?? "this host"). "
+                + "Connect by a name the certificate carries, or give the server a certificate for this one."
+        case .certificateRejected(let certificate, let reason):
+            "the \(side)'s certificate (\(certificate)) was rejected: \(reason). Replace it there."
+        case .peerCertificateMissing:
+            "the client sent no certificate, and one is required. Configure a client certificate there."
+        case .alert(let alert):
+            "the \(side) ended the connection with the alert \(alert). \(alert.advice)"
+        case .handshakeFailed(let reason):
+            "the handshake failed: \(reason). Check that the other side is a TLS port and speaks TLS 1.2 or later."
+        case .protocolViolation(let reason):
+            "the \(side) broke the protocol: \(reason). The connection cannot go on; connect anew."
+        case .closedDuringHandshake:
+            "the \(side) closed the connection during the handshake. Check that it is a TLS port, "
+                + "and whether its log says why it refused."
+        case .truncated:
+            "the connection ended without the \(side)'s close_notify; what it sent last may be incomplete. "
+                + "Connect anew."
+        default: localExplanation
+        }
+    }
+
+    private var localExplanation: String {
+        switch kind {
+        case .fileUnreadable(let path, let reason):
+            "cannot read \(path): \(reason). Check the path and its permissions."
+        case .notPEM(let source, let expected):
+            "\(source) holds no readable PEM block of \(expected). Convert it with openssl, or name another file."
+        case .wrongPassphrase(let source, given: true):
+            "the passphrase does not decrypt the private key in \(source). Give the right one."
+        case .wrongPassphrase(let source, given: false):
+            "the private key in \(source) is encrypted. Give its passphrase."
+        case .keyMismatch(let key, let certificate):
+            "the private key in \(key) does not belong to the certificate in \(certificate). Name a matching pair; "
+                + "the server's or client's own certificate must come first in its file."
+        case .invalidHost:
+            "this is neither a host name nor an IP address. Write names in ASCII (IDN in its xn-- form)."
+        case .invalidConfiguration(let reason): "the TLS configuration is not usable: \(reason)."
+        default: "unknown TLS error."
+        }
+    }
+
+    private var side: String { peer == .client ? "client" : "server" }
+
+    private func list(_ names: [String]) -> String {
+        guard !names.isEmpty else { return "no host at all" }
+        let shown = names.prefix(5).joined(separator: ", ")
+        return names.count > 5 ? "\(shown) and \(names.count - 5) more" : shown
+    }
+}

@@ -1,0 +1,325 @@
+import NIOCore
+
+/// TLS for one channel: ciphertext on the network's side, plaintext on the application's.
+///
+/// It buffers what is written before the handshake completes, then fires ``TLSHandshakeCompleted``. The writes of one
+/// flush become as few records as their length needs, and one write of the channel. A failure fires `errorCaught`
+/// with a ``TLSError`` once, fails the pending writes and closes the channel.
+///
+/// A peer that closes its side with close_notify closes the channel, unless the channel allows remote half-closure:
+/// then `ChannelEvent.inputClosed` is fired and writing goes on.
+public final class TLSHandler: ChannelDuplexHandler {
+    /// Ciphertext.
+    public typealias InboundIn = ByteBuffer
+    /// Plaintext.
+    public typealias InboundOut = ByteBuffer
+    /// Plaintext.
+    public typealias OutboundIn = ByteBuffer
+    /// Ciphertext.
+    public typealias OutboundOut = ByteBuffer
+
+    private var session: TLSSession?
+    private let setupError: TLSError?
+    private let isClient: Bool
+    private let closeTimeout: TimeAmount
+
+    private var state = ConnectionState()
+    private var queue = OutboundQueue()
+    private var closePromise: EventLoopPromise<Void>?
+    private var closeTimer: Scheduled<Void>?
+    /// Downstream asked for data and has got none yet.
+    private var readIsWanted = false
+    private var transportFailed = false
+
+    /// The client's side.
+    ///
+    /// - Parameters:
+    ///   - host: The server's name or IP address. The certificate must be for it, unless the context does not verify
+    ///     servers; a name is also sent as SNI. A host that is neither fails when the channel becomes active.
+    ///   - closeTimeout: How long a close waits for the peer to hang up as well. Closing at once could make the
+    ///     kernel discard what was sent last.
+    public convenience init(client context: TLSContext, host: String, closeTimeout: TimeAmount = .seconds(1)) {
+        self.init(context, host: host, closeTimeout: closeTimeout)
+    }
+
+    /// The server's side.
+    ///
+    /// - Parameter closeTimeout: How long a close waits for the peer to hang up as well.
+    public convenience init(server context: TLSContext, closeTimeout: TimeAmount = .seconds(1)) {
+        self.init(context, host: nil, closeTimeout: closeTimeout)
+    }
+
+    private init(_ context: TLSContext, host: String?, closeTimeout: TimeAmount) {
+        self.isClient = host != nil
+        self.closeTimeout = closeTimeout
+        do throws(TLSError) {
+            self.session = try TLSSession(context, host: host)
+            self.setupError = nil
+        } catch {
+            self.setupError = error
+        }
+    }
+
+    // MARK: The channel's life
+
+    /// Starts the handshake if the channel is active already.
+    public func handlerAdded(context: ChannelHandlerContext) {
+        if context.channel.isActive { start(context) }
+    }
+
+    /// Fails the writes that nobody will send any more.
+    public func handlerRemoved(context: ChannelHandlerContext) {
+        queue.fail(ChannelError.ioOnClosedChannel)
+        closeTimer?.cancel()
+        session = nil
+    }
+
+    /// Starts the handshake.
+    public func channelActive(context: ChannelHandlerContext) {
+        start(context)
+        context.fireChannelActive()
+    }
+
+    /// Tells a truncated connection from one that was closed.
+    public func channelInactive(context: ChannelHandlerContext) {
+        transportEnded(context)
+        state.finish()
+        queue.fail(ChannelError.ioOnClosedChannel)
+        closeTimer?.cancel()
+        closePromise?.succeed()
+        closePromise = nil
+        context.fireChannelInactive()
+    }
+
+    /// Remembers that the end of the connection is explained.
+    public func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        transportFailed = true
+        queue.fail(error)
+        context.fireErrorCaught(error)
+    }
+
+    /// Takes the transport's half-closure for the truncation it is if no close_notify came first.
+    public func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        guard case ChannelEvent.inputClosed? = event as? ChannelEvent else {
+            return context.fireUserInboundEventTriggered(event)
+        }
+        // After a close_notify downstream knows already.
+        transportEnded(context)
+    }
+
+    private func start(_ context: ChannelHandlerContext) {
+        guard state.start() else { return }
+        guard let session else {
+            return fail(context, setupError ?? TLSError(.invalidConfiguration(reason: "no session")))
+        }
+        if isClient {
+            let end = session.startHandshake()
+            if case .failure(let error)? = end { return fail(context, error) }
+            sendOutput(context, promise: nil)
+        }
+        // Without automatic reading nobody else asks for the handshake's messages.
+        context.read()
+    }
+
+    // MARK: Inbound
+
+    /// Decrypts, and forwards all plaintext in one buffer.
+    public func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        if state.isIdle { start(context) }
+        let input = state.input
+        guard input != .discard, let session else { return }
+        let ciphertext = unwrapInboundIn(data)
+        var plaintext = context.channel.allocator.buffer(capacity: session.plaintextBound(ciphertext))
+        let received = session.receive(ciphertext, into: &plaintext)
+
+        if received.handshakeCompleted { completeHandshake(context, session) }
+        if case .failure? = received.end {
+            // The alert goes out with the failure.
+        } else if session.hasOutput {
+            sendOutput(context, promise: nil)
+        }
+        if input == .decrypt, plaintext.readableBytes > 0 {
+            readIsWanted = false
+            context.fireChannelRead(wrapInboundOut(plaintext))
+        }
+        switch received.end {
+        case .closeNotify?: peerClosed(context)
+        case .failure(let error)?: fail(context, error)
+        case nil: break
+        }
+    }
+
+    /// Reads on while there was ciphertext but nothing that downstream could have seen of it.
+    public func channelReadComplete(context: ChannelHandlerContext) {
+        context.fireChannelReadComplete()
+        if readIsWanted || state.isHandshaking { context.read() }
+    }
+
+    /// Remembers that downstream waits.
+    public func read(context: ChannelHandlerContext) {
+        readIsWanted = true
+        context.read()
+    }
+
+    private func completeHandshake(_ context: ChannelHandlerContext, _ session: TLSSession) {
+        state.handshakeCompleted()
+        context.fireUserInboundEventTriggered(session.summary())
+        // What was written before, and the client's last handshake message, in one write.
+        if queue.hasFlushed { encryptFlushed(context, session) }
+    }
+
+    private func peerClosed(_ context: ChannelHandlerContext) {
+        let keepsOutputOpen =
+            (try? context.channel.syncOptions?.getOption(ChannelOptions.allowRemoteHalfClosure)) ?? false
+        switch state.peerClosed(keepsOutputOpen: keepsOutputOpen) {
+        case .signalInputClosed: context.fireUserInboundEventTriggered(ChannelEvent.inputClosed)
+        case .sayGoodbyeAndClose:
+            queue.fail(ChannelError.ioOnClosedChannel)
+            sayGoodbyeAndClose(context)
+        case .close: closeTransport(context)
+        case .ignore: break
+        }
+    }
+
+    private func transportEnded(_ context: ChannelHandlerContext) {
+        switch state.transportEnded() {
+        case .failHandshake: failTransport(context, .closedDuringHandshake)
+        case .failTruncated: failTransport(context, .truncated)
+        case .close: closeTransport(context)
+        case .ignore: break
+        }
+    }
+
+    // MARK: Outbound
+
+    /// Keeps the plaintext until the next flush.
+    public func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
+        switch state.output {
+        case .keep, .encrypt: queue.append(unwrapOutboundIn(data), promise: promise)
+        case .refuse: promise?.fail(ChannelError.ioOnClosedChannel)
+        }
+    }
+
+    /// Encrypts and sends what was written.
+    public func flush(context: ChannelHandlerContext) {
+        queue.flush()
+        guard state.output == .encrypt, queue.hasFlushed, let session else { return }
+        encryptFlushed(context, session)
+    }
+
+    private func encryptFlushed(_ context: ChannelHandlerContext, _ session: TLSSession) {
+        let (promise, error) = queue.encrypt(with: session)
+        if let error {
+            promise?.fail(error)
+            return fail(context, error)
+        }
+        sendOutput(context, promise: promise)
+    }
+
+    private func sendOutput(_ context: ChannelHandlerContext, promise: EventLoopPromise<Void>?) {
+        guard let session else { return }
+        context.writeAndFlush(wrapOutboundOut(session.takeOutput()), promise: promise)
+    }
+
+    // MARK: Closing
+
+    /// Sends close_notify and waits a moment for the peer's before the transport closes. What was written but not
+    /// flushed is not sent. `.input` alone is not supported.
+    public func close(context: ChannelHandlerContext, mode: CloseMode, promise: EventLoopPromise<Void>?) {
+        switch mode {
+        case .all: close(context, promise: promise)
+        case .output: closeOutput(context, promise: promise)
+        case .input: promise?.fail(ChannelError.operationUnsupported)
+        }
+    }
+
+    private func close(_ context: ChannelHandlerContext, promise: EventLoopPromise<Void>?) {
+        let close = state.close()
+        queue.fail(ChannelError.ioOnClosedChannel)
+        guard close != .immediately else { return context.close(promise: promise) }
+        remember(promise)
+        switch close {
+        case .immediately: break
+        case .sayGoodbyeAndAwaitPeer:
+            session?.sayGoodbye()
+            sendOutput(context, promise: nil)
+            awaitPeer(context)
+        case .sayGoodbyeAndClose: sayGoodbyeAndClose(context)
+        case .awaitPeer: awaitPeer(context)
+        }
+    }
+
+    private func closeOutput(_ context: ChannelHandlerContext, promise: EventLoopPromise<Void>?) {
+        switch state.closeOutput() {
+        case .sayGoodbye:
+            queue.fail(ChannelError.outputClosed)
+            session?.sayGoodbye()
+            sendOutput(context, promise: nil)
+            context.close(mode: .output, promise: promise)
+        case .sayGoodbyeAndClose:
+            queue.fail(ChannelError.outputClosed)
+            remember(promise)
+            sayGoodbyeAndClose(context)
+        case .refuse: promise?.fail(ChannelError.operationUnsupported)
+        }
+    }
+
+    private func sayGoodbyeAndClose(_ context: ChannelHandlerContext) {
+        session?.sayGoodbye()
+        let sent = context.eventLoop.makePromise(of: Void.self)
+        sent.futureResult.assumeIsolated().whenComplete { _ in self.closeTransport(context) }
+        // A peer that does not read could keep it from ever being sent.
+        awaitPeer(context)
+        sendOutput(context, promise: sent)
+    }
+
+    private func awaitPeer(_ context: ChannelHandlerContext) {
+        guard closeTimer == nil else { return }
+        closeTimer = context.eventLoop.assumeIsolated().scheduleTask(in: closeTimeout) { self.closeTransport(context) }
+        // Without automatic reading the peer's answer would not be seen.
+        context.read()
+    }
+
+    private func closeTransport(_ context: ChannelHandlerContext) {
+        state.finish()
+        closeTimer?.cancel()
+        let promise = closePromise
+        closePromise = nil
+        guard context.channel.isActive else {
+            promise?.succeed()
+            return
+        }
+        context.close(promise: promise)
+    }
+
+    private func remember(_ promise: EventLoopPromise<Void>?) {
+        guard let promise else { return }
+        if let closePromise {
+            closePromise.futureResult.cascade(to: promise)
+        } else {
+            closePromise = promise
+        }
+    }
+
+    private func fail(_ context: ChannelHandlerContext, _ error: TLSError) {
+        guard state.fail() else {
+            // While parting, all that is left to do is to hang up.
+            return closeTransport(context)
+        }
+        queue.fail(error)
+        let hasAlert = session?.hasOutput ?? false
+        if hasAlert { sendOutput(context, promise: nil) }
+        context.fireErrorCaught(error)
+        // The peer is to read the alert: hanging up on what it has sent meanwhile would reset the connection, and
+        // take the alert along.
+        if hasAlert { awaitPeer(context) } else { closeTransport(context) }
+    }
+
+    private func failTransport(_ context: ChannelHandlerContext, _ kind: TLSError.Kind) {
+        guard let error = session?.error(kind), state.fail() else { return }
+        queue.fail(error)
+        // The transport has said itself why it ended.
+        if !transportFailed { context.fireErrorCaught(error) }
+        closeTransport(context)
+    }
+}

@@ -1,0 +1,32 @@
+/// The inbound user event a ``TLSHandler`` fires once, when the handshake is done and the peer is verified.
+public struct TLSHandshakeCompleted: Equatable, Sendable {
+    /// The protocol both sides agreed on through ALPN, such as `h2`; nil if they agreed on none.
+    public let applicationProtocol: String?
+    /// The protocol version as OpenSSL writes it, such as `TLSv1.3`.
+    public let version: String
+    /// The cipher suite's name, such as `TLS_AES_256_GCM_SHA384`.
+    public let cipher: String
+    /// The host name the client asked for (SNI); nil if it sent none.
+    public let serverName: String?
+    /// The peer's own certificate; nil if it sent none.
+    public let peerCertificate: TLSPeerCertificate?
+}
+
+/// What a peer's certificate says. It is verified unless verification was turned off.
+public struct TLSPeerCertificate: Equatable, Sendable {
+    /// The subject's common name.
+    public let commonName: String?
+    /// The subject's user ID (OID 0.9.2342.19200300.100.1.1), where APNs certificates carry the topic.
+    public let userID: String?
+    /// When it expires, in seconds since 1970.
+    public let notAfter: Int64?
+    /// SHA-256 over its DER form, in lower-case hex.
+    public let sha256: String
+
+    init(_ certificate: CertificateView) {
+        self.commonName = certificate.commonName
+        self.userID = certificate.userID
+        self.notAfter = certificate.notAfter
+        self.sha256 = certificate.fingerprint
+    }
+}

@@ -1,0 +1,207 @@
+import COpenSSL
+import NIOCore
+
+/// One connection's libssl state: ciphertext in and out, plaintext out and in. It does no I/O of its own.
+///
+/// Every call clears OpenSSL's error queue first. The queue belongs to the thread, and what another connection left
+/// in it would be taken for a failure of this one.
+final class TLSSession {
+    /// What became of the ciphertext received.
+    struct Received {
+        var handshakeCompleted = false
+        var end: End?
+    }
+
+    /// Why nothing more will come.
+    enum End: Equatable {
+        case closeNotify
+        case failure(TLSError)
+    }
+
+    /// The largest plaintext of one record (RFC 8446, section 5.1).
+    static let largestRecord = 16_384
+    /// Where an `SSL` keeps its session: index 0, OpenSSL's `SSL_get_app_data`.
+    static let dataIndex: Int32 = 0
+
+    /// Set by the verification callback.
+    var verificationFailure: TLSError.Kind?
+
+    private let context: TLSContext
+    private let ssl: OpaquePointer
+    private let pipe = CiphertextPipe()
+    private let peer: TLSError.Peer
+    private var isEstablished = false
+    /// A failed session answers every further call with some failure, but only the first tells the cause.
+    private var firstFailure: TLSError?
+    /// Ciphertext of a record not complete yet, which libssl holds.
+    private var carriedOver = 0
+
+    /// - Parameter host: the server to connect to; nil to be one.
+    /// - Throws: `invalidHost`, `invalidConfiguration`.
+    init(_ context: TLSContext, host: String?) throws(TLSError) {
+        self.context = context
+        self.peer = host.map(TLSError.Peer.server) ?? .client
+        var name: ServerName?
+        if let host {
+            name = ServerName(host)
+            guard name != nil else { throw TLSError(.invalidHost, peer: peer) }
+        }
+        ERR_clear_error()
+        guard let ssl = SSL_new(context.pointer) else {
+            throw TLSError(.invalidConfiguration(reason: OpenSSLFailure.take().text), peer: peer)
+        }
+        self.ssl = ssl
+        SSL_set_ex_data(ssl, Self.dataIndex, Unmanaged.passUnretained(self).toOpaque())
+        // Reading and writing through one BIO takes one reference only.
+        guard let bio = pipe.makeBIO() else {
+            throw TLSError(.invalidConfiguration(reason: "out of memory"), peer: peer)
+        }
+        SSL_set_bio(ssl, bio, bio)
+        guard let name else {
+            SSL_set_accept_state(ssl)
+            return
+        }
+        SSL_set_connect_state(ssl)
+        guard name.apply(to: ssl, verifying: context.verifiesHost) else {
+            throw TLSError(.invalidHost, peer: peer)
+        }
+    }
+
+    deinit { SSL_free(ssl) }
+
+    /// Whether there is ciphertext to send.
+    var hasOutput: Bool { pipe.output.readableBytes > 0 }
+
+    /// The ciphertext to send.
+    func takeOutput() -> ByteBuffer { pipe.takeOutput() }
+
+    /// Makes the first message of a client.
+    func startHandshake() -> End? {
+        var received = Received()
+        advanceHandshake(&received)
+        return received.end
+    }
+
+    /// Takes what came from the peer, and appends to `plaintext` what that makes. Answers libssl has to give to it
+    /// (handshake messages, key updates, alerts) are output afterwards.
+    func receive(_ ciphertext: ByteBuffer, into plaintext: inout ByteBuffer) -> Received {
+        var received = Received()
+        ciphertext.withUnsafeReadableBytes { bytes in
+            pipe.lend(bytes) {
+                if !isEstablished { advanceHandshake(&received) }
+                if isEstablished, received.end == nil { received.end = decrypt(into: &plaintext) }
+            }
+        }
+        return received
+    }
+
+    /// How large a buffer the plaintext of a received ciphertext needs at most.
+    func plaintextBound(_ ciphertext: ByteBuffer) -> Int { ciphertext.readableBytes + carriedOver }
+
+    /// Encrypts into as few records as the length needs.
+    func encrypt(_ plaintext: UnsafeRawBufferPointer) -> TLSError? {
+        guard !plaintext.isEmpty else { return nil }
+        ERR_clear_error()
+        var count = 0
+        // All or nothing: partial writes are not enabled, and the pipe takes everything.
+        guard SSL_write_ex(ssl, plaintext.baseAddress, plaintext.count, &count) != 1 else { return nil }
+        return failure()
+    }
+
+    /// Makes room for the ciphertext of so much plaintext at once, instead of record by record.
+    func reserveOutput(forPlaintext byteCount: Int) {
+        let records = byteCount / Self.largestRecord + 1
+        pipe.reserveOutput(byteCount + records * 64)
+    }
+
+    /// Makes the close_notify, after which nothing can be encrypted.
+    func sayGoodbye() {
+        ERR_clear_error()
+        SSL_shutdown(ssl)
+        ERR_clear_error()
+    }
+
+    /// What was agreed on. Meaningful once the handshake is complete.
+    func summary() -> TLSHandshakeCompleted {
+        var chosen: UnsafePointer<UInt8>?
+        var length: UInt32 = 0
+        SSL_get0_alpn_selected(ssl, &chosen, &length)
+        let applicationProtocol = chosen.map {
+            String(decoding: UnsafeBufferPointer(start: $0, count: Int(length)), as: UTF8.self)
+        }
+        return TLSHandshakeCompleted(
+            applicationProtocol: applicationProtocol,
+            version: SSL_get_version(ssl).map { String(cString: $0) } ?? "",
+            cipher: SSL_CIPHER_get_name(SSL_get_current_cipher(ssl)).map { String(cString: $0) } ?? "",
+            serverName: SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name).map { String(cString: $0) },
+            peerCertificate: SSL_get0_peer_certificate(ssl).map { TLSPeerCertificate(CertificateView(pointer: $0)) })
+    }
+
+    /// An error of this connection that libssl has no part in.
+    func error(_ kind: TLSError.Kind) -> TLSError { TLSError(kind, peer: peer) }
+
+    private func advanceHandshake(_ received: inout Received) {
+        ERR_clear_error()
+        let result = SSL_do_handshake(ssl)
+        guard result != 1 else {
+            isEstablished = true
+            received.handshakeCompleted = true
+            return
+        }
+        received.end = end(of: result)
+    }
+
+    private func decrypt(into plaintext: inout ByteBuffer) -> End? {
+        let atStart = pipe.unread
+        var atLastRecord: Int?
+        var end: End?
+        var isDrained = false
+        while !isDrained, end == nil {
+            let room = max(Int(SSL_pending(ssl)), pipe.unread, 1)
+            plaintext.writeWithUnsafeMutableBytes(minimumWritableBytes: room) { space in
+                var filled = 0
+                while filled < space.count, !isDrained {
+                    var count = 0
+                    ERR_clear_error()
+                    let result = SSL_read_ex(ssl, space.baseAddress?.advanced(by: filled), space.count - filled, &count)
+                    guard result == 1 else {
+                        end = self.end(of: result)
+                        isDrained = true
+                        break
+                    }
+                    filled += count
+                    atLastRecord = pipe.unread
+                    // Nothing lent and nothing decrypted is left; asking libssl again would only tell the same.
+                    isDrained = pipe.unread == 0 && SSL_pending(ssl) == 0
+                }
+                return filled
+            }
+        }
+        carriedOver = min(atLastRecord ?? (carriedOver + atStart), Self.largestRecord)
+        return end
+    }
+
+    /// Nil if libssl merely waits for more.
+    private func end(of result: Int32) -> End? {
+        switch SSL_get_error(ssl, result) {
+        case SSL_ERROR_WANT_READ, SSL_ERROR_WANT_WRITE: nil
+        case SSL_ERROR_ZERO_RETURN: isEstablished ? .closeNotify : .failure(error(.closedDuringHandshake))
+        default: .failure(failure())
+        }
+    }
+
+    private func failure() -> TLSError {
+        let error = firstFailure ?? currentFailure()
+        firstFailure = error
+        return error
+    }
+
+    private func currentFailure() -> TLSError {
+        let failure = OpenSSLFailure.take()
+        if let verificationFailure { return error(verificationFailure) }
+        if let alert = failure.alert { return error(.alert(alert)) }
+        if failure.sslReason == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE { return error(.peerCertificateMissing) }
+        return error(
+            isEstablished ? .protocolViolation(reason: failure.text) : .handshakeFailed(reason: failure.text))
+    }
+}

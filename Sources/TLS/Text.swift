@@ -1,0 +1,23 @@
+import Glibc
+
+/// Seconds since 1970 as `2026-01-31T12:00:00Z`.
+func utcTime(_ seconds: Int64) -> String {
+    var time = time_t(seconds)
+    var parts = tm()
+    guard gmtime_r(&time, &parts) != nil else { return "\(seconds)" }
+    let capacity = 40
+    return String(unsafeUninitializedCapacity: capacity) { buffer in
+        buffer.withMemoryRebound(to: CChar.self) { strftime($0.baseAddress, capacity, "%Y-%m-%dT%H:%M:%SZ", &parts) }
+    }
+}
+
+/// A text from outside, fit for a log line: a certificate's names are the peer's to choose, and may hold line breaks
+/// or terminal escapes.
+func printable(_ text: String) -> String {
+    let kept = text.unicodeScalars.prefix(253).map { scalar in
+        scalar.properties.generalCategory == .control || scalar.properties.generalCategory == .format
+            || scalar.properties.generalCategory == .lineSeparator
+            || scalar.properties.generalCategory == .paragraphSeparator ? "?" : Character(scalar)
+    }
+    return String(kept)
+}
