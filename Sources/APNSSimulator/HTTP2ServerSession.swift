@@ -109,7 +109,11 @@ final class HTTP2ServerSession {
                 var provider = nghttp2_data_provider(
                     source: nghttp2_data_source(ptr: Unmanaged.passUnretained(slot).toOpaque()),
                     read_callback: ServerCallbacks.readBody)
-                _ = nghttp2_submit_response(session, slot.stream, fields, fields.count, hasBody ? &provider : nil)
+                if hasBody {
+                    _ = nghttp2_submit_response(session, slot.stream, fields, fields.count, &provider)
+                } else {
+                    _ = nghttp2_submit_response(session, slot.stream, fields, fields.count, nil)
+                }
             }
         }
     }

@@ -36,15 +36,15 @@ public final class ProviderKey: @unchecked Sendable {
     deinit { EVP_PKEY_free(key) }
 
     private static func read(_ pem: [UInt8]) -> OpaquePointer? {
-        // A passphrase prompt on the terminal is OpenSSL's default; an empty one makes an encrypted key fail instead.
-        let noPassphrase: pem_password_cb = { _, _, _, _ in -1 }
-        for reader in [PEM_read_bio_PUBKEY, PEM_read_bio_PrivateKey] {
-            guard let bio = BIO_new_mem_buf(pem, Int32(pem.count)) else { return nil }
-            defer { BIO_free(bio) }
-            if let key = reader(bio, nil, noPassphrase, nil) { return key }
+        guard let bio = BIO_new_mem_buf(pem, Int32(pem.count)) else { return nil }
+        defer {
+            BIO_free(bio)
             ERR_clear_error()
         }
-        return nil
+        // OpenSSL would ask for a passphrase on the terminal; so an encrypted key fails instead.
+        if let key = PEM_read_bio_PUBKEY(bio, nil, { _, _, _, _ in -1 }, nil) { return key }
+        BIO_ctrl(bio, BIO_CTRL_RESET, 0, nil)
+        return PEM_read_bio_PrivateKey(bio, nil, { _, _, _, _ in -1 }, nil)
     }
 
     /// Whether the token's signature was made with this key.
