@@ -12,7 +12,8 @@ final class HTTP2ServerSession {
     }
 
     private let session: OpaquePointer
-    private unowned let connection: SimulatedConnection
+    // Unsafe saves the check on every header; the connection owns this session, so it is there as long as we are.
+    private unowned(unsafe) let connection: SimulatedConnection
     // Keeps every slot alive as long as the session: nghttp2 only has a plain pointer to those in use.
     private var slots: [RequestSlot] = []
     private var freeSlots: [RequestSlot] = []
