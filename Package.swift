@@ -52,7 +52,8 @@ let package = Package(
         .testTarget(name: "APNSTests", dependencies: ["APNS", "TestSupport"]),
         .testTarget(name: "PushQueueTests", dependencies: ["PushQueue", "TestSupport"]),
         .testTarget(name: "PushWorkerTests", dependencies: ["PushWorker", "APNSSimulator", "TestSupport"]),
-        .testTarget(name: "APNSSimulatorTests", dependencies: ["APNSSimulator", "TestSupport"]),
+        .testTarget(
+            name: "APNSSimulatorTests", dependencies: ["APNSSimulator", "TLS", "TestSupport", "apns-simulator"]),
         .testTarget(
             name: "EndToEndTests",
             dependencies: ["PushQueue", "Redis", "TestSupport", "apns-worker", "apns-simulator"]),

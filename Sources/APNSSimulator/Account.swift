@@ -1,0 +1,145 @@
+import FoundationEssentials
+
+/// What a simulator has seen and said since it started.
+public struct Account: Sendable {
+    /// Requests that arrived whole.
+    public internal(set) var requests = 0
+    /// Notifications accepted, every time anew, whether or not the client ever heard of it.
+    public internal(set) var accepted = 0
+    /// Accepted, but the stream or the connection ended before the 200 was on its way.
+    public internal(set) var acceptedAnswerLost = 0
+    /// Answers sent, by status and reason, such as `200` and `410 Unregistered`.
+    public internal(set) var answers: [String: Int] = [:]
+    /// Requests that a rule never answers.
+    public internal(set) var silenced = 0
+    /// RST_STREAM sent by a rule.
+    public internal(set) var resets = 0
+    /// Streams the client gave up.
+    public internal(set) var resetsReceived = 0
+    /// GOAWAY sent.
+    public internal(set) var goAways = 0
+    /// Connections that a rule dropped.
+    public internal(set) var drops = 0
+    /// Connections that completed TLS.
+    public internal(set) var connections = 0
+    /// Connections whose client spoke no HTTP/2, or wrongly.
+    public internal(set) var protocolErrors = 0
+    /// The most streams that were open at once on one connection.
+    public internal(set) var highestConcurrentStreams = 0
+    /// Bytes of HTTP/2 that arrived.
+    public internal(set) var bytesReceived = 0
+    /// Bytes of HTTP/2 that were sent.
+    public internal(set) var bytesSent = 0
+    /// Accepted more than once under the same `apns-id`, counting from the second time.
+    public internal(set) var duplicates = 0
+
+    private var byID: [NotificationID: Int] = [:]
+    private var byToken: [SimulatedToken: Int] = [:]
+
+    /// How many different `apns-id` were accepted.
+    public var distinctIDs: Int { byID.count }
+    /// To how many different device tokens notifications were accepted.
+    public var distinctTokens: Int { byToken.count }
+
+    /// How often a notification was accepted under an `apns-id`.
+    public func accepted(id: NotificationID) -> Int { byID[id] ?? 0 }
+
+    /// How many notifications were accepted for a device token.
+    public func accepted(token: SimulatedToken) -> Int { byToken[token] ?? 0 }
+
+    /// Every accepted `apns-id` with how often it was accepted.
+    public var acceptedIDs: some Sequence<(id: NotificationID, count: Int)> {
+        byID.lazy.map { (id: $0.key, count: $0.value) }
+    }
+
+    /// Every device token with how many notifications were accepted for it.
+    public var acceptedTokens: some Sequence<(token: SimulatedToken, count: Int)> {
+        byToken.lazy.map { (token: $0.key, count: $0.value) }
+    }
+
+    mutating func accept(id: NotificationID, token: SimulatedToken) {
+        accepted += 1
+        byToken[token, default: 0] += 1
+        let count = byID[id, default: 0] + 1
+        byID[id] = count
+        if count > 1 { duplicates += 1 }
+    }
+
+    mutating func add(_ tally: ConnectionTally) {
+        requests += tally.requests
+        if tally.successes > 0 { answers["200", default: 0] += tally.successes }
+        for (answer, count) in tally.otherAnswers { answers[answer, default: 0] += count }
+        acceptedAnswerLost += tally.acceptedAnswerLost
+        silenced += tally.silenced
+        resets += tally.resets
+        resetsReceived += tally.resetsReceived
+        goAways += tally.goAways
+        drops += tally.drops
+        protocolErrors += tally.protocolErrors
+        bytesReceived += tally.bytesReceived
+        bytesSent += tally.bytesSent
+        highestConcurrentStreams = max(highestConcurrentStreams, tally.highestConcurrentStreams)
+    }
+
+    /// The account as a JSON object, keys sorted.
+    /// - Parameter details: whether every accepted `apns-id` and device token is listed with its count.
+    public func json(details: Bool) throws -> String {
+        let encoder = JSONEncoder()
+        encoder.outputFormatting = [.prettyPrinted, .sortedKeys]
+        return String(decoding: try encoder.encode(Page(account: self, details: details)), as: UTF8.self)
+    }
+
+    private struct Page: Encodable {
+        let account: Account
+        let details: Bool
+
+        private enum Key: String, CodingKey {
+            case requests, accepted, acceptedAnswerLost, answers, silenced, resets, resetsReceived, goAways, drops
+            case connections, protocolErrors, highestConcurrentStreams, bytesReceived, bytesSent, duplicates
+            case distinctIDs, distinctTokens, acceptedByID, acceptedByToken
+        }
+
+        func encode(to encoder: any Encoder) throws {
+            var page = encoder.container(keyedBy: Key.self)
+            try page.encode(account.requests, forKey: .requests)
+            try page.encode(account.accepted, forKey: .accepted)
+            try page.encode(account.acceptedAnswerLost, forKey: .acceptedAnswerLost)
+            try page.encode(account.answers, forKey: .answers)
+            try page.encode(account.silenced, forKey: .silenced)
+            try page.encode(account.resets, forKey: .resets)
+            try page.encode(account.resetsReceived, forKey: .resetsReceived)
+            try page.encode(account.goAways, forKey: .goAways)
+            try page.encode(account.drops, forKey: .drops)
+            try page.encode(account.connections, forKey: .connections)
+            try page.encode(account.protocolErrors, forKey: .protocolErrors)
+            try page.encode(account.highestConcurrentStreams, forKey: .highestConcurrentStreams)
+            try page.encode(account.bytesReceived, forKey: .bytesReceived)
+            try page.encode(account.bytesSent, forKey: .bytesSent)
+            try page.encode(account.duplicates, forKey: .duplicates)
+            try page.encode(account.distinctIDs, forKey: .distinctIDs)
+            try page.encode(account.distinctTokens, forKey: .distinctTokens)
+            guard details else { return }
+            let ids = account.byID.map { ($0.key.text, $0.value) }
+            try page.encode(Dictionary(uniqueKeysWithValues: ids), forKey: .acceptedByID)
+            let tokens = account.byToken.map { ($0.key.hex, $0.value) }
+            try page.encode(Dictionary(uniqueKeysWithValues: tokens), forKey: .acceptedByToken)
+        }
+    }
+}
+
+/// What one connection adds to the account, gathered so that a batch of requests costs one visit to it.
+struct ConnectionTally {
+    var requests = 0
+    var successes = 0
+    var otherAnswers: [String: Int] = [:]
+    var acceptedAnswerLost = 0
+    var silenced = 0
+    var resets = 0
+    var resetsReceived = 0
+    var goAways = 0
+    var drops = 0
+    var protocolErrors = 0
+    var highestConcurrentStreams = 0
+    var bytesReceived = 0
+    var bytesSent = 0
+}

@@ -1,0 +1,52 @@
+/// How long an answer is held back: a middle and how far it strays to either side.
+public struct AnswerDelay: Equatable, Sendable {
+    /// The middle, in microseconds.
+    public var microseconds: Int64
+    /// The largest distance from the middle, in microseconds; every distance is equally likely.
+    public var jitterMicroseconds: Int64
+
+    /// A delay of so many microseconds, give or take.
+    public init(microseconds: Int64, jitterMicroseconds: Int64 = 0) {
+        self.microseconds = microseconds
+        self.jitterMicroseconds = jitterMicroseconds
+    }
+
+    /// Reads `20ms`, `1.5s±500ms`, `800us` or `20ms+-5ms` (for keyboards without `±`).
+    /// - Returns: nil for anything else, for more than an hour, and for a jitter larger than the delay.
+    public init?(_ text: some StringProtocol) {
+        let text = String(text)
+        var parts = text.split(separator: "±", omittingEmptySubsequences: false).map(String.init)
+        if parts.count == 1, let sign = text.firstRange(of: "+-") {
+            parts = [String(text[..<sign.lowerBound]), String(text[sign.upperBound...])]
+        }
+        guard parts.count <= 2, let middle = Self.microseconds(parts[0]) else { return nil }
+        var jitter: Int64 = 0
+        if parts.count == 2 {
+            guard let distance = Self.microseconds(parts[1]), distance <= middle else { return nil }
+            jitter = distance
+        }
+        self.init(microseconds: middle, jitterMicroseconds: jitter)
+    }
+
+    /// Reads a length of time with its unit, `us`, `ms`, `s` or `m`, up to an hour.
+    static func microseconds(_ text: some StringProtocol) -> Int64? {
+        let units: [(String, Double)] = [("us", 1), ("ms", 1_000), ("s", 1_000_000), ("m", 60_000_000)]
+        for (suffix, factor) in units where text.hasSuffix(suffix) {
+            let number = text.dropLast(suffix.count)
+            // Double's own reading also takes "nan", "inf" and hexadecimal.
+            guard !number.isEmpty, number.allSatisfy({ $0.isASCII && ($0.isNumber || $0 == ".") }),
+                let value = Double(number)
+            else { continue }
+            let microseconds = value * factor
+            return microseconds <= 3_600_000_000 ? Int64(microseconds.rounded()) : nil
+        }
+        return nil
+    }
+
+    /// One delay out of the range, in microseconds.
+    func draw(_ generator: inout SeededGenerator) -> Int64 {
+        guard jitterMicroseconds > 0 else { return microseconds }
+        let stray = (generator.fraction() * 2 - 1) * Double(jitterMicroseconds)
+        return microseconds + Int64(stray)
+    }
+}

@@ -1,0 +1,68 @@
+/// The rules in force and how often each has met each token.
+struct FaultScript: Sendable {
+    /// What the rules make of one request.
+    struct Verdict {
+        var answer: FaultRule.Answer?
+        var accepts = true
+        /// How long to hold the answer back, in microseconds.
+        var delay: Int64 = 0
+        /// The stream limit to set, and for how many microseconds.
+        var streams: (limit: Int, duration: Int64?)?
+    }
+
+    private let rules: [FaultRule]
+    private let delay: AnswerDelay?
+    private var met: [[SimulatedToken: Int]]
+
+    /// - Parameter delay: how long every answer is held back, unless a rule says otherwise.
+    init(rules: [FaultRule], delay: AnswerDelay?) {
+        self.rules = rules
+        self.delay = delay
+        met = Array(repeating: [:], count: rules.count)
+    }
+
+    /// What happens to a request that would be accepted.
+    /// - Parameter ordinal: which request of its connection it is, from 1.
+    mutating func judge(
+        _ token: SimulatedToken, ordinal: Int, _ generator: inout SeededGenerator
+    ) -> Verdict {
+        var verdict = Verdict()
+        var delay = self.delay
+        for index in rules.indices where meets(index, token, ordinal, &generator) {
+            if let own = rules[index].delay { delay = own }
+            if let limit = rules[index].streams { verdict.streams = (limit, rules[index].streamsDuration) }
+            if let answer = rules[index].answer {
+                verdict.answer = answer
+                verdict.accepts = Self.accepts(answer, rules[index])
+                break
+            }
+        }
+        if let delay { verdict.delay = delay.draw(&generator) }
+        return verdict
+    }
+
+    /// How long to hold back an answer that no rule was asked about.
+    func ordinaryDelay(_ generator: inout SeededGenerator) -> Int64 { delay?.draw(&generator) ?? 0 }
+
+    private static func accepts(_ answer: FaultRule.Answer, _ rule: FaultRule) -> Bool {
+        switch answer {
+        case .response(let response): response.status == 200
+        case .goAway(_, let lastStream): lastStream == .exact
+        case .reset, .drop, .silence: rule.accepts
+        }
+    }
+
+    private mutating func meets(
+        _ index: Int, _ token: SimulatedToken, _ ordinal: Int, _ generator: inout SeededGenerator
+    ) -> Bool {
+        if let prefix = rules[index].prefix, !prefix.matches(token) { return false }
+        if let after = rules[index].after, ordinal % after != 0 { return false }
+        if let rate = rules[index].rate, generator.fraction() >= rate { return false }
+        if let times = rules[index].times {
+            let soFar = met[index][token, default: 0]
+            guard soFar < times else { return false }
+            met[index][token] = soFar + 1
+        }
+        return true
+    }
+}

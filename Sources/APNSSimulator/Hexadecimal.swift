@@ -1,0 +1,38 @@
+/// Hex digits to numbers and back.
+enum Hexadecimal {
+    // A table behind a pointer, because an array's look-up checks bounds and uniqueness for every digit of every request.
+    // Safe although unchecked: it is filled once, before anyone can see it, and never written again.
+    private nonisolated(unsafe) static let values: UnsafePointer<UInt8> = {
+        let table = UnsafeMutablePointer<UInt8>.allocate(capacity: 256)
+        for byte in 0..<256 {
+            switch UInt8(byte) {
+            case 0x30...0x39: table[byte] = UInt8(byte) - 0x30
+            case 0x61...0x66: table[byte] = UInt8(byte) - 0x61 + 10
+            case 0x41...0x46: table[byte] = UInt8(byte) - 0x41 + 10
+            default: table[byte] = 0xFF
+            }
+        }
+        return UnsafePointer(table)
+    }()
+
+    /// The digit's value, or 255 for what is no hex digit.
+    static func value(_ digit: UInt8) -> UInt8 { values[Int(digit)] }
+
+    /// The value of 16 digits; a bit of the upper half of `invalid` is set when one is none.
+    static func word(_ digits: UnsafeBufferPointer<UInt8>, at offset: Int, _ invalid: inout UInt8) -> UInt64 {
+        let table = values
+        var word: UInt64 = 0
+        for index in offset..<offset + 16 {
+            let value = table[Int(digits[index])]
+            invalid |= value
+            word = word << 4 | UInt64(value & 0x0F)
+        }
+        return word
+    }
+
+    /// The 16 lower-case digits of a word.
+    static func text(_ word: UInt64) -> String {
+        let digits = String(word, radix: 16)
+        return String(repeating: "0", count: 16 - digits.count) + digits
+    }
+}

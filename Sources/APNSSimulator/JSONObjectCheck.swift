@@ -1,0 +1,150 @@
+/// Whether bytes are one JSON object (RFC 8259), without keeping anything of it.
+///
+/// Strings are not checked to be UTF-8; everything else of the grammar is.
+struct JSONObjectCheck {
+    private var position: UnsafePointer<UInt8>
+    private let end: UnsafePointer<UInt8>
+    /// Deeper nesting is taken for an attack.
+    private static let maximumDepth = 64
+
+    static func accepts(_ bytes: UnsafeBufferPointer<UInt8>) -> Bool {
+        guard let start = bytes.baseAddress else { return false }
+        var check = JSONObjectCheck(position: start, end: start + bytes.count)
+        check.skipSpace()
+        guard check.peek == 0x7B, check.value(depth: 0) else { return false }
+        check.skipSpace()
+        return check.position == check.end
+    }
+
+    private init(position: UnsafePointer<UInt8>, end: UnsafePointer<UInt8>) {
+        self.position = position
+        self.end = end
+    }
+
+    // 0 stands for the end: a NUL is valid nowhere in JSON either.
+    private var peek: UInt8 { position < end ? position.pointee : 0 }
+
+    private mutating func skipSpace() {
+        while position < end {
+            switch position.pointee {
+            case 0x20, 0x0A, 0x0D, 0x09: position += 1
+            default: return
+            }
+        }
+    }
+
+    private mutating func value(depth: Int) -> Bool {
+        guard depth < Self.maximumDepth else { return false }
+        switch peek {
+        case 0x7B: return members(depth: depth)
+        case 0x5B: return elements(depth: depth)
+        case 0x22: return string()
+        case 0x74: return word("true")
+        case 0x66: return word("false")
+        case 0x6E: return word("null")
+        default: return number()
+        }
+    }
+
+    private mutating func members(depth: Int) -> Bool {
+        position += 1
+        skipSpace()
+        if peek == 0x7D {
+            position += 1
+            return true
+        }
+        while true {
+            skipSpace()
+            guard peek == 0x22, string() else { return false }
+            skipSpace()
+            guard peek == 0x3A else { return false }
+            position += 1
+            skipSpace()
+            guard value(depth: depth + 1) else { return false }
+            skipSpace()
+            switch peek {
+            case 0x2C: position += 1
+            case 0x7D:
+                position += 1
+                return true
+            default: return false
+            }
+        }
+    }
+
+    private mutating func elements(depth: Int) -> Bool {
+        position += 1
+        skipSpace()
+        if peek == 0x5D {
+            position += 1
+            return true
+        }
+        while true {
+            skipSpace()
+            guard value(depth: depth + 1) else { return false }
+            skipSpace()
+            switch peek {
+            case 0x2C: position += 1
+            case 0x5D:
+                position += 1
+                return true
+            default: return false
+            }
+        }
+    }
+
+    private mutating func string() -> Bool {
+        position += 1
+        while position < end {
+            let byte = position.pointee
+            position += 1
+            if byte == 0x22 { return true }
+            if byte < 0x20 { return false }
+            if byte == 0x5C {
+                switch peek {
+                case 0x22, 0x5C, 0x2F, 0x62, 0x66, 0x6E, 0x72, 0x74: position += 1
+                case 0x75:
+                    guard end - position >= 5 else { return false }
+                    for offset in 1...4 where Hexadecimal.value(position[offset]) > 15 { return false }
+                    position += 5
+                default: return false
+                }
+            }
+        }
+        return false
+    }
+
+    private mutating func word(_ expected: StaticString) -> Bool {
+        guard end - position >= expected.utf8CodeUnitCount else { return false }
+        for offset in 0..<expected.utf8CodeUnitCount where position[offset] != expected.utf8Start[offset] {
+            return false
+        }
+        position += expected.utf8CodeUnitCount
+        return true
+    }
+
+    private mutating func digits() -> Bool {
+        guard peek &- 0x30 < 10 else { return false }
+        while peek &- 0x30 < 10 { position += 1 }
+        return true
+    }
+
+    private mutating func number() -> Bool {
+        if peek == 0x2D { position += 1 }
+        if peek == 0x30 {
+            position += 1
+        } else {
+            guard digits() else { return false }
+        }
+        if peek == 0x2E {
+            position += 1
+            guard digits() else { return false }
+        }
+        if peek | 0x20 == 0x65 {
+            position += 1
+            if peek == 0x2B || peek == 0x2D { position += 1 }
+            guard digits() else { return false }
+        }
+        return true
+    }
+}

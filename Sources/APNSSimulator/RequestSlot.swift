@@ -1,0 +1,58 @@
+/// The memory of one stream, used again by a later one once it has closed.
+///
+/// The bytes of the answer live here until nghttp2 has sent them.
+final class RequestSlot {
+    /// What became of the notification.
+    enum Fate {
+        case undecided
+        /// Accepted, and the client does not know yet.
+        case accepted
+        /// An answer has been handed to nghttp2, which may yet fail to send it.
+        case answered(accepted: Bool)
+        case refused
+    }
+
+    /// The largest body that is kept: the largest payload APNs takes.
+    static let bodyCapacity = 5120
+
+    /// 0 while no stream uses it.
+    var stream: Int32 = 0
+    var request = PushRequest()
+    var fate = Fate.undecided
+    /// An answer that waits for its time; nil stands for 200.
+    var heldAnswer: PreparedAnswer?
+    var errorBody: [UInt8] = []
+    var errorBodyOffset = 0
+    var errorBodyStep = Int.max
+
+    /// The `apns-id` of the answer, 36 characters.
+    let idText: UnsafeMutablePointer<UInt8>
+    private let body: UnsafeMutablePointer<UInt8>
+
+    init() {
+        idText = .allocate(capacity: NotificationID.textLength)
+        body = .allocate(capacity: Self.bodyCapacity)
+    }
+
+    deinit {
+        idText.deallocate()
+        body.deallocate()
+    }
+
+    func begin(stream: Int32) {
+        self.stream = stream
+        request = PushRequest()
+        fate = .undecided
+        heldAnswer = nil
+    }
+
+    func append(_ bytes: UnsafePointer<UInt8>, count: Int) {
+        let kept = min(count, Self.bodyCapacity - min(request.bodyLength, Self.bodyCapacity))
+        if kept > 0 { (body + request.bodyLength).update(from: bytes, count: kept) }
+        request.bodyLength += count
+    }
+
+    var bodyBytes: UnsafeBufferPointer<UInt8> {
+        UnsafeBufferPointer(start: body, count: min(request.bodyLength, Self.bodyCapacity))
+    }
+}

@@ -1,0 +1,251 @@
+import APNS
+import NIOCore
+
+/// One client's connection, without its socket: takes bytes and the time, and says what to send and when to look again.
+final class SimulatedConnection {
+    /// The time, as the connection needs it.
+    struct Moment {
+        /// Microseconds of a clock that only goes forward.
+        var uptime: Int64
+        /// Milliseconds since 1970.
+        var date: Int64
+    }
+
+    /// What is to become of the socket.
+    enum End {
+        /// All is said: close once it is sent.
+        case finished
+        /// Close without a word.
+        case dropped
+    }
+
+    private let service: SimulatedService
+    private let certificateTopic: String?
+    private var session: HTTP2ServerSession?
+    private var wheel: DelayWheel
+    private var limit: StreamLimit
+    private var topics: [[UInt8]: TopicFacts] = [:]
+    private var lastTopic: (bytes: [UInt8], facts: TopicFacts)?
+    private var lastAuthorization: (bytes: [UInt8], standing: ProviderTokens.Standing)?
+    private var tally = ConnectionTally()
+    private var ordinal = 0
+    private var lastProcessedStream: Int32 = 0
+    // Streams above it are none of ours any more, since a GOAWAY that may not have been sent yet.
+    private var goAwayStream: Int32?
+    private var moment: Moment
+    private(set) var end: End?
+
+    /// - Parameter certificateTopic: the topic of the client's certificate, if it showed one.
+    init(_ service: SimulatedService, certificateTopic: String?, at moment: Moment) throws {
+        self.service = service
+        self.certificateTopic = certificateTopic
+        self.moment = moment
+        wheel = DelayWheel(now: moment.uptime / 1000)
+        limit = StreamLimit(
+            initial: service.configuration.initialStreams, maximum: service.configuration.maximumStreams,
+            isTrusted: certificateTopic != nil)
+        session = try HTTP2ServerSession(
+            connection: self, streamLimit: limit.current, connectionWindow: service.configuration.connectionWindow)
+        service.connectionOpened()
+    }
+
+    // MARK: Bytes and time
+
+    func receive(_ bytes: UnsafeRawBufferPointer, at moment: Moment) throws {
+        self.moment = moment
+        tally.bytesReceived += bytes.count
+        guard end != .dropped else { return }
+        do {
+            try session?.receive(bytes)
+        } catch {
+            tally.protocolErrors += 1
+            throw error
+        }
+    }
+
+    /// Lets time pass: answers what is due and lifts limits that have lasted long enough.
+    func advance(to moment: Moment) {
+        self.moment = moment
+        wheel.advance(to: moment.uptime / 1000) { stream in
+            // The client may have given up the stream in the meantime.
+            if let slot = session?.slot(of: stream) { sendAnswer(slot) }
+        }
+        announce(limit.advance(to: moment.uptime))
+    }
+
+    /// When to call ``advance(to:)`` next, in microseconds of uptime; nil for not before something arrives.
+    var nextTime: Int64? {
+        let due = wheel.next.map { $0 * 1000 }
+        guard let lifted = limit.liftedAt else { return due }
+        return due.map { min($0, lifted) } ?? lifted
+    }
+
+    /// Appends what is to be sent, and enters into the account what has happened since last time.
+    ///
+    /// The account comes first, so that whoever has received an answer finds it counted.
+    func write(into buffer: inout ByteBuffer) throws {
+        let before = buffer.readableBytes
+        try session?.write(into: &buffer)
+        tally.bytesSent += buffer.readableBytes - before
+        if end == nil, session?.isFinished == true { end = .finished }
+        settle()
+    }
+
+    /// The socket is gone: what was accepted and not answered is now lost.
+    func closed() {
+        if let session {
+            for slot in session.openSlots { lose(slot) }
+        }
+        session = nil
+        settle()
+    }
+
+    /// Says GOAWAY and finishes what is under way.
+    func shutDown(reason: String) { goAway(reason: reason, lastStream: session?.highestStream ?? 0) }
+
+    private func settle() {
+        tally.highestConcurrentStreams = session?.highestConcurrentStreams ?? 0
+        service.add(tally)
+        tally = ConnectionTally()
+    }
+
+    // MARK: Requests
+
+    func standing(authorization: UnsafeBufferPointer<UInt8>) -> ProviderTokens.Standing {
+        if let lastAuthorization, authorization.isSame(as: lastAuthorization.bytes) { return lastAuthorization.standing }
+        let bytes = Array(authorization)
+        let standing = service.standing(authorization: bytes, now: moment.date / 1000)
+        if case .genuine = standing { lastAuthorization = (bytes, standing) }
+        return standing
+    }
+
+    func topic(_ value: UnsafeBufferPointer<UInt8>) -> TopicFacts {
+        if let lastTopic, value.isSame(as: lastTopic.bytes) { return lastTopic.facts }
+        let bytes = Array(value)
+        let facts =
+            topics[bytes]
+            ?? TopicFacts(
+                topic: String(decoding: bytes, as: UTF8.self), listed: service.topics,
+                certificateTopic: certificateTopic)
+        // Bounded, because a client may send as many different ones as it likes.
+        if topics.count < 1000 { topics[bytes] = facts }
+        lastTopic = (bytes, facts)
+        return facts
+    }
+
+    func requestArrived(_ slot: RequestSlot) {
+        if end == .dropped { return }
+        if let goAwayStream, slot.stream > goAwayStream { return }
+        tally.requests += 1
+        ordinal += 1
+        let id = identify(slot)
+        let refusal = RequestCheck.refusal(
+            slot.request, hasCertificate: certificateTopic != nil, now: moment.date / 1000,
+            isObject: { JSONObjectCheck.accepts(slot.bodyBytes) })
+        if let refusal {
+            if RequestCheck.isAboutProviderToken(refusal), certificateTopic == nil { announce(limit.distrust()) }
+            slot.fate = .refused
+            slot.heldAnswer = PreparedAnswer(refusal, milliseconds: moment.date)
+            hold(slot, service.configuration.delay == nil ? 0 : service.ordinaryDelay())
+        } else if let token = slot.request.token {
+            announce(limit.trust())
+            carryOut(service.judge(token, id: id, ordinal: ordinal), on: slot)
+        }
+        lastProcessedStream = max(lastProcessedStream, slot.stream)
+    }
+
+    func streamClosed(_ slot: RequestSlot, errorCode: UInt32) {
+        // With NO_ERROR the answer went out whole. It went unsent, or half sent, with any other code.
+        if errorCode == 0, case .answered = slot.fate { return }
+        lose(slot)
+    }
+
+    func resetReceived() { tally.resetsReceived += 1 }
+
+    // Every answer carries the id: the request's own, as it was written, or a new one.
+    private func identify(_ slot: RequestSlot) -> NotificationID {
+        if case .value(let id) = slot.request.id { return id }
+        let id = service.newID()
+        id.write(to: slot.idText)
+        return id
+    }
+
+    private func carryOut(_ verdict: FaultScript.Verdict, on slot: RequestSlot) {
+        slot.fate = verdict.accepts ? .accepted : .refused
+        if let streams = verdict.streams {
+            announce(limit.lower(to: streams.limit, until: streams.duration.map { moment.uptime + $0 }))
+        }
+        switch verdict.answer {
+        case nil: hold(slot, verdict.delay)
+        case .response(let response):
+            // A plain 200 goes the way of every success.
+            if !verdict.accepts || response.retryAfter != nil || response.reason != nil {
+                slot.heldAnswer = PreparedAnswer(response, milliseconds: moment.date)
+            }
+            hold(slot, verdict.delay)
+        case .reset(let code):
+            tally.resets += 1
+            session?.reset(slot.stream, code: code)
+        case .goAway(let reason, let lastStream):
+            switch lastStream {
+            case .exact:
+                goAway(reason: reason, lastStream: session?.highestStream ?? slot.stream)
+                hold(slot, verdict.delay)
+            case .accepted: goAway(reason: reason, lastStream: lastProcessedStream)
+            case .zero: goAway(reason: reason, lastStream: 0)
+            }
+        case .drop:
+            tally.drops += 1
+            end = .dropped
+        case .silence: tally.silenced += 1
+        }
+    }
+
+    private func goAway(reason: String?, lastStream: Int32) {
+        guard goAwayStream == nil else { return }
+        goAwayStream = lastStream
+        tally.goAways += 1
+        session?.goAway(lastStream: lastStream, reason: reason)
+    }
+
+    private func hold(_ slot: RequestSlot, _ microseconds: Int64) {
+        if microseconds <= 0 {
+            sendAnswer(slot)
+        } else {
+            wheel.hold(stream: slot.stream, until: (moment.uptime + microseconds + 500) / 1000)
+        }
+    }
+
+    private func sendAnswer(_ slot: RequestSlot) {
+        let isAccepted = if case .accepted = slot.fate { true } else { false }
+        slot.fate = .answered(accepted: isAccepted)
+        if let answer = slot.heldAnswer {
+            tally.otherAnswers[answer.name, default: 0] += 1
+            session?.answer(slot, answer)
+        } else {
+            tally.successes += 1
+            session?.succeed(slot)
+        }
+    }
+
+    private func lose(_ slot: RequestSlot) {
+        switch slot.fate {
+        case .accepted, .answered(accepted: true): tally.acceptedAnswerLost += 1
+        case .undecided, .refused, .answered(accepted: false): break
+        }
+    }
+
+    private func announce(_ newLimit: Int?) {
+        if let newLimit { session?.setStreamLimit(newLimit) }
+    }
+}
+
+extension UnsafeBufferPointer<UInt8> {
+    fileprivate func isSame(as bytes: [UInt8]) -> Bool {
+        guard count == bytes.count else { return false }
+        return bytes.withUnsafeBufferPointer { other in
+            for index in 0..<count where self[index] != other[index] { return false }
+            return true
+        }
+    }
+}

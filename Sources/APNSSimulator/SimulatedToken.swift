@@ -1,0 +1,95 @@
+/// A device token as the simulator keeps it: the first 32 bytes in four words, which is all of it for the tokens Apple
+/// hands out today, and the rest in an array that is empty for those.
+///
+/// Kept so that a request's token costs no allocation and a rule's prefix costs four comparisons.
+public struct SimulatedToken: Hashable, Sendable {
+    var words: (UInt64, UInt64, UInt64, UInt64) = (0, 0, 0, 0)
+    var tail: [UInt8] = []
+
+    /// Fewer hex digits than this are no device token (32 bytes; what every known Apple device sends).
+    public static let minimumDigits = 64
+    /// More hex digits than this are no device token (100 bytes).
+    ///
+    /// Source: Apple, "Registering your app with APNs", which asks not to assume a length; 100 bytes was announced at WWDC.
+    public static let maximumDigits = 200
+
+    init() {}
+
+    /// Reads hex digits of either case.
+    /// - Returns: nil when these are not 64 to 200 digits, an even number of them.
+    public init?(hex: some StringProtocol) {
+        var text = String(hex)
+        let token = text.withUTF8 { SimulatedToken(digits: $0) }
+        guard let token else { return nil }
+        self = token
+    }
+
+    init?(digits: UnsafeBufferPointer<UInt8>) {
+        let count = digits.count
+        guard count >= Self.minimumDigits, count <= Self.maximumDigits, count % 2 == 0 else { return nil }
+        var invalid: UInt8 = 0
+        words.0 = Hexadecimal.word(digits, at: 0, &invalid)
+        words.1 = Hexadecimal.word(digits, at: 16, &invalid)
+        words.2 = Hexadecimal.word(digits, at: 32, &invalid)
+        words.3 = Hexadecimal.word(digits, at: 48, &invalid)
+        if count > Self.minimumDigits {
+            tail.reserveCapacity((count - Self.minimumDigits) / 2)
+            for offset in stride(from: Self.minimumDigits, to: count, by: 2) {
+                let high = Hexadecimal.value(digits[offset])
+                let low = Hexadecimal.value(digits[offset + 1])
+                invalid |= high | low
+                tail.append(high << 4 | low & 0x0F)
+            }
+        }
+        guard invalid & 0xF0 == 0 else { return nil }
+    }
+
+    /// The lower-case hex digits.
+    public var hex: String {
+        var text = Hexadecimal.text(words.0) + Hexadecimal.text(words.1)
+        text += Hexadecimal.text(words.2) + Hexadecimal.text(words.3)
+        for byte in tail { text += byte < 16 ? "0" + String(byte, radix: 16) : String(byte, radix: 16) }
+        return text
+    }
+
+    /// Whether two tokens are the same, digit for digit.
+    public static func == (left: Self, right: Self) -> Bool {
+        left.words == right.words && left.tail == right.tail
+    }
+
+    /// Feeds a fold of the token: made-up tokens differ in a few digits only, real ones in all of them.
+    public func hash(into hasher: inout Hasher) {
+        let odd: UInt64 = 0x9E37_79B9_7F4A_7C15
+        let fold = ((words.0 &* odd ^ words.1) &* odd ^ words.2) &* odd ^ words.3
+        hasher.combine(fold)
+        if !tail.isEmpty { hasher.combine(tail) }
+    }
+}
+
+/// The beginning of a token, as a rule names it.
+struct TokenPrefix: Equatable, Sendable {
+    private let words: [UInt64]
+    private let masks: [UInt64]
+
+    /// - Parameter digits: up to 64 hex digits of either case.
+    /// - Returns: nil for anything else.
+    init?(_ digits: some StringProtocol) {
+        guard !digits.isEmpty, digits.utf8.count <= 64 else { return nil }
+        var words: [UInt64] = [0, 0, 0, 0]
+        var masks: [UInt64] = [0, 0, 0, 0]
+        for (index, digit) in digits.utf8.enumerated() {
+            let value = Hexadecimal.value(digit)
+            guard value < 16 else { return nil }
+            let shift = UInt64(60 - index % 16 * 4)
+            words[index / 16] |= UInt64(value) << shift
+            masks[index / 16] |= 0xF << shift
+        }
+        self.words = words
+        self.masks = masks
+    }
+
+    func matches(_ token: SimulatedToken) -> Bool {
+        token.words.0 & masks[0] == words[0] && token.words.1 & masks[1] == words[1]
+            && token.words.2 & masks[2] == words[2] && token.words.3 & masks[3] == words[3]
+    }
+}

@@ -1,0 +1,38 @@
+import TLS
+
+/// How a simulator listens, whom it believes and what goes wrong.
+public struct SimulatorConfiguration: Sendable {
+    /// The address to listen on.
+    public var host = "127.0.0.1"
+    /// The port to listen on; 0 for any free one.
+    public var port = 0
+    /// The server's certificate and key.
+    public var identity: TLSIdentity
+    /// Who signs client certificates; nil if none are asked for.
+    public var clientTrust: TLSTrust?
+    /// The keys that provider tokens may be signed with. With none, any well-formed token will do.
+    public var providerKeys: [ProviderKey] = []
+    /// How many seconds must lie between two new provider tokens of one key; nil for no limit. Apple's is 1200.
+    public var providerTokenInterval: Int64?
+    /// The topics that may be pushed to, with all that Apple derives from them; empty for any.
+    public var topics: [String] = []
+    /// How many streams a connection may have open once it is trusted.
+    public var maximumStreams = 1000
+    /// How many it may have before its first valid provider token, and after a bad one.
+    ///
+    /// Source: Apple, "Sending notification requests to APNs": one stream until a request with a valid token.
+    public var initialStreams = 1
+    /// How many bytes of bodies a connection may have under way before it must wait for WINDOW_UPDATE.
+    public var connectionWindow: Int32 = 1 << 20
+    /// The number of event loops.
+    public var threads = 1
+    /// The scripted faults, in order.
+    public var rules: [FaultRule] = []
+    /// How long every answer is held back, unless a rule says otherwise.
+    public var delay: AnswerDelay?
+    /// What the randomness of rules and delays starts from.
+    public var seed: UInt64 = 1
+
+    /// A simulator without faults on a free port of 127.0.0.1.
+    public init(identity: TLSIdentity) { self.identity = identity }
+}

@@ -1,0 +1,147 @@
+import NIOCore
+import TLS
+
+/// Asks a connection to say GOAWAY and end.
+struct SimulatorShutdown: Sendable {}
+
+/// Puts a connection's socket and timers to a ``SimulatedConnection``.
+final class SimulatorHandler: ChannelInboundHandler {
+    typealias InboundIn = ByteBuffer
+    typealias OutboundOut = ByteBuffer
+
+    /// How long a finished connection waits for the client to close. Closing with unread bytes of the client's in the
+    /// socket would make the kernel throw away the last answers.
+    private static let linger = TimeAmount.milliseconds(250)
+
+    private let service: SimulatedService
+    private let tls: TLSHandler
+    private var connection: SimulatedConnection?
+    private var timer: Scheduled<Void>?
+    private var timerDue: Int64 = .max
+    private var isClosing = false
+    private var shutsDown = false
+
+    init(_ service: SimulatedService, tls: TLSHandler) {
+        self.service = service
+        self.tls = tls
+    }
+
+    private static func now() -> SimulatedConnection.Moment {
+        SimulatedConnection.Moment(
+            uptime: Int64(NIODeadline.now().uptimeNanoseconds / 1000), date: WallClock.milliseconds())
+    }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        if let handshake = event as? TLSHandshakeCompleted {
+            do {
+                // Without ALPN nobody agreed on HTTP/2; APNs speaks nothing else.
+                guard handshake.applicationProtocol == "h2" else {
+                    context.close(promise: nil)
+                    return
+                }
+                connection = try SimulatedConnection(
+                    service, certificateTopic: handshake.peerCertificate?.userID, at: Self.now())
+                if shutsDown { connection?.shutDown(reason: "Shutdown") }
+                flush(context)
+            } catch {
+                context.fireErrorCaught(error)
+                context.close(promise: nil)
+            }
+        } else if event is SimulatorShutdown {
+            shutsDown = true
+            if let connection {
+                connection.shutDown(reason: "Shutdown")
+                flush(context)
+            } else {
+                context.close(promise: nil)
+            }
+        }
+        context.fireUserInboundEventTriggered(event)
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        let buffer = unwrapInboundIn(data)
+        do {
+            try buffer.withUnsafeReadableBytes { bytes in
+                try connection?.receive(bytes, at: Self.now())
+            }
+        } catch {
+            // Bytes that are no HTTP/2 are the client's mistake, and counted; nghttp2 may have a GOAWAY to say so.
+            flush(context)
+            finish(context)
+        }
+    }
+
+    func channelReadComplete(context: ChannelHandlerContext) {
+        flush(context)
+        context.fireChannelReadComplete()
+    }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        end()
+        context.fireChannelInactive()
+    }
+
+    func handlerRemoved(context: ChannelHandlerContext) { end() }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        // A client that breaks off or fails its handshake is what this server is there to bear.
+        context.close(promise: nil)
+    }
+
+    private func end() {
+        timer?.cancel()
+        timer = nil
+        connection?.closed()
+        connection = nil
+    }
+
+    private func flush(_ context: ChannelHandlerContext) {
+        guard let connection else { return }
+        var buffer = context.channel.allocator.buffer(capacity: 16 * 1024)
+        do {
+            try connection.write(into: &buffer)
+        } catch {
+            context.close(promise: nil)
+            return
+        }
+        if buffer.readableBytes > 0 { context.writeAndFlush(wrapOutboundOut(buffer), promise: nil) }
+        switch connection.end {
+        case .dropped: drop(context)
+        case .finished: finish(context)
+        case nil: schedule(context, connection)
+        }
+    }
+
+    // Through the TLS handler it would say close_notify first; from its place in the pipeline it says nothing.
+    private func drop(_ context: ChannelHandlerContext) {
+        guard !isClosing else { return }
+        isClosing = true
+        do {
+            try context.pipeline.syncOperations.context(handler: tls).close(promise: nil)
+        } catch {
+            context.close(promise: nil)
+        }
+    }
+
+    private func finish(_ context: ChannelHandlerContext) {
+        guard !isClosing else { return }
+        isClosing = true
+        context.eventLoop.assumeIsolated().scheduleTask(in: Self.linger) { context.close(promise: nil) }
+    }
+
+    private func schedule(_ context: ChannelHandlerContext, _ connection: SimulatedConnection) {
+        // One timer, for whatever is due first; an earlier one that comes to nothing costs less than to cancel it.
+        guard let next = connection.nextTime, next < timerDue else { return }
+        timer?.cancel()
+        timerDue = next
+        timer = context.eventLoop.assumeIsolated().scheduleTask(
+            deadline: .uptimeNanoseconds(UInt64(max(next, 0)) * 1000)
+        ) {
+            self.timerDue = .max
+            self.timer = nil
+            self.connection?.advance(to: Self.now())
+            self.flush(context)
+        }
+    }
+}

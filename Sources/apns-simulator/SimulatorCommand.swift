@@ -1,0 +1,185 @@
+import APNSSimulator
+import ArgumentParser
+import FoundationEssentials
+import TLS
+
+/// `apns-simulator`: listens until it is told to stop.
+@main
+struct SimulatorCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "apns-simulator",
+        abstract: "An Apple Push Notification service to develop and test against.",
+        discussion: """
+            Speaks HTTP/2 over TLS as APNs does, checks every request as strictly, answers with the same statuses, \
+            reasons and headers, and keeps an account of what it accepted. Rules make things go wrong.
+
+            START
+              apns-simulator --certificate server.pem --key server-key.pem --account account.json
+              It prints one line of JSON when it listens: {"pid":4711,"port":40123}
+              Point your client at 127.0.0.1 and that port, trusting the authority that signed server.pem.
+
+            RULES
+              A rule is a list of key=value. These say which requests it meets (all must agree):
+                prefix=dead   device tokens that begin with these hex digits
+                rate=0.01     this share of requests
+                times=1       the first N requests of each token
+                after=1000    every N-th request of a connection
+              and these what happens:
+                answer=410 | 429 | 500 | 503 | …   an HTTP status with the reason that belongs to it
+                answer=BadDeviceToken | …          a reason with the status that belongs to it
+                  reason=NewReason  body=whole|empty|split|text  retry-after=SECONDS  timestamp=MILLISECONDS
+                answer=reset    code=REFUSED_STREAM|INTERNAL_ERROR|…  accept=false|true
+                answer=goaway   reason=Shutdown  last-stream=exact|accepted|zero
+                answer=drop     close the connection without a word; accept=true|false
+                answer=silence  never answer; accept=false|true
+                delay=20ms±5ms  hold the answer back (+- does as well as ±)
+                streams=1       lower the stream limit; for=500ms
+              accept=true counts the notification as accepted although no answer comes. The first rule with an answer
+              that meets a request decides.
+
+            SIGNALS
+              SIGTERM and SIGINT: say GOAWAY, finish, write the account, exit with 0. SIGUSR1: write the account.
+            """)
+
+    @Option(help: "The address to listen on.")
+    var host = "127.0.0.1"
+
+    @Option(help: "The port to listen on; 0 takes a free one.")
+    var port: UInt16 = 0
+
+    @Option(help: ArgumentHelp("Write the port to this file when listening.", valueName: "file"))
+    var portFile: String?
+
+    @Option(help: ArgumentHelp("The server's certificate chain, PEM.", valueName: "file"))
+    var certificate: String
+
+    @Option(help: ArgumentHelp("The server's private key, PEM.", valueName: "file"))
+    var key: String
+
+    @Option(help: ArgumentHelp("Take client certificates signed by these authorities, PEM.", valueName: "file"))
+    var clientCa: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "A key that provider tokens may be signed with (repeatable). Without any, signatures are not checked.",
+            valueName: "keyid:teamid:file.p8"))
+    var providerKey: [String] = []
+
+    @Option(
+        help: ArgumentHelp(
+            "Refuse a new provider token of a key within this time of the last, such as 20m; off by default.",
+            valueName: "time"))
+    var providerTokenInterval: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "A topic that may be pushed to, with all derived from it (repeatable). Without any, every topic may.",
+            valueName: "bundle-id"))
+    var topic: [String] = []
+
+    @Option(help: "How many streams a trusted connection may have open.")
+    var maxStreams = 1000
+
+    @Option(help: "How many streams before the first valid provider token and after a bad one.")
+    var initialStreams = 1
+
+    @Option(help: "Bytes of request bodies a connection may have under way.")
+    var connectionWindow: Int32 = 1 << 20
+
+    @Option(help: "The number of event loops.")
+    var threads = 1
+
+    @Option(help: ArgumentHelp("A scripted fault (repeatable); see RULES.", valueName: "rule"))
+    var rule: [String] = []
+
+    @Option(help: ArgumentHelp("Hold every answer back, such as 20ms±5ms.", valueName: "delay"))
+    var delay: String?
+
+    @Option(help: "What the randomness of rules and delays starts from.")
+    var seed: UInt64 = 1
+
+    @Option(help: ArgumentHelp("Write the account to this file, as JSON, at the end and at SIGUSR1.", valueName: "file"))
+    var account: String?
+
+    @Flag(help: "List every accepted apns-id and device token in the account.")
+    var recordTokens = false
+
+    @Flag(help: "Print nothing but the line of JSON.")
+    var quiet = false
+
+    func run() async throws {
+        let signals = Signals()
+        let server = try await APNSSimulatorServer.start(try configuration())
+        try announce(server)
+        for await signal in signals.stream {
+            guard signal == .writeAccount else { break }
+            try write(server.account)
+        }
+        try await server.stop()
+        try write(server.account)
+        if !quiet {
+            let account = server.account
+            StandardError.write("apns-simulator: \(account.requests) requests, \(account.accepted) accepted")
+        }
+    }
+
+    private func configuration() throws -> SimulatorConfiguration {
+        var configuration = SimulatorConfiguration(
+            identity: try TLSIdentity(certificateFile: certificate, keyFile: key))
+        configuration.host = host
+        configuration.port = Int(port)
+        configuration.clientTrust = clientCa.map { .file($0) }
+        configuration.providerKeys = try providerKey.map(Self.providerKey)
+        if let providerTokenInterval {
+            guard let interval = AnswerDelay(providerTokenInterval) else {
+                throw ValidationError("--provider-token-interval must be a time such as 20m")
+            }
+            configuration.providerTokenInterval = interval.microseconds / 1_000_000
+        }
+        configuration.topics = topic
+        guard maxStreams >= 1, initialStreams >= 1 else {
+            throw ValidationError("--max-streams and --initial-streams must be at least 1")
+        }
+        guard connectionWindow >= 65_535 else {
+            throw ValidationError("--connection-window must be at least 65535, what every HTTP/2 connection starts with")
+        }
+        guard (1...256).contains(threads) else { throw ValidationError("--threads must be 1 to 256") }
+        configuration.maximumStreams = maxStreams
+        configuration.initialStreams = initialStreams
+        configuration.connectionWindow = connectionWindow
+        configuration.threads = threads
+        configuration.rules = try rule.map { try FaultRule($0) }
+        if let delay {
+            guard let value = AnswerDelay(delay) else {
+                throw ValidationError("--delay must be a time such as 20ms or 20ms±5ms, up to an hour")
+            }
+            configuration.delay = value
+        }
+        configuration.seed = seed
+        return configuration
+    }
+
+    private static func providerKey(_ text: String) throws -> ProviderKey {
+        let parts = text.split(separator: ":", maxSplits: 2).map(String.init)
+        guard parts.count == 3 else {
+            throw ValidationError("--provider-key '\(text)' must be KEYID:TEAMID:FILE")
+        }
+        guard let pem = try? Data(contentsOf: URL(filePath: parts[2])) else {
+            throw ValidationError("--provider-key: cannot read '\(parts[2])'; check the path and its permissions")
+        }
+        return try ProviderKey(keyID: parts[0], teamID: parts[1], pem: Array(pem))
+    }
+
+    private func announce(_ server: APNSSimulatorServer) throws {
+        if let portFile { try Data("\(server.port)\n".utf8).write(to: URL(filePath: portFile), options: .atomic) }
+        StandardOutput.write("{\"pid\":\(ProcessInfo.processInfo.processIdentifier),\"port\":\(server.port)}")
+        if !quiet { StandardError.write("apns-simulator: listening on \(host):\(server.port)") }
+    }
+
+    // Whoever reads the file while it is written finds the old one, not half of the new.
+    private func write(_ record: Account) throws {
+        guard let account else { return }
+        try Data((try record.json(details: recordTokens) + "\n").utf8)
+            .write(to: URL(filePath: account), options: .atomic)
+    }
+}

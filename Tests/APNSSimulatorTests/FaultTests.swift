@@ -1,0 +1,230 @@
+import APNSSimulator
+import Foundation
+import TestSupport
+import Testing
+
+@Suite("Rules make things go wrong")
+struct FaultTests {
+    static let dead = "dead" + anyToken.dropFirst(4)
+
+    @Test(
+        "with any status and reason",
+        arguments: [
+            ("answer=410", 410, "Unregistered"), ("answer=429", 429, "TooManyRequests"),
+            ("answer=500", 500, "InternalServerError"), ("answer=503", 503, "ServiceUnavailable"),
+            ("answer=BadDeviceToken", 400, "BadDeviceToken"), ("answer=DeviceTokenNotForTopic", 400, "DeviceTokenNotForTopic"),
+            ("answer=ExpiredToken", 410, "ExpiredToken"), ("answer=Shutdown", 503, "Shutdown"),
+            ("answer=418,reason=Teapot", 418, "Teapot"),
+        ])
+    func answers(_ answer: String, _ status: Int, _ reason: String) async throws {
+        try await withSimulator(rules: ["prefix=DEAD,\(answer)"]) { server in
+            let met = try await Push(token: Self.dead).send(to: server)
+            let other = try await Push().send(to: server)
+            #expect(met.status == status)
+            #expect(met.reason == reason)
+            #expect(other.status == 200)
+            #expect(server.account.accepted == 1)
+        }
+    }
+
+    @Test("and a 410 tells since when, in milliseconds")
+    func timestamps() async throws {
+        try await withSimulator(rules: ["prefix=dead,answer=410,timestamp=1700000000123", "answer=410"]) { server in
+            let told = try await Push(token: Self.dead).send(to: server)
+            #expect(told.member("timestamp") as? Int == 1_700_000_000_123)
+            let now = Date().timeIntervalSince1970 * 1000
+            let untold = try await Push().send(to: server).member("timestamp") as? Double
+            #expect(abs((untold ?? 0) - now) < 10_000)
+        }
+    }
+
+    @Test("for the first requests of each token only")
+    func times() async throws {
+        try await withSimulator(rules: ["prefix=dead,answer=503,times=1,retry-after=2"]) { server in
+            let first = try await Push(token: Self.dead).send(to: server)
+            #expect(first.status == 503)
+            #expect(first.headers["retry-after"] == "2")
+            #expect(try await Push(token: Self.dead).send(to: server).status == 200)
+            #expect(try await Push(token: String(Self.dead.dropLast() + "0")).send(to: server).status == 503)
+        }
+    }
+
+    @Test("for a share of requests, the same with the same seed")
+    func rate() async throws {
+        var counts: [Int] = []
+        for _ in 0..<2 {
+            try await withSimulator(rules: ["rate=0.1,answer=500"]) {
+                $0.seed = 42
+                $0.initialStreams = 100
+            } _: { server in
+                let report = try await h2load(server, requests: 2000, streams: 50)
+                #expect(report.status == 0)
+                counts.append(server.account.answers["500 InternalServerError"] ?? 0)
+                #expect(server.account.answers["200"] == 2000 - counts[counts.count - 1])
+            }
+        }
+        #expect((120...280).contains(counts[0]))
+        #expect(counts[0] == counts[1])
+    }
+
+    @Test("for every N-th request of a connection")
+    func after() async throws {
+        try await withSimulator(rules: ["after=3,answer=503"]) { $0.initialStreams = 10 } _: { server in
+            _ = try await h2load(server, requests: 10, streams: 1)
+            #expect(server.account.answers == ["200": 7, "503 ServiceUnavailable": 3])
+        }
+    }
+
+    @Test("with bodies that are empty, split or not JSON")
+    func bodies() async throws {
+        let rules = ["prefix=aa,answer=500,body=empty", "prefix=bb,answer=500,body=text", "prefix=cc,answer=500,body=split"]
+        try await withSimulator(rules: rules) { server in
+            let empty = try await Push(token: "aa" + anyToken.dropFirst(2)).send(to: server)
+            #expect(empty.status == 500 && empty.body.isEmpty)
+            let text = try await Push(token: "bb" + anyToken.dropFirst(2)).send(to: server)
+            #expect(text.body.contains("went wrong"))
+            #expect(text.headers["content-type"] == "text/plain")
+            let split = try await Push(token: "cc" + anyToken.dropFirst(2)).send(to: server)
+            #expect(split.reason == "InternalServerError")
+            let frames = try await nghttp(server, tokens: ["cc" + anyToken.dropFirst(2)])
+            #expect(frames.output.split(separator: "recv DATA frame").count > 5)
+        }
+    }
+
+    @Test("with delays, so that answers come out of order")
+    func delays() async throws {
+        let slow = "aa" + anyToken.dropFirst(2)
+        try await withSimulator(rules: ["prefix=aa,delay=200ms±10ms", "prefix=bb,delay=1ms"]) {
+            $0.initialStreams = 10
+        } _: { server in
+            let log = try await nghttp(server, tokens: [slow, "bb" + anyToken.dropFirst(2)])
+            let answers = log.output.split(separator: "\n").compactMap { line in
+                line.contains(":status: 200")
+                    ? line.firstRange(of: "stream_id=").map { line[$0.upperBound...].prefix { $0.isNumber } } : nil
+            }.compactMap { Int($0) }
+            #expect(answers.count == 2)
+            #expect(answers == answers.sorted(by: >))
+            #expect(server.account.answers == ["200": 2])
+        }
+    }
+
+    @Test("with RST_STREAM and its code")
+    func resets() async throws {
+        try await withSimulator(rules: ["answer=reset,code=INTERNAL_ERROR,times=1,accept=true"]) { server in
+            let log = try await nghttp(server, tokens: [anyToken])
+            #expect(log.output.contains("recv RST_STREAM frame"))
+            #expect(log.output.contains("INTERNAL_ERROR"))
+            #expect(server.account.resets == 1)
+            #expect(server.account.acceptedAnswerLost == 1)
+            #expect(server.account.answers.isEmpty)
+        }
+    }
+
+    @Test("by dropping the connection, before or after accepting", arguments: [true, false])
+    func drops(_ accepts: Bool) async throws {
+        try await withSimulator(rules: ["answer=drop,accept=\(accepts)"]) { server in
+            let answer = try await Push().send(to: server)
+            #expect(answer.exit != 0)
+            #expect(answer.status == 0)
+            #expect(server.account.drops == 1)
+            #expect(server.account.accepted == (accepts ? 1 : 0))
+            #expect(server.account.acceptedAnswerLost == (accepts ? 1 : 0))
+        }
+    }
+
+    @Test("by never answering")
+    func silence() async throws {
+        try await withSimulator(rules: ["answer=silence"]) { server in
+            let answer = try await Push { $0.arguments = ["--max-time", "0.5"] }.send(to: server)
+            #expect(answer.exit == 28)
+            #expect(server.account.silenced == 1)
+            #expect(server.account.accepted == 0)
+        }
+    }
+
+    @Test("with GOAWAY, its debug data and the last stream it names", arguments: FaultRule.LastStream.allCases)
+    func goAway(_ last: FaultRule.LastStream) async throws {
+        let tokens = ["aa", "bb", "cc"].map { $0 + anyToken.dropFirst(2) }
+        try await withSimulator(rules: ["prefix=bb,answer=goaway,reason=Shutdown,last-stream=\(last)"]) {
+            $0.initialStreams = 10
+        } _: { server in
+            let log = try await nghttp(server, tokens: tokens).output
+            #expect(log.contains("recv GOAWAY frame"))
+            #expect(log.contains(#"{"reason":"Shutdown"}"#))
+            let named = log.firstMatch(of: /recv GOAWAY[^(]*(?:\([^)]*\))?[^(]*\(last_stream_id=(\d+)/)?.1
+            let streams = log.matches(of: /\[id=\d+\]|send HEADERS frame <[^>]*stream_id=(\d+)>/).compactMap {
+                $0.1.flatMap { Int($0) }
+            }
+            #expect(streams.count == 3)
+            let account = server.account
+            #expect(account.goAways == 1)
+            switch last {
+            case .exact:
+                #expect(named.flatMap { Int($0) }.map { streams.contains($0) && $0 >= streams[1] } == true)
+                #expect((account.answers["200"] ?? 0) >= 2)
+            case .accepted:
+                #expect(named.flatMap { Int($0) } == streams[0])
+                #expect(account.answers["200"] == 1)
+            case .zero:
+                #expect(named == "0")
+                #expect(account.accepted == 1)
+            }
+        }
+    }
+
+    @Test("by lowering the stream limit for a while")
+    func lowersLimit() async throws {
+        try await withSimulator(rules: ["streams=3,for=50ms", "delay=400ms"]) { $0.maximumStreams = 77 } _: { server in
+            let log = try await nghttp(server, tokens: [anyToken])
+            #expect(limits(log.output) == [1, 77, 3, 77])
+        }
+    }
+
+    @Test("and new rules take the old ones' place")
+    func replaces() async throws {
+        try await withSimulator(rules: ["answer=503"]) { server in
+            #expect(try await Push().send(to: server).status == 503)
+            server.setRules([])
+            #expect(try await Push().send(to: server).status == 200)
+        }
+    }
+}
+
+@Suite("The stream limit follows the provider token")
+struct StreamLimitTests {
+    @Test("from one to its full height with the first that is valid")
+    func raises() async throws {
+        try await withSimulator { server in
+            #expect(limits(try await nghttp(server, tokens: [anyToken]).output) == [1, 1000])
+        }
+    }
+
+    @Test("and is high at once for a client certificate")
+    func certificate() async throws {
+        try await withSimulator {
+            $0.clientTrust = .file(try TestCertificates.path("ca.pem"))
+        } _: { server in
+            let log = try await Command.run(
+                "/usr/bin/nghttp",
+                [
+                    "--verbose", "--null-out", "--cert", try TestCertificates.path("client.pem"), "--key",
+                    try TestCertificates.path("client-key.pem"), "https://127.0.0.1:\(server.port)/",
+                ])
+            #expect(limits(log.output) == [1000])
+        }
+    }
+}
+
+/// The values of SETTINGS_MAX_CONCURRENT_STREAMS in what nghttp received, in order.
+func limits(_ log: String) -> [Int] {
+    var values: [Int] = []
+    var isReceived = false
+    for line in log.split(separator: "\n") {
+        if line.contains(" recv ") { isReceived = true }
+        if line.contains(" send ") { isReceived = false }
+        if isReceived, let match = line.firstMatch(of: /SETTINGS_MAX_CONCURRENT_STREAMS\(0x03\):(\d+)/) {
+            values.append(Int(match.1) ?? -1)
+        }
+    }
+    return values
+}

@@ -1,0 +1,173 @@
+import Testing
+
+@testable import APNSSimulator
+
+@Suite("The text of a rule")
+struct FaultRuleTests {
+    @Test(
+        "is refused with the key at fault",
+        arguments: [
+            ("prefix=xyz,answer=410", "prefix"), ("rate=2,answer=500", "rate"), ("times=0,answer=500", "times"),
+            ("answer=maybe", "answer"), ("answer=400", "answer"), ("answer=reset,code=OOPS", "code"),
+            ("answer=410,for=1s", "for"), ("answer=410,colour=red", "colour"), ("answer=410,answer=500", "answer"),
+            ("delay=soon", "delay"), ("streams=-1", "streams"), ("answer=goaway,last-stream=9", "last-stream"),
+            ("answer=410,accept=true", "accept"), ("answer=500,body=gzip", "body"), ("answer=503,retry-after=x", "retry-after"),
+        ])
+    func namesKey(_ text: String, _ key: String) {
+        let error = #expect(throws: FaultRuleError.self) { try FaultRule(text) }
+        #expect(error?.key == key)
+        #expect(error?.description.contains(text) == true)
+    }
+
+    @Test("is refused when it does nothing or is no list of pairs", arguments: ["prefix=dead", "", "410", "=1"])
+    func refuses(_ text: String) {
+        #expect(throws: FaultRuleError.self) { try FaultRule(text) }
+    }
+
+    @Test("may have spaces")
+    func spaces() throws {
+        #expect(try FaultRule(" prefix = dead , answer = 410 ") == FaultRule("prefix=dead,answer=410"))
+    }
+}
+
+@Suite("A delay")
+struct AnswerDelayTests {
+    @Test("is read with its unit and jitter")
+    func reads() {
+        #expect(AnswerDelay("20ms±5ms") == AnswerDelay(microseconds: 20_000, jitterMicroseconds: 5_000))
+        #expect(AnswerDelay("20ms+-5ms") == AnswerDelay(microseconds: 20_000, jitterMicroseconds: 5_000))
+        #expect(AnswerDelay("1.5s") == AnswerDelay(microseconds: 1_500_000))
+        #expect(AnswerDelay("800us") == AnswerDelay(microseconds: 800))
+        #expect(AnswerDelay("20m") == AnswerDelay(microseconds: 1_200_000_000))
+    }
+
+    @Test("is refused otherwise", arguments: ["", "20", "ms", "-1ms", "nans", "1ms±2ms", "1ms±", "61m", "1ms±1ms±1ms", "infs"])
+    func refuses(_ text: String) {
+        #expect(AnswerDelay(text) == nil)
+    }
+
+    @Test("strays within its jitter, and uses it")
+    func draws() {
+        var generator = SeededGenerator(seed: 7)
+        let draws = (0..<1000).map { _ in
+            AnswerDelay(microseconds: 20_000, jitterMicroseconds: 5_000).draw(&generator)
+        }
+        #expect(draws.allSatisfy { (15_000...25_000).contains($0) })
+        #expect((draws.min() ?? 0) < 15_500 && (draws.max() ?? 0) > 24_500)
+    }
+}
+
+@Suite("The wheel of delays")
+struct DelayWheelTests {
+    @Test("hands out what is due, in order, and nothing before", arguments: [0, 5_000_000_123] as [Int64])
+    func order(_ start: Int64) {
+        var wheel = DelayWheel(now: start)
+        for (stream, delay) in [(1, 30), (3, 10), (5, 5000), (7, 10), (9, 1034)] as [(Int32, Int64)] {
+            wheel.hold(stream: stream, until: start + delay)
+        }
+        var seen: [Int32] = []
+        var times: [Int64] = []
+        while let next = wheel.next {
+            let before = seen.count
+            wheel.advance(to: next) { seen.append($0) }
+            for _ in before..<seen.count { times.append(next - start) }
+        }
+        #expect(seen == [3, 7, 1, 9, 5])
+        #expect(times == [10, 10, 30, 1034, 5000])
+        #expect(wheel.count == 0)
+    }
+
+    @Test("catches up after the loop was away for rounds")
+    func catchesUp() {
+        var wheel = DelayWheel(now: 0)
+        for stream in 1...100 as ClosedRange<Int32> { wheel.hold(stream: stream, until: Int64(stream) * 40) }
+        var seen = 0
+        wheel.advance(to: 100_000) { _ in seen += 1 }
+        #expect(seen == 100)
+        #expect(wheel.next == nil)
+    }
+}
+
+@Suite("A stream limit")
+struct StreamLimitStateTests {
+    @Test("falls with a bad provider token and rises with the next good one")
+    func trust() {
+        var limit = StreamLimit(initial: 1, maximum: 1000, isTrusted: false)
+        #expect(limit.current == 1)
+        #expect(limit.trust() == 1000)
+        #expect(limit.trust() == nil)
+        #expect(limit.distrust() == 1)
+        #expect(limit.distrust() == nil)
+        #expect(limit.trust() == 1000)
+    }
+
+    @Test("stays lowered for its time")
+    func lowered() {
+        var limit = StreamLimit(initial: 1, maximum: 1000, isTrusted: true)
+        #expect(limit.lower(to: 3, until: 50) == 3)
+        #expect(limit.advance(to: 49) == nil)
+        #expect(limit.advance(to: 50) == 1000)
+        #expect(limit.liftedAt == nil)
+    }
+}
+
+@Suite("The check for a JSON object")
+struct JSONObjectCheckTests {
+    private func accepts(_ text: String) -> Bool {
+        Array(text.utf8).withUnsafeBufferPointer { JSONObjectCheck.accepts($0) }
+    }
+
+    @Test(
+        "takes objects",
+        arguments: [
+            "{}", " {\"a\" : [1, -2.5e+3, true, false, null, {}, []] }\n", #"{"a":"\u00e9\n\"","b":{"c":[[]]}}"#,
+            #"{"ü":0.1}"#,
+        ])
+    func takes(_ text: String) { #expect(accepts(text)) }
+
+    @Test(
+        "and nothing else",
+        arguments: [
+            "", "[]", "1", "{", "{}}", "{\"a\"}", "{\"a\":}", "{\"a\":1,}", "{a:1}", "{\"a\":01}", "{\"a\":1.}", "{\"a\":tru}",
+            #"{"a":"\x"}"#, #"{"a":"\u12g4"}"#, "{\"a\":\"\n\"}", "{\"a\":\"", "{\"a\":[1,]}", #"{"a":"\u12"#,
+            String(repeating: "{\"a\":", count: 100) + "1" + String(repeating: "}", count: 100),
+        ])
+    func refuses(_ text: String) { #expect(!accepts(text)) }
+}
+
+@Suite("Tokens and ids")
+struct IdentifierTests {
+    @Test("a device token is kept digit for digit", arguments: [64, 66, 160, 200])
+    func tokens(_ digits: Int) throws {
+        let text = String((0..<digits).map { Character(String($0 * 7 % 16, radix: 16)) })
+        let token = try #require(SimulatedToken(hex: text.uppercased()))
+        #expect(token.hex == text)
+        #expect(token == SimulatedToken(hex: text))
+        #expect(token != SimulatedToken(hex: String(text.dropLast()) + (text.last == "0" ? "1" : "0")))
+    }
+
+    @Test("and is none with another length or other characters", arguments: [62, 65, 202])
+    func noTokens(_ digits: Int) {
+        #expect(SimulatedToken(hex: String(repeating: "a", count: digits)) == nil)
+        #expect(SimulatedToken(hex: String(repeating: "g", count: 64)) == nil)
+        #expect(SimulatedToken(hex: String(repeating: "a", count: 65) + "g") == nil)
+    }
+
+    @Test("a prefix meets the tokens that begin with it")
+    func prefixes() throws {
+        let token = try #require(SimulatedToken(hex: anyToken))
+        for length in 1...64 { #expect(try #require(TokenPrefix(anyToken.prefix(length))).matches(token)) }
+        #expect(try #require(TokenPrefix("1")).matches(token) == false)
+        #expect(try #require(TokenPrefix(anyToken.prefix(40) + "0")).matches(token) == false)
+        #expect(TokenPrefix(anyToken + "0") == nil)
+    }
+
+    @Test("an apns-id reads as it writes")
+    func ids() throws {
+        #expect(try #require(NotificationID(anyID)).text == anyID)
+        #expect(NotificationID(anyID.replacing("-", with: "0")) == nil)
+        var generator = SeededGenerator(seed: 3)
+        let made = NotificationID(random: &generator).text
+        #expect(made.wholeMatch(of: /[0-9A-F]{8}-[0-9A-F]{4}-4[0-9A-F]{3}-[89AB][0-9A-F]{3}-[0-9A-F]{12}/) != nil)
+    }
+}
