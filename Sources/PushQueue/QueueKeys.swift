@@ -33,7 +33,8 @@ public struct QueueKeys: Sendable {
             let isPlain = value.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && $0 != 0x7B && $0 != 0x7D }
             guard !value.isEmpty, value.utf8.count <= 100, isPlain else {
                 throw Invalid(
-                    description: "the \(name) name must have 1 to 100 printable ASCII characters without spaces, { or }")
+                    description: "the \(name) name must have 1 to 100 printable ASCII characters without spaces, { or }"
+                )
             }
         }
         self.queue = queue

@@ -78,7 +78,8 @@ extension Lane {
         }
         if apps.count == 1 { return 0 }
         guard let field = job.topic else {
-            throw Unsendable(reason: "NoApp", detail: "the job has neither `app` nor `topic`, and there are several apps")
+            throw Unsendable(
+                reason: "NoApp", detail: "the job has neither `app` nor `topic`, and there are several apps")
         }
         let topic = job.text(field)
         guard let index = apps.firstIndex(where: { $0.topic == topic }) else {
@@ -101,7 +102,8 @@ extension Lane {
         return NotificationTemplate(
             payload: job.bytes(job.payload), topic: job.topic.map(job.text) ?? app.topic, pushType: pushType,
             priority: job.priority.map(UInt8.init(clamping:)), expiration: expiration,
-            collapseID: job.collapseID.map(job.text), apnsID: job.apnsID.flatMap { APNSID(job.text($0).readableBytesView) })
+            collapseID: job.collapseID.map(job.text),
+            apnsID: job.apnsID.flatMap { APNSID(job.text($0).readableBytesView) })
     }
 
     private func pushType(of job: Job) throws(Unsendable) -> PushType {

@@ -37,7 +37,8 @@ extension Lane {
         } else if tally.kinds == 1, job.tokenCount == 1 {
             settlement.end(
                 claim,
-                tally.delivered > 0 ? .delivered : tally.invalid > 0 ? .invalid : tally.expired > 0 ? .expired : .dropped)
+                tally.delivered > 0
+                    ? .delivered : tally.invalid > 0 ? .invalid : tally.expired > 0 ? .expired : .dropped)
         } else if tally.kinds > 0 {
             settlement.end(claim, .fannedOut)
         }

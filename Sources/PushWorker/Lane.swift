@@ -204,7 +204,9 @@ final class Lane: @unchecked Sendable {
     private func cutDrainShort() {
         drainDeadline = .distantFuture
         if flights.count > 0 {
-            logger.warning("the drain's time is up; unanswered notifications will be sent again", metadata: ["in_flight": "\(flights.count)"])
+            logger.warning(
+                "the drain's time is up; unanswered notifications will be sent again",
+                metadata: ["in_flight": "\(flights.count)"])
         }
         for app in apps { app.pool.closeNow() }
         isCutShort = true
@@ -215,7 +217,12 @@ final class Lane: @unchecked Sendable {
         guard flights.count == 0 else { return }
         flushSettlement()
         let mayWait = !isCutShort && client.isReady
-        if mayWait, !settlement.isEmpty || !unconfirmed.isEmpty || !awaitingInvalidTokens.isEmpty || isWritingInvalidTokens || isWaiting { return }
+        if mayWait,
+            !settlement.isEmpty || !unconfirmed.isEmpty || !awaitingInvalidTokens.isEmpty || isWritingInvalidTokens
+                || isWaiting
+        {
+            return
+        }
         phase = .stopped
         ticker?.cancel()
         queue.release { [self] result in
@@ -223,7 +230,8 @@ final class Lane: @unchecked Sendable {
             case .success(let released):
                 if released > 0 { logger.info("gave unsent jobs back", metadata: ["jobs": "\(released)"]) }
             case .failure(let error):
-                logger.warning("could not give unsent jobs back; another worker takes them when the lease ends: \(error)")
+                logger.warning(
+                    "could not give unsent jobs back; another worker takes them when the lease ends: \(error)")
             }
             let closing = apps.map { $0.pool.close() } + [client.close()] + (waiter.map { [$0.close()] } ?? [])
             EventLoopFuture.andAllComplete(closing, on: eventLoop).assumeIsolated().whenComplete { _ in

@@ -27,7 +27,11 @@ extension APNSID {
         }
         var tail: (UInt64, UInt64) = (0, 0)
         for (index, byte) in bytes[offset...].enumerated() {
-            if index < 8 { tail.0 |= UInt64(byte) << UInt64(8 * index) } else { tail.1 |= UInt64(byte) << UInt64(8 * (index - 8)) }
+            if index < 8 {
+                tail.0 |= UInt64(byte) << UInt64(8 * index)
+            } else {
+                tail.1 |= UInt64(byte) << UInt64(8 * (index - 8))
+            }
         }
         high ^= rotated(tail.1 &* second, 33) &* first
         low ^= rotated(tail.0 &* first, 31) &* second

@@ -3,9 +3,9 @@ import FoundationEssentials
 import PushWorker
 
 #if canImport(Glibc)
-import Glibc
+    import Glibc
 #elseif canImport(Musl)
-import Musl
+    import Musl
 #endif
 
 /// What a process did and what it cost, as JSON.

@@ -7,9 +7,9 @@ import PushQueue
 import Redis
 
 #if canImport(Glibc)
-import Glibc
+    import Glibc
 #elseif canImport(Musl)
-import Musl
+    import Musl
 #endif
 
 struct Enqueue: AsyncParsableCommand {

@@ -6,9 +6,9 @@ import PushWorker
 import ServiceLifecycle
 
 #if canImport(Glibc)
-import Glibc
+    import Glibc
 #elseif canImport(Musl)
-import Musl
+    import Musl
 #endif
 
 struct Run: AsyncParsableCommand {
@@ -27,7 +27,8 @@ struct Run: AsyncParsableCommand {
     @Option(help: "Event loops that work, 0 for one a core. (APNS_WORKER_LANES; default 0)")
     var lanes: Int?
 
-    @Option(help: "The first retry's longest pause, in ms; it doubles each time. (APNS_WORKER_RETRY_BASE; default 1000)")
+    @Option(
+        help: "The first retry's longest pause, in ms; it doubles each time. (APNS_WORKER_RETRY_BASE; default 1000)")
     var retryBase: Int?
 
     @Option(help: "The longest pause between retries, in ms. (APNS_WORKER_RETRY_CAP; default 600000)")
@@ -65,7 +66,8 @@ struct Run: AsyncParsableCommand {
             services.append(
                 .init(
                     service: QueueWatch(
-                        configuration: configuration, worker: worker, showsProgress: progress, stopsWhenDone: exitWhenDone),
+                        configuration: configuration, worker: worker, showsProgress: progress,
+                        stopsWhenDone: exitWhenDone),
                     successTerminationBehavior: .gracefullyShutdownGroup))
         }
         let group = ServiceGroup(

@@ -40,7 +40,8 @@ enum Setting {
 
 /// Where the queue is: the same flags for every command.
 struct QueueOptions: ParsableArguments {
-    @Option(help: "Redis, as redis://[user:password@]host:port/db. (APNS_WORKER_REDIS_URL; default redis://127.0.0.1:6379)")
+    @Option(
+        help: "Redis, as redis://[user:password@]host:port/db. (APNS_WORKER_REDIS_URL; default redis://127.0.0.1:6379)")
     var redis: String?
 
     @Option(help: "The queue's name. (APNS_WORKER_QUEUE; default default)")

@@ -76,7 +76,8 @@ final class HTTP2Session {
 
     /// Takes bytes from the server; what they meant is appended to ``events``.
     func receive(_ bytes: UnsafeRawBufferPointer) throws(Failure) {
-        let taken = nghttp2_session_mem_recv(session, bytes.baseAddress?.assumingMemoryBound(to: UInt8.self), bytes.count)
+        let taken = nghttp2_session_mem_recv(
+            session, bytes.baseAddress?.assumingMemoryBound(to: UInt8.self), bytes.count)
         try check(Int32(clamping: taken))
     }
 
@@ -180,7 +181,8 @@ private func session(_ context: UnsafeMutableRawPointer?) -> HTTP2Session? {
 
 private func readBody(
     _: OpaquePointer?, _: Int32, target: UnsafeMutablePointer<UInt8>?, capacity: Int,
-    flags: UnsafeMutablePointer<UInt32>?, source: UnsafeMutablePointer<nghttp2_data_source>?, _: UnsafeMutableRawPointer?
+    flags: UnsafeMutablePointer<UInt32>?, source: UnsafeMutablePointer<nghttp2_data_source>?,
+    _: UnsafeMutableRawPointer?
 ) -> Int {
     guard let slot = source?.pointee.ptr?.assumingMemoryBound(to: RequestSlot.self), let target, let flags else {
         return Int(NGHTTP2_ERR_CALLBACK_FAILURE.rawValue)

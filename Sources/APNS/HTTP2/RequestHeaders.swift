@@ -63,7 +63,8 @@ struct RequestHeaders: ~Copyable {
         let noCopy = UInt8(NGHTTP2_NV_FLAG_NO_COPY_NAME.rawValue | NGHTTP2_NV_FLAG_NO_COPY_VALUE.rawValue)
         let noIndex = repeats ? 0 : UInt8(NGHTTP2_NV_FLAG_NO_INDEX.rawValue)
         fields[count] = nghttp2_nv(
-            name: UnsafeMutablePointer(mutating: name.utf8Start), value: UnsafeMutablePointer(mutating: value.baseAddress),
+            name: UnsafeMutablePointer(mutating: name.utf8Start),
+            value: UnsafeMutablePointer(mutating: value.baseAddress),
             namelen: name.utf8CodeUnitCount, valuelen: value.count, flags: noCopy | noIndex)
         count += 1
     }
