@@ -5,7 +5,7 @@ public struct QueueLimits: Sendable {
     /// Larger jobs become dead letters before they travel, in bytes.
     public var maximumJobSize = 16 * 1024 * 1024
     /// A claim stops when its jobs add up to this many bytes.
-    public var maximumClaimSize = 4 * 1024 * 1024
+    public var maximumClaimSize = 1024 * 1024
     /// How many dead letters are kept.
     public var maximumDeadLetters = 1_000_000
     /// For how long dead letters are kept, in milliseconds.

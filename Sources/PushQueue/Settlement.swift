@@ -67,6 +67,30 @@ public struct Settlement: Sendable {
         count += 1
     }
 
+    /// The job is replaced by pieces with some of its tokens each, which are due at once.
+    /// - Parameters:
+    ///   - prefix: the wrapper's members that all pieces share, without `"job":` (see ``EnvelopeWriter/prefix()``).
+    ///   - pieces: where in the claimed job each piece's tokens stand, with the commas between them.
+    ///   - cut: where in the claimed job the original's list of tokens stands, which the pieces do without.
+    ///   - original: where the original's bytes stand in the claimed job.
+    public mutating func split(
+        _ claim: Int, prefix: ByteBuffer, pieces: [Range<Int>], cut: Range<Int>, original: Range<Int>
+    ) {
+        arguments.append("split")
+        arguments.append(claim)
+        arguments.append(prefix)
+        arguments.append(cut.lowerBound)
+        arguments.append(cut.count)
+        arguments.append(original.lowerBound)
+        arguments.append(original.count)
+        arguments.append(pieces.count)
+        for piece in pieces {
+            arguments.append(piece.lowerBound)
+            arguments.append(piece.count)
+        }
+        count += 1
+    }
+
     /// The job becomes a dead letter.
     /// - Parameters:
     ///   - reason: a word of letters and digits, for counters and for `requeue`.

@@ -24,7 +24,12 @@ final class AppLane {
     }
 
     /// How many more notifications the app could take now.
-    var room: Int { max(0, pool.freeStreams - waiting - resends.count) }
+    func room(now: NIODeadline) -> Int {
+        let free = max(0, pool.freeStreams - waiting - resends.count)
+        guard breaker.isOpen else { return free }
+        // Nothing but a probe would be sent; the rest may as well stay in the queue.
+        return waiting == 0 && breaker.peek(now: now) == .probe ? min(free, 1) : 0
+    }
 
     /// Takes a new provider token into use when there is one.
     /// - Parameter now: seconds since 1970.

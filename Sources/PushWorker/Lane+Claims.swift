@@ -54,6 +54,8 @@ extension Lane {
         if claim.join { logger.debug("joined the queue", metadata: ["worker": "\(queue.worker)"]) }
         hasBacklog = window.answered(
             received: claimed.bodies.count, isPaused: claimed.isPaused, nextDue: claimed.nextDue, now: eventLoop.now)
+        // A drain began while the claim was under way: what it brought is given back with the worker's other claims.
+        guard phase == .running else { return schedulePump() }
         counters.claimedJobs += claimed.bodies.count
         for (offset, body) in claimed.bodies.enumerated() { accept(body, claim: claim.first + offset) }
         if let expired = claimed.expiredWorker, expired != queue.worker { considerReaping(expired) }

@@ -121,6 +121,7 @@ extension Lane {
         while let tag = app.resends.removeFirst(in: &flights) {
             let index = flights[tag].job
             postpone(tag, reason: reason, delay: delay)
+            flights.release(tag, leaving: FlightEntry())
             ended(index)
         }
         while case let index = app.ready.head, index >= 0, now - jobs[index].readySince > Self.patience {

@@ -4,6 +4,9 @@ import PushQueue
 
 /// From a claimed body to notifications: decode, route, check. What cannot be sent ends here, with its reason.
 extension Lane {
+    /// A job with more tokens is split.
+    private static let maximumTokens = 1000
+
     func accept(_ body: ByteBuffer, claim: Int) {
         let job: Job
         do throws(JobError) {
@@ -37,6 +40,7 @@ extension Lane {
         }
         entry.app = try route(job)
         let app = apps[entry.app]
+        if job.tokenCount > Self.maximumTokens { return split(job, claim: claim, firstSeen: entry.firstSeen) }
         entry.identity = identity(of: job, claim: claim)
         entry.template = try template(for: job, app: app, expiration: expiration)
         if let tokens = job.tokens {
@@ -55,6 +59,19 @@ extension Lane {
         entry.unsubmitted = entry.open
         app.waiting += entry.open
         app.ready.append(jobs.insert(entry), in: &jobs)
+    }
+
+    /// Replaces a job for many devices by pieces: so it spreads over the fleet, and a crash or a retry concerns a piece.
+    private func split(_ job: Job, claim: Int, firstSeen: Int64) {
+        let writer = envelope(
+            of: job, claim: claim, attempt: job.envelope.attempt, firstSeen: firstSeen, namesClaim: false)
+        settlement.split(
+            claim, prefix: writer.prefix(), pieces: job.tokenPieces(of: Self.maximumTokens), cut: job.tokensMember,
+            original: job.original)
+        // The pieces are due as soon as this is written, and for every lane.
+        flushSettlement()
+        window.wake()
+        onBacklog?()
     }
 
     /// A job that must not be sent yet waits among the retries.
@@ -124,7 +141,9 @@ extension Lane {
     }
 
     /// The head of the wrapper for the next attempt.
-    func envelope(of job: Job, claim: Int, attempt: Int, firstSeen: Int64) -> EnvelopeWriter {
+    func envelope(
+        of job: Job, claim: Int, attempt: Int, firstSeen: Int64, namesClaim: Bool = true
+    ) -> EnvelopeWriter {
         var writer = EnvelopeWriter(attempt: attempt)
         if let id = job.id {
             writer.write(id: job.text(id))
@@ -133,7 +152,7 @@ extension Lane {
         }
         writer.write(enqueued: firstSeen)
         // Makes the wrapped job unlike any other: equal members of a sorted set would be one.
-        writer.write(claim: ByteBuffer(string: "\(queue.worker):\(claim)"))
+        if namesClaim { writer.write(claim: ByteBuffer(string: "\(queue.worker):\(claim)")) }
         return writer
     }
 

@@ -52,10 +52,14 @@ extension Lane: ConnectionPoolDelegate {
         settleIfEnded(index)
     }
 
-    /// A drain leaves it unsent; the job goes back as it is.
+    /// A drain leaves it unsent.
     func abandon(_ tag: Int) {
         let index = flights[tag].job
-        jobs[index].isCutShort = true
+        if jobs[index].deviceToken == nil {
+            postpone(tag, reason: "Drained", delay: 0)
+        } else {
+            jobs[index].isCutShort = true
+        }
         flights.release(tag, leaving: FlightEntry())
         ended(index)
     }

@@ -56,11 +56,16 @@ final class Lane: @unchecked Sendable {
     var lastIncident: [String: NIODeadline] = [:]
     var hasBacklog = false
     private var ticker: RepeatedTask?
+    private var threadClock = ThreadClock()
     private var isPumpScheduled = false
     private var drained: EventLoopPromise<Void>?
     private var drainDeadline = NIODeadline.distantFuture
+    private var isCutShort = false
+    private var hasGivenUp = false
 
-    static let tickInterval = TimeAmount.milliseconds(100)
+    private static let tickInterval = TimeAmount.milliseconds(100)
+    /// What Redis is given at the end of a drain to take what has not been settled.
+    private static let settlementTime = TimeAmount.seconds(2)
 
     init(
         configuration: WorkerConfiguration, index: Int, eventLoop: any EventLoop, logger: Logger,
@@ -126,13 +131,14 @@ final class Lane: @unchecked Sendable {
         if now - lastRenewal > .milliseconds(Int64(configuration.queueLimits.lease) / 5) { renewLease() }
         writeInvalidTokens()
         if phase == .draining, now >= drainDeadline { cutDrainShort() }
+        growIfStarved()
         pump()
     }
 
     /// Does whatever can be done now. To be called when something has changed; it is cheap when nothing has.
     func pump() {
-        for app in apps { dispatch(app) }
         if phase == .draining { return finishDrainIfDone() }
+        for app in apps { dispatch(app) }
         claimIfWorthwhile()
         if flights.count == 0 { flushSettlement() }
     }
@@ -159,7 +165,10 @@ final class Lane: @unchecked Sendable {
     var now: Int64 { clock.milliseconds + (eventLoop.now - clock.at).nanoseconds / 1_000_000 }
 
     /// How many notifications could be under way in addition to those that are.
-    var room: Int { apps.reduce(0) { $0 + $1.room } }
+    var room: Int {
+        let now = eventLoop.now
+        return apps.reduce(0) { $0 + $1.room(now: now) }
+    }
 
     /// Tells of something that went wrong: once, and then once a minute at the most.
     func incident(_ message: String, key: String, metadata: Logger.Metadata = [:]) {
@@ -167,6 +176,14 @@ final class Lane: @unchecked Sendable {
         if let last = lastIncident[key], now - last < .seconds(60) { return }
         lastIncident[key] = now
         logger.error("\(message)", metadata: metadata)
+    }
+
+    /// Opens another connection where there is more work than streams, and time to do it in: when each answer takes long,
+    /// a connection's streams are all busy while the processor is not.
+    private func growIfStarved() {
+        let used = threadClock.sinceLast()
+        guard hasBacklog, phase == .running, room <= flights.count, used < Self.tickInterval.nanoseconds / 2 else { return }
+        apps.filter { !$0.breaker.isOpen }.min { $0.pool.freeStreams < $1.pool.freeStreams }?.pool.wantStreams()
     }
 
     // MARK: Drain
@@ -187,31 +204,37 @@ final class Lane: @unchecked Sendable {
         }
     }
 
-    /// Forgets jobs of which nothing is under way: they are still in the worker's claims, which are given back.
+    /// Leaves what has not been submitted: a job with one token is still among the worker's claims, which are given back;
+    /// of a job with many, the tokens that are left go back to the queue.
     private func dropUnsent() {
         for app in apps {
             while let index = app.ready.removeFirst(in: &jobs) {
-                app.waiting -= jobs[index].unsubmitted
-                jobs[index].open -= jobs[index].unsubmitted
-                jobs[index].isCutShort = true
-                jobs[index].remaining = nil
-                if jobs[index].open == 0 { settleIfEnded(index) }
+                if jobs[index].deviceToken == nil {
+                    park(index, app, reason: "Drained", delay: 0)
+                } else {
+                    app.waiting -= 1
+                    jobs[index].isCutShort = true
+                    ended(index)
+                }
             }
             while let flight = app.resends.removeFirst(in: &flights) { abandon(flight) }
         }
     }
 
+    /// The time for answers is up: what has none counts as uncertain, and is settled as that in the time that is left.
     private func cutDrainShort() {
-        drainDeadline = .distantFuture
-        if flights.count > 0 {
-            logger.warning(
-                "the drain's time is up; unanswered notifications will be sent again",
-                metadata: ["in_flight": "\(flights.count)"])
+        guard !isCutShort else {
+            hasGivenUp = true
+            return
         }
-        for app in apps { app.pool.closeNow() }
         isCutShort = true
+        drainDeadline = eventLoop.now + Self.settlementTime
+        guard flights.count > 0 else { return }
+        logger.warning(
+            "the drain's time is up; unanswered notifications will be sent again",
+            metadata: ["in_flight": "\(flights.count)"])
+        for app in apps { app.pool.closeNow() }
     }
-    private(set) var isCutShort = false
 
     private func finishDrainIfDone() {
         guard flights.count == 0 else { return }

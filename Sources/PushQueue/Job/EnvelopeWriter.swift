@@ -85,6 +85,9 @@ public struct EnvelopeWriter: Sendable {
         buffer.writeJSONInteger(enqueued)
     }
 
+    /// The members so far: for whoever writes further ones, and `"job":`, itself.
+    public consuming func prefix() -> ByteBuffer { buffer }
+
     /// The wrapper up to and with `"job":`. The original must follow, and then `}`.
     public consuming func head() -> ByteBuffer {
         buffer.writeStaticString(Self.jobMember)

@@ -93,19 +93,34 @@ public struct Job: Sendable {
     /// The producer's bytes, as a slice without a copy.
     public var originalBytes: ByteBuffer { slice(original) }
 
-    /// The producer's bytes without the member `tokens`: what the pieces of a split job carry. A copy.
-    ///
-    /// Only for a job whose tokens are the producer's own; else it is ``originalBytes``.
-    public func originalWithoutTokens() -> ByteBuffer {
-        guard envelope.tokenList == nil, let list = tokenList else { return originalBytes }
-        let cut = body.withUnsafeReadableBytes { bytes in
-            Self.rangeToCut(list, in: bytes, of: original)
+    /// Where in ``body`` the producer's list of tokens stands, with one comma beside it: what the pieces of a split job do
+    /// without. Empty where the tokens are not the producer's own, but a wrapper's.
+    public var tokensMember: Range<Int> {
+        guard envelope.tokenList == nil, let list = tokenList else {
+            return original.lowerBound..<original.lowerBound
         }
-        var rest = ByteBuffer()
-        rest.reserveCapacity(original.count - cut.count)
-        rest.writeImmutableBuffer(slice(original.lowerBound..<cut.lowerBound))
-        rest.writeImmutableBuffer(slice(cut.upperBound..<original.upperBound))
-        return rest
+        return body.withUnsafeReadableBytes { Self.rangeToCut(list, in: $0, of: original) }
+    }
+
+    /// Where in ``body`` the tokens stand, so many at a time, with the commas between them.
+    /// - Parameter size: how many tokens a piece has at the most.
+    public func tokenPieces(of size: Int) -> [Range<Int>] {
+        guard let tokens else { return [] }
+        var pieces: [Range<Int>] = []
+        pieces.reserveCapacity(tokens.count / size + 1)
+        var (start, end, count) = (0, 0, 0)
+        for token in tokens {
+            // A field stands between its quotes.
+            if count == 0 { start = token.offset - 1 }
+            end = token.offset + token.length + 1
+            count += 1
+            if count == size {
+                pieces.append(start..<end)
+                count = 0
+            }
+        }
+        if count > 0 { pieces.append(start..<end) }
+        return pieces
     }
 
     private static func rangeToCut(

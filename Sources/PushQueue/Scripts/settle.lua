@@ -14,6 +14,10 @@
 --                                                job is `head`, the original, which is `length` bytes of the claimed
 --                                                one from `start` (from 0), and '}'; counted by reason
 --         dead   number reason members start length   a dead letter with the original, and JSON members about it
+--         split  number prefix cut cut_length start length pieces (token_start token_length)...
+--                                                the job is replaced by pieces that are due at once. A piece is `prefix`,
+--                                                its tokens, which are the bytes of the claimed job from `token_start`,
+--                                                and the original without its list of tokens, which is at `cut`
 --         letter number reason members start length   the same, but the claim stays to be settled by what follows: some of
 --                                                a job's notifications can never be delivered, the others go on
 --         count  field amount                    counted if the settlement before it found its claim
@@ -78,6 +82,22 @@ while i <= #ARGV do
             buried = true
         end
         i = i + 6
+    elseif action == 'split' then
+        local body = take(ARGV[i + 1])
+        local pieces = tonumber(ARGV[i + 7])
+        if body then
+            local cut, start = tonumber(ARGV[i + 3]), tonumber(ARGV[i + 5])
+            local original = string.sub(body, start + 1, cut)
+                .. string.sub(body, cut + tonumber(ARGV[i + 4]) + 1, start + tonumber(ARGV[i + 6]))
+            for piece = 1, pieces do
+                local tokens = tonumber(ARGV[i + 6 + 2 * piece])
+                redis.call('ZADD', retry, now, string.format('%s,"claim":"%s:%s/%d","tokens":[%s],"job":%s}',
+                    ARGV[i + 2], ARGV[1], ARGV[i + 1], piece,
+                    string.sub(body, tokens + 1, tokens + tonumber(ARGV[i + 7 + 2 * piece])), original))
+            end
+            count(stats, now, 'split', 1)
+        end
+        i = i + 8 + 2 * pieces
     elseif action == 'letter' then
         local body = redis.call('HGET', claimed, ARGV[i + 1])
         found = body and true or false
