@@ -126,8 +126,11 @@ private struct FaultRuleReader {
             throw error(
                 "answer", "must be a status, a reason of APNs, reset, goaway, drop or silence, not '\(text)'")
         }
-        response.body = try take("body", "must be whole, empty, split or text") { FaultRule.Body(rawValue: $0) } ?? .whole
-        response.retryAfter = try take("retry-after", "must be whole seconds") { Int($0).flatMap { $0 >= 0 ? $0 : nil } }
+        response.body =
+            try take("body", "must be whole, empty, split or text") { FaultRule.Body(rawValue: $0) } ?? .whole
+        response.retryAfter = try take("retry-after", "must be whole seconds") {
+            Int($0).flatMap { $0 >= 0 ? $0 : nil }
+        }
         response.timestamp = try take("timestamp", "must be milliseconds since 1970") { Int64($0) }
         return response
     }

@@ -162,6 +162,7 @@ final class HTTP2ServerSession {
     func frameReceived(_ frame: UnsafePointer<nghttp2_frame>) {
         let header = frame.pointee.hd
         if header.type == NGHTTP2_RST_STREAM.rawValue { connection.resetReceived() }
+        if header.type == NGHTTP2_GOAWAY.rawValue { connection.goAwayReceived() }
         guard header.type == NGHTTP2_DATA.rawValue || header.type == NGHTTP2_HEADERS.rawValue,
             header.flags & UInt8(NGHTTP2_FLAG_END_STREAM.rawValue) != 0, let slot = slot(of: header.stream_id)
         else { return }

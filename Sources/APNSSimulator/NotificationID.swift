@@ -51,10 +51,11 @@ public struct NotificationID: Hashable, Sendable {
 
     /// The canonical form in upper-case digits, as APNs writes those it made up.
     public var text: String {
-        String(decoding: [UInt8](unsafeUninitializedCapacity: Self.textLength) { buffer, count in
-            if let base = buffer.baseAddress { write(to: base) }
-            count = Self.textLength
-        }, as: UTF8.self)
+        String(
+            decoding: [UInt8](unsafeUninitializedCapacity: Self.textLength) { buffer, count in
+                if let base = buffer.baseAddress { write(to: base) }
+                count = Self.textLength
+            }, as: UTF8.self)
     }
 
     /// Writes the 36 characters of ``text``.

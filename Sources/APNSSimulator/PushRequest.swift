@@ -135,7 +135,9 @@ extension UnsafeBufferPointer<UInt8> {
 
 /// Push types by the bytes of their header.
 enum PushTypeTable {
-    private static let names: [(name: [UInt8], type: PushType)] = PushType.allCases.map { (Array($0.rawValue.utf8), $0) }
+    private static let names: [(name: [UInt8], type: PushType)] = PushType.allCases.map {
+        (Array($0.rawValue.utf8), $0)
+    }
 
     static func type(_ value: UnsafeBufferPointer<UInt8>) -> PushType? {
         if value.equals("alert") { return .alert }

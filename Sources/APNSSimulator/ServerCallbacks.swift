@@ -16,7 +16,8 @@ enum ServerCallbacks {
             if let frame { ServerCallbacks.session(user) { $0.beginHeaders(frame) } }
             return 0
         }
-        nghttp2_session_callbacks_set_on_header_callback(callbacks) { _, _, name, nameLength, value, valueLength, _, user in
+        nghttp2_session_callbacks_set_on_header_callback(callbacks) {
+            _, _, name, nameLength, value, valueLength, _, user in
             ServerCallbacks.session(user) {
                 $0.header(
                     name: UnsafeBufferPointer(start: name, count: nameLength),

@@ -32,6 +32,7 @@ final class SimulatedConnection {
     private var lastProcessedStream: Int32 = 0
     // Streams above it are none of ours any more, since a GOAWAY that may not have been sent yet.
     private var goAwayStream: Int32?
+    private var clientWentAway = false
     private var moment: Moment
     private(set) var end: End?
 
@@ -87,7 +88,11 @@ final class SimulatedConnection {
         let before = buffer.readableBytes
         try session?.write(into: &buffer)
         tally.bytesSent += buffer.readableBytes - before
-        if end == nil, session?.isFinished == true { end = .finished }
+        if end == nil, session?.isFinished == true {
+            end = .finished
+            // Nobody said goodbye, so it was nghttp2 that did not like what the client sent.
+            if goAwayStream == nil, !clientWentAway { tally.protocolErrors += 1 }
+        }
         settle()
     }
 
@@ -112,7 +117,9 @@ final class SimulatedConnection {
     // MARK: Requests
 
     func standing(authorization: UnsafeBufferPointer<UInt8>) -> ProviderTokens.Standing {
-        if let lastAuthorization, authorization.isSame(as: lastAuthorization.bytes) { return lastAuthorization.standing }
+        if let lastAuthorization, authorization.isSame(as: lastAuthorization.bytes) {
+            return lastAuthorization.standing
+        }
         let bytes = Array(authorization)
         let standing = service.standing(authorization: bytes, now: moment.date / 1000)
         if case .genuine = standing { lastAuthorization = (bytes, standing) }
@@ -159,6 +166,8 @@ final class SimulatedConnection {
         if errorCode == 0, case .answered = slot.fate { return }
         lose(slot)
     }
+
+    func goAwayReceived() { clientWentAway = true }
 
     func resetReceived() { tally.resetsReceived += 1 }
 

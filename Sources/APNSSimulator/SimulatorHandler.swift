@@ -36,6 +36,7 @@ final class SimulatorHandler: ChannelInboundHandler {
             do {
                 // Without ALPN nobody agreed on HTTP/2; APNs speaks nothing else.
                 guard handshake.applicationProtocol == "h2" else {
+                    service.add(ConnectionTally(protocolErrors: 1))
                     context.close(promise: nil)
                     return
                 }
@@ -60,6 +61,8 @@ final class SimulatorHandler: ChannelInboundHandler {
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        // What a client still says on a connection that is over is read, and no more.
+        guard !isClosing else { return }
         let buffer = unwrapInboundIn(data)
         do {
             try buffer.withUnsafeReadableBytes { bytes in

@@ -98,7 +98,8 @@ struct SimulatorCommand: AsyncParsableCommand {
     @Option(help: "What the randomness of rules and delays starts from.")
     var seed: UInt64 = 1
 
-    @Option(help: ArgumentHelp("Write the account to this file, as JSON, at the end and at SIGUSR1.", valueName: "file"))
+    @Option(
+        help: ArgumentHelp("Write the account to this file, as JSON, at the end and at SIGUSR1.", valueName: "file"))
     var account: String?
 
     @Flag(help: "List every accepted apns-id and device token in the account.")
@@ -115,6 +116,8 @@ struct SimulatorCommand: AsyncParsableCommand {
             guard signal == .writeAccount else { break }
             try write(server.account)
         }
+        // The sources end with the last use of this value.
+        withExtendedLifetime(signals) {}
         try await server.stop()
         try write(server.account)
         if !quiet {
@@ -141,7 +144,8 @@ struct SimulatorCommand: AsyncParsableCommand {
             throw ValidationError("--max-streams and --initial-streams must be at least 1")
         }
         guard connectionWindow >= 65_535 else {
-            throw ValidationError("--connection-window must be at least 65535, what every HTTP/2 connection starts with")
+            throw ValidationError(
+                "--connection-window must be at least 65535, what every HTTP/2 connection starts with")
         }
         guard (1...256).contains(threads) else { throw ValidationError("--threads must be 1 to 256") }
         configuration.maximumStreams = maxStreams

@@ -30,7 +30,9 @@ struct AccountTests {
 
     @Test("adds up over 50,000 requests of a foreign client", .timeLimit(.minutes(2)))
     func load() async throws {
-        try await withSimulator { $0.initialStreams = 1000 } _: { server in
+        try await withSimulator {
+            $0.initialStreams = 1000
+        } _: { server in
             let report = try await h2load(server, requests: 50_000, streams: 200)
             #expect(report.output.contains("50000 succeeded, 0 failed, 0 errored, 0 timeout"))
             let account = server.account
@@ -47,7 +49,9 @@ struct AccountTests {
 
     @Test("says which accepted notifications lost their answer when the client gave up")
     func lostAnswers() async throws {
-        try await withSimulator { $0.delay = AnswerDelay("30s") } _: { server in
+        try await withSimulator {
+            $0.delay = AnswerDelay("30s")
+        } _: { server in
             let answer = try await Push { $0.arguments = ["--max-time", "0.5"] }.send(to: server)
             #expect(answer.exit == 28)
             // The server hears of it in its own time.
@@ -69,7 +73,19 @@ struct AccountTests {
                     "https://127.0.0.1:\(server.port)/",
                 ])
             #expect(spoken.status != 0)
-            #expect(try await Push().send(to: server).status == 200)
+            let garbage = try await Command.run(
+                "/bin/sh",
+                [
+                    "-c",
+                    """
+                    printf 'GET / HTTP/1.1\r\n\r\n%64s' | openssl s_client -quiet -alpn h2                     -connect 127.0.0.1:\(server.port)
+                    """,
+                ], timeout: 10)
+            #expect(!garbage.output.contains("HTTP/1.1"))
+            let answer = try await Push().send(to: server)
+            #expect(answer.status == 200)
+            #expect(server.account.protocolErrors == 2)
+            #expect(server.account.requests == 1)
         }
     }
 }

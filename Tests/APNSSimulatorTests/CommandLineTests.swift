@@ -4,15 +4,12 @@ import Testing
 
 @Suite("The apns-simulator command")
 struct CommandLineTests {
-    private static let binary = Bundle.main.executableURL?.deletingLastPathComponent()
-        .appending(path: "apns-simulator").path
-
+    // The tests' own binary lies beside it or, when a helper loads it, its bundle does.
     private static func path() throws -> String {
-        // The tests' own binary lies beside it or, run by a helper, its bundle does.
-        let candidates = [binary] + CommandLine.arguments.map { argument in
+        let candidates = CommandLine.arguments.map { argument in
             URL(filePath: argument).deletingLastPathComponent().appending(path: "apns-simulator").path
         }
-        return try #require(candidates.compactMap { $0 }.first { FileManager.default.isExecutableFile(atPath: $0) })
+        return try #require(candidates.first { FileManager.default.isExecutableFile(atPath: $0) })
     }
 
     @Test("says where it listens, writes its account when asked, and ends with 0 on SIGTERM", .timeLimit(.minutes(1)))
@@ -25,14 +22,16 @@ struct CommandLineTests {
         let output = Pipe()
         process.executableURL = URL(filePath: try Self.path())
         process.arguments = [
-            "--certificate", try TestCertificates.path("server.pem"), "--key", try TestCertificates.path("server-key.pem"),
+            "--certificate", try TestCertificates.path("server.pem"), "--key",
+            try TestCertificates.path("server-key.pem"),
             "--account", account.path, "--port-file", directory.appending(path: "port").path, "--quiet",
             "--rule", "prefix=dead,answer=410",
         ]
         process.standardOutput = output
         try process.run()
         defer { if process.isRunning { process.terminate() } }
-        let line = try #require(JSONSerialization.jsonObject(with: output.fileHandleForReading.availableData) as? [String: Int])
+        let line = try #require(
+            JSONSerialization.jsonObject(with: output.fileHandleForReading.availableData) as? [String: Int])
         let port = try #require(line["port"])
         #expect(line["pid"] == Int(process.processIdentifier))
         #expect(try String(contentsOf: directory.appending(path: "port"), encoding: .utf8) == "\(port)\n")
@@ -48,7 +47,9 @@ struct CommandLineTests {
 
         kill(process.processIdentifier, SIGUSR1)
         let deadline = ContinuousClock.now + .seconds(20)
-        while !FileManager.default.fileExists(atPath: account.path), ContinuousClock.now < deadline { await Task.yield() }
+        while !FileManager.default.fileExists(atPath: account.path), ContinuousClock.now < deadline {
+            await Task.yield()
+        }
         #expect(try String(contentsOf: account, encoding: .utf8).contains("410 Unregistered"))
         try FileManager.default.removeItem(at: account)
 
@@ -62,7 +63,8 @@ struct CommandLineTests {
         "refuses what it cannot do, and says what",
         arguments: [
             (["--rule", "answer=maybe"], "answer=maybe"), (["--delay", "soon"], "--delay"),
-            (["--provider-key", "A:B:/does/not/exist"], "/does/not/exist"), (["--provider-key", "A"], "KEYID:TEAMID:FILE"),
+            (["--provider-key", "A:B:/does/not/exist"], "/does/not/exist"),
+            (["--provider-key", "A"], "KEYID:TEAMID:FILE"),
             (["--initial-streams", "0"], "--initial-streams"),
         ])
     func refuses(_ arguments: [String], _ words: String) async throws {

@@ -39,7 +39,9 @@ struct RequestCheckTests {
             $0.set("apns-id", "x")
         },
         Case("another scheme", 403, "MissingProviderToken") { $0.set("authorization", "Basic eDp5") },
-        Case("nonsense for a provider token", 403, "InvalidProviderToken") { $0.set("authorization", "bearer nonsense") },
+        Case("nonsense for a provider token", 403, "InvalidProviderToken") {
+            $0.set("authorization", "bearer nonsense")
+        },
         Case("another algorithm", 403, "InvalidProviderToken") {
             $0.set("authorization", "bearer " + TestTokens.unsigned(algorithm: "HS256"))
         },
@@ -85,7 +87,9 @@ struct RequestCheckTests {
             $0.path = "/3/device/zz"
             $0.body = Self.payload(4097)
         },
-        Case("a device token that is not hex", 400, "BadDeviceToken") { $0.path = "/3/device/" + anyToken.dropLast() + "x" },
+        Case("a device token that is not hex", 400, "BadDeviceToken") {
+            $0.path = "/3/device/" + anyToken.dropLast() + "x"
+        },
         Case("a device token that is too short", 400, "BadDeviceToken") { $0.path = "/3/device/abcd" },
     ]
 
@@ -116,7 +120,9 @@ struct RequestCheckTests {
 
     @Test("and refused with its reason", arguments: refusals)
     func refuses(_ example: Case) async throws {
-        try await withSimulator { $0.topics = ["com.example.app"] } _: { server in
+        try await withSimulator {
+            $0.topics = ["com.example.app"]
+        } _: { server in
             let answer = try await Push(example.change).send(to: server)
             #expect(answer.status == example.status)
             #expect(answer.reason == example.reason)
@@ -129,7 +135,9 @@ struct RequestCheckTests {
 
     @Test("and accepted with an empty body", arguments: acceptances)
     func accepts(_ example: Case) async throws {
-        try await withSimulator { $0.topics = ["com.example.app"] } _: { server in
+        try await withSimulator {
+            $0.topics = ["com.example.app"]
+        } _: { server in
             let answer = try await Push(example.change).send(to: server)
             #expect(answer.status == 200)
             #expect(answer.body.isEmpty)
@@ -156,7 +164,9 @@ struct RequestCheckTests {
     func verifiesSignatures() async throws {
         let pem = Array(try Data(contentsOf: URL(filePath: try TestCertificates.path("AuthKey_ABC123DEFG.p8"))))
         let key = try ProviderKey(keyID: TestTokens.keyID, teamID: TestTokens.teamID, pem: pem)
-        try await withSimulator { $0.providerKeys = [key] } _: { server in
+        try await withSimulator {
+            $0.providerKeys = [key]
+        } _: { server in
             let tokens: [(String, Int)] = [
                 (try await TestTokens.signed(), 200),
                 (TestTokens.unsigned(), 403),
@@ -177,7 +187,9 @@ struct RequestCheckTests {
 
     @Test("and a second provider token of a key comes too soon, if so configured")
     func limitsUpdates() async throws {
-        try await withSimulator { $0.providerTokenInterval = 1200 } _: { server in
+        try await withSimulator {
+            $0.providerTokenInterval = 1200
+        } _: { server in
             let first = TestTokens.unsigned(issuedAt: TestTokens.now - 10)
             let second = TestTokens.unsigned(issuedAt: TestTokens.now)
             var reasons: [String?] = []
