@@ -17,7 +17,7 @@ public struct RetryPolicy: Sendable, Equatable {
     ///   - retryAfter: the seconds that the server asked for, which are the least.
     ///   - jitter: from 0 to 1, evenly distributed.
     public func delay(afterAttempt attempt: Int, retryAfter: Int?, jitter: Double) -> Int64 {
-        let exponent = Int64(min(max(attempt - 1, 0), 30))
+        let exponent = Int64(min(max(attempt, 1) - 1, 30))
         let (grown, overflows) = base.multipliedReportingOverflow(by: 1 << exponent)
         let ceiling = overflows ? cap : min(cap, grown)
         let backoff = Int64(Double(ceiling) * jitter)

@@ -62,4 +62,29 @@ struct JobTokensTests {
         let cut = try decodeJob(#"{"v":1,"attempt":2,"job":\#(many)}"#)
         #expect(String(buffer: cut.originalWithoutTokens()) == #"{"payload":{}}"#)
     }
+
+    @Test("stand in pieces of a size, each with the commas between its tokens", arguments: [1, 2, 3, 4, 100])
+    func pieces(size: Int) throws {
+        let text = #"{"payload":{},"tokens":[ "a" , "b\u0062","c", "d" ]}"#
+        let job = try decodeJob(text)
+        let bytes = Array(text.utf8)
+        let pieces = job.tokenPieces(of: size).map { String(decoding: bytes[$0], as: UTF8.self) }
+        #expect(pieces.count == (4 + size - 1) / size)
+        let again = try pieces.flatMap { piece -> [String?] in
+            let job = try decodeJob(#"{"tokens":[\#(piece)],"payload":{}}"#)
+            return try #require(job.tokens).map { String(buffer: job.text($0)) }
+        }
+        #expect(again == ["a", "bb", "c", "d"])
+    }
+}
+
+extension Job {
+    /// What the pieces of a split job carry.
+    fileprivate func originalWithoutTokens() -> ByteBuffer {
+        var rest = ByteBuffer()
+        let bytes = body.readableBytesView
+        rest.writeBytes(bytes.dropFirst(original.lowerBound).prefix(tokensMember.lowerBound - original.lowerBound))
+        rest.writeBytes(bytes.prefix(original.upperBound).dropFirst(tokensMember.upperBound))
+        return rest
+    }
 }

@@ -1,0 +1,145 @@
+import NIOCore
+import Testing
+
+@testable import PushWorker
+
+@Suite("A claim window")
+struct ClaimWindowTests {
+    let start = NIODeadline.uptimeNanoseconds(1_000_000_000)
+
+    @Test("never asks for more than is free, nor for more than a batch")
+    func bounds() {
+        var window = ClaimWindow()
+        check(window.next(free: 7, busy: 0, now: start) == .init(first: 1, count: 7, join: true))
+        _ = window.answered(received: 7, isPaused: false, nextDue: nil, now: start)
+        check(window.next(free: 5000, busy: 0, now: start)?.count == ClaimWindow.maximumCount)
+    }
+
+    @Test("asks for nothing while a claim is under way or nothing is free")
+    func oneAtATime() {
+        var window = ClaimWindow()
+        check(window.next(free: 0, busy: 0, now: start) == nil)
+        check(window.next(free: 10, busy: 0, now: start) != nil)
+        check(window.next(free: 10, busy: 0, now: start) == nil)
+        check(window.renewal() == nil)
+    }
+
+    @Test("waits, while busy, until half of the streams are free")
+    func batches() {
+        var window = ClaimWindow()
+        check(window.next(free: 100, busy: 400, now: start) == nil)
+        check(window.next(free: 250, busy: 250, now: start)?.count == 250)
+    }
+
+    @Test("numbers its claims one after the other")
+    func numbers() {
+        var window = ClaimWindow()
+        check(window.next(free: 10, busy: 0, now: start)?.first == 1)
+        check(window.answered(received: 10, isPaused: false, nextDue: nil, now: start))
+        check(window.next(free: 10, busy: 0, now: start) == .init(first: 11, count: 10, join: false))
+    }
+
+    @Test("leaves Redis alone for a while when there was nothing, and looks at once when it is woken")
+    func idle() {
+        var window = ClaimWindow()
+        _ = window.next(free: 10, busy: 0, now: start)
+        check(!window.answered(received: 3, isPaused: false, nextDue: nil, now: start))
+        check(window.next(free: 10, busy: 0, now: start) == nil)
+        check(window.next(free: 10, busy: 0, now: start + ClaimWindow.idlePoll) != nil)
+        _ = window.answered(received: 0, isPaused: false, nextDue: nil, now: start)
+        window.wake()
+        check(window.next(free: 10, busy: 0, now: start) != nil)
+    }
+
+    @Test("looks again when the next retry is due")
+    func due() {
+        var window = ClaimWindow()
+        _ = window.next(free: 10, busy: 0, now: start)
+        _ = window.answered(received: 0, isPaused: false, nextDue: 200, now: start)
+        check(window.next(free: 10, busy: 0, now: start + .milliseconds(199)) == nil)
+        check(window.next(free: 10, busy: 0, now: start + .milliseconds(200)) != nil)
+    }
+
+    @Test("repeats a claim whose reply was lost with the same numbers, whatever is free now")
+    func doubt() {
+        var window = ClaimWindow()
+        let claim = window.next(free: 10, busy: 0, now: start)
+        window.failed(mayHaveRun: true, now: start)
+        check(window.renewal() == nil)
+        check(window.next(free: 0, busy: 10, now: start) == claim)
+        _ = window.answered(received: 4, isPaused: false, nextDue: nil, now: start)
+        window.wake()
+        check(window.next(free: 10, busy: 0, now: start)?.first == 11)
+    }
+
+    @Test("does not repeat a claim that was never sent")
+    func notSent() {
+        var window = ClaimWindow()
+        _ = window.next(free: 10, busy: 0, now: start)
+        window.failed(mayHaveRun: false, now: start)
+        check(window.next(free: 3, busy: 0, now: start) == .init(first: 1, count: 3, join: true))
+    }
+
+    @Test("joins anew under a new name, with none of the old claims in doubt")
+    func afresh() {
+        var window = ClaimWindow()
+        _ = window.next(free: 10, busy: 0, now: start)
+        _ = window.answered(received: 10, isPaused: false, nextDue: nil, now: start)
+        _ = window.next(free: 10, busy: 0, now: start)
+        window.failed(mayHaveRun: true, now: start)
+        window.startAfresh()
+        check(window.next(free: 2, busy: 0, now: start) == .init(first: 11, count: 2, join: true))
+    }
+
+    @Test("never gives a number twice and never has two claims under way, in any order of events", arguments: 0..<200)
+    func anyOrder(seed: UInt64) {
+        var random = SplitMix(seed: seed)
+        var window = ClaimWindow()
+        var now = start
+        var underWay: ClaimWindow.Claim?
+        var answeredTo = 0
+        for _ in 0..<500 {
+            now = now + .milliseconds(Int64.random(in: 0...400, using: &random))
+            switch Int.random(in: 0..<6, using: &random) {
+            case 0, 1:
+                let free = Int.random(in: 0...600, using: &random)
+                let claim =
+                    Bool.random(using: &random)
+                    ? window.next(free: free, busy: Int.random(in: 0...600, using: &random), now: now)
+                    : window.renewal()
+                guard let claim else { continue }
+                check(underWay == nil)
+                check(claim.count <= ClaimWindow.maximumCount)
+                check(claim.first > answeredTo)
+                underWay = claim
+            case 2, 3:
+                guard let claim = underWay else { continue }
+                let received = Int.random(in: 0...claim.count, using: &random)
+                _ = window.answered(received: received, isPaused: false, nextDue: nil, now: now)
+                answeredTo = max(answeredTo, claim.first + received - 1)
+                underWay = nil
+            case 4:
+                guard underWay != nil else { continue }
+                window.failed(mayHaveRun: Bool.random(using: &random), now: now)
+                underWay = nil
+            default:
+                window.wake()
+            }
+        }
+    }
+}
+
+/// A generator whose numbers are the same for the same seed.
+struct SplitMix: RandomNumberGenerator {
+    private var state: UInt64
+
+    init(seed: UInt64) { state = seed &* 0x9E37_79B9_7F4A_7C15 }
+
+    mutating func next() -> UInt64 {
+        state &+= 0x9E37_79B9_7F4A_7C15
+        var value = state
+        value = (value ^ value >> 30) &* 0xBF58_476D_1CE4_E5B9
+        value = (value ^ value >> 27) &* 0x94D0_49BB_1331_11EB
+        return value ^ value >> 31
+    }
+}
