@@ -1,0 +1,115 @@
+import Testing
+
+@testable import TLS
+
+@Suite("Connection state")
+struct ConnectionStateTests {
+    private func open() -> ConnectionState {
+        var state = ConnectionState()
+        #expect(state.start() == true)
+        state.handshakeCompleted()
+        return state
+    }
+
+    @Test("keeps plaintext until the handshake is over, and starts only once")
+    func opening() {
+        var state = ConnectionState()
+        #expect(state.isIdle)
+        #expect(state.output == .keep)
+        #expect(state.start() == true)
+        #expect(state.start() == false)
+        #expect(state.isHandshaking)
+        #expect(state.output == .keep)
+        state.handshakeCompleted()
+        #expect(!state.isHandshaking)
+        #expect(state.output == .encrypt)
+        #expect(state.input == .decrypt)
+    }
+
+    @Test("closes at once before it is open")
+    func closingEarly() {
+        var idle = ConnectionState()
+        #expect(idle.close() == .immediately)
+        var handshaking = ConnectionState()
+        #expect(handshaking.start() == true)
+        #expect(handshaking.closeOutput() == .refuse)
+        #expect(handshaking.close() == .immediately)
+        #expect(handshaking.output == .refuse)
+        #expect(handshaking.close() == .immediately)
+    }
+
+    @Test("says goodbye once, and waits for the peer's")
+    func closing() {
+        var state = open()
+        #expect(state.close() == .sayGoodbyeAndAwaitPeer)
+        #expect(state.input == .decryptAndDiscard)
+        #expect(state.output == .refuse)
+        #expect(state.close() == .awaitPeer)
+        #expect(state.closeOutput() == .refuse)
+        #expect(state.peerClosed(keepsOutputOpen: true) == .close)
+        #expect(state.peerClosed(keepsOutputOpen: true) == .ignore)
+        #expect(state.transportEnded() == .ignore)
+    }
+
+    @Test("answers the peer's goodbye")
+    func peerFirst() {
+        var state = open()
+        #expect(state.peerClosed(keepsOutputOpen: false) == .sayGoodbyeAndClose)
+        #expect(state.input == .discard)
+        #expect(state.output == .refuse)
+        #expect(state.fail() == false)
+        #expect(state.transportEnded() == .close)
+    }
+
+    @Test("may write on after the peer's goodbye")
+    func inputClosed() {
+        var state = open()
+        #expect(state.peerClosed(keepsOutputOpen: true) == .signalInputClosed)
+        #expect(state.output == .encrypt)
+        #expect(state.input == .discard)
+        #expect(state.transportEnded() == .ignore)
+        var other = state
+        #expect(state.close() == .sayGoodbyeAndClose)
+        #expect(other.closeOutput() == .sayGoodbyeAndClose)
+    }
+
+    @Test("may read on after its own goodbye, until the peer's")
+    func outputClosed() {
+        var state = open()
+        #expect(state.closeOutput() == .sayGoodbye)
+        #expect(state.output == .refuse)
+        #expect(state.input == .decrypt)
+        var cut = state
+        #expect(cut.transportEnded() == .failTruncated)
+        var impatient = state
+        #expect(impatient.close() == .awaitPeer)
+        #expect(state.peerClosed(keepsOutputOpen: true) == .close)
+    }
+
+    @Test("tells what an end of the transport means")
+    func transportEnd() {
+        var idle = ConnectionState()
+        #expect(idle.transportEnded() == .ignore)
+        var handshaking = ConnectionState()
+        #expect(handshaking.start() == true)
+        #expect(handshaking.transportEnded() == .failHandshake)
+        var cut = open()
+        #expect(cut.transportEnded() == .failTruncated)
+        var closing = open()
+        #expect(closing.close() == .sayGoodbyeAndAwaitPeer)
+        #expect(closing.transportEnded() == .close)
+    }
+
+    @Test("fails once, and looks at nothing afterwards")
+    func failing() {
+        var state = open()
+        #expect(state.fail() == true)
+        #expect(state.fail() == false)
+        #expect(state.input == .discard)
+        #expect(state.output == .refuse)
+        #expect(state.close() == .awaitPeer)
+        state.finish()
+        #expect(state.close() == .immediately)
+        #expect(state.fail() == false)
+    }
+}

@@ -1,0 +1,85 @@
+import Foundation
+
+/// An `openssl` command that runs beside a test and is talked to over its standard input and output.
+final class OpenSSLCommand {
+    /// It ended before it said what was waited for.
+    struct Ended: Error, CustomStringConvertible {
+        let description: String
+    }
+
+    private let process = Process()
+    private let input = Pipe()
+    private var chunks: AsyncStream<String>.Iterator
+    /// Everything it has said so far, on standard output and error.
+    private(set) var output = ""
+
+    init(_ arguments: [String]) throws {
+        let said = Pipe()
+        let (stream, continuation) = AsyncStream.makeStream(of: String.self)
+        chunks = stream.makeAsyncIterator()
+        said.fileHandleForReading.readabilityHandler = { handle in
+            let data = handle.availableData
+            if data.isEmpty {
+                handle.readabilityHandler = nil
+                continuation.finish()
+            } else {
+                continuation.yield(String(decoding: data, as: UTF8.self))
+            }
+        }
+        process.executableURL = URL(filePath: "/usr/bin/env")
+        process.arguments = ["openssl"] + arguments
+        process.standardInput = input
+        process.standardOutput = said
+        process.standardError = said
+        try process.run()
+    }
+
+    deinit {
+        if process.isRunning { process.terminate() }
+    }
+
+    func say(_ text: String) throws {
+        try input.fileHandleForWriting.write(contentsOf: Data(text.utf8))
+    }
+
+    func hangUp() throws { try input.fileHandleForWriting.close() }
+
+    /// Waits until it has said that.
+    func hear(_ text: String) async throws {
+        while !output.contains(text) {
+            guard let chunk = await chunks.next() else {
+                throw Ended(description: "openssl ended without \"\(text)\": \(output)")
+            }
+            output += chunk
+        }
+    }
+
+    /// Waits until it ends.
+    func end() async {
+        while let chunk = await chunks.next() { output += chunk }
+        process.waitUntilExit()
+    }
+
+    /// A server on a free port, which it tells.
+    static func server(_ arguments: [String]) async throws -> (command: OpenSSLCommand, port: Int) {
+        let certificate = try ["-cert", Fixtures.path("server.pem"), "-key", Fixtures.path("server-key.pem")]
+        let command = try OpenSSLCommand(["s_server", "-accept", "127.0.0.1:0"] + certificate + arguments)
+        let told = try await command.line(after: "ACCEPT 127.0.0.1:")
+        guard let port = Int(told) else { throw Ended(description: "openssl names no port: \(told)") }
+        return (command, port)
+    }
+
+    /// Waits until it has said that and the rest of its line, which is returned.
+    private func line(after beginning: String) async throws -> String {
+        try await hear(beginning)
+        while true {
+            if let start = output.firstRange(of: beginning)?.upperBound,
+                let end = output[start...].firstIndex(where: \.isNewline)
+            {
+                return String(output[start..<end])
+            }
+            guard let chunk = await chunks.next() else { throw Ended(description: "openssl ended: \(output)") }
+            output += chunk
+        }
+    }
+}
