@@ -32,6 +32,7 @@ public final class RedisClient: @unchecked Sendable {
     private let configuration: RedisClientConfiguration
     private let logger: Logger
     private let random: @Sendable () -> Double
+    private var connector: RedisConnector?
     private var connection: RedisConnection?
     private var reconnect: ReconnectState
     private var retry: Scheduled<Void>?
@@ -145,13 +146,26 @@ public final class RedisClient: @unchecked Sendable {
 
     private func connect() {
         retry = nil
-        let connector = RedisConnector(endpoint: endpoint, eventLoop: eventLoop, configuration: configuration)
+        let connector: RedisConnector
+        do throws(RedisError) {
+            connector = try existingOrNewConnector()
+        } catch {
+            return failed(error)
+        }
         connector.connect { result in
             switch result {
             case .success(let connection): self.connected(connection)
             case .failure(let error): self.failed(error)
             }
         }
+    }
+
+    /// Made at the first attempt and kept: with TLS it holds the system's certificate authorities.
+    private func existingOrNewConnector() throws(RedisError) -> RedisConnector {
+        if let connector { return connector }
+        let new = try RedisConnector(endpoint: endpoint, eventLoop: eventLoop, configuration: configuration)
+        connector = new
+        return new
     }
 
     private func connected(_ connection: RedisConnection) {

@@ -1,4 +1,5 @@
 import NIOCore
+import TLS
 
 /// How a client connects and how long it waits.
 public struct RedisClientConfiguration: Sendable {
@@ -11,6 +12,9 @@ public struct RedisClientConfiguration: Sendable {
     public var backoff = ReconnectBackoff()
     /// What `CLIENT LIST` shows; characters it does not take become `-`.
     public var clientName: String?
+    /// How to do TLS with `rediss://` endpoints; without it, servers are verified by the system's authorities. It has
+    /// no bearing on other endpoints.
+    public var tls: TLSContext?
 
     /// The defaults.
     public init() {}

@@ -1,11 +1,34 @@
 import NIOCore
 import NIOPosix
+import TLS
 
 /// Makes connections: resolves the name, connects, logs in.
 struct RedisConnector {
     let endpoint: RedisEndpoint
     let eventLoop: any EventLoop
     let configuration: RedisClientConfiguration
+    private let tls: TLSContext?
+
+    /// - Throws: `.connect` when TLS cannot be set up on this machine.
+    init(
+        endpoint: RedisEndpoint, eventLoop: any EventLoop, configuration: RedisClientConfiguration
+    ) throws(RedisError) {
+        self.endpoint = endpoint
+        self.eventLoop = eventLoop
+        self.configuration = configuration
+        tls = endpoint.usesTLS ? try Self.context(configuration, address: endpoint.address) : nil
+    }
+
+    private static func context(
+        _ configuration: RedisClientConfiguration, address: String
+    ) throws(RedisError) -> TLSContext {
+        if let given = configuration.tls { return given }
+        do throws(TLSError) {
+            return try TLSContext.client(TLSClientConfiguration())
+        } catch {
+            throw .connect(address: address, reason: error.description)
+        }
+    }
 
     /// Connects; the name is resolved anew each time, so a failover by DNS is followed.
     ///
@@ -22,24 +45,21 @@ struct RedisConnector {
     }
 
     private func open() -> EventLoopFuture<RedisConnection> {
-        if endpoint.usesTLS {
-            return eventLoop.makeFailedFuture(
-                RedisError.connect(
-                    address: endpoint.address,
-                    reason: "rediss:// (TLS) is not available in this build; use redis:// over a trusted network"))
-        }
-        let address = endpoint.address
+        let (address, location, tls) = (endpoint.address, endpoint.location, self.tls)
         let bootstrap = ClientBootstrap(group: eventLoop)
             .connectTimeout(configuration.connectTimeout)
             .channelOption(.socketOption(.so_keepalive), value: 1)
             .channelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
+                    if let tls, case .host(let host, _) = location {
+                        try channel.pipeline.syncOperations.addHandler(TLSHandler(client: tls, host: host))
+                    }
                     let connection = RedisConnection(channel: channel, address: address)
                     try channel.pipeline.syncOperations.addHandler(RedisChannelHandler(connection: connection))
                 }
             }
         let channel =
-            switch endpoint.location {
+            switch location {
             case .host(let host, let port):
                 bootstrap.channelOption(.socketOption(.tcp_nodelay), value: 1).connect(host: host, port: port)
             case .unixSocket(let path):

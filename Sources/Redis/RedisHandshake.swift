@@ -18,10 +18,12 @@ struct RedisHandshake {
 
     let commands: [(step: Step, command: RedisCommand)]
     private let address: String
+    private let usesTLS: Bool
     private var answered = 0
 
     init(endpoint: RedisEndpoint, clientName: String?) {
         address = endpoint.address
+        usesTLS = endpoint.usesTLS
         var commands: [(step: Step, command: RedisCommand)] = []
         if let password = endpoint.password {
             var command = RedisCommand("AUTH", expecting: 2)
@@ -49,9 +51,10 @@ struct RedisHandshake {
         case .failure(.server(let error)):
             if let failure = judge(error, at: step) { return .failed(failure) }
         case .failure(.connectionLost(_, _, let reason)):
-            return .failed(.connect(address: address, reason: reason))
+            return .failed(.connect(address: address, reason: reason + (usesTLS ? "" : lostHint)))
         case .failure(.timeout(_, let after)):
-            return .failed(.connect(address: address, reason: "connected, but no answer within \(after.inWords)"))
+            let reason = "connected, but no answer within \(after.inWords)"
+            return .failed(.connect(address: address, reason: reason + (usesTLS ? silentHint : "")))
         case .failure(let error):
             return .failed(error)
         }
@@ -75,6 +78,10 @@ struct RedisHandshake {
             return .connect(address: address, reason: "Redis answered: \(error.message)")
         }
     }
+
+    /// A TLS port hangs up on plain commands, and a plain port waits for the end of what it takes for a command.
+    private var lostHint: String { "; if the server wants TLS there, use rediss://" }
+    private var silentHint: String { "; if the server does not speak TLS there, use redis://" }
 
     /// CLIENT SETNAME takes no spaces, newlines or special characters.
     private static func printable(_ name: String) -> String {

@@ -20,7 +20,7 @@ struct RedisReconnectTests {
             }
             #expect(error?.description.contains("127.0.0.1:\(server.port)") == true)
             // Several attempts fail, of which the log tells but the first.
-            try await eventually { states.failures >= 4 }
+            try await eventually { states.failures.count >= 4 }
             try server.start()
             try await client.waitUntilReady(timeout: .seconds(20))
             let pong = try await client.call(RedisCommand("PING"))
@@ -38,15 +38,13 @@ struct RedisReconnectTests {
         var configuration = RedisClientConfiguration()
         configuration.commandTimeout = .milliseconds(300)
         configuration.connectTimeout = .milliseconds(300)
-        try await withClient(server.url, configuration) { client in
+        let states = States()
+        try await withClient(server.url, configuration, prepare: states.record) { client in
             server.pause()
             let error = await #expect(throws: RedisError.self) { _ = try await client.call(RedisCommand("PING")) }
             #expect(error == .timeout(address: "127.0.0.1:\(server.port)", after: .milliseconds(300)))
             // The kernel goes on accepting connections for the stopped server.
-            let waiting = await #expect(throws: RedisError.self) {
-                try await client.waitUntilReady(timeout: .milliseconds(800))
-            }
-            #expect(waiting?.description.contains("no answer within 300 ms") == true)
+            try await eventually { states.failures.last?.description.contains("no answer within 300 ms") == true }
             server.resume()
             try await client.waitUntilReady(timeout: .seconds(20))
             let pong = try await client.call(RedisCommand("PING"))
@@ -76,12 +74,12 @@ struct RedisReconnectTests {
         let server = try RedisServer()
         server.stop()
         let log = LogLines()
-        try await withClient(server.url, logger: log.logger, waiting: false) { client in
-            let waiting = await #expect(throws: RedisError.self) {
-                try await client.waitUntilReady(timeout: .milliseconds(300))
-            }
+        let states = States()
+        try await withClient(server.url, logger: log.logger, waiting: false, prepare: states.record) { client in
+            try await eventually { states.failures.count >= 3 }
             #expect(
-                waiting == .connect(address: "127.0.0.1:\(server.port)", reason: "Connection refused"))
+                states.failures.first
+                    == .connect(address: "127.0.0.1:\(server.port)", reason: "Connection refused"))
             let error = await #expect(throws: RedisError.self) { _ = try await client.call(RedisCommand("PING")) }
             #expect(
                 error?.description
@@ -94,22 +92,16 @@ struct RedisReconnectTests {
 
     @Test("says that a name does not resolve")
     func unknownName() async throws {
-        try await withClient("redis://no-such-host.invalid", waiting: false) { client in
-            let error = await #expect(throws: RedisError.self) { try await client.waitUntilReady(timeout: .seconds(4)) }
-            #expect(error?.description.contains("\"no-such-host.invalid\" does not resolve") == true)
-        }
+        let error = try await failure(of: "redis://no-such-host.invalid")
+        #expect(error.description.contains("\"no-such-host.invalid\" does not resolve"))
     }
 
     @Test("says that the server has too many clients")
     func tooManyClients() async throws {
         let server = try RedisServer(arguments: ["--maxclients", "1"])
         try await withClient(server.url) { _ in
-            try await withClient(server.url, waiting: false) { client in
-                let error = await #expect(throws: RedisError.self) {
-                    try await client.waitUntilReady(timeout: .milliseconds(500))
-                }
-                #expect(error?.description.contains("max number of clients reached") == true)
-            }
+            let error = try await failure(of: server.url)
+            #expect(error.description.contains("max number of clients reached"))
         }
     }
 
@@ -124,15 +116,11 @@ struct RedisReconnectTests {
             }
             .bind(host: "127.0.0.1", port: 0).get()
         let port = try #require(web.localAddress?.port)
-        try await withClient("redis://127.0.0.1:\(port)", waiting: false) { client in
-            let error = await #expect(throws: RedisError.self) {
-                try await client.waitUntilReady(timeout: .milliseconds(500))
-            }
-            guard case .protocolViolation = error else {
-                Issue.record("\(String(describing: error))")
-                return
-            }
-            #expect(error?.description.contains("check that it is a Redis server") == true)
+        let error = try await failure(of: "redis://127.0.0.1:\(port)")
+        if case .protocolViolation = error {
+            #expect(error.description.contains("check that it is a Redis server"))
+        } else {
+            Issue.record("\(error)")
         }
         try await web.close().get()
         try await group.shutdownGracefully()
@@ -146,23 +134,6 @@ private final class Greeter: ChannelInboundHandler {
 
     func channelActive(context: ChannelHandlerContext) {
         context.writeAndFlush(wrapOutboundOut(ByteBuffer(string: "HTTP/1.1 400 Bad Request\r\n\r\n")), promise: nil)
-    }
-}
-
-/// What a client's states were.
-final class States: Sendable {
-    private let recorded = Mutex<[RedisClient.State]>([])
-
-    @Sendable func record(_ client: RedisClient) {
-        client.onStateChange = { state in self.recorded.withLock { $0.append(state) } }
-    }
-
-    var all: [RedisClient.State] { recorded.withLock { $0 } }
-
-    var failures: Int {
-        all.count { state in
-            if case .disconnected = state { true } else { false }
-        }
     }
 }
 

@@ -2,6 +2,7 @@ import Logging
 import NIOCore
 import NIOPosix
 import Redis
+import Synchronization
 
 /// A started client on an event loop of its own, closed when `body` ends.
 func withClient(
@@ -38,3 +39,31 @@ func eventually(_ isSo: () async throws -> Bool) async throws {
 }
 
 struct NeverSo: Error {}
+
+/// Why the first attempt to connect fails.
+func failure(
+    of url: String, _ configuration: RedisClientConfiguration = RedisClientConfiguration()
+) async throws -> RedisError {
+    let states = States()
+    try await withClient(url, configuration, waiting: false, prepare: states.record) { _ in
+        try await eventually { !states.failures.isEmpty }
+    }
+    return states.failures[0]
+}
+
+/// What a client's states were.
+final class States: Sendable {
+    private let recorded = Mutex<[RedisClient.State]>([])
+
+    @Sendable func record(_ client: RedisClient) {
+        client.onStateChange = { state in self.recorded.withLock { $0.append(state) } }
+    }
+
+    var all: [RedisClient.State] { recorded.withLock { $0 } }
+
+    var failures: [RedisError] {
+        all.compactMap { state in
+            if case .disconnected(let error, _) = state { error } else { nil }
+        }
+    }
+}

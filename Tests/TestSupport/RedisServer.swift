@@ -184,7 +184,8 @@ public final class RedisServer: Sendable {
         return process
     }
 
-    private static func freePort() throws -> Int {
+    /// A port that nobody on 127.0.0.1 had a moment ago.
+    public static func freePort() throws -> Int {
         let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
         guard descriptor >= 0 else { throw Failure(description: "no socket to be had") }
         defer { close(descriptor) }

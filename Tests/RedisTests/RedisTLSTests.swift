@@ -1,0 +1,75 @@
+import NIOCore
+import Redis
+import TLS
+import TestSupport
+import Testing
+
+@Suite("A client over TLS", .timeLimit(.minutes(2)))
+struct RedisTLSTests {
+    let server: RedisServer
+    let port: Int
+
+    init() throws {
+        port = try RedisServer.freePort()
+        server = try RedisServer(
+            arguments: [
+                "--tls-port", "\(port)", "--tls-auth-clients", "no",
+                "--tls-cert-file", try TestCertificates.path("server.pem"),
+                "--tls-key-file", try TestCertificates.path("server-key.pem"),
+                "--tls-ca-cert-file", try TestCertificates.path("ca.pem"),
+            ], password: "hunter2")
+    }
+
+    @Test("logs in and carries large values, when the server's authority is trusted")
+    func trusted() async throws {
+        let value = ByteBuffer(repeating: 0x61, count: 1 << 20)
+        try await withClient("rediss://:hunter2@localhost:\(port)/1", trusting("ca.pem")) { client in
+            var set = RedisCommand("SET", "large")
+            set.append(value)
+            _ = try await client.call(set)
+            let reply = try await client.call(RedisCommand("GET", "large"))
+            #expect(reply.root.bytes == value)
+        }
+    }
+
+    @Test("refuses a server whose authority it does not trust, and says so", arguments: [nil, "other-ca.pem"])
+    func untrusted(authority: String?) async throws {
+        let configuration = try authority.map { try trusting($0) } ?? RedisClientConfiguration()
+        let error = try await failure(of: "rediss://:hunter2@localhost:\(port)", configuration)
+        guard case .connect(_, let reason) = error else {
+            Issue.record("\(String(describing: error))")
+            return
+        }
+        #expect(reason.contains("not trusted"))
+    }
+
+    @Test("says so when only one side speaks TLS")
+    func mixed() async throws {
+        let plain = try await failure(of: "redis://:hunter2@127.0.0.1:\(port)")
+        #expect(plain.description.contains("use rediss://"))
+        var impatient = try trusting("ca.pem")
+        impatient.connectTimeout = .milliseconds(300)
+        let encrypted = try await failure(of: "rediss://127.0.0.1:\(server.port)", impatient)
+        #expect(encrypted.description.contains("use redis://"))
+    }
+
+    @Test("comes back after the server was killed")
+    func restart() async throws {
+        try await withClient("rediss://:hunter2@127.0.0.1:\(port)", trusting("ca.pem")) { client in
+            server.kill()
+            try await eventually { try await !client.eventLoop.submit { client.isReady }.get() }
+            try server.start()
+            try await client.waitUntilReady(timeout: .seconds(20))
+            let pong = try await client.call(RedisCommand("PING"))
+            #expect(pong.root.string == "PONG")
+        }
+    }
+
+    private func trusting(_ authority: String) throws -> RedisClientConfiguration {
+        var tls = TLSClientConfiguration()
+        tls.trust = .file(try TestCertificates.path(authority))
+        var configuration = RedisClientConfiguration()
+        configuration.tls = try TLSContext.client(tls)
+        return configuration
+    }
+}
