@@ -11,6 +11,11 @@ public struct DeviceToken: Hashable, Sendable {
     /// The longest token that is taken, in hex digits. Apple's are 64 today and documented as growing to 100 bytes.
     public static let maximumDigits = 200
 
+    /// No device: a placeholder in what notifications share. APNs answers `MissingDeviceToken` to it.
+    public static let none = DeviceToken()
+
+    private init() { hex = ByteBuffer() }
+
     /// What is wrong with a token.
     public enum Invalid: Error, Equatable, Sendable, CustomStringConvertible {
         case empty

@@ -39,9 +39,15 @@ public struct Settlement: Sendable {
     public var isEmpty: Bool { count == 0 }
 
     /// The job has ended.
-    public mutating func end(_ claim: Int, _ ending: Ending) {
-        acknowledged[ending.index].append(claim)
+    /// - Parameter notifications: how many notifications have ended with it, in that way.
+    public mutating func end(_ claim: Int, _ ending: Ending, notifications: Int = 1) {
         count += 1
+        guard notifications > 1 else { return acknowledged[ending.index].append(claim) }
+        arguments.append("ack")
+        arguments.append(ending.rawValue)
+        arguments.append(1)
+        arguments.append(claim)
+        addCount(ending.rawValue, notifications - 1)
     }
 
     /// The job is to be tried again.

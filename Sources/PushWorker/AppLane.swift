@@ -14,7 +14,9 @@ final class AppLane {
     var resends = EntryQueue()
     /// Notifications of the jobs in ``ready`` that have not been submitted.
     var waiting = 0
-    private(set) var providerToken: ProviderToken?
+    private var providerToken: ProviderToken?
+    /// When the provider token that requests are sent with was signed, in seconds since 1970; 0 without one.
+    private(set) var providerTokenIssuedAt: Int64 = 0
 
     init(_ configuration: AppConfiguration, pool: ConnectionPool) {
         self.configuration = configuration
@@ -38,15 +40,23 @@ final class AppLane {
         let current = try source.token(now: now)
         if current != providerToken {
             providerToken = current
+            providerTokenIssuedAt = current.issuedAt
             pool.setProviderToken(current.jwt)
         }
     }
 
     /// APNs called a provider token expired.
+    /// - Parameter issuedAt: when the refused one was signed, in seconds since 1970.
     /// - Returns: whether sending again with another one can help.
-    func renew(_ refused: ProviderToken?, now: Int64) -> Bool {
-        guard case .providerToken(let source) = configuration.credential, let refused else { return false }
-        guard source.refused(refused, now: now) else { return false }
-        return (try? refreshProviderToken(now: now)) != nil && providerToken != refused
+    func renew(issuedAt: Int64, now: Int64) -> Bool {
+        guard case .providerToken(let source) = configuration.credential else { return false }
+        guard source.refused(issuedAt: issuedAt, now: now) else { return false }
+        do throws(SigningKey.Invalid) {
+            try refreshProviderToken(now: now)
+        } catch {
+            // The next tick signs again, and tells what is wrong with that.
+            return false
+        }
+        return providerTokenIssuedAt != issuedAt
     }
 }

@@ -2,7 +2,7 @@ import NIOCore
 import PushQueue
 
 /// How the notifications of one job have ended, until all have and the job can be settled.
-struct JobTally {
+final class JobTally {
     var delivered = 0
     /// The tokens that are not valid any more. They are in the set before the job is settled.
     var invalidTokens: [InvalidToken] = []
@@ -32,6 +32,8 @@ struct JobTally {
         var tokens: [ByteBuffer]
         /// Why, for the last of them.
         var reason: String
+        /// What the last attempt failed of, where that is not the reason itself.
+        var error: String?
         var status: Int?
     }
 
@@ -40,7 +42,12 @@ struct JobTally {
         (delivered > 0 ? 1 : 0) + (invalid > 0 ? 1 : 0) + (expired > 0 ? 1 : 0) + (dropped > 0 ? 1 : 0)
     }
 
-    mutating func add(retry tokens: [ByteBuffer], reason: String, status: Int?, delay: Int64, spendsAttempt: Bool) {
+    /// How the only notification of a job has ended.
+    var ending: Ending {
+        delivered > 0 ? .delivered : invalid > 0 ? .invalid : expired > 0 ? .expired : .dropped
+    }
+
+    func add(retry tokens: [ByteBuffer], reason: String, status: Int?, delay: Int64, spendsAttempt: Bool) {
         guard var retry else {
             retry = Retry(
                 tokens: tokens, reason: reason, status: status, delay: delay, spendsAttempt: spendsAttempt)
@@ -54,7 +61,7 @@ struct JobTally {
         self.retry = retry
     }
 
-    mutating func add(dead token: ByteBuffer, reason: String, status: Int?) {
-        dead = Dead(tokens: (dead?.tokens ?? []) + [token], reason: reason, status: status)
+    func add(dead token: ByteBuffer, reason: String, error: String? = nil, status: Int?) {
+        dead = Dead(tokens: (dead?.tokens ?? []) + [token], reason: reason, error: error, status: status)
     }
 }

@@ -12,79 +12,83 @@ extension Lane {
         guard !app.ready.isEmpty else { return }
         if app.breaker.isOpen { return dispatchProbe(app) }
         var free = app.pool.freeStreams
-        while free > 0, case let index = app.ready.head, index >= 0 {
-            var left = min(Self.turn, free)
-            while left > 0, jobs[index].unsubmitted > 0 {
-                guard submitNext(index, app: app, isProbe: false) else { return }
-                left -= 1
+        while free > 0, let index = app.ready.removeFirst(in: jobs) {
+            if jobs[index].fanOut == nil {
+                guard submitOnly(index, app, isProbe: false) else { return app.ready.prepend(index, in: jobs) }
                 free -= 1
+            } else {
+                free -= submitSome(index, app, atMost: min(Self.turn, free), isProbe: false)
             }
-            _ = app.ready.removeFirst(in: &jobs)
-            // A job with many tokens goes to the end of the line between its turns, so that small ones need not wait.
-            if jobs[index].unsubmitted > 0 { app.ready.append(index, in: &jobs) }
         }
         if !app.ready.isEmpty { app.pool.wantStreams() }
     }
 
     /// While the breaker is open, one notification at a time finds out whether the fault is gone.
     private func dispatchProbe(_ app: AppLane) {
-        guard app.pool.freeStreams > 0, case .probe = app.breaker.decide(now: eventLoop.now) else { return }
-        let index = app.ready.head
-        guard submitNext(index, app: app, isProbe: true) else { return app.breaker.probeInconclusive() }
-        if jobs[index].unsubmitted == 0 { _ = app.ready.removeFirst(in: &jobs) }
+        guard app.pool.freeStreams > 0, case .probe = app.breaker.decide(now: eventLoop.now),
+            let index = app.ready.removeFirst(in: jobs)
+        else { return }
+        if jobs[index].fanOut == nil {
+            if submitOnly(index, app, isProbe: true) { return }
+            app.ready.prepend(index, in: jobs)
+        } else if submitSome(index, app, atMost: 1, isProbe: true) > 0 {
+            return
+        }
+        app.breaker.probeInconclusive()
     }
 
-    /// Submits the job's next notification. A token that is none ends here.
+    /// Submits the notification of a job with one token.
     /// - Returns: `false` where no stream was free.
-    private func submitNext(_ index: Int, app: AppLane, isProbe: Bool) -> Bool {
-        guard let template = jobs[index].template else { return false }
-        var flight = FlightEntry(job: index)
-        flight.isProbe = isProbe
-        flight.providerToken = app.providerToken
-        if let token = jobs[index].deviceToken {
-            flight.deviceToken = token
-            flight.apnsID = template.apnsID ?? APNSID(jobID: jobs[index].identity, token: token.hex)
-        } else {
-            var iterator = jobs[index].remaining
-            guard let field = iterator?.next(), let text = jobs[index].job?.text(field) else { return false }
-            do throws(DeviceToken.Invalid) {
-                let token = try DeviceToken(text)
-                flight.deviceToken = token
-                flight.apnsID = APNSID(jobID: jobs[index].identity, token: token.hex)
-            } catch {
-                jobs[index].remaining = iterator
-                took(index, app)
-                jobs[index].tally.add(dead: text, reason: "MalformedToken", status: nil)
-                counters.dead += 1
-                ended(index)
-                return true
-            }
-            let tag = flights.insert(flight)
-            guard submit(tag, template, app) else {
-                flights.release(tag, leaving: FlightEntry())
-                return false
-            }
-            jobs[index].remaining = iterator
-            took(index, app)
-            return true
-        }
-        let tag = flights.insert(flight)
-        guard submit(tag, template, app) else {
-            flights.release(tag, leaving: FlightEntry())
-            return false
-        }
-        took(index, app)
+    private func submitOnly(_ index: Int, _ app: AppLane, isProbe: Bool) -> Bool {
+        guard let notification = jobs[index].notification else { return false }
+        guard submit(notification, of: index, token: nil, app, isProbe: isProbe) else { return false }
+        jobs[index].notification = nil
+        jobs[index].unsubmitted = 0
+        app.waiting -= 1
         return true
     }
 
-    private func took(_ index: Int, _ app: AppLane) {
-        jobs[index].unsubmitted -= 1
-        app.waiting -= 1
+    /// Submits some notifications of a job with many tokens. A token that is none ends here. If some are left, the job goes
+    /// to the end of the line, so that small ones need not wait for its end.
+    /// - Returns: how many were submitted.
+    private func submitSome(_ index: Int, _ app: AppLane, atMost limit: Int, isProbe: Bool) -> Int {
+        guard let fanOut = jobs[index].fanOut else { return 0 }
+        var submitted = 0
+        var ended = 0
+        while submitted < limit {
+            var remaining = fanOut.remaining
+            guard let field = remaining.next() else { break }
+            let text = fanOut.job.text(field)
+            do throws(DeviceToken.Invalid) {
+                let token = try DeviceToken(text)
+                let notification = fanOut.notification(to: token)
+                guard submit(notification, of: index, token: token, app, isProbe: isProbe) else { break }
+                submitted += 1
+            } catch {
+                counters.dead += 1
+                tally(of: index).add(dead: text, reason: "MalformedToken", status: nil)
+                ended += 1
+            }
+            fanOut.remaining = remaining
+        }
+        app.waiting -= submitted + ended
+        jobs[index].unsubmitted -= submitted + ended
+        jobs[index].open -= ended
+        if jobs[index].unsubmitted > 0 { app.ready.append(index, in: jobs) }
+        settleIfEnded(index)
+        return submitted
     }
 
-    private func submit(_ tag: Int, _ template: NotificationTemplate, _ app: AppLane) -> Bool {
-        guard let token = flights[tag].deviceToken else { return false }
-        guard app.pool.submit(template.notification(to: token, id: flights[tag].apnsID), tag: UInt64(tag)) else {
+    private func submit(
+        _ notification: Notification, of index: Int, token: DeviceToken?, _ app: AppLane, isProbe: Bool
+    ) -> Bool {
+        var flight = FlightEntry(job: index)
+        flight.deviceToken = token
+        flight.isProbe = isProbe
+        flight.providerTokenIssuedAt = app.providerTokenIssuedAt
+        let tag = flights.insert(flight)
+        guard app.pool.submit(notification, tag: UInt64(tag)) else {
+            flights.release(tag)
             return false
         }
         counters.submitted += 1
@@ -93,11 +97,23 @@ extension Lane {
 
     private func dispatchResends(_ app: AppLane) {
         while case let tag = app.resends.head, tag >= 0 {
-            guard let template = jobs[flights[tag].job].template else { return }
-            flights[tag].providerToken = app.providerToken
-            guard submit(tag, template, app) else { return app.pool.wantStreams() }
-            _ = app.resends.removeFirst(in: &flights)
+            guard let notification = notification(of: tag), app.pool.submit(notification, tag: UInt64(tag)) else {
+                return app.pool.wantStreams()
+            }
+            flights[tag].providerTokenIssuedAt = app.providerTokenIssuedAt
+            counters.submitted += 1
+            _ = app.resends.removeFirst(in: flights)
         }
+    }
+
+    /// A notification that was submitted before, made again.
+    private func notification(of tag: Int) -> Notification? {
+        let index = flights[tag].job
+        if let fanOut = jobs[index].fanOut { return flights[tag].deviceToken.map(fanOut.notification(to:)) }
+        guard let job = jobs[index].job else { return nil }
+        let app = apps[jobs[index].app]
+        return try? notification(
+            for: job, app: app, identity: identity(of: job, claim: jobs[index].claim), firstSeen: jobs[index].firstSeen)
     }
 
     // MARK: What cannot be sent for now
@@ -118,33 +134,31 @@ extension Lane {
         } else {
             return
         }
-        while let tag = app.resends.removeFirst(in: &flights) {
+        while let tag = app.resends.removeFirst(in: flights) {
             let index = flights[tag].job
             postpone(tag, reason: reason, delay: delay)
-            flights.release(tag, leaving: FlightEntry())
+            flights.release(tag)
             ended(index)
         }
         while case let index = app.ready.head, index >= 0, now - jobs[index].readySince > Self.patience {
-            _ = app.ready.removeFirst(in: &jobs)
+            _ = app.ready.removeFirst(in: jobs)
             park(index, app, reason: reason, delay: delay)
         }
     }
 
     /// Puts off all notifications of a job that have not been submitted, with no attempt spent.
     func park(_ index: Int, _ app: AppLane, reason: String, delay: Int64) {
-        guard let job = jobs[index].job else { return }
         var tokens: [ByteBuffer] = []
-        if let token = jobs[index].deviceToken {
-            tokens.append(token.hex)
-        } else {
-            while let field = jobs[index].remaining?.next() { tokens.append(job.text(field)) }
+        if let fanOut = jobs[index].fanOut {
+            while let field = fanOut.remaining.next() { tokens.append(fanOut.job.text(field)) }
         }
         let count = jobs[index].unsubmitted
         app.waiting -= count
+        jobs[index].notification = nil
         jobs[index].unsubmitted = 0
         jobs[index].open -= count
         counters.parked += count
-        jobs[index].tally.add(retry: tokens, reason: reason, status: nil, delay: delay, spendsAttempt: false)
+        tally(of: index).add(retry: tokens, reason: reason, status: nil, delay: delay, spendsAttempt: false)
         settleIfEnded(index)
     }
 }

@@ -29,36 +29,37 @@ extension Lane {
     private func accept(_ job: Job, claim: Int) throws(Unsendable) {
         let now = now
         if let sendAt = job.sendAt, sendAt > now { return hold(job, claim: claim, until: sendAt) }
-        var entry = JobEntry(claim: claim, job: job)
+        var entry = JobEntry(claim: claim, body: job.body)
         entry.generation = generation
         entry.firstSeen = job.envelope.enqueued ?? now
-        let expiration = job.expirationSecond(firstSeen: entry.firstSeen)
-        if let expiration, expiration > 0, expiration * 1000 <= now {
+        if let expiration = job.expirationSecond(firstSeen: entry.firstSeen), expiration > 0, expiration * 1000 <= now {
             counters.expired += job.tokenCount
-            settlement.end(claim, .expired)
+            settlement.end(claim, .expired, notifications: job.tokenCount)
             return settlementGrew()
         }
-        entry.app = try route(job)
-        let app = apps[entry.app]
         if job.tokenCount > Self.maximumTokens { return split(job, claim: claim, firstSeen: entry.firstSeen) }
-        entry.identity = identity(of: job, claim: claim)
-        entry.template = try template(for: job, app: app, expiration: expiration)
-        if let tokens = job.tokens {
-            entry.remaining = tokens.makeIterator()
-            entry.open = tokens.count
-        } else {
-            entry.open = 1
-            guard let field = job.token else { throw Unsendable(reason: "MissingToken", detail: "no device token") }
-            do throws(DeviceToken.Invalid) {
-                entry.deviceToken = try DeviceToken(job.text(field))
-            } catch {
-                throw Unsendable(reason: "MalformedToken", detail: "\(error)")
-            }
-        }
+        entry.app = try route(job)
+        entry.namesTopic = job.topic != nil
         entry.readySince = eventLoop.now
+        entry.open = job.tokenCount
         entry.unsubmitted = entry.open
+        let app = apps[entry.app]
+        let identity = identity(of: job, claim: claim)
+        let notification = try notification(for: job, app: app, identity: identity, firstSeen: entry.firstSeen)
+        if let tokens = job.tokens {
+            entry.fanOut = FanOut(template: notification, identity: identity, job: job, tokens: tokens)
+            entry.tally = JobTally()
+        } else {
+            entry.notification = notification
+        }
+        if job.envelope.reclaims > 0 {
+            counters.possibleDuplicates += entry.open
+            let tally = entry.tally ?? JobTally()
+            tally.possibleDuplicates = entry.open
+            entry.tally = tally
+        }
         app.waiting += entry.open
-        app.ready.append(jobs.insert(entry), in: &jobs)
+        app.ready.append(jobs.insert(entry), in: jobs)
     }
 
     /// Replaces a job for many devices by pieces: so it spreads over the fleet, and a crash or a retry concerns a piece.
@@ -105,9 +106,10 @@ extension Lane {
         return index
     }
 
-    private func template(
-        for job: Job, app: AppLane, expiration: Int64?
-    ) throws(Unsendable) -> NotificationTemplate {
+    /// The notification of a job with one token, or what the notifications of a job with many share.
+    func notification(
+        for job: Job, app: AppLane, identity: ByteBuffer, firstSeen: Int64
+    ) throws(Unsendable) -> Notification {
         let pushType = try pushType(of: job)
         let size = job.payload.length
         guard size <= pushType.maximumPayloadSize else {
@@ -116,11 +118,21 @@ extension Lane {
                 detail: "the payload has \(size) bytes; APNs takes \(pushType.maximumPayloadSize) for "
                     + "push type \(pushType.rawValue)")
         }
-        return NotificationTemplate(
-            payload: job.bytes(job.payload), topic: job.topic.map(job.text) ?? app.topic, pushType: pushType,
-            priority: job.priority.map(UInt8.init(clamping:)), expiration: expiration,
-            collapseID: job.collapseID.map(job.text),
-            apnsID: job.apnsID.flatMap { APNSID(job.text($0).readableBytesView) })
+        var notification = Notification(
+            deviceToken: .none, payload: job.bytes(job.payload), topic: job.topic.map(job.text) ?? app.topic,
+            pushType: pushType, priority: job.priority.map(UInt8.init(clamping:)),
+            expiration: job.expirationSecond(firstSeen: firstSeen), collapseID: job.collapseID.map(job.text))
+        if let field = job.token, job.tokens == nil {
+            do throws(DeviceToken.Invalid) {
+                notification.deviceToken = try DeviceToken(job.text(field))
+            } catch {
+                throw Unsendable(reason: "MalformedToken", detail: "\(error)")
+            }
+            notification.apnsID =
+                job.apnsID.flatMap { APNSID(job.text($0).readableBytesView) }
+                ?? APNSID(jobID: identity, token: notification.deviceToken.hex)
+        }
+        return notification
     }
 
     private func pushType(of job: Job) throws(Unsendable) -> PushType {
@@ -135,7 +147,7 @@ extension Lane {
     }
 
     /// What `apns-id`s are derived from: the job's id or, for a job without one, its first claim.
-    private func identity(of job: Job, claim: Int) -> ByteBuffer {
+    func identity(of job: Job, claim: Int) -> ByteBuffer {
         if let id = job.id ?? job.envelope.origin { return job.text(id) }
         return ByteBuffer(string: "\(queue.worker):\(claim)")
     }

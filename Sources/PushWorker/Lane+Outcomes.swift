@@ -15,12 +15,12 @@ extension Lane: ConnectionPoolDelegate {
         let tag = Int(tag)
         let index = flights[tag].job
         let app = apps[jobs[index].app]
-        let verdict = Verdict(result, topicIsConfigured: jobs[index].job?.topic == nil)
+        let verdict = Verdict(result, topicIsConfigured: !jobs[index].namesTopic)
         updateBreaker(app, tag, verdict)
         switch verdict {
         case .delivered:
             counters.delivered += 1
-            jobs[index].tally.delivered += 1
+            jobs[index].tally?.delivered += 1
         case .tokenInvalid(let reason, let since):
             counters.invalid += 1
             noteInvalid(tag, reason: reason, since: since)
@@ -38,12 +38,26 @@ extension Lane: ConnectionPoolDelegate {
             postpone(tag, reason: reason, delay: .random(in: 30_000...90_000))
         case .dead(let reason):
             counters.dead += 1
-            if let token = flights[tag].deviceToken {
-                jobs[index].tally.add(dead: token.hex, reason: reason, status: result.status)
-            }
+            tally(of: index).add(dead: token(of: tag), reason: reason, status: result.status)
         }
-        flights.release(tag, leaving: FlightEntry())
+        flights.release(tag)
         ended(index)
+    }
+
+    /// How the job's notifications have ended, from the first that is not plainly delivered.
+    func tally(of index: Int) -> JobTally {
+        if let tally = jobs[index].tally { return tally }
+        let tally = JobTally()
+        jobs[index].tally = tally
+        return tally
+    }
+
+    /// The token that a notification is for, as text.
+    private func token(of tag: Int) -> ByteBuffer {
+        if let token = flights[tag].deviceToken { return token.hex }
+        guard let job = jobs[flights[tag].job].job, let field = job.token else { return ByteBuffer() }
+        let text = job.text(field)
+        return (try? DeviceToken(text))?.hex ?? text
     }
 
     /// One of the job's notifications has ended.
@@ -55,12 +69,12 @@ extension Lane: ConnectionPoolDelegate {
     /// A drain leaves it unsent.
     func abandon(_ tag: Int) {
         let index = flights[tag].job
-        if jobs[index].deviceToken == nil {
+        if jobs[index].fanOut != nil {
             postpone(tag, reason: "Drained", delay: 0)
         } else {
             jobs[index].isCutShort = true
         }
-        flights.release(tag, leaving: FlightEntry())
+        flights.release(tag)
         ended(index)
     }
 
@@ -69,51 +83,55 @@ extension Lane: ConnectionPoolDelegate {
         flights[tag].resends += 1
         flights[tag].isProbe = false
         counters.resent += 1
-        app.resends.append(tag, in: &flights)
+        app.resends.append(tag, in: flights)
         schedulePump()
     }
 
     private func retry(_ tag: Int, reason: String, status: Int?, retryAfter: Int?, isUncertain: Bool) {
         let index = flights[tag].job
-        guard let job = jobs[index].job, let token = flights[tag].deviceToken else { return }
+        guard let job = jobs[index].job else { return }
+        let tally = tally(of: index)
         if isUncertain, job.onUncertain == .drop {
             counters.dropped += 1
-            jobs[index].tally.dropped += 1
+            tally.dropped += 1
             return
         }
         let attempt = job.envelope.attempt
         guard attempt < job.maxAttempts ?? configuration.retry.maximumAttempts else {
             counters.dead += 1
-            jobs[index].tally.add(dead: token.hex, reason: "AttemptsExhausted", status: status)
+            tally.add(dead: token(of: tag), reason: "AttemptsExhausted", error: reason, status: status)
             return
         }
         let delay = configuration.retry.delay(
             afterAttempt: attempt, retryAfter: retryAfter, jitter: .random(in: 0..<1))
-        if let expiration = jobs[index].template?.expiration, expiration > 0, now + delay >= expiration * 1000 {
+        if let expiration = job.expirationSecond(firstSeen: jobs[index].firstSeen), expiration > 0,
+            now + delay >= expiration * 1000
+        {
             counters.expired += 1
-            jobs[index].tally.expired += 1
+            tally.expired += 1
             return
         }
         counters.retried += 1
         if isUncertain {
             counters.possibleDuplicates += 1
-            jobs[index].tally.possibleDuplicates += 1
+            tally.possibleDuplicates += 1
         }
-        jobs[index].tally.add(retry: [token.hex], reason: reason, status: status, delay: delay, spendsAttempt: true)
+        tally.add(retry: [token(of: tag)], reason: reason, status: status, delay: delay, spendsAttempt: true)
     }
 
     /// Puts a notification off with no attempt spent.
     func postpone(_ tag: Int, reason: String, delay: Int64) {
-        let index = flights[tag].job
-        guard let token = flights[tag].deviceToken else { return }
         counters.parked += 1
-        jobs[index].tally.add(retry: [token.hex], reason: reason, status: nil, delay: delay, spendsAttempt: false)
+        tally(of: flights[tag].job)
+            .add(retry: [token(of: tag)], reason: reason, status: nil, delay: delay, spendsAttempt: false)
     }
 
     // MARK: Credentials and breakers
 
     private func renew(_ tag: Int, _ app: AppLane) -> Bool {
-        guard !flights[tag].isRenewed, app.renew(flights[tag].providerToken, now: wallClock()) else { return false }
+        guard !flights[tag].isRenewed,
+            app.renew(issuedAt: flights[tag].providerTokenIssuedAt, now: wallClock())
+        else { return false }
         flights[tag].isRenewed = true
         return true
     }
@@ -150,9 +168,9 @@ extension Lane: ConnectionPoolDelegate {
 
     private func noteInvalid(_ tag: Int, reason: String, since: Int64?) {
         let index = flights[tag].job
-        guard let token = flights[tag].deviceToken, let template = jobs[index].template else { return }
-        jobs[index].tally.invalidTokens.append(
-            InvalidToken(token: token.hex, at: since ?? now, reason: reason, topic: template.topic, source: .apns))
+        let topic = jobs[index].job.flatMap { job in job.topic.map(job.text) } ?? apps[jobs[index].app].topic
+        tally(of: index).invalidTokens.append(
+            InvalidToken(token: token(of: tag), at: since ?? now, reason: reason, topic: topic, source: .apns))
     }
 }
 

@@ -5,28 +5,30 @@ import PushQueue
 extension Lane {
     /// A batch leaves when it has so many claims, or this long after its first, or when the lane has nothing under way.
     private static let batch = 128
-    private static let batchDelay = TimeAmount.milliseconds(2)
+    private static let batchDelay = TimeAmount.milliseconds(10)
 
     /// Settles a job if all its notifications have ended.
     func settleIfEnded(_ index: Int) {
-        guard jobs[index].open == 0, let job = jobs[index].job else { return }
-        defer { jobs.release(index, leaving: JobEntry()) }
-        let entry = jobs[index]
-        guard entry.generation == generation else {
+        guard jobs[index].open == 0 else { return }
+        defer { jobs.release(index) }
+        guard jobs[index].generation == generation else {
             counters.lostClaims += 1
             return
         }
-        if entry.isCutShort { return }
-        if entry.tally.invalidTokens.isEmpty {
-            settle(entry, job)
+        guard !jobs[index].isCutShort else { return }
+        if jobs[index].tally == nil {
+            settlement.end(jobs[index].claim, .delivered)
+        } else if let tally = jobs[index].tally, !tally.invalidTokens.isEmpty {
+            awaitingInvalidTokens.append(jobs[index])
         } else {
-            awaitingInvalidTokens.append(entry)
+            settle(jobs[index])
         }
         settlementGrew()
     }
 
-    private func settle(_ entry: JobEntry, _ job: Job) {
-        let (claim, tally) = (entry.claim, entry.tally)
+    private func settle(_ entry: JobEntry) {
+        guard let tally = entry.tally, let job = entry.job else { return }
+        let claim = entry.claim
         var letters = 0
         if let dead = tally.dead {
             letters = dead.tokens.count
@@ -34,18 +36,15 @@ extension Lane {
         }
         if let retry = tally.retry {
             self.retry(entry, job, retry)
-        } else if tally.kinds == 1, job.tokenCount == 1 {
-            settlement.end(
-                claim,
-                tally.delivered > 0
-                    ? .delivered : tally.invalid > 0 ? .invalid : tally.expired > 0 ? .expired : .dropped)
         } else if tally.kinds > 0 {
-            settlement.end(claim, .fannedOut)
+            settlement.end(claim, job.tokens == nil ? tally.ending : .fannedOut)
         }
-        if job.tokenCount > 1 {
+        if job.tokens != nil {
+            // A job that becomes one dead letter is counted as one by the script.
+            let isOneLetter = tally.retry == nil && tally.kinds == 0
             for (field, count) in [
                 ("delivered", tally.delivered), ("invalid", tally.invalid), ("expired", tally.expired),
-                ("dropped", tally.dropped), ("dead", letters),
+                ("dropped", tally.dropped), ("dead", isOneLetter ? letters - 1 : letters),
             ] where count > 0 {
                 settlement.addCount(field, count)
             }
@@ -57,7 +56,7 @@ extension Lane {
         var writer = envelope(
             of: job, claim: entry.claim, attempt: job.envelope.attempt + (retry.spendsAttempt ? 1 : 0),
             firstSeen: entry.firstSeen)
-        if job.tokenCount > 1 || job.envelope.overridesTokens { writer.write(tokens: retry.tokens) }
+        if job.tokens != nil { writer.write(tokens: retry.tokens) }
         writer.write(errorStatus: retry.status, reason: retry.reason, at: now)
         settlement.retry(
             entry.claim, due: .after(milliseconds: retry.delay), head: writer.head(),
@@ -68,7 +67,7 @@ extension Lane {
         settlement.bury(
             entry.claim, reason: dead.reason, attempts: job.envelope.attempt,
             members: DeadLetter.members(
-                job: job, status: dead.status, tokens: job.tokenCount > 1 ? dead.tokens : []),
+                job: job, status: dead.status, error: dead.error, tokens: job.tokens == nil ? [] : dead.tokens),
             original: job.original, settles: settles)
     }
 
@@ -127,13 +126,11 @@ extension Lane {
         isWritingInvalidTokens = true
         let batch = awaitingInvalidTokens
         awaitingInvalidTokens = []
-        queue.addInvalidTokens(batch.flatMap(\.tally.invalidTokens)) { [self] result in
+        queue.addInvalidTokens(batch.flatMap { $0.tally?.invalidTokens ?? [] }) { [self] result in
             isWritingInvalidTokens = false
             switch result {
             case .success:
-                for entry in batch where entry.generation == generation {
-                    if let job = entry.job { settle(entry, job) }
-                }
+                for entry in batch where entry.generation == generation { settle(entry) }
                 settlementGrew()
                 if phase == .draining { schedulePump() }
             case .failure(let failure):

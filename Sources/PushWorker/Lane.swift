@@ -30,8 +30,8 @@ final class Lane: @unchecked Sendable {
     let waiter: RedisClient?
     var queue: QueueConnection
     var apps: [AppLane] = []
-    var jobs = EntryTable<JobEntry>()
-    var flights = EntryTable<FlightEntry>()
+    let jobs = EntryTable<JobEntry>()
+    let flights = EntryTable<FlightEntry>()
     var window = ClaimWindow()
     var counters = LaneCounters()
     private(set) var phase = Phase.starting
@@ -182,7 +182,9 @@ final class Lane: @unchecked Sendable {
     /// a connection's streams are all busy while the processor is not.
     private func growIfStarved() {
         let used = threadClock.sinceLast()
-        guard hasBacklog, phase == .running, room <= flights.count, used < Self.tickInterval.nanoseconds / 2 else { return }
+        guard hasBacklog, phase == .running, room <= flights.count, used < Self.tickInterval.nanoseconds / 2 else {
+            return
+        }
         apps.filter { !$0.breaker.isOpen }.min { $0.pool.freeStreams < $1.pool.freeStreams }?.pool.wantStreams()
     }
 
@@ -208,8 +210,8 @@ final class Lane: @unchecked Sendable {
     /// of a job with many, the tokens that are left go back to the queue.
     private func dropUnsent() {
         for app in apps {
-            while let index = app.ready.removeFirst(in: &jobs) {
-                if jobs[index].deviceToken == nil {
+            while let index = app.ready.removeFirst(in: jobs) {
+                if jobs[index].fanOut != nil {
                     park(index, app, reason: "Drained", delay: 0)
                 } else {
                     app.waiting -= 1
@@ -217,7 +219,7 @@ final class Lane: @unchecked Sendable {
                     ended(index)
                 }
             }
-            while let flight = app.resends.removeFirst(in: &flights) { abandon(flight) }
+            while let flight = app.resends.removeFirst(in: flights) { abandon(flight) }
         }
     }
 

@@ -54,8 +54,11 @@ public final class ProviderTokenSource: Sendable {
     }
 
     /// APNs answered `ExpiredProviderToken`.
+    /// - Parameters:
+    ///   - issuedAt: when the refused token was signed, in seconds since 1970.
+    ///   - now: seconds since 1970.
     /// - Returns: whether a resend with a new token can help.
-    public func refused(_ token: ProviderToken, now: Int64) -> Bool {
-        state.withLockedValue { $0.schedule.refused(now: now, issuedAt: token.issuedAt) }
+    public func refused(issuedAt: Int64, now: Int64) -> Bool {
+        state.withLockedValue { $0.schedule.refused(now: now, issuedAt: issuedAt) }
     }
 }

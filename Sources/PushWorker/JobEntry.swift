@@ -1,0 +1,81 @@
+import APNS
+import NIOCore
+import PushQueue
+
+/// A claimed job while a lane works on it.
+///
+/// Small on purpose, for most jobs are delivered at once and need no more than their claim's number. What else there is to
+/// know is read from the body again when it is needed.
+struct JobEntry: LinkedEntry {
+    /// The claim's number in Redis.
+    var claim = 0
+    /// What was claimed.
+    var body = ByteBuffer()
+    /// The notification of a job with one token, until it is submitted.
+    var notification: Notification?
+    /// What a job with many tokens needs besides.
+    var fanOut: FanOut?
+    /// How its notifications have ended; `nil` as long as that is one plain delivery.
+    var tally: JobTally?
+    /// The index of the app in the lane.
+    var app = 0
+    var next = -1
+    /// When the job was first seen, in milliseconds of Redis' clock: durations count from it.
+    var firstSeen: Int64 = 0
+    var readySince = NIODeadline.distantPast
+    /// Notifications whose end is not known yet, the ones that have not been submitted included.
+    var open = 0
+    /// Notifications that have not been submitted.
+    var unsubmitted = 0
+    /// The name under which the job was claimed: what was claimed under an earlier one is no longer ours to settle.
+    var generation = 0
+    /// Whether the topic is the job's own, and not the app's.
+    var namesTopic = false
+    /// Whether a drain has left its notification unsent, so that the job is given back and not settled.
+    var isCutShort = false
+
+    /// The job, read again from its body: it was read when it was claimed, and cannot fail to be read now.
+    var job: Job? { try? JobDecoder.decode(body) }
+}
+
+/// A job with many tokens: what all its notifications share is prepared once.
+final class FanOut {
+    /// A notification whose token and id are to be filled in.
+    let template: Notification
+    /// The id that `apns-id`s are derived from.
+    let identity: ByteBuffer
+    let job: Job
+    /// The tokens that have not been submitted.
+    var remaining: JobTokens.Iterator
+
+    init(template: Notification, identity: ByteBuffer, job: Job, tokens: JobTokens) {
+        self.template = template
+        self.identity = identity
+        self.job = job
+        remaining = tokens.makeIterator()
+    }
+
+    func notification(to token: DeviceToken) -> Notification {
+        var notification = template
+        notification.deviceToken = token
+        notification.apnsID = APNSID(jobID: identity, token: token.hex)
+        return notification
+    }
+}
+
+/// A notification that is under way, or is waiting to be sent again at once.
+struct FlightEntry: LinkedEntry {
+    /// The index of its job.
+    var job = -1
+    var next = -1
+    /// The token, of a job with many.
+    var deviceToken: DeviceToken?
+    /// When the provider token that it was sent with was signed, in seconds since 1970.
+    var providerTokenIssuedAt: Int64 = 0
+    /// How often it was sent again without spending an attempt.
+    var resends: UInt8 = 0
+    /// Whether it was already sent again because of an expired provider token.
+    var isRenewed = false
+    /// Whether it is the probe of an open breaker.
+    var isProbe = false
+}
