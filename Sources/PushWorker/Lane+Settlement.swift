@@ -58,9 +58,14 @@ extension Lane {
             firstSeen: entry.firstSeen)
         if job.tokens != nil { writer.write(tokens: retry.tokens) }
         writer.write(errorStatus: retry.status, reason: retry.reason, at: now)
+        let counter: StaticString = retry.spendsAttempt ? "retried" : "parked"
         settlement.retry(
-            entry.claim, due: .after(milliseconds: retry.delay), head: writer.head(),
-            counter: retry.spendsAttempt ? "retried" : "parked", reason: retry.reason, original: job.original)
+            entry.claim, due: .after(milliseconds: retry.delay), head: writer.head(), counter: counter,
+            reason: retry.reason, original: job.original)
+        if retry.tokens.count > 1 {
+            settlement.addCount("\(counter)", retry.tokens.count - 1)
+            settlement.addCount("\(counter):\(retry.reason)", retry.tokens.count - 1)
+        }
     }
 
     private func bury(_ entry: JobEntry, _ job: Job, _ dead: JobTally.Dead, settles: Bool) {
