@@ -49,7 +49,9 @@ let package = Package(
         .testTarget(
             name: "RedisTests",
             dependencies: ["CHiredis", "Redis", "TestSupport", logging, nioCore, nioEmbedded, nioPosix]),
-        .testTarget(name: "APNSTests", dependencies: ["APNS", "TestSupport"]),
+        .testTarget(
+            name: "APNSTests",
+            dependencies: ["APNS", "CNghttp2", "TLS", "TestSupport", logging, nioCore, nioEmbedded, nioPosix]),
         .testTarget(name: "PushQueueTests", dependencies: ["PushQueue", "TestSupport"]),
         .testTarget(name: "PushWorkerTests", dependencies: ["PushWorker", "APNSSimulator", "TestSupport"]),
         .testTarget(

@@ -31,26 +31,30 @@ public struct APNSEndpoint: Hashable, Sendable, CustomStringConvertible {
         if rest.hasPrefix("https://") { rest = rest.dropFirst("https://".count) }
         if rest.hasSuffix("/") { rest = rest.dropLast() }
         var host = rest
-        var port = 443
+        var portText: Substring?
+        let isBracketed = rest.hasPrefix("[")
         if rest.hasPrefix("["), let end = rest.firstIndex(of: "]") {
             host = rest[rest.index(after: rest.startIndex)..<end]
             rest = rest[rest.index(after: end)...]
             guard rest.isEmpty || rest.hasPrefix(":") else { return nil }
-            if !rest.isEmpty {
-                guard let number = Int(rest.dropFirst()) else { return nil }
-                port = number
-            }
+            if !rest.isEmpty { portText = rest.dropFirst() }
         } else if let colon = rest.lastIndex(of: ":") {
-            guard let number = Int(rest[rest.index(after: colon)...]) else { return nil }
             host = rest[..<colon]
+            portText = rest[rest.index(after: colon)...]
+        }
+        var port = 443
+        if let portText {
+            // Int would take a sign.
+            guard portText.utf8.allSatisfy({ $0 &- 0x30 < 10 }), let number = Int(portText) else { return nil }
             port = number
         }
         let isHostName = host.utf8.allSatisfy { byte in
             switch byte {
             case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-                UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "."), UInt8(ascii: "-"), UInt8(ascii: ":"),
-                UInt8(ascii: "_"):
+                UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "."), UInt8(ascii: "-"), UInt8(ascii: "_"):
                 true
+            // Only brackets tell an IPv6 address's colons from the port's.
+            case UInt8(ascii: ":"): isBracketed
             default: false
             }
         }

@@ -25,6 +25,17 @@ struct ResponseBody: Decodable, Equatable {
         self = decoded
     }
 
+    private enum CodingKeys: String, CodingKey {
+        case reason, timestamp
+    }
+
+    init(from decoder: any Decoder) throws {
+        let members = try decoder.container(keyedBy: CodingKeys.self)
+        reason = try members.decode(String.self, forKey: .reason)
+        // A timestamp of some other shape must not cost the reason.
+        timestamp = try? members.decodeIfPresent(Int64.self, forKey: .timestamp)
+    }
+
     /// Reads precisely the spelling that APNs uses. A list of dead tokens is a body for each of them, and a decoder costs
     /// several times what sending the notification did.
     private static func exact(_ bytes: UnsafeRawBufferPointer) -> ResponseBody? {

@@ -40,6 +40,7 @@ struct HTTP2ConnectionState {
 
     private let limits: Limits
     private let ownStreamLimit: Int
+    private var connectedAt = NIODeadline.distantPast
     private var lastRead = NIODeadline.distantPast
     private var pingSent: NIODeadline?
     /// The highest stream that the server has said it will process; anything above is certain not to be.
@@ -65,6 +66,7 @@ struct HTTP2ConnectionState {
         guard phase == .connecting else { return }
         phase = .awaitingSettings
         streamLimit = 1
+        connectedAt = now
         lastRead = now
     }
 
@@ -102,7 +104,7 @@ struct HTTP2ConnectionState {
     /// To be called now and then: is the peer still there?
     mutating func check(now: NIODeadline) -> Check {
         guard phase != .connecting, phase != .closed else { return .nothing }
-        if phase == .awaitingSettings, now - lastRead > limits.settingsTimeout {
+        if phase == .awaitingSettings, now - connectedAt > limits.settingsTimeout {
             return .close("the server sent no SETTINGS within \(limits.settingsTimeout.inWords)")
         }
         if let pingSent {

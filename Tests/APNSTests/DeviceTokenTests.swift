@@ -1,0 +1,76 @@
+import APNS
+import NIOCore
+import Testing
+
+@Suite("A device token")
+struct DeviceTokenTests {
+    private let hex = String(repeating: "0123456789abcdef", count: 4)
+
+    @Test("that is in Apple's form already is taken without copying")
+    func canonical() throws {
+        let text = ByteBuffer(string: hex)
+        let token = try DeviceToken(text)
+        #expect(token.hex == text)
+        let isSameMemory = token.hex.withUnsafeReadableBytes { taken in
+            text.withUnsafeReadableBytes { $0.baseAddress == taken.baseAddress }
+        }
+        #expect(isSameMemory)
+    }
+
+    @Test(
+        "is taken in the spellings that people store",
+        arguments: [
+            "ABCDEF01", "<abcdef01>", "<abcd ef01>", "ab cd ef 01", "  AbCdEf01  ", "<ABCD EF01> ",
+        ])
+    func spellings(text: String) throws {
+        #expect(try DeviceToken(text) == DeviceToken("abcdef01"))
+    }
+
+    @Test("may have any even number of digits up to 200", arguments: [2, 64, 160, 198, 200])
+    func lengths(digits: Int) throws {
+        #expect(try DeviceToken(String(repeating: "A", count: digits)).hex.readableBytes == digits)
+        #expect(try DeviceToken(String(repeating: "a", count: digits)).hex.readableBytes == digits)
+    }
+
+    @Test(
+        "is refused with what is wrong",
+        arguments: [
+            ("", DeviceToken.Invalid.empty), ("  <> ", .empty), ("abc", .oddNumberOfDigits(3)),
+            ("<a b c>", .oddNumberOfDigits(3)), ("abcdxx", .notHexadecimal(offset: 4)),
+            ("abcd\u{0}f", .notHexadecimal(offset: 4)), ("ab\ncd", .notHexadecimal(offset: 2)),
+            ("ab/../cd", .notHexadecimal(offset: 2)), ("äb", .notHexadecimal(offset: 0)),
+            (String(repeating: "a", count: 201), .tooLong(digits: 201)),
+            (String(repeating: "a", count: 202), .tooLong(digits: 202)),
+        ])
+    func refused(text: String, error: DeviceToken.Invalid) {
+        #expect(throws: error) { try DeviceToken(text) }
+    }
+
+    @Test("takes exactly the hexadecimal characters, for each of the 256 bytes")
+    func everyByte() {
+        for byte in UInt8.min...UInt8.max {
+            let text = ByteBuffer(bytes: [0x61, byte, 0x62, 0x63])
+            let isDigit = "0123456789abcdefABCDEF".utf8.contains(byte)
+            let isStripped = " <>".utf8.contains(byte)
+            do {
+                let token = try DeviceToken(text)
+                #expect(isDigit, "byte \(byte)")
+                #expect(String(buffer: token.hex) == String(decoding: [0x61, byte, 0x62, 0x63], as: UTF8.self).lowercased())
+            } catch {
+                #expect(error == (isStripped ? .oddNumberOfDigits(3) : .notHexadecimal(offset: 1)), "byte \(byte)")
+                #expect(!isDigit, "byte \(byte)")
+            }
+        }
+    }
+
+    @Test("never stands in its own error, and is shortened for logs")
+    func secrecy() throws {
+        #expect(throws: DeviceToken.Invalid.self) { try DeviceToken(hex + "zz") }
+        do {
+            _ = try DeviceToken(hex + "zz")
+        } catch {
+            #expect(!error.description.contains("0123"))
+        }
+        #expect(try DeviceToken(hex).shortened == "01234567…")
+    }
+}

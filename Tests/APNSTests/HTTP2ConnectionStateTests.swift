@@ -1,0 +1,205 @@
+import CNghttp2
+import NIOCore
+import Testing
+
+@testable import APNS
+
+@Suite("What a connection knows")
+struct HTTP2ConnectionStateTests {
+    private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
+
+    private func open(ownLimit: Int = 100, serverLimit: Int? = 50) -> HTTP2ConnectionState {
+        var state = HTTP2ConnectionState(ownStreamLimit: ownLimit)
+        state.handshakeCompleted(now: start)
+        state.settings(maximumStreams: serverLimit)
+        return state
+    }
+
+    @Test("allows no stream before the handshake, and one before the first SETTINGS")
+    func beforeSettings() {
+        var state = HTTP2ConnectionState(ownStreamLimit: 100)
+        #expect(state.freeStreams == 0)
+        #expect(!state.isUsable)
+        state.handshakeCompleted(now: start)
+        #expect(state.freeStreams == 1)
+        #expect(state.isUsable)
+        state.submitted()
+        #expect(state.freeStreams == 0)
+        state.settings(maximumStreams: 1000)
+        #expect(state.freeStreams == 99)
+    }
+
+    @Test("takes the lesser of both ends' limits", arguments: [(10, 1000, 10), (1000, 10, 10), (10, nil, 10), (10, 0, 0)])
+    func limits(own: Int, server: Int?, free: Int) {
+        #expect(open(ownLimit: own, serverLimit: server).freeStreams == free)
+    }
+
+    @Test("allows no stream while a lowered limit is exceeded")
+    func lowered() {
+        var state = open(serverLimit: 3)
+        for _ in 0..<3 { state.submitted() }
+        state.settings(maximumStreams: 1)
+        #expect(state.freeStreams == 0)
+        for left in [2, 1] {
+            _ = end(&state, stream: 1, response: Response(status: 200))
+            #expect(state.inFlight == left)
+            #expect(state.freeStreams == 0)
+        }
+        _ = end(&state, stream: 5, response: Response(status: 200))
+        #expect(state.freeStreams == 1)
+        state.settings(maximumStreams: nil)
+        #expect(state.freeStreams == 100)
+    }
+
+    private func end(
+        _ state: inout HTTP2ConnectionState, stream: Int32, code: UInt32 = 0, isWritten: Bool = true,
+        cancelled: RequestFailure? = nil, response: Response? = nil
+    ) -> RequestResult {
+        state.ended(stream: stream, code: code, isWritten: isWritten, cancelled: cancelled, response: response)
+    }
+
+    @Test("calls an answered request answered, also one that is reset with NO_ERROR or cancelled afterwards")
+    func answered() {
+        let refusal = Response(status: 410, reason: .unregistered)
+        var state = open()
+        for _ in 0..<4 { state.submitted() }
+        #expect(!state.hasAnswered)
+        #expect(end(&state, stream: 1, response: refusal) == .response(refusal))
+        #expect(state.hasAnswered)
+        #expect(end(&state, stream: 3, isWritten: false, response: refusal) == .response(refusal))
+        let delivered = Response(status: 200)
+        let cancel = NGHTTP2_CANCEL.rawValue
+        #expect(end(&state, stream: 5, code: cancel, response: delivered) == .response(delivered))
+        // The reason may have been cut off.
+        #expect(end(&state, stream: 7, code: cancel, response: refusal) == .uncertain(.reset(code: cancel)))
+        #expect(state.inFlight == 0)
+    }
+
+    @Test("tells what certainly was not processed from what may have been")
+    func unanswered() {
+        let refused = NGHTTP2_REFUSED_STREAM.rawValue
+        let internalError = NGHTTP2_INTERNAL_ERROR.rawValue
+        var state = open()
+        for _ in 0..<7 { state.submitted() }
+        #expect(end(&state, stream: 1, code: refused) == .notProcessed(.refusedStream))
+        #expect(end(&state, stream: 3, code: internalError) == .uncertain(.reset(code: internalError)))
+        #expect(end(&state, stream: 5, code: internalError, isWritten: false) == .notProcessed(.reset(code: internalError)))
+        #expect(end(&state, stream: 7, code: 8, cancelled: .timedOut) == .uncertain(.timedOut))
+        #expect(end(&state, stream: 9, code: 8, isWritten: false, cancelled: .timedOut) == .notProcessed(.timedOut))
+        // A stream that ends in good order without any answer.
+        #expect(end(&state, stream: 11) == .uncertain(.reset(code: 0)))
+        state.goAway(lastStream: 11, reason: "Shutdown")
+        #expect(end(&state, stream: 13, code: 8) == .notProcessed(.goingAway(reason: "Shutdown")))
+    }
+
+    @Test("knows what a lost connection means for each request")
+    func lost() {
+        var state = open()
+        for _ in 0..<5 { state.submitted() }
+        #expect(state.lost(stream: 1, isWritten: true, status: 0, why: "x") == .uncertain(.connectionLost("x")))
+        #expect(state.lost(stream: 3, isWritten: false, status: 0, why: "x") == .notProcessed(.connectionLost("x")))
+        #expect(state.lost(stream: 5, isWritten: true, status: 200, why: "x") == .response(Response(status: 200)))
+        #expect(state.lost(stream: 7, isWritten: true, status: 400, why: "x") == .notProcessed(.connectionLost("x")))
+        state.goAway(lastStream: 7, reason: nil)
+        #expect(state.lost(stream: 9, isWritten: true, status: 0, why: "x") == .notProcessed(.goingAway(reason: nil)))
+        #expect(state.inFlight == 0)
+    }
+
+    @Test("takes no more streams after a GOAWAY, whose last stream can only become less")
+    func goAway() {
+        var state = open()
+        state.submitted()
+        state.submitted()
+        state.goAway(lastStream: .max, reason: nil)
+        #expect(state.freeStreams == 0)
+        #expect(!state.isUsable)
+        #expect(!state.isDrained)
+        state.goAway(lastStream: 1, reason: "Shutdown")
+        state.goAway(lastStream: 100, reason: nil)
+        #expect(end(&state, stream: 3, code: 2) == .notProcessed(.goingAway(reason: "Shutdown")))
+        state.settings(maximumStreams: 1000)
+        #expect(state.freeStreams == 0)
+        #expect(end(&state, stream: 1, response: Response(status: 200)) == .response(Response(status: 200)))
+        #expect(state.isDrained)
+        #expect(state.phase == .draining(reason: "Shutdown"))
+        state.closed()
+        state.drain(reason: "late")
+        #expect(state.phase == .closed)
+    }
+
+    @Test("asks a silent server once whether it is there, and gives up when it does not answer")
+    func ping() {
+        var state = open()
+        #expect(state.check(now: start + .seconds(15)) == .nothing)
+        #expect(state.check(now: start + .milliseconds(15_001)) == .sendPing)
+        #expect(state.check(now: start + .milliseconds(20_001)) == .nothing)
+        state.bytesRead(now: start + .milliseconds(20_001))
+        #expect(state.check(now: start + .milliseconds(35_001)) == .nothing)
+        #expect(state.check(now: start + .milliseconds(35_002)) == .sendPing)
+        #expect(state.check(now: start + .milliseconds(40_002)) == .nothing)
+        #expect(
+            state.check(now: start + .milliseconds(40_003)) == .close("the server did not answer a PING within 5 s"))
+    }
+
+    @Test("gives a server a limited time to its SETTINGS, also one that drips")
+    func settingsTimeout() {
+        var state = HTTP2ConnectionState(ownStreamLimit: 1)
+        #expect(state.check(now: start + .hours(1)) == .nothing)
+        state.handshakeCompleted(now: start)
+        state.bytesRead(now: start + .seconds(9))
+        #expect(state.check(now: start + .seconds(10)) == .nothing)
+        #expect(
+            state.check(now: start + .milliseconds(10_001)) == .close("the server sent no SETTINGS within 10 s"))
+    }
+
+    @Test("never allows more streams than any limit, whatever happens in which order", arguments: 0..<200)
+    func anyOrder(seed: Int) {
+        var generator = SeededGenerator(seed: UInt64(seed))
+        var state = HTTP2ConnectionState(ownStreamLimit: Int.random(in: 1...20, using: &generator))
+        var now = start
+        var limit = 0
+        var inFlight: [Int32] = []
+        var nextStream: Int32 = 1
+        var lastStream = Int32.max
+        var isGoing = false
+        let own = [state].map { state in
+            var probe = state
+            probe.handshakeCompleted(now: start)
+            probe.settings(maximumStreams: nil)
+            return probe.freeStreams
+        }[0]
+        for _ in 0..<300 {
+            now = now + .milliseconds(Int64.random(in: 0...3000, using: &generator))
+            switch Int.random(in: 0..<20, using: &generator) {
+            case 0:
+                let wasConnecting = state.phase == .connecting
+                state.handshakeCompleted(now: now)
+                if wasConnecting { limit = 1 }
+            case 1:
+                guard state.phase != .connecting else { continue }
+                let server: Int? = Bool.random(using: &generator) ? nil : Int.random(in: 0...30, using: &generator)
+                state.settings(maximumStreams: server)
+                limit = min(own, server ?? own)
+            case 2 where Int.random(in: 0..<10, using: &generator) == 0:
+                lastStream = min(lastStream, Int32.random(in: 0...nextStream, using: &generator))
+                state.goAway(lastStream: lastStream, reason: nil)
+                isGoing = true
+            case 3..<12 where state.freeStreams > 0:
+                state.submitted()
+                inFlight.append(nextStream)
+                nextStream += 2
+            case 12..<18 where !inFlight.isEmpty:
+                let stream = inFlight.remove(at: Int.random(in: 0..<inFlight.count, using: &generator))
+                let result = end(
+                    &state, stream: stream, code: UInt32.random(in: 0...13, using: &generator),
+                    isWritten: Bool.random(using: &generator))
+                if stream > lastStream { #expect(result == .notProcessed(.goingAway(reason: nil))) }
+            default:
+                state.bytesRead(now: now)
+            }
+            #expect(state.inFlight == inFlight.count)
+            #expect(state.freeStreams == (isGoing ? 0 : max(0, limit - inFlight.count)))
+            #expect(state.isDrained == (isGoing && inFlight.isEmpty))
+        }
+    }
+}

@@ -1,0 +1,120 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import APNS
+
+@Suite("A signing key")
+struct SigningKeyTests {
+    private func key(_ file: String) throws -> SigningKey {
+        try SigningKey(pem: Data(contentsOf: URL(filePath: TestCertificates.path(file))))
+    }
+
+    /// ASN.1's `SEQUENCE { r INTEGER, s INTEGER }`, which is what `openssl` verifies.
+    private func der(_ signature: [UInt8]) -> [UInt8] {
+        let numbers = [signature.prefix(32), signature.suffix(32)].flatMap { half -> [UInt8] in
+            var number = Array(half.drop { $0 == 0 })
+            if number.isEmpty || number[0] >= 0x80 { number.insert(0, at: 0) }
+            return [0x02, UInt8(number.count)] + number
+        }
+        return [0x30, UInt8(numbers.count)] + numbers
+    }
+
+    @Test("makes signatures of 64 bytes that openssl verifies")
+    func verified() throws {
+        let key = try key("AuthKey_ABC123DEFG.p8")
+        try withTemporaryDirectory { directory in
+            let p8 = try TestCertificates.path("AuthKey_ABC123DEFG.p8")
+            #expect(try OpenSSLCommand.run(["pkey", "-in", p8, "-pubout", "-out", "public.pem"], in: directory).status == 0)
+            let verify = ["dgst", "-sha256", "-verify", "public.pem", "-signature", "signature", "message"]
+            // Numbers with leading zeros are one in 256: enough rounds to meet some would take long in processes.
+            for round in 0..<5 {
+                let message = Array("message \(round)".utf8)
+                let signature = try key.signES256(message)
+                #expect(signature.count == 64)
+                try Data(message).write(to: directory.appending(path: "message"))
+                try Data(der(signature)).write(to: directory.appending(path: "signature"))
+                let verdict = try OpenSSLCommand.run(verify, in: directory)
+                #expect(verdict.output.contains("Verified OK"), "\(verdict.output)")
+                try Data(message + [0]).write(to: directory.appending(path: "message"))
+                #expect(try OpenSSLCommand.run(verify, in: directory).status != 0)
+            }
+        }
+    }
+
+    @Test("pads r and s to 32 bytes each, however small they are")
+    func padding() throws {
+        let key = try key("AuthKey_ABC123DEFG.p8")
+        var shortNumbers = 0
+        for round in 0..<2000 {
+            let signature = try key.signES256(Array("\(round)".utf8))
+            #expect(signature.count == 64)
+            if signature[0] == 0 || signature[32] == 0 { shortNumbers += 1 }
+        }
+        #expect(shortNumbers > 0)
+    }
+
+    @Test("signs from many threads at once")
+    func threads() async throws {
+        let key = try key("AuthKey_ABC123DEFG.p8")
+        let signatures = try await withThrowingTaskGroup(of: Int.self) { group in
+            for task in 0..<8 {
+                group.addTask {
+                    try (0..<50).count { try key.signES256(Array("\(task) \($0)".utf8)).count == 64 }
+                }
+            }
+            return try await group.reduce(0, +)
+        }
+        #expect(signatures == 400)
+    }
+
+    @Test(
+        "of another kind is refused by its name",
+        arguments: [
+            (["genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048"], "RSA"),
+            (["genpkey", "-algorithm", "ED25519"], "ED25519"),
+            (["genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-384"], "secp384r1"),
+            (["genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:secp256k1"], "secp256k1"),
+        ])
+    func otherKinds(command: [String], name: String) throws {
+        try withTemporaryDirectory { directory in
+            #expect(try OpenSSLCommand.run(command + ["-out", "key.pem"], in: directory).status == 0)
+            let pem = try Data(contentsOf: directory.appending(path: "key.pem"))
+            let error = #expect(throws: SigningKey.Invalid.self) { try SigningKey(pem: pem) }
+            guard case .notP256(let found)? = error else {
+                Issue.record("\(String(describing: error))")
+                return
+            }
+            #expect(found.contains(name), "\(found)")
+        }
+    }
+
+    @Test("that is no private key is refused", arguments: ["ca.pem", "client-key-encrypted.pem"])
+    func otherFiles(file: String) throws {
+        let pem = try Data(contentsOf: URL(filePath: TestCertificates.path(file)))
+        #expect(throws: SigningKey.Invalid.notPrivateKey) { try SigningKey(pem: pem) }
+    }
+
+    @Test(
+        "that is garbage is refused",
+        arguments: [
+            "", "\0", "ABC123DEFG", "-----BEGIN PRIVATE KEY-----\n-----END PRIVATE KEY-----\n",
+            "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "-----BEGIN PRIVATE KEY-----\n",
+        ])
+    func garbage(text: String) {
+        #expect(throws: SigningKey.Invalid.notPrivateKey) { try SigningKey(pem: text.utf8) }
+    }
+
+    @Test("cut off anywhere is refused, and never stops the process")
+    func truncated() throws {
+        let pem = Array(try Data(contentsOf: URL(filePath: TestCertificates.path("AuthKey_ABC123DEFG.p8"))))
+        for length in stride(from: 0, to: pem.count - 2, by: 5) {
+            #expect(throws: SigningKey.Invalid.self) { try SigningKey(pem: pem.prefix(length)) }
+        }
+    }
+
+    @Test("says in its errors what to look for, and nothing of the key")
+    func messages() throws {
+        #expect(SigningKey.Invalid.notPrivateKey.description.contains("BEGIN PRIVATE KEY"))
+    }
+}

@@ -1,0 +1,67 @@
+import APNS
+import Testing
+
+/// Apple's tables, typed in from its pages and not from our sources.
+@Suite("Apple's vocabulary")
+struct VocabularyTests {
+    @Test(
+        "has the topic's suffix for each push type",
+        arguments: [
+            ("alert", ""), ("background", ""), ("mdm", ""), ("voip", ".voip"), ("complication", ".complication"),
+            ("fileprovider", ".pushkit.fileprovider"), ("location", ".location-query"),
+            ("liveactivity", ".push-type.liveactivity"), ("pushtotalk", ".voip-ptt"),
+            ("widgets", ".push-type.widgets"), ("controls", ".push-type.controls"),
+        ])
+    func pushTypes(name: String, suffix: String) throws {
+        let type = try #require(name.utf8CString.withUnsafeBytes { PushType(bytes: .init(rebasing: $0.dropLast())) })
+        #expect(type.rawValue == name)
+        #expect(type.topicSuffix == suffix)
+        #expect(type.maximumPayloadSize == (name == "voip" ? 5120 : 4096))
+    }
+
+    @Test("has no other push types", arguments: ["", "Alert", "alert ", "alerts", "ale", "voip\u{0}"])
+    func otherPushTypes(name: String) {
+        #expect(PushType.allCases.count == 11)
+        #expect(Array(name.utf8).withUnsafeBytes { PushType(bytes: $0) } == nil)
+    }
+
+    @Test(
+        "has the status of each reason",
+        arguments: [
+            (
+                400,
+                """
+                BadCollapseId BadDeviceToken BadExpirationDate BadMessageId BadPriority BadTopic DeviceTokenNotForTopic
+                DuplicateHeaders IdleTimeout InvalidPushType MissingDeviceToken MissingTopic PayloadEmpty
+                TopicDisallowed
+                """
+            ),
+            (
+                403,
+                """
+                BadCertificate BadCertificateEnvironment ExpiredProviderToken Forbidden InvalidProviderToken
+                MissingProviderToken UnrelatedKeyIdInToken BadEnvironmentKeyIdInToken
+                """
+            ),
+            (404, "BadPath"), (405, "MethodNotAllowed"), (410, "ExpiredToken Unregistered"), (413, "PayloadTooLarge"),
+            (429, "TooManyProviderTokenUpdates TooManyRequests"), (500, "InternalServerError"),
+            (503, "ServiceUnavailable Shutdown"),
+        ])
+    func reasons(status: Int, names: String) {
+        let names = names.split(whereSeparator: \.isWhitespace).map(String.init)
+        #expect(Set(names) == Set(Reason.allCases.filter { $0.status == status }.map(\.rawValue)))
+    }
+
+    @Test("of failures has a stable word and one line for each")
+    func failures() {
+        let all: [(RequestFailure, String)] = [
+            (.refusedStream, "RefusedStream"), (.goingAway(reason: "Shutdown"), "GoAway"), (.reset(code: 8), "StreamReset"),
+            (.timedOut, "NoAnswer"), (.connectionLost("why"), "ConnectionLost"),
+        ]
+        for (failure, word) in all {
+            #expect(failure.word == word)
+            #expect(!failure.description.isEmpty && !failure.description.contains("\n"))
+        }
+        #expect("\(RequestFailure.goingAway(reason: "Shutdown"))".contains("Shutdown"))
+    }
+}
