@@ -40,7 +40,15 @@ public struct Settlement: Sendable {
 
     /// The job has ended.
     public mutating func end(_ claim: Int, _ ending: Ending) {
-        acknowledged[ending.index].append(claim)
+        if ending == .fannedOut {
+            // Letters stand before it, which need the claim, and counts behind it, which ask whether it was found.
+            arguments.append("ack")
+            arguments.append(ending.rawValue)
+            arguments.append(1)
+            arguments.append(claim)
+        } else {
+            acknowledged[ending.index].append(claim)
+        }
         count += 1
     }
 
@@ -113,7 +121,7 @@ public struct Settlement: Sendable {
         if settles { count += 1 }
     }
 
-    /// Counts something if the settlement before it found its claim.
+    /// Counts something if the settlement before it found its claim: a retry, a burial, or an end that is fanned out.
     public mutating func addCount(_ field: String, _ amount: Int) {
         arguments.append("count")
         arguments.append(field)

@@ -35,7 +35,12 @@ extension Lane {
         let expiration = job.expirationSecond(firstSeen: entry.firstSeen)
         if let expiration, expiration > 0, expiration * 1000 <= now {
             counters.expired += job.tokenCount
-            settlement.end(claim, .expired)
+            if job.tokenCount == 1 {
+                settlement.end(claim, .expired)
+            } else {
+                settlement.end(claim, .fannedOut)
+                settlement.addCount("expired", job.tokenCount)
+            }
             return settlementGrew()
         }
         entry.app = try route(job)

@@ -27,10 +27,15 @@ extension Lane {
 
     private func settle(_ entry: JobEntry, _ job: Job) {
         let (claim, tally) = (entry.claim, entry.tally)
-        var letters = 0
         if let dead = tally.dead {
-            letters = dead.tokens.count
-            bury(entry, job, dead, settles: tally.retry == nil && tally.kinds == 0)
+            let settles = tally.retry == nil && tally.kinds == 0
+            bury(entry, job, dead, settles: settles)
+            // The script counts one for a letter that settles its claim, and none for another.
+            let uncounted = dead.tokens.count - (settles ? 1 : 0)
+            if uncounted > 0 {
+                settlement.addCount("dead", uncounted)
+                settlement.addCount("dead:\(dead.reason)", uncounted)
+            }
         }
         if let retry = tally.retry {
             self.retry(entry, job, retry)
@@ -45,7 +50,7 @@ extension Lane {
         if job.tokenCount > 1 {
             for (field, count) in [
                 ("delivered", tally.delivered), ("invalid", tally.invalid), ("expired", tally.expired),
-                ("dropped", tally.dropped), ("dead", letters),
+                ("dropped", tally.dropped),
             ] where count > 0 {
                 settlement.addCount(field, count)
             }
