@@ -7,6 +7,15 @@ extension Lane {
     /// Notifications of one job that are submitted before another job has its turn.
     private static let turn = 32
 
+    /// What became of a notification whose turn it was.
+    private enum Submission {
+        case submitted
+        /// Its token is none: it has ended.
+        case malformed
+        /// No stream was free: it still has its turn.
+        case noStream
+    }
+
     func dispatch(_ app: AppLane) {
         dispatchResends(app)
         guard !app.ready.isEmpty else { return }
@@ -15,29 +24,41 @@ extension Lane {
         while free > 0, case let index = app.ready.head, index >= 0 {
             var left = min(Self.turn, free)
             while left > 0, jobs[index].unsubmitted > 0 {
-                guard submitNext(index, app: app, isProbe: false) else { return }
+                let submission = submitNext(index, app: app, isProbe: false)
+                if submission == .noStream { return }
                 left -= 1
-                free -= 1
+                if submission == .submitted { free -= 1 }
             }
-            _ = app.ready.removeFirst(in: &jobs)
-            // A job with many tokens goes to the end of the line between its turns, so that small ones need not wait.
-            if jobs[index].unsubmitted > 0 { app.ready.append(index, in: &jobs) }
+            leaveLine(index, app)
         }
         if !app.ready.isEmpty { app.pool.wantStreams() }
+    }
+
+    /// The job at the head of the line has had its turn.
+    private func leaveLine(_ index: Int, _ app: AppLane) {
+        _ = app.ready.removeFirst(in: &jobs)
+        if jobs[index].unsubmitted > 0 {
+            // Between its turns a job with many tokens goes to the end, so that small ones need not wait.
+            app.ready.append(index, in: &jobs)
+        } else {
+            // Nothing of it may be under way, if its tokens were none. Not before it has left the line, which goes on
+            // through its entry.
+            settleIfEnded(index)
+        }
     }
 
     /// While the breaker is open, one notification at a time finds out whether the fault is gone.
     private func dispatchProbe(_ app: AppLane) {
         guard app.pool.freeStreams > 0, case .probe = app.breaker.decide(now: eventLoop.now) else { return }
         let index = app.ready.head
-        guard submitNext(index, app: app, isProbe: true) else { return app.breaker.probeInconclusive() }
-        if jobs[index].unsubmitted == 0 { _ = app.ready.removeFirst(in: &jobs) }
+        let submission = submitNext(index, app: app, isProbe: true)
+        if submission != .submitted { app.breaker.probeInconclusive() }
+        if submission != .noStream { leaveLine(index, app) }
     }
 
-    /// Submits the job's next notification. A token that is none ends here.
-    /// - Returns: `false` where no stream was free.
-    private func submitNext(_ index: Int, app: AppLane, isProbe: Bool) -> Bool {
-        guard let template = jobs[index].template else { return false }
+    /// Submits the job's next notification. A token that is none ends here, but does not settle the job.
+    private func submitNext(_ index: Int, app: AppLane, isProbe: Bool) -> Submission {
+        guard let template = jobs[index].template else { return .noStream }
         var flight = FlightEntry(job: index)
         flight.isProbe = isProbe
         flight.providerToken = app.providerToken
@@ -46,7 +67,7 @@ extension Lane {
             flight.apnsID = template.apnsID ?? APNSID(jobID: jobs[index].identity, token: token.hex)
         } else {
             var iterator = jobs[index].remaining
-            guard let field = iterator?.next(), let text = jobs[index].job?.text(field) else { return false }
+            guard let field = iterator?.next(), let text = jobs[index].job?.text(field) else { return .noStream }
             do throws(DeviceToken.Invalid) {
                 let token = try DeviceToken(text)
                 flight.deviceToken = token
@@ -56,25 +77,25 @@ extension Lane {
                 took(index, app)
                 jobs[index].tally.add(dead: text, reason: "MalformedToken", status: nil)
                 counters.dead += 1
-                ended(index)
-                return true
+                jobs[index].open -= 1
+                return .malformed
             }
             let tag = flights.insert(flight)
             guard submit(tag, template, app) else {
                 flights.release(tag, leaving: FlightEntry())
-                return false
+                return .noStream
             }
             jobs[index].remaining = iterator
             took(index, app)
-            return true
+            return .submitted
         }
         let tag = flights.insert(flight)
         guard submit(tag, template, app) else {
             flights.release(tag, leaving: FlightEntry())
-            return false
+            return .noStream
         }
         took(index, app)
-        return true
+        return .submitted
     }
 
     private func took(_ index: Int, _ app: AppLane) {
