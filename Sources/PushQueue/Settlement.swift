@@ -42,12 +42,14 @@ public struct Settlement: Sendable {
     /// - Parameter notifications: how many notifications have ended with it, in that way.
     public mutating func end(_ claim: Int, _ ending: Ending, notifications: Int = 1) {
         count += 1
-        guard notifications > 1 else { return acknowledged[ending.index].append(claim) }
+        guard notifications > 1 || ending == .fannedOut else { return acknowledged[ending.index].append(claim) }
+        // Not among the others, which are written first: letters stand before it, which need the claim, and counts behind
+        // it, which ask whether it was found.
         arguments.append("ack")
         arguments.append(ending.rawValue)
         arguments.append(1)
         arguments.append(claim)
-        addCount(ending.rawValue, notifications - 1)
+        if notifications > 1 { addCount(ending.rawValue, notifications - 1) }
     }
 
     /// The job is to be tried again.

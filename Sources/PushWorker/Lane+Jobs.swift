@@ -37,8 +37,8 @@ extension Lane {
             settlement.end(claim, .expired, notifications: job.tokenCount)
             return settlementGrew()
         }
-        if job.tokenCount > Self.maximumTokens { return split(job, claim: claim, firstSeen: entry.firstSeen) }
         entry.app = try route(job)
+        if job.tokenCount > Self.maximumTokens { return split(job, claim: claim, firstSeen: entry.firstSeen) }
         entry.namesTopic = job.topic != nil
         entry.readySince = eventLoop.now
         entry.open = job.tokenCount

@@ -29,10 +29,15 @@ extension Lane {
     private func settle(_ entry: JobEntry) {
         guard let tally = entry.tally, let job = entry.job else { return }
         let claim = entry.claim
-        var letters = 0
         if let dead = tally.dead {
-            letters = dead.tokens.count
-            bury(entry, job, dead, settles: tally.retry == nil && tally.kinds == 0)
+            let settles = tally.retry == nil && tally.kinds == 0
+            bury(entry, job, dead, settles: settles)
+            // The script counts one for a letter that settles its claim, and none for another.
+            let uncounted = dead.tokens.count - (settles ? 1 : 0)
+            if uncounted > 0 {
+                settlement.addCount("dead", uncounted)
+                settlement.addCount("dead:\(dead.reason)", uncounted)
+            }
         }
         if let retry = tally.retry {
             self.retry(entry, job, retry)
@@ -40,11 +45,9 @@ extension Lane {
             settlement.end(claim, job.tokens == nil ? tally.ending : .fannedOut)
         }
         if job.tokens != nil {
-            // A job that becomes one dead letter is counted as one by the script.
-            let isOneLetter = tally.retry == nil && tally.kinds == 0
             for (field, count) in [
                 ("delivered", tally.delivered), ("invalid", tally.invalid), ("expired", tally.expired),
-                ("dropped", tally.dropped), ("dead", isOneLetter ? letters - 1 : letters),
+                ("dropped", tally.dropped),
             ] where count > 0 {
                 settlement.addCount(field, count)
             }

@@ -1,0 +1,126 @@
+import Foundation
+import NIOCore
+import PushQueue
+import TestSupport
+import Testing
+
+/// All that a queue holds in Redis, read by another client than the worker's.
+struct QueueContents {
+    struct Letter {
+        let original: [UInt8]
+        let reason: String
+        let attempts: Int
+        let detail: String?
+        let tokens: [String]
+    }
+
+    struct InvalidTokenDetails: Decodable, Equatable {
+        let at: Int64
+        let reason, topic, source: String
+    }
+
+    /// What waits, in its order.
+    let jobs: [[UInt8]]
+    /// What waits for its time: the job as the worker wrapped it, and the time in ms.
+    let retries: [(body: [UInt8], due: Double)]
+    let workers: [String]
+    /// The claims of all workers, and what lies in their inboxes.
+    let claims: Int
+    let dead: [Letter]
+    let invalidTokens: Set<String>
+    let invalidTokenDetails: [String: InvalidTokenDetails]
+    /// The counters of all days.
+    let counters: [String: Int]
+    let keys: Set<String>
+
+    init(_ redis: RedisServer) throws {
+        let connection = try redis.connect()
+        let keys = Set(try connection.run("KEYS", "*").strings())
+        self.keys = keys
+        jobs = try connection.run("LRANGE", "push:{default}:jobs", "0", "-1").list().map { try $0.rawBytes() }
+        let retries = try connection.run("ZRANGE", "push:{default}:retry", "0", "-1", "WITHSCORES").list()
+        self.retries = try stride(from: 0, to: retries.count, by: 2).map { index in
+            (try retries[index].rawBytes(), try #require(retries[index + 1].text.flatMap(Double.init)))
+        }
+        workers = try connection.run("ZRANGE", "push:{default}:workers", "0", "-1").strings()
+        claims = try keys.reduce(into: 0) { sum, key in
+            if key.hasPrefix("push:{default}:claimed:") { sum += try connection.run("HLEN", key).number ?? 0 }
+            if key.hasPrefix("push:{default}:inbox:") { sum += try connection.run("LLEN", key).number ?? 0 }
+        }
+        dead = try connection.run("ZRANGE", "push:{default}:dead", "0", "-1").list().map { try Letter($0.rawBytes()) }
+        invalidTokens = Set(try connection.run("SMEMBERS", "push:invalid-tokens").strings())
+        invalidTokenDetails = try connection.run("HGETALL", "push:invalid-tokens:details").pairs().mapValues {
+            try JSONDecoder().decode(InvalidTokenDetails.self, from: Data($0.utf8))
+        }
+        var counters: [String: Int] = [:]
+        for key in keys where key.hasPrefix("push:{default}:stats:") {
+            for (field, count) in try connection.run("HGETALL", key).pairs() {
+                counters[field, default: 0] += try #require(Int(count))
+            }
+        }
+        self.counters = counters
+    }
+
+    /// Whether nothing is left to do.
+    var isSettled: Bool { jobs.isEmpty && retries.isEmpty && claims == 0 }
+
+    func count(_ counter: String) -> Int { counters[counter] ?? 0 }
+
+    /// How many dead letters there are of each reason.
+    var deadReasons: [String: Int] { Dictionary(grouping: dead, by: \.reason).mapValues(\.count) }
+}
+
+extension QueueContents.Letter {
+    private struct Header: Decodable {
+        let reason: String
+        let attempts: Int
+        let size: Int
+        let detail: String?
+        let tokens: [String]?
+    }
+
+    init(_ member: [UInt8]) throws {
+        let letter = try #require(DeadLetter(member: ByteBuffer(bytes: member)))
+        let header = try JSONDecoder().decode(Header.self, from: Data(letter.header.readableBytesView))
+        original = Array(letter.original.readableBytesView)
+        #expect(header.size == original.count)
+        (reason, attempts, detail, tokens) = (header.reason, header.attempts, header.detail, header.tokens ?? [])
+    }
+}
+
+extension RedisValue {
+    func list() throws -> [RedisValue] { try #require(elements, "an array was expected, not \(self)") }
+
+    func strings() throws -> [String] { try list().map { try #require($0.text) } }
+
+    func pairs() throws -> [String: String] {
+        let strings = try strings()
+        return Dictionary(
+            uniqueKeysWithValues: stride(from: 0, to: strings.count, by: 2).map { (strings[$0], strings[$0 + 1]) })
+    }
+
+    func rawBytes() throws -> [UInt8] {
+        if case .bytes(let bytes) = self { return bytes }
+        return Array(try #require(text, "a string was expected, not \(self)").utf8)
+    }
+}
+
+/// Expects that the worker, Redis and the simulator tell the same story, and that nothing is left to do.
+func expectAgreement(
+    _ worker: WorkerProcess.Account, _ queue: QueueContents, _ simulator: SimulatorProcess.Account,
+    sourceLocation: SourceLocation = #_sourceLocation
+) {
+    #expect(queue.isSettled, "jobs, retries or claims are left", sourceLocation: sourceLocation)
+    #expect(queue.workers.isEmpty, sourceLocation: sourceLocation)
+    #expect(worker.lostClaims == 0, sourceLocation: sourceLocation)
+    for (counter, count) in [
+        ("delivered", worker.delivered), ("invalid", worker.invalid), ("expired", worker.expired),
+        ("dropped", worker.dropped), ("dead", worker.dead), ("possible_duplicates", worker.possibleDuplicates),
+        ("scheduled", worker.scheduled),
+    ] {
+        #expect(queue.count(counter) == count, "Redis counts otherwise: \(counter)", sourceLocation: sourceLocation)
+    }
+    #expect(simulator.answers["200"] ?? 0 == worker.delivered, sourceLocation: sourceLocation)
+    #expect(simulator.accepted - simulator.duplicates == simulator.distinctIDs, sourceLocation: sourceLocation)
+    #expect(simulator.duplicates <= worker.possibleDuplicates, sourceLocation: sourceLocation)
+}

@@ -1,0 +1,45 @@
+import TestSupport
+import Testing
+
+/// Jobs to test with, as a producer would write them.
+enum TestJob {
+    /// A device token of 64 hex digits.
+    static func token(_ prefix: String, _ number: Int) -> String {
+        let digits = String(number, radix: 16)
+        return prefix + String(repeating: "0", count: 64 - prefix.count - digits.count) + digits
+    }
+
+    /// A job for one device.
+    /// - Parameter members: more members, each with a comma behind it.
+    static func text(_ token: String, _ members: String = "") -> String {
+        #"{\#(members)"token":"\#(token)","payload":{"aps":{"alert":"Hello \#(token.suffix(6))"}}}"#
+    }
+
+    /// Numbered jobs, every other one with an id.
+    static func many(_ count: Int, prefix: String = "", members: String = "") -> [String] {
+        (0..<count).map { number in
+            text(token(prefix, number), members + (number % 2 == 0 ? #""id":"job-\#(prefix)\#(number)","# : ""))
+        }
+    }
+
+    /// A payload of exactly so many bytes.
+    static func payload(bytes: Int) -> String {
+        let empty = #"{"aps":{"alert":""}}"#
+        return #"{"aps":{"alert":"\#(String(repeating: "x", count: bytes - empty.utf8.count))"}}"#
+    }
+}
+
+extension RedisServer {
+    /// Puts jobs onto the queue as any producer would.
+    func push(_ jobs: [String]) throws { try push(jobs.map { Array($0.utf8) }) }
+
+    /// Puts jobs of any bytes onto the queue.
+    func push(_ jobs: [[UInt8]]) throws {
+        let connection = try connect()
+        for start in stride(from: 0, to: jobs.count, by: 500) {
+            let reply = try connection.run(
+                [Array("RPUSH".utf8), Array("push:{default}:jobs".utf8)] + jobs[start..<min(start + 500, jobs.count)])
+            try #require(reply.number != nil, "RPUSH was answered with \(reply)")
+        }
+    }
+}

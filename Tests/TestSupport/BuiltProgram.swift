@@ -1,0 +1,16 @@
+import Foundation
+
+/// The programs of this package, as they were built with the tests.
+public enum BuiltProgram {
+    /// The path of a program.
+    /// - Throws: ``ChildProcess/Failure`` when it is not beside the tests.
+    public static func path(_ name: String) throws -> String {
+        // The tests' own binary lies beside it or, run by a helper, the bundle that the helper was given does.
+        let neighbours = [Bundle.main.executablePath].compactMap { $0 } + CommandLine.arguments
+        let candidates = neighbours.map { URL(filePath: $0).deletingLastPathComponent().appending(path: name).path }
+        guard let path = candidates.first(where: FileManager.default.isExecutableFile(atPath:)) else {
+            throw ChildProcess.Failure(description: "\(name) is not beside the tests; build it with them")
+        }
+        return path
+    }
+}

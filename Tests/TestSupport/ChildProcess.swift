@@ -1,0 +1,230 @@
+import Foundation
+import Synchronization
+
+/// A program that a test started, with all it says kept in files: nothing is lost, and no full pipe stops it.
+///
+/// It ends with `kill`, with the object, or at the latest with the test process, however that ends. Unlike Foundation's
+/// `Process` it starts the program with no signal blocked: children inherit the mask of the thread that starts them, and
+/// on Swift's threads SIGTERM and SIGINT are blocked.
+public final class ChildProcess: Sendable {
+    /// A program that does not start, or does not do what is waited for.
+    public struct Failure: Error, CustomStringConvertible {
+        /// What went wrong, with the end of what the program said.
+        public let description: String
+
+        /// - Parameter description: what went wrong.
+        public init(description: String) { self.description = description }
+    }
+
+    /// How a program ended.
+    public enum Ending: Equatable, Sendable {
+        /// By itself, with this status.
+        case exited(Int32)
+        /// By this signal.
+        case signalled(Int32)
+    }
+
+    private struct State {
+        var ending: Ending?
+        var watchdog: Watchdog?
+    }
+
+    /// The process id. It may be another program's once ``ending`` is known.
+    public let processIdentifier: Int32
+    /// A directory of its own, which goes when the object does.
+    public let directory: URL
+    private let name: String
+    private let state: Mutex<State>
+
+    /// Starts a program.
+    /// - Parameters:
+    ///   - path: the program's path, or its name if it is on PATH.
+    ///   - environment: what is added to this process' own environment; `APNS_WORKER_…` are not inherited.
+    ///   - input: what it reads from standard input.
+    public init(_ path: String, _ arguments: [String], environment: [String: String] = [:], input: Data? = nil) throws {
+        name = URL(filePath: path).lastPathComponent
+        directory = FileManager.default.temporaryDirectory.appending(path: "\(name)-\(UUID().uuidString)")
+        try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+        var inputPath = "/dev/null"
+        if let input {
+            inputPath = directory.appending(path: "input").path
+            try input.write(to: URL(filePath: inputPath))
+        }
+        var variables = ProcessInfo.processInfo.environment.filter { !$0.key.hasPrefix("APNS_WORKER_") }
+        variables.merge(environment) { $1 }
+        processIdentifier = try Spawn.run(
+            [Spawn.find(path)] + arguments, environment: variables, input: try Descriptor(reading: inputPath),
+            output: try Descriptor(writing: directory.appending(path: "output").path),
+            errors: try Descriptor(writing: directory.appending(path: "errors").path))
+        state = Mutex(State(watchdog: try Watchdog(over: processIdentifier, directory)))
+    }
+
+    deinit {
+        kill()
+        try? FileManager.default.removeItem(at: directory)
+    }
+
+    /// What it has written to standard output so far.
+    public var output: String { text("output") }
+    /// What it has written to standard error so far.
+    public var errors: String { text("errors") }
+
+    /// How it ended, if it has.
+    public var ending: Ending? {
+        state.withLock { state in
+            if state.ending == nil {
+                var status: Int32 = 0
+                guard waitpid(processIdentifier, &status, WNOHANG) == processIdentifier else { return nil }
+                // The watchdog must not outlive the process: its id may become another's.
+                state.watchdog = nil
+                let signal = status & 0x7F
+                state.ending = signal == 0 ? .exited((status >> 8) & 0xFF) : .signalled(signal)
+            }
+            return state.ending
+        }
+    }
+
+    /// Sends a signal, if the program still runs.
+    public func send(_ signal: Int32) {
+        if ending == nil { _ = Foundation.kill(processIdentifier, signal) }
+    }
+
+    /// Ends it as a crash would, and waits for its end.
+    public func kill() {
+        send(SIGKILL)
+        while ending == nil { usleep(1000) }
+    }
+
+    /// Waits for its end.
+    /// - Throws: ``Failure`` when it has not ended by then; it is killed.
+    @discardableResult
+    public func wait(within limit: Duration = .seconds(60)) async throws -> Ending {
+        do {
+            try await eventually("\(name) ends", within: limit) { ending != nil }
+        } catch {
+            kill()
+            throw failure("\(error)")
+        }
+        guard let ending else { throw failure("no ending") }
+        return ending
+    }
+
+    /// An error that ends with what the program said last.
+    public func failure(_ message: String) -> Failure {
+        Failure(description: "\(name): \(message); it said:\n\(output.suffix(1000))\n\(errors.suffix(3000))")
+    }
+
+    private func text(_ name: String) -> String {
+        guard let data = try? Data(contentsOf: directory.appending(path: name)) else { return "" }
+        return String(decoding: data, as: UTF8.self)
+    }
+}
+
+/// Asks again and again whether something has come about.
+/// - Parameter limit: after which the wait is given up. It is generous: a slow machine must not fail a test.
+/// - Throws: ``ChildProcess/Failure`` that names what was waited for.
+public func eventually(
+    _ what: String, within limit: Duration = .seconds(60), _ condition: () async throws -> Bool
+) async throws {
+    let deadline = ContinuousClock.now + limit
+    while try await !condition() {
+        guard ContinuousClock.now < deadline else {
+            throw ChildProcess.Failure(description: "waited \(limit) in vain: \(what)")
+        }
+        try await Task.sleep(for: .milliseconds(10))
+    }
+}
+
+/// An open file.
+private final class Descriptor {
+    let number: Int32
+
+    init(_ number: Int32) { self.number = number }
+
+    init(reading path: String) throws {
+        number = open(path, O_RDONLY | O_CLOEXEC)
+        guard number >= 0 else { throw ChildProcess.Failure(description: "cannot read \(path)") }
+    }
+
+    init(writing path: String) throws {
+        number = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o600)
+        guard number >= 0 else { throw ChildProcess.Failure(description: "cannot write \(path)") }
+    }
+
+    deinit { close(number) }
+}
+
+/// Kills a process when this one ends, SIGKILL included: it waits for the end of a pipe that only this process holds.
+private final class Watchdog: Sendable {
+    private let processIdentifier: Int32
+    private let pipe: Int32
+
+    init(over child: Int32, _ directory: URL) throws {
+        // A socket pair is closed on exec from its first moment; a pipe would be so only a little later.
+        var ends: [Int32] = [-1, -1]
+        let type = Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue)
+        guard socketpair(AF_UNIX, type, 0, &ends) == 0 else {
+            throw ChildProcess.Failure(description: "no pair of sockets to be had")
+        }
+        pipe = ends[1]
+        processIdentifier = try Spawn.run(
+            ["/bin/sh", "-c", "read line; kill -9 $0; rm -rf \"$1\"", "\(child)", directory.path],
+            environment: [:], input: Descriptor(ends[0]), output: try Descriptor(writing: "/dev/null"),
+            errors: try Descriptor(writing: "/dev/null"))
+    }
+
+    deinit {
+        _ = Foundation.kill(processIdentifier, SIGKILL)
+        var status: Int32 = 0
+        waitpid(processIdentifier, &status, 0)
+        close(pipe)
+    }
+}
+
+private enum Spawn {
+    static func find(_ name: String) throws -> String {
+        if name.contains("/") { return name }
+        let folders = (ProcessInfo.processInfo.environment["PATH"] ?? "").split(separator: ":").map(String.init)
+        // Debian keeps servers in sbin, which is not on everybody's PATH.
+        let candidates = (folders + ["/usr/sbin", "/usr/bin"]).map { "\($0)/\(name)" }
+        guard let path = candidates.first(where: FileManager.default.isExecutableFile(atPath:)) else {
+            throw ChildProcess.Failure(description: "\(name) is not installed")
+        }
+        return path
+    }
+
+    static func run(
+        _ command: [String], environment: [String: String], input: Descriptor, output: Descriptor, errors: Descriptor
+    ) throws -> Int32 {
+        var attributes = posix_spawnattr_t()
+        posix_spawnattr_init(&attributes)
+        defer { posix_spawnattr_destroy(&attributes) }
+        var signals = sigset_t()
+        sigemptyset(&signals)
+        posix_spawnattr_setsigmask(&attributes, &signals)
+        sigfillset(&signals)
+        posix_spawnattr_setsigdefault(&attributes, &signals)
+        posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF))
+
+        var actions = posix_spawn_file_actions_t()
+        posix_spawn_file_actions_init(&actions)
+        defer { posix_spawn_file_actions_destroy(&actions) }
+        for (index, descriptor) in [input, output, errors].enumerated() {
+            posix_spawn_file_actions_adddup2(&actions, descriptor.number, Int32(index))
+        }
+        // Whatever else this process has open is not the child's, such as the pipes of other tests.
+        for name in try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd") {
+            if let number = Int32(name), number > 2 { posix_spawn_file_actions_addclose(&actions, number) }
+        }
+
+        var arguments: [UnsafeMutablePointer<CChar>?] = command.map { strdup($0) } + [nil]
+        var variables: [UnsafeMutablePointer<CChar>?] = environment.map { strdup("\($0.key)=\($0.value)") } + [nil]
+        defer { for pointer in arguments + variables { free(pointer) } }
+        var child: pid_t = 0
+        let problem = posix_spawn(&child, command[0], &actions, &attributes, &arguments, &variables)
+        guard problem == 0 else {
+            throw ChildProcess.Failure(description: "\(command[0]) does not start: \(String(cString: strerror(problem)))")
+        }
+        return child
+    }
+}

@@ -1,0 +1,85 @@
+import Foundation
+
+/// `apns-simulator` as a process of its own, which takes provider tokens of the test key only.
+public final class SimulatorProcess: Sendable {
+    /// What the simulator says that it has seen and done; its `--help` tells what the members mean.
+    public struct Account: Decodable, Sendable {
+        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+        public let requests, accepted, acceptedAnswerLost, silenced, resets, resetsReceived, goAways, drops: Int
+        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+        public let connections, highestConcurrentStreams, duplicates, distinctIDs, distinctTokens: Int
+        /// Answers by status and reason, such as `200` and `410 Unregistered`.
+        public let answers: [String: Int]
+        /// How often each `apns-id` was accepted.
+        public let acceptedByID: [String: Int]
+        /// How many notifications were accepted for each device token.
+        public let acceptedByToken: [String: Int]
+    }
+
+    /// The port on 127.0.0.1.
+    public let port: Int
+    /// The process.
+    public let process: ChildProcess
+
+    private let directory: URL
+
+    /// Starts it and waits until it listens.
+    /// - Parameters:
+    ///   - rules: its `--rule`s.
+    ///   - certificate: which of ``TestCertificates`` it shows.
+    ///   - options: further arguments.
+    public init(rules: [String] = [], certificate: String = "server", options: [String] = []) async throws {
+        let directory = FileManager.default.temporaryDirectory.appending(path: "simulator-\(UUID().uuidString)")
+        let arguments = [
+            "--certificate", try TestCertificates.path("\(certificate).pem"),
+            "--key", try TestCertificates.path("\(certificate)-key.pem"),
+            "--provider-key", "ABC123DEFG:TEAM123456:\(try TestCertificates.path("AuthKey_ABC123DEFG.p8"))",
+            "--account", directory.appending(path: "account.json").path, "--record-tokens",
+        ]
+        try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+        let process = try ChildProcess(
+            BuiltProgram.path("apns-simulator"), arguments + rules.flatMap { ["--rule", $0] } + options)
+        self.process = process
+        self.directory = directory
+        let port = try await Self.port(of: process)
+        self.port = port
+    }
+
+    deinit {
+        process.kill()
+        try? FileManager.default.removeItem(at: directory)
+    }
+
+    /// What it has seen and done up to now.
+    public func account() async throws -> Account { try await account(by: SIGUSR1) }
+
+    /// Ends it in good order.
+    /// - Returns: what it has seen and done in all.
+    public func stop() async throws -> Account { try await account(by: SIGTERM) }
+
+    private func account(by signal: Int32) async throws -> Account {
+        let file = directory.appending(path: "account.json")
+        if FileManager.default.fileExists(atPath: file.path) { try FileManager.default.removeItem(at: file) }
+        process.send(signal)
+        try await eventually("the simulator writes its account") { FileManager.default.fileExists(atPath: file.path) }
+        if signal == SIGTERM {
+            let ending = try await process.wait()
+            guard ending == .exited(0) else { throw process.failure("ended with \(ending)") }
+        }
+        return try JSONDecoder().decode(Account.self, from: Data(contentsOf: file))
+    }
+
+    private static func port(of process: ChildProcess) async throws -> Int {
+        struct Announcement: Decodable { let port: Int }
+        var port: Int?
+        try await eventually("the simulator listens") {
+            if let ending = process.ending { throw process.failure("ended with \(ending)") }
+            let line = process.output
+            guard line.hasSuffix("\n") else { return false }
+            port = try JSONDecoder().decode(Announcement.self, from: Data(line.utf8)).port
+            return true
+        }
+        guard let port else { throw process.failure("no port") }
+        return port
+    }
+}

@@ -1,0 +1,63 @@
+import Foundation
+
+/// `apns-worker run` as a process of its own.
+public final class WorkerProcess: Sendable {
+    /// What the worker says that it has done: notifications, where nothing else is said.
+    public struct Account: Decodable, Sendable {
+        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+        public let claimedJobs, submitted, delivered, invalid, expired, dropped, retried, parked, scheduled: Int
+        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+        public let resent, dead, possibleDuplicates, lostClaims: Int
+    }
+
+    /// The process.
+    public let process: ChildProcess
+
+    private let accountPath: URL
+
+    /// Starts a worker with one lane and short retries.
+    /// - Parameters:
+    ///   - redis: the URL of its Redis.
+    ///   - endpoint: the port of its APNs on `localhost`.
+    ///   - authority: which of ``TestCertificates`` it trusts.
+    ///   - options: further arguments of `run`, which win over those that it has here.
+    public init(redis: String, endpoint: Int, authority: String = "ca", options: [String] = []) throws {
+        let account = FileManager.default.temporaryDirectory.appending(path: "worker-\(UUID().uuidString).json")
+        accountPath = account
+        let environment = [
+            "APNS_WORKER_REDIS_URL": redis, "APNS_WORKER_ENDPOINT": "localhost:\(endpoint)",
+            "APNS_WORKER_CA": try TestCertificates.path("\(authority).pem"),
+            "APNS_WORKER_KEY": try TestCertificates.path("AuthKey_ABC123DEFG.p8"),
+            "APNS_WORKER_KEY_ID": "ABC123DEFG", "APNS_WORKER_TEAM_ID": "TEAM123456",
+            "APNS_WORKER_TOPIC": "com.example.app", "APNS_WORKER_LANES": "1", "APNS_WORKER_LEASE": "7000",
+            "APNS_WORKER_RETRY_BASE": "100", "APNS_WORKER_RETRY_CAP": "400",
+        ]
+        process = try ChildProcess(
+            BuiltProgram.path("apns-worker"), ["run", "--account", account.path] + options, environment: environment)
+    }
+
+    deinit {
+        process.kill()
+        try? FileManager.default.removeItem(at: accountPath)
+    }
+
+    /// What it has written to its log.
+    public var log: String { process.errors }
+
+    /// Waits until it ends by itself, because it was told to `--exit-when-done`.
+    /// - Returns: what it has done.
+    /// - Throws: ``ChildProcess/Failure`` when it does not end with 0, or not in time.
+    public func finish(within limit: Duration = .seconds(90)) async throws -> Account {
+        let ending = try await process.wait(within: limit)
+        guard ending == .exited(0) else { throw process.failure("ended with \(ending)") }
+        return try JSONDecoder().decode(Account.self, from: Data(contentsOf: accountPath))
+    }
+
+    /// Tells it to drain, and waits until it has ended.
+    /// - Parameter signal: SIGTERM or SIGINT.
+    /// - Returns: what it has done.
+    public func stop(by signal: Int32 = SIGTERM) async throws -> Account {
+        process.send(signal)
+        return try await finish()
+    }
+}
