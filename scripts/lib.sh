@@ -21,6 +21,7 @@ demo_needs=(
     "${build_needs[@]}"
     program:redis-server:redis-server program:redis-cli:redis-tools program:openssl:openssl program:jq:jq
 )
+# shellcheck disable=SC2034 # for whoever sources this
 test_needs=(
     "${demo_needs[@]}"
     program:nginx:nginx-light program:nghttpd:nghttp2-server program:h2load:nghttp2-client program:curl:curl
