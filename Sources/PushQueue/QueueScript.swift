@@ -4,6 +4,7 @@ public enum QueueScript: Int, CaseIterable, Sendable {
     case settle
     case reap
     case release
+    case depth
 
     /// The script with what all of them share before it.
     public var source: [UInt8] {
@@ -13,6 +14,7 @@ public enum QueueScript: Int, CaseIterable, Sendable {
             case .settle: PackageResources.settle_lua
             case .reap: PackageResources.reap_lua
             case .release: PackageResources.release_lua
+            case .depth: PackageResources.depth_lua
             }
         return PackageResources.common_lua + own
     }

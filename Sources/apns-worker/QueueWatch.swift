@@ -12,28 +12,45 @@ struct QueueWatch: Service {
     let worker: Worker
     let showsProgress: Bool
     let stopsWhenDone: Bool
+    /// What the queue held before the worker began.
+    private var initialDepth = 0
 
-    private struct Depth {
-        var jobs = 0
-        var retries = 0
-        var claims = 0
-        var total: Int { jobs + retries + claims }
+    init(configuration: WorkerConfiguration, worker: Worker, showsProgress: Bool, stopsWhenDone: Bool) async {
+        self.configuration = configuration
+        self.worker = worker
+        self.showsProgress = showsProgress
+        self.stopsWhenDone = stopsWhenDone
+        guard showsProgress else { return }
+        let client = makeClient()
+        // Without Redis the bar starts when Redis is there; the worker's log tells why it is not.
+        if (try? await client.waitUntilReady(timeout: .seconds(2))) != nil,
+            let depth = try? await QueueDepth.read(client, configuration.queueKeys)
+        {
+            initialDepth = depth.total
+        }
+        try? await client.close().get()
     }
 
-    func run() async throws {
+    private func makeClient() -> RedisClient {
         let client = RedisClient(
             endpoint: configuration.redis, eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
             logger: Logger(label: "watch", factory: { _ in SwiftLogNoOpLogHandler() }))
         client.start()
+        return client
+    }
+
+    func run() async throws {
+        let client = makeClient()
         await cancelWhenGracefulShutdown {
-            var first = 0
+            // Counted by how the depth falls, for a job that has been answered is still claimed until Redis has settled it.
+            var (done, previous) = (0, initialDepth)
             let started = NIODeadline.now()
             while !Task.isCancelled {
                 // A queue that cannot be asked is not done; the worker's own log tells what is wrong.
-                if let depth = try? await depth(client) {
-                    let counters = await worker.counters()
-                    first = max(first, depth.total + counters.settled)
-                    if showsProgress { draw(depth, counters, of: first, since: started) }
+                if let depth = try? await QueueDepth.read(client, configuration.queueKeys) {
+                    done += max(0, previous - depth.total)
+                    previous = depth.total
+                    if showsProgress { draw(depth, done: done, await worker.counters(), since: started) }
                     if stopsWhenDone, depth.total == 0 { break }
                 }
                 try? await Task.sleep(for: .milliseconds(100))
@@ -43,21 +60,8 @@ struct QueueWatch: Service {
         try? await client.close().get()
     }
 
-    private func depth(_ client: RedisClient) async throws -> Depth {
-        let keys = configuration.queueKeys
-        var depth = Depth()
-        depth.jobs = try await client.call(RedisCommand("LLEN", keys.jobs)).root.integer ?? 0
-        depth.retries = try await client.call(RedisCommand("ZCARD", keys.retry)).root.integer ?? 0
-        for worker in try await client.call(RedisCommand("ZRANGE", keys.workers, "0", "-1")).root.children {
-            guard let name = worker.string else { continue }
-            depth.claims += try await client.call(RedisCommand("HLEN", keys.claimed(name))).root.integer ?? 0
-            depth.claims += try await client.call(RedisCommand("LLEN", keys.inbox(name))).root.integer ?? 0
-        }
-        return depth
-    }
-
-    private func draw(_ depth: Depth, _ counters: LaneCounters, of total: Int, since start: NIODeadline) {
-        let done = max(0, total - depth.total)
+    private func draw(_ depth: QueueDepth, done: Int, _ counters: LaneCounters, since start: NIODeadline) {
+        let total = done + depth.total
         let share = total > 0 ? Double(done) / Double(total) : 1
         let width = 32
         let filled = Int(share * Double(width))
@@ -67,9 +71,4 @@ struct QueueWatch: Service {
         let counts = "\(done)/\(total) settled  \(depth.retries) to retry  \(rate)/s"
         Terminal.tell("\r\(bar) \(Int(share * 100)) %  \(counts) \u{1B}[K")
     }
-}
-
-extension LaneCounters {
-    /// Notifications that have ended.
-    fileprivate var settled: Int { delivered + invalid + expired + dropped + dead }
 }

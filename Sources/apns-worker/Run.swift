@@ -65,7 +65,7 @@ struct Run: AsyncParsableCommand {
         if exitWhenDone || progress {
             services.append(
                 .init(
-                    service: QueueWatch(
+                    service: await QueueWatch(
                         configuration: configuration, worker: worker, showsProgress: progress,
                         stopsWhenDone: exitWhenDone),
                     successTerminationBehavior: .gracefullyShutdownGroup))

@@ -1,0 +1,108 @@
+# shellcheck shell=bash
+# What the scripts share. Sourced first: it sets the shell's options, and goes to the top of the checkout.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+# nginx and nghttpd live where only root's PATH leads.
+PATH=$PATH:/usr/sbin:/sbin
+
+fail() {
+    printf '%s: %s\n' "$0" "$1" >&2
+    exit 1
+}
+
+tell() { printf '%s\n' "$1" >&2; }
+
+# What building needs, what the demo needs, and what the tests need: program or library, its name, Debian's package.
+build_needs=(
+    program:git:git program:g++:g++ program:pkg-config:pkg-config
+    library:openssl:libssl-dev library:hiredis:libhiredis-dev library:libnghttp2:libnghttp2-dev
+)
+demo_needs=(
+    "${build_needs[@]}"
+    program:redis-server:redis-server program:redis-cli:redis-tools program:openssl:openssl program:jq:jq
+)
+# shellcheck disable=SC2034 # for whoever sources this
+test_needs=(
+    "${demo_needs[@]}"
+    program:nginx:nginx-light program:nghttpd:nghttp2-server program:h2load:nghttp2-client program:curl:curl
+    program:shellcheck:shellcheck
+)
+
+# need NEED...: installs what is missing of them, and nothing where nothing is.
+need() {
+    local missing=() one kind name package
+    for one in "$@"; do
+        IFS=: read -r kind name package <<<"$one"
+        case $kind in
+            program) command -v "$name" >/dev/null || missing+=("$package") ;;
+            library) pkg-config --exists "$name" 2>/dev/null || missing+=("$package") ;;
+        esac
+    done
+    [ ${#missing[@]} -eq 0 ] || install_packages "${missing[@]}"
+}
+
+# In a subshell of its own, so that its trap takes nobody else's place.
+install_packages() (
+    command -v apt-get >/dev/null ||
+        fail "missing, by the names of Debian's packages: $*; there is no apt-get here, so install them by hand"
+    as_root=()
+    if [ "$(id -u)" -ne 0 ]; then
+        command -v sudo >/dev/null || fail "missing: $*; run this as root, or install sudo, or install them by hand"
+        as_root=(sudo)
+    fi
+    tell "Installing $*"
+    # Debian starts a server when its package is installed, and at each boot. Nobody asked for a public Redis or nginx.
+    policy=/usr/sbin/policy-rc.d
+    if [ ! -e "$policy" ]; then
+        trap '"${as_root[@]}" rm -f "$policy"' EXIT
+        printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
+        "${as_root[@]}" chmod 755 "$policy"
+    fi
+    apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0)
+    "${apt[@]}" update >&2 || tell "apt-get update failed; trying with the lists of packages that are here"
+    "${apt[@]}" install --yes --no-install-recommends "$@" >&2 || fail "apt-get could not install: $*"
+    if [ -d /run/systemd/system ]; then
+        for package in "$@"; do
+            case $package in
+                redis-server) "${as_root[@]}" systemctl disable --quiet redis-server ;;
+                nginx-light) "${as_root[@]}" systemctl disable --quiet nginx ;;
+            esac
+        done
+    fi
+)
+
+need_swift() {
+    command -v swift >/dev/null ||
+        fail "swift is missing: install Swift 6.1 or later from https://www.swift.org/install/linux/, and put it on PATH"
+    swift --version >/dev/null 2>&1 || {
+        swift --version >&2 || true
+        fail "swift does not start; https://www.swift.org/install/linux/ lists the packages it needs on this system"
+    }
+}
+
+# build release|debug: both programs; sets `bin` to where they are.
+build() {
+    # The runtime inside the program: it needs no Swift where it runs, and calls into it without a detour.
+    local flags=() product
+    [ "$1" = debug ] || flags=(-c release --static-swift-stdlib)
+    for product in apns-worker apns-simulator; do
+        tell "Building $product ($1)"
+        quietly swift build "${flags[@]}" --product "$product"
+    done
+    # shellcheck disable=SC2034 # for whoever sources this
+    bin=$(swift build "${flags[@]}" --show-bin-path 2>/dev/null)
+}
+
+# quietly COMMAND...: shows what it says if it fails, or if somebody is watching.
+quietly() {
+    if [ -t 2 ]; then
+        "$@" >&2
+        return
+    fi
+    local log status=0
+    log=$(mktemp)
+    "$@" >"$log" 2>&1 || status=$?
+    [ $status -eq 0 ] || cat "$log" >&2
+    rm -f "$log"
+    return $status
+}
