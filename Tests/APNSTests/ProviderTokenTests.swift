@@ -57,11 +57,11 @@ struct ProviderTokenTests {
     func refusedTwice() throws {
         let source = try ProviderTokenSource(key: key(), keyID: "ABC123DEFG", teamID: "TEAM123456")
         let old = try source.token(now: 0)
-        #expect(source.refused(old, now: 1500))
+        #expect(source.refused(issuedAt: old.issuedAt, now: 1500))
         let new = try source.token(now: 1500)
         #expect(new != old)
         // The second lane's refusal of the old token must not throw the new one away.
-        #expect(source.refused(old, now: 1501))
+        #expect(source.refused(issuedAt: old.issuedAt, now: 1501))
         #expect(try source.token(now: 1501) == new)
     }
 

@@ -8,11 +8,11 @@ import Testing
 struct TableTests {
     @Test("keep each entry at its index until it is released, and use the index again")
     func indices() {
-        var table = EntryTable<FlightEntry>()
+        let table = EntryTable<FlightEntry>()
         let first = table.insert(FlightEntry(job: 1))
         let second = table.insert(FlightEntry(job: 2))
         check(table[first].job == 1 && table[second].job == 2 && table.count == 2)
-        table.release(first, leaving: FlightEntry())
+        table.release(first)
         check(table[second].job == 2 && table.count == 1)
         check(table.insert(FlightEntry(job: 3)) == first)
     }
@@ -20,20 +20,20 @@ struct TableTests {
     @Test("line entries up in order, through any mixture of coming and going", arguments: 0..<50)
     func lines(seed: UInt64) {
         var random = SplitMix(seed: seed)
-        var table = EntryTable<FlightEntry>()
+        let table = EntryTable<FlightEntry>()
         var line = EntryQueue()
         var model: [Int] = []
         for _ in 0..<300 {
             if Bool.random(using: &random) {
                 let index = table.insert(FlightEntry())
-                line.append(index, in: &table)
+                line.append(index, in: table)
                 model.append(index)
             } else {
-                let index = line.removeFirst(in: &table)
+                let index = line.removeFirst(in: table)
                 check(index == model.first)
                 if let index {
                     model.removeFirst()
-                    table.release(index, leaving: FlightEntry())
+                    table.release(index)
                 }
             }
             check(line.count == model.count && line.isEmpty == model.isEmpty && line.head == model.first ?? -1)
@@ -79,7 +79,7 @@ struct JobTallyTests {
 
     @Test("gathers the tokens to be sent again, the longest pause, and whether an attempt is spent")
     func retries() {
-        var tally = JobTally()
+        let tally = JobTally()
         tally.add(retry: [buffer("a")], reason: "Parked", status: nil, delay: 5, spendsAttempt: false)
         tally.add(retry: [buffer("b")], reason: "Busy", status: 503, delay: 3, spendsAttempt: true)
         check(tally.retry?.tokens == [buffer("a"), buffer("b")])
@@ -90,7 +90,7 @@ struct JobTallyTests {
 
     @Test("counts the ways of ending that need only counting")
     func kinds() {
-        var tally = JobTally()
+        let tally = JobTally()
         check(tally.kinds == 0)
         tally.delivered = 3
         tally.expired = 1

@@ -35,6 +35,7 @@ final class HTTP2Connection: ChannelInboundHandler {
     private var context: ChannelHandlerContext?
     private var output = ByteBuffer()
     private var isFlushScheduled = false
+    private var isLeaving = false
     private var closeReason: (any Error)?
     /// Every authorization this connection has sent, for nghttp2 may still hold a pointer into one.
     private var authorizations: [HeaderText] = []
@@ -82,7 +83,7 @@ final class HTTP2Connection: ChannelInboundHandler {
     func close(_ reason: any Error) {
         guard let context, state.phase != .closed else { return }
         closeReason = closeReason ?? reason
-        context.close(promise: nil)
+        leave(context)
     }
 
     /// To be called a few times a second: gives up requests past their deadline, and asks a silent peer whether it is
@@ -143,7 +144,7 @@ final class HTTP2Connection: ChannelInboundHandler {
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
         closeReason = closeReason ?? error
-        context.close(promise: nil)
+        leave(context)
     }
 
     func channelInactive(context: ChannelHandlerContext) {
@@ -178,7 +179,7 @@ final class HTTP2Connection: ChannelInboundHandler {
         }
         if output.readableBytes > 0 { context.writeAndFlush(wrapOutboundOut(output), promise: nil) }
         takeEvents()
-        if session.isFinished { context.close(promise: nil) }
+        if session.isFinished { leave(context) }
     }
 
     private func takeEvents() {
@@ -234,9 +235,18 @@ final class HTTP2Connection: ChannelInboundHandler {
     }
 
     private func closeIfDrained() {
-        guard state.isDrained, let context else { return }
+        guard state.isDrained, !isLeaving, let context else { return }
         session.goAway()
         flush()
+        leave(context)
+    }
+
+    /// Closes the channel. TLS says goodbye first, and until that is done nothing more may be sent.
+    private func leave(_ context: ChannelHandlerContext) {
+        guard !isLeaving else { return }
+        isLeaving = true
+        state.drain(reason: closeReason.map { "\($0)" })
+        owner?.connectionChanged(self)
         context.close(promise: nil)
     }
 
