@@ -7,6 +7,8 @@ final class AppLane {
     let pool: ConnectionPool
     let name: ByteBuffer
     let topic: ByteBuffer
+    /// The topics of push types whose topic is not the bare identifier.
+    private let otherTopics: [PushType: ByteBuffer]
     var breaker = AppBreaker()
     /// Jobs with notifications that have not been submitted.
     var ready = EntryQueue()
@@ -23,7 +25,16 @@ final class AppLane {
         self.pool = pool
         name = ByteBuffer(string: configuration.name)
         topic = ByteBuffer(string: configuration.topic)
+        otherTopics = Dictionary(
+            uniqueKeysWithValues: PushType.allCases.filter { !$0.topicSuffix.isEmpty }.map { type in
+                let isWhole = configuration.topic.hasSuffix(type.topicSuffix)
+                return (type, ByteBuffer(string: configuration.topic + (isWhole ? "" : type.topicSuffix)))
+            })
     }
+
+    /// The topic of a job that names none. Without the ending that its push type needs, APNs would refuse it as the app's
+    /// fault, and one job would pause all others.
+    func topic(for type: PushType) -> ByteBuffer { type.topicSuffix.isEmpty ? topic : otherTopics[type] ?? topic }
 
     /// How many more notifications the app could take now.
     func room(now: NIODeadline) -> Int {

@@ -119,8 +119,8 @@ extension Lane {
                     + "push type \(pushType.rawValue)")
         }
         var notification = Notification(
-            deviceToken: .none, payload: job.bytes(job.payload), topic: job.topic.map(job.text) ?? app.topic,
-            pushType: pushType, priority: job.priority.map(UInt8.init(clamping:)),
+            deviceToken: .none, payload: job.bytes(job.payload),
+            topic: job.topic.map(job.text) ?? app.topic(for: pushType), pushType: pushType, priority: job.priority.map(UInt8.init(clamping:)),
             expiration: job.expirationSecond(firstSeen: firstSeen), collapseID: job.collapseID.map(job.text))
         if let field = job.token, job.tokens == nil {
             do throws(DeviceToken.Invalid) {
