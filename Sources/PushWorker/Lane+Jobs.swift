@@ -120,7 +120,8 @@ extension Lane {
         }
         var notification = Notification(
             deviceToken: .none, payload: job.bytes(job.payload),
-            topic: job.topic.map(job.text) ?? app.topic(for: pushType), pushType: pushType, priority: job.priority.map(UInt8.init(clamping:)),
+            topic: job.topic.map(job.text) ?? app.topic(for: pushType), pushType: pushType,
+            priority: job.priority.map(UInt8.init(clamping:)),
             expiration: job.expirationSecond(firstSeen: firstSeen), collapseID: job.collapseID.map(job.text))
         if let field = job.token, job.tokens == nil {
             do throws(DeviceToken.Invalid) {

@@ -42,14 +42,18 @@ struct Enqueue: AsyncParsableCommand {
 
     func run() async throws {
         let (keys, _) = try queue.keys()
+        let endpoint = try queue.endpoint()
+        // A mistake in the flags shows at once, and not after a wait for Redis.
+        let job = try jobOfFlags()
         let client = RedisClient(
-            endpoint: try queue.endpoint(), eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
+            endpoint: endpoint, eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
             logger: Logger(label: "enqueue", factory: { _ in SwiftLogNoOpLogHandler() }))
         client.start()
         do {
             try await client.waitUntilReady(timeout: .seconds(10))
-            if !token.isEmpty || payload != nil || alert != nil {
-                try await enqueueOne(client, keys)
+            if let job {
+                try await push([job], client, keys)
+                print("enqueued 1 job on \(keys.queue)")
             } else {
                 try await enqueueLines(client, keys)
             }
@@ -59,15 +63,20 @@ struct Enqueue: AsyncParsableCommand {
         try? await client.close().get()
     }
 
-    private func enqueueOne(_ client: RedisClient, _ keys: QueueKeys) async throws {
-        let job: ByteBuffer
+    /// The job that the flags describe; `nil` where jobs come from standard input.
+    private func jobOfFlags() throws -> ByteBuffer? {
+        guard !token.isEmpty || payload != nil || alert != nil else {
+            if isatty(STDIN_FILENO) == 1 {
+                throw ValidationError(
+                    "give --token and --alert or --payload, or jobs as lines of JSON on standard input")
+            }
+            return nil
+        }
         do {
-            job = try makeJob()
+            return try makeJob()
         } catch {
             throw ValidationError("\(error)")
         }
-        try await push([job], client, keys)
-        print("enqueued 1 job on \(keys.queue)")
     }
 
     private func makeJob() throws -> ByteBuffer {
@@ -101,9 +110,6 @@ struct Enqueue: AsyncParsableCommand {
     }
 
     private func enqueueLines(_ client: RedisClient, _ keys: QueueKeys) async throws {
-        if isatty(STDIN_FILENO) == 1 {
-            throw ValidationError("give --token and --alert or --payload, or jobs as lines of JSON on standard input")
-        }
         var (number, enqueued, refused) = (0, 0, 0)
         var batch: [ByteBuffer] = []
         var bytes = 0
@@ -130,7 +136,8 @@ struct Enqueue: AsyncParsableCommand {
         }
         if !batch.isEmpty { try await push(batch, client, keys) }
         enqueued += batch.count
-        print("enqueued \(enqueued) jobs on \(keys.queue)" + (refused > 0 ? ", refused \(refused)" : ""))
+        let jobs = enqueued == 1 ? "1 job" : "\(enqueued) jobs"
+        print("enqueued \(jobs) on \(keys.queue)" + (refused > 0 ? ", refused \(refused)" : ""))
         if refused > 0 { throw ExitCode(1) }
     }
 
