@@ -223,7 +223,8 @@ private enum Spawn {
         var child: pid_t = 0
         let problem = posix_spawn(&child, command[0], &actions, &attributes, &arguments, &variables)
         guard problem == 0 else {
-            throw ChildProcess.Failure(description: "\(command[0]) does not start: \(String(cString: strerror(problem)))")
+            throw ChildProcess.Failure(
+                description: "\(command[0]) does not start: \(String(cString: strerror(problem)))")
         }
         return child
     }

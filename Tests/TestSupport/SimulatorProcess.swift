@@ -7,7 +7,7 @@ public final class SimulatorProcess: Sendable {
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public let requests, accepted, acceptedAnswerLost, silenced, resets, resetsReceived, goAways, drops: Int
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-        public let connections, highestConcurrentStreams, duplicates, distinctIDs, distinctTokens: Int
+        public let connections, protocolErrors, highestConcurrentStreams, duplicates, distinctIDs, distinctTokens: Int
         /// Answers by status and reason, such as `200` and `410 Unregistered`.
         public let answers: [String: Int]
         /// How often each `apns-id` was accepted.

@@ -1,0 +1,210 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    /// What a worker does with jobs, given the rules of a simulator.
+    @Suite("Answers")
+    struct AnswerTests {
+        struct Result {
+            let worker: WorkerProcess.Account
+            let queue: QueueContents
+            let simulator: SimulatorProcess.Account
+        }
+
+        static func deliver(
+            _ jobs: [String], rules: [String] = [], options: [String] = [], simulatorOptions: [String] = [],
+            duplicatesAreCounted: Bool = true
+        ) async throws -> Result {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess(rules: rules, options: simulatorOptions)
+            try redis.push(jobs)
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"] + options)
+            let account: WorkerProcess.Account
+            do {
+                account = try await worker.finish()
+            } catch {
+                let queue = try QueueContents(redis)
+                Issue.record("\(queue.jobs.count) jobs, \(queue.retries.count) retries, \(queue.claims) claims left")
+                throw error
+            }
+            let result = Result(
+                worker: account, queue: try QueueContents(redis), simulator: try await simulator.stop())
+            expectAgreement(
+                result.worker, result.queue, result.simulator, duplicatesAreCounted: duplicatesAreCounted)
+            return result
+        }
+
+        @Test("tokens that are not valid are kept with what is known about them, and not tried again")
+        func invalidTokens() async throws {
+            let (gone, bad) = (TestJob.token("dead", 1), TestJob.token("bad0", 2))
+            let foreign = TestJob.token("f0", 3).uppercased()
+            let before = Int64(Date().timeIntervalSince1970 * 1000)
+            let result = try await Self.deliver(
+                [
+                    TestJob.text(gone), TestJob.text(bad), TestJob.text(foreign, #""topic":"com.example.other","#),
+                    TestJob.text(TestJob.token("a", 4)),
+                ],
+                rules: [
+                    "prefix=dead,answer=410,timestamp=1700000000123", "prefix=bad0,answer=BadDeviceToken",
+                    "prefix=f0,answer=DeviceTokenNotForTopic",
+                ])
+            #expect(result.worker.invalid == 3 && result.worker.delivered == 1 && result.simulator.requests == 4)
+            #expect(result.queue.invalidTokens == [gone, bad, foreign.lowercased()])
+            let details = result.queue.invalidTokenDetails
+            #expect(
+                details[gone]
+                    == .init(at: 1_700_000_000_123, reason: "Unregistered", topic: "com.example.app", source: "apns"))
+            let badDetails = try #require(details[bad])
+            #expect(badDetails.reason == "BadDeviceToken")
+            #expect((before...Int64(Date().timeIntervalSince1970 * 1000)).contains(badDetails.at))
+            let foreignDetails = try #require(details[foreign.lowercased()])
+            #expect(foreignDetails.topic == "com.example.other" && foreignDetails.reason == "DeviceTokenNotForTopic")
+        }
+
+        @Test(
+            "what may pass is tried again until it has",
+            arguments: ["429", "500", "503", "503,retry-after=1", "502,body=text", "500,body=empty", "503,body=split"])
+        func retried(_ answer: String) async throws {
+            let result = try await Self.deliver(
+                TestJob.many(20, prefix: "7") + TestJob.many(20, prefix: "a"),
+                rules: ["prefix=7,answer=\(answer),times=2"])
+            #expect(result.worker.delivered == 40 && result.worker.retried == 40)
+            #expect(result.queue.count("retried") == 40)
+            #expect(result.simulator.requests == 80 && result.simulator.duplicates == 0)
+            #expect(result.simulator.distinctTokens == 40)
+            #expect(result.worker.possibleDuplicates == 0)
+        }
+
+        @Test("the attempts of a job come to an end, and it is kept")
+        func attempts() async throws {
+            let job = TestJob.text(TestJob.token("5", 1), #""max_attempts":3,"#)
+            let fannedOut =
+                #"{"tokens":["\#(TestJob.token("5", 2))","\#(TestJob.token("a", 1))"],"max_attempts":2,"payload":{}}"#
+            let result = try await Self.deliver([job, fannedOut], rules: ["prefix=5,answer=503"])
+            #expect(result.worker.delivered == 1 && result.worker.dead == 2 && result.worker.retried == 2 + 1)
+            #expect(result.simulator.answers["503 ServiceUnavailable"] == 3 + 2)
+            #expect(result.queue.deadReasons == ["AttemptsExhausted": 2])
+            let letters = result.queue.dead.sorted { $0.attempts > $1.attempts }
+            #expect(letters.map(\.attempts) == [3, 2])
+            #expect(letters.map { String(decoding: $0.original, as: UTF8.self) } == [job, fannedOut])
+        }
+
+        @Test("a payload that APNs would not take is not sent: 4096 bytes, or 5120 for voip")
+        func payloads() async throws {
+            func job(_ number: Int, bytes: Int, _ members: String = "") -> String {
+                let payload = TestJob.payload(bytes: bytes)
+                return #"{\#(members)"token":"\#(TestJob.token("a", number))","payload":\#(payload)}"#
+            }
+            let voip = #""push_type":"voip","#
+            let tooLarge = [job(1, bytes: 4097), job(2, bytes: 5121, voip)]
+            let result = try await Self.deliver(tooLarge + [job(3, bytes: 4096), job(4, bytes: 5120, voip)])
+            #expect(result.worker.delivered == 2 && result.simulator.requests == 2)
+            #expect(result.queue.deadReasons == ["PayloadTooLarge": 2])
+            #expect(Set(result.queue.dead.map(\.original)) == Set(tooLarge.map { Array($0.utf8) }))
+        }
+
+        @Test("a push type that needs a topic of its own gets it, and does not pause the others")
+        func topics() async throws {
+            let types = ["voip", "complication", "liveactivity", "widgets", "background", "fileprovider", "location"]
+            let jobs = types.enumerated().map {
+                TestJob.text(TestJob.token("a", $0.offset), #""priority":5,"push_type":"\#($0.element)","#)
+            }
+            let result = try await Self.deliver(jobs + TestJob.many(50, prefix: "b"))
+            #expect(result.worker.delivered == types.count + 50 && result.worker.parked == 0)
+        }
+
+        @Test("what APNs refuses for good is kept with its reason, and tried once")
+        func refused() async throws {
+            let result = try await Self.deliver(
+                TestJob.many(10, prefix: "1") + TestJob.many(10, prefix: "2")
+                    + [TestJob.text(TestJob.token("a", 1), #""topic":"not.listed","#)] + TestJob.many(10, prefix: "b"),
+                rules: ["prefix=1,answer=BadCollapseId", "prefix=2,answer=418,reason=NewReason"],
+                simulatorOptions: ["--topic", "com.example.app"])
+            #expect(result.queue.deadReasons == ["BadCollapseId": 10, "NewReason": 10, "TopicDisallowed": 1])
+            #expect(result.worker.delivered == 10 && result.simulator.requests == 31)
+        }
+
+        @Test("what has expired is not sent, nor tried again beyond its time")
+        func expired() async throws {
+            let soon = Int(Date().timeIntervalSince1970) + 2
+            let result = try await Self.deliver(
+                TestJob.many(5, prefix: "a", members: #""expiration":1000000000,"#)
+                    + TestJob.many(5, prefix: "5", members: #""expiration":\#(soon),"#)
+                    + TestJob.many(5, prefix: "b", members: #""expiration":0,"#)
+                    + [#"{"tokens":["aa","bb","cc"],"expiration":1,"payload":{}}"#],
+                rules: ["prefix=5,answer=503"], options: ["--max-attempts", "1000"])
+            #expect(result.worker.expired == 5 + 5 + 3 && result.worker.delivered == 5)
+            #expect(result.queue.dead.isEmpty)
+        }
+
+        @Test("a job that is to be sent later waits for its time")
+        func sendAt() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            let due = Int(Date().timeIntervalSince1970) + 4
+            let later = TestJob.text(TestJob.token("a", 1), #""send_at":\#(due),"#)
+            try redis.push([later] + TestJob.many(10, prefix: "b"))
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"])
+            try await eventually("the others are delivered") { try QueueContents(redis).count("delivered") >= 10 }
+            let queue = try QueueContents(redis)
+            let early = try await simulator.account()
+            if Date().timeIntervalSince1970 < Double(due) {
+                #expect(queue.retries.map(\.due) == [Double(due) * 1000])
+                #expect(early.accepted == 10)
+            }
+            let account = try await worker.finish()
+            #expect(Date().timeIntervalSince1970 >= Double(due))
+            expectAgreement(account, try QueueContents(redis), try await simulator.stop())
+            #expect(account.delivered == 11 && account.scheduled == 1)
+        }
+
+        @Test("connections and streams that break lose nothing, and every possible duplicate is counted")
+        func faults() async throws {
+            var generator = SeededGenerator(seed: 3)
+            let jobs =
+                TestJob.many(2000, prefix: "a")
+                + (["d0", "d1", "d2"].flatMap { TestJob.many(20, prefix: $0) })
+                + (["d3", "d4"].flatMap { TestJob.many(5, prefix: $0) })
+            let result = try await Self.deliver(
+                jobs.shuffled(using: &generator),
+                rules: [
+                    "prefix=d0,times=2,answer=reset,code=REFUSED_STREAM",
+                    "prefix=d1,times=1,answer=reset,code=INTERNAL_ERROR",
+                    "prefix=d2,times=1,answer=reset,code=INTERNAL_ERROR,accept=true",
+                    "prefix=d3,times=1,answer=drop,accept=true", "prefix=d4,times=1,answer=goaway,last-stream=accepted",
+                    "after=300,streams=1,for=200ms",
+                ],
+                options: ["--max-attempts", "30"])
+            #expect(result.worker.delivered == jobs.count)
+            #expect(result.simulator.distinctIDs == jobs.count && result.simulator.distinctTokens == jobs.count)
+            #expect(result.simulator.resets == 20 * 2 + 20 + 20)
+            #expect(result.simulator.drops == 5 && result.simulator.goAways >= 5)
+            #expect(result.simulator.duplicates >= 20 + 5)
+        }
+
+        @Test("GOAWAY that takes back what was accepted loses nothing")
+        func goAwayToZero() async throws {
+            let result = try await Self.deliver(
+                TestJob.many(3, prefix: "d") + TestJob.many(500, prefix: "a"),
+                rules: ["prefix=d,times=1,answer=goaway,last-stream=zero,reason=Shutdown"],
+                simulatorOptions: ["--delay", "5ms"], duplicatesAreCounted: false)
+            #expect(result.worker.delivered == 503 && result.simulator.distinctIDs == 503)
+            #expect(result.simulator.goAways >= 3)
+        }
+
+        @Test("a request that is never answered is tried again, or dropped where the job says so")
+        func silence() async throws {
+            let result = try await Self.deliver(
+                TestJob.many(5, prefix: "5", members: #""on_uncertain":"resend","#)
+                    + TestJob.many(4, prefix: "6", members: #""on_uncertain":"drop","#) + TestJob.many(50, prefix: "a"),
+                rules: ["prefix=5,answer=silence,times=1,accept=true", "prefix=6,answer=silence"],
+                options: ["--request-timeout", "1000"])
+            #expect(result.worker.delivered == 55 && result.worker.dropped == 4)
+            #expect(result.worker.possibleDuplicates == 5 && result.simulator.duplicates == 5)
+            #expect(result.simulator.silenced == 9)
+        }
+    }
+}

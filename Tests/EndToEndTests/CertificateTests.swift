@@ -1,0 +1,41 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("APNs' certificate")
+    struct CertificateTests {
+        @Test(
+            "one that is not good is refused by its own name, and the jobs stay in Redis",
+            arguments: [
+                ("server", "other-ca", "is not trusted"), ("wronghost", "ca", "example.invalid"),
+                ("expired", "ca", "expired"), ("notyet", "ca", "not valid"),
+            ])
+        func refused(certificate: String, authority: String, words: String) async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess(certificate: certificate)
+            try redis.push(TestJob.many(20))
+            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port, authority: authority)
+            try await eventually("the worker tells why it cannot connect") {
+                worker.log.contains("no connection to APNs")
+            }
+            #expect(worker.log.contains(words), "\(worker.log)")
+            let account = try await worker.stop()
+            let queue = try QueueContents(redis)
+            #expect(queue.jobs.count + queue.retries.count == 20 && queue.claims == 0 && queue.dead.isEmpty)
+            #expect(account.submitted == 0 && account.dead == 0)
+            #expect(try await simulator.stop().requests == 0)
+        }
+
+        @Test("one that is good is taken, a chain of two as well", arguments: ["server", "chain"])
+        func accepted(certificate: String) async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess(certificate: certificate)
+            try redis.push(TestJob.many(20))
+            let account = try await WorkerProcess(
+                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"]
+            ).finish()
+            #expect(account.delivered == 20)
+        }
+    }
+}

@@ -1,0 +1,145 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("The commands")
+    struct CommandLineTests {
+        struct Output {
+            let ending: ChildProcess.Ending
+            let output: String
+            let errors: String
+        }
+
+        static func run(
+            _ arguments: [String], of program: String = "apns-worker", environment: [String: String] = [:],
+            input: String? = nil
+        ) async throws -> Output {
+            let process = try ChildProcess(
+                BuiltProgram.path(program), arguments, environment: environment, input: input.map { Data($0.utf8) })
+            let ending = try await process.wait()
+            return Output(ending: ending, output: process.output, errors: process.errors)
+        }
+
+        private static func object(_ job: [UInt8]) throws -> NSDictionary {
+            try #require(JSONSerialization.jsonObject(with: Data(job)) as? NSDictionary)
+        }
+
+        @Test("enqueue makes a job from flags")
+        func flags() async throws {
+            let redis = try RedisServer()
+            let token = TestJob.token("ab", 1)
+            let result = try await Self.run(
+                [
+                    "enqueue", "--token", token, "--token", TestJob.token("cd", 2), "--alert", "Say \"hé\"", "--id",
+                    "x",
+                    "--topic", "com.example.app", "--push-type", "alert", "--priority", "5", "--expiration", "1h",
+                    "--collapse-id", "c", "--max-attempts", "3", "--app", "default",
+                ], environment: ["APNS_WORKER_REDIS_URL": redis.url])
+            #expect(result.ending == .exited(0), "\(result.errors)")
+            #expect(result.output == "enqueued 1 job on default\n")
+            let job = try Self.object(try #require(QueueContents(redis).jobs.first))
+            #expect(
+                job == [
+                    "id": "x", "tokens": [token, TestJob.token("cd", 2)], "app": "default", "topic": "com.example.app",
+                    "push_type": "alert", "priority": 5, "expiration": "3600s", "collapse_id": "c", "max_attempts": 3,
+                    "payload": ["aps": ["alert": "Say \"hé\""]],
+                ] as NSDictionary)
+        }
+
+        @Test("enqueue --first goes before all others, and --queue and --prefix name the list")
+        func order() async throws {
+            let redis = try RedisServer()
+            let line = TestJob.text(TestJob.token("a", 1))
+            for (flags, lines) in [([], ["1", "2"]), (["--first"], ["3", "4"])] {
+                let input = lines.map { #"{"number":\#($0),"# + line.dropFirst() }.joined(separator: "\n")
+                let result = try await Self.run(["enqueue", "--redis", redis.url] + flags, input: input)
+                #expect(result.output == "enqueued 2 jobs on default\n", "\(result.errors)")
+            }
+            let numbers = try QueueContents(redis).jobs.map { try Self.object($0)["number"] as? Int }
+            #expect(numbers == [3, 4, 1, 2])
+
+            let other = try await Self.run(
+                ["enqueue", "--prefix", "p", "--queue", "q", "--token", "ab", "--payload", #"{"a": 1}"#],
+                environment: ["APNS_WORKER_REDIS_URL": redis.url])
+            #expect(other.output == "enqueued 1 job on q\n")
+            #expect(
+                try redis.run("LRANGE", "p:{q}:jobs", "0", "-1")
+                    == .array([.string(#"{"token":"ab","payload":{"a": 1}}"#)]))
+        }
+
+        @Test("enqueue takes lines as they are, tells the numbers of those that are no jobs, and ends with 1")
+        func lines() async throws {
+            let redis = try RedisServer()
+            let good = TestJob.many(2500)
+            var lines = good
+            lines.insert(#"{"token":"ab"}"#, at: 1)
+            lines.insert("", at: 5)
+            lines.insert("not json", at: 1700)
+            let result = try await Self.run(
+                ["enqueue", "--redis", redis.url], input: lines.joined(separator: "\n") + "\n")
+            #expect(result.ending == .exited(1))
+            #expect(result.output == "enqueued 2500 jobs on default, refused 2\n")
+            let errors = result.errors.split(separator: "\n")
+            #expect(errors.count == 2)
+            #expect(errors.first?.hasPrefix("line 2: the job has no `payload`") == true)
+            #expect(errors.last?.hasPrefix("line 1701: the job is not valid JSON") == true)
+            #expect(try QueueContents(redis).jobs == good.map { Array($0.utf8) })
+
+            let unchecked = try await Self.run(["enqueue", "--unchecked", "--redis", redis.url], input: "not json\n")
+            #expect(unchecked.ending == .exited(0) && unchecked.output == "enqueued 1 job on default\n")
+            #expect(try QueueContents(redis).jobs.last == Array("not json".utf8))
+        }
+
+        @Test(
+            "what cannot be done is said, with what to do about it",
+            arguments: [
+                (["enqueue", "--token", "ab"], "--payload or --alert"),
+                (["enqueue", "--alert", "x"], "--token"),
+                (["enqueue", "--token", "ab", "--payload", "{"], "payload is not valid JSON"),
+                (["enqueue", "--token", "ab", "--alert", "x", "--priority", "7"], "1, 5 or 10"),
+                (["enqueue", "--token", "ab", "--alert", "x", "--expiration", "soon"], "--expiration"),
+                (["enqueue", "--redis", "http://x", "--token", "ab", "--alert", "x"], "redis://"),
+                (["enqueue", "--queue", "{q}", "--token", "ab", "--alert", "x"], "queue name"),
+                (["run"], "APNS_WORKER_TOPIC"), (["run", "--topic", "a"], "--key"),
+                (
+                    ["run", "--topic", "a", "--key", "/does/not/exist", "--key-id", "A", "--team-id", "B"],
+                    "/does/not/exist"
+                ),
+                (["run", "--topic", "a", "--key", "/dev/null"], "--key-id"),
+                (["run", "--topic", "a", "--key", "x", "--certificate", "y"], "both"),
+                (["run", "--lanes", "many"], "--lanes"), (["run", "--unknown"], "--unknown"), (["fly"], "fly"),
+            ])
+        func refuses(_ arguments: [String], _ words: String) async throws {
+            let result = try await Self.run(arguments, environment: ["APNS_WORKER_REDIS_URL": "redis://127.0.0.1:1"])
+            #expect(result.ending != .exited(0))
+            #expect(result.errors.contains(words), "\(result.errors)")
+            #expect(result.output.isEmpty)
+        }
+
+        @Test("a Redis that is not there is named, its password is not")
+        func noRedis() async throws {
+            let port = try RedisServer.freePort()
+            let result = try await Self.run(
+                ["enqueue", "--token", "ab", "--alert", "x"],
+                environment: ["APNS_WORKER_REDIS_URL": "redis://:geheim@127.0.0.1:\(port)"])
+            #expect(result.ending != .exited(0))
+            #expect(
+                result.errors.contains("127.0.0.1:\(port)") && !result.errors.contains("geheim"), "\(result.errors)")
+        }
+
+        @Test(
+            "--help of each tells what there is",
+            arguments: [
+                ("apns-worker", [], ["run", "enqueue", "RPUSH"]),
+                ("apns-worker", ["run"], ["SIGTERM", "APNS_WORKER_REDIS_URL", "APNS_WORKER_KEY", "--exit-when-done"]),
+                ("apns-worker", ["enqueue"], ["--unchecked", "--first", "APNS_WORKER_REDIS_URL", "NDJSON"]),
+                ("apns-simulator", [], ["--rule", "answer=", "SIGUSR1", "--provider-key"]),
+            ])
+        func help(_ program: String, _ command: [String], _ words: [String]) async throws {
+            let result = try await Self.run(command + ["--help"], of: program)
+            #expect(result.ending == .exited(0))
+            for word in words { #expect(result.output.contains(word)) }
+        }
+    }
+}

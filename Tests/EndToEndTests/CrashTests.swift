@@ -1,0 +1,97 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("Crashes")
+    struct CrashTests {
+        @Test("a second worker finishes what a killed one had begun: none lost, and no more twice than was under way")
+        func killedWorker() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess(options: ["--delay", "150ms±100ms"])
+            let count = 6000
+            try redis.push(TestJob.many(count))
+            let options = ["--max-connections", "1", "--max-streams", "400"]
+            let first = try WorkerProcess(redis: redis.url, endpoint: simulator.port, options: options)
+            try await eventually("the first worker is at work") {
+                let queue = try QueueContents(redis)
+                return queue.count("delivered") > 500 && queue.claims > 100
+            }
+            first.process.kill()
+            let claims = try QueueContents(redis).claims
+            #expect(claims > 0 && claims <= 400 + 256)
+
+            let second = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port, options: options + ["--exit-when-done"])
+            let account = try await second.finish()
+            let queue = try QueueContents(redis)
+            let accepted = try await simulator.stop()
+
+            #expect(queue.isSettled && queue.workers.isEmpty && queue.dead.isEmpty)
+            #expect(queue.count("delivered") == count)
+            #expect(queue.count("reclaimed") == claims)
+            #expect(accepted.distinctIDs == count && accepted.distinctTokens == count)
+            #expect(accepted.duplicates > 0 && accepted.duplicates <= claims)
+            #expect(account.lostClaims == 0 && account.delivered < count)
+        }
+
+        @Test("a worker that was stopped for longer than its lease settles nothing that others have taken over")
+        func zombie() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess(options: ["--delay", "300ms±100ms"])
+            let count = 1500
+            try redis.push(TestJob.many(count))
+            let options = ["--max-connections", "1", "--max-streams", "200"]
+            let zombie = try WorkerProcess(redis: redis.url, endpoint: simulator.port, options: options)
+            try await eventually("it is at work") {
+                let queue = try QueueContents(redis)
+                return queue.count("delivered") > 100 && queue.claims > 50
+            }
+            zombie.process.send(SIGSTOP)
+            let claims = try QueueContents(redis).claims
+            let second = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port, options: options + ["--exit-when-done"])
+            let other = try await second.finish()
+            zombie.process.send(SIGCONT)
+            let account = try await zombie.stop()
+            let queue = try QueueContents(redis)
+            let accepted = try await simulator.stop()
+            #expect(queue.isSettled && queue.workers.isEmpty)
+            #expect(queue.count("delivered") == count && other.lostClaims == 0)
+            #expect(queue.count("reclaimed") == claims)
+            #expect(accepted.distinctIDs == count && accepted.duplicates <= claims)
+            #expect(account.delivered + other.delivered >= count)
+        }
+
+        @Test("a Redis that ends and comes back, in good order or not, loses nothing", arguments: [false, true])
+        func restartedRedis(killed: Bool) async throws {
+            let redis = try RedisServer(arguments: ["--appendonly", "yes", "--appendfsync", "always"])
+            let simulator = try await SimulatorProcess(options: ["--delay", "60ms±40ms"])
+            let count = 4000
+            try redis.push(TestJob.many(count))
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port,
+                options: ["--max-connections", "1", "--max-streams", "200", "--lease", "60000", "--exit-when-done"])
+            for share in [1, 2] {
+                try await eventually("some are delivered") {
+                    try QueueContents(redis).count("delivered") > count / 4 * share
+                }
+                if killed { redis.kill() } else { redis.stop() }
+                // What is answered now cannot be settled before Redis is back.
+                var accepted = -1
+                try await eventually("the worker has sent what it had claimed") {
+                    let now = try await simulator.account().accepted
+                    defer { accepted = now }
+                    return now == accepted
+                }
+                try redis.start()
+            }
+            let account = try await worker.finish()
+            let queue = try QueueContents(redis)
+            expectAgreement(account, queue, try await simulator.account())
+            let accepted = try await simulator.stop()
+            #expect(account.delivered == count && queue.dead.isEmpty)
+            #expect(accepted.accepted == count && accepted.duplicates == 0)
+        }
+    }
+}

@@ -1,0 +1,62 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("Drain")
+    struct DrainTests {
+        @Test(
+            "finishes what is under way, gives back the rest in its old order, and ends with 0",
+            arguments: [SIGTERM, SIGINT])
+        func drain(signal: Int32) async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess(options: ["--delay", "200ms±100ms"])
+            let jobs = TestJob.many(2000)
+            try redis.push(jobs)
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port,
+                options: ["--max-connections", "1", "--max-streams", "200"])
+            try await eventually("many are under way") {
+                let queue = try QueueContents(redis)
+                return queue.count("delivered") > 100 && queue.claims > 50
+            }
+            let account = try await worker.stop(by: signal)
+            let queue = try QueueContents(redis)
+            let simulated = try await simulator.stop()
+
+            #expect(account.delivered > 100 && account.delivered < jobs.count)
+            #expect(simulated.accepted == account.delivered && simulated.duplicates == 0)
+            #expect(simulated.acceptedAnswerLost == 0 && simulated.resetsReceived == 0)
+            #expect(queue.count("delivered") == account.delivered && account.lostClaims == 0)
+            #expect(queue.claims == 0 && queue.workers.isEmpty && queue.retries.isEmpty && queue.dead.isEmpty)
+            #expect(!queue.keys.contains { $0.contains("claimed") || $0.contains("inbox") || $0.contains("workers") })
+            let rest = jobs.enumerated().filter { simulated.acceptedByToken[TestJob.token("", $0.offset)] == nil }
+            #expect(queue.jobs == rest.map { Array($0.element.utf8) })
+        }
+
+        @Test(
+            "an idle worker ends at once, and one whose APNs never answers ends in its time", arguments: [true, false])
+        func inTime(idle: Bool) async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess(rules: ["answer=silence"])
+            if !idle { try redis.push(TestJob.many(50)) }
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port, options: ["--drain-timeout", idle ? "25000" : "500"])
+            try await eventually("it is at work") {
+                let queue = try QueueContents(redis)
+                return !queue.workers.isEmpty && (idle || queue.claims == 50)
+            }
+            if !idle {
+                try await eventually("they are under way") { try await simulator.account().silenced == 50 }
+            }
+            let start = ContinuousClock.now
+            let account = try await worker.stop()
+            #expect(ContinuousClock.now - start < .seconds(15))
+            let queue = try QueueContents(redis)
+            #expect(queue.claims == 0 && queue.workers.isEmpty)
+            // Each may have been taken: it is put off as an uncertain one.
+            #expect(queue.jobs.count + queue.retries.count == (idle ? 0 : 50))
+            #expect(account.possibleDuplicates == (idle ? 0 : 50))
+        }
+    }
+}

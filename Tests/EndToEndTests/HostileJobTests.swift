@@ -1,0 +1,66 @@
+import NIOCore
+import PushQueue
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("Hostile jobs")
+    struct HostileJobTests {
+        @Test("10,000 random and mutated jobs crash nothing: what is no job is kept untouched, the rest is delivered")
+        func hostile() async throws {
+            var maker = HostileJobs(seed: 20_261_121)
+            let inputs = maker.make(10_000)
+            let tooLarge = Array(
+                #"{"token":"\#(TestJob.token("a", 1))","payload":{"x":"\#(String(repeating: "x", count: 17 << 20))"}}"#
+                    .utf8)
+            let large = Array(String(repeating: "[", count: 1 << 20).utf8)
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            try redis.push(Array(inputs[..<5000]) + [tooLarge, large] + Array(inputs[5000...]))
+            let worker = try await WorkerProcess(
+                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"]
+            ).finish()
+            let queue = try QueueContents(redis)
+            let account = try await simulator.stop()
+
+            var noJobs = [large: 1]
+            var notifications = 0
+            var jobs: [[UInt8]: Int] = [:]
+            for input in inputs {
+                do throws(JobError) {
+                    let job = try JobDecoder.decode(ByteBuffer(bytes: input))
+                    notifications += job.tokenCount
+                    // Its letter has what the producer wrote, without the wrapper that it came in.
+                    jobs[Array(job.originalBytes.readableBytesView), default: 0] += 1
+                } catch {
+                    let original = Envelope.read(ByteBuffer(bytes: input)).original
+                    noJobs[Array(input[original]), default: 0] += 1
+                }
+            }
+            #expect(jobs.count > 3000 && noJobs.count > 3000, "both kinds have to be there")
+
+            let reasons = Set([
+                "MalformedJSON", "TooDeep", "NotAnObject", "MissingToken", "TokenAndTokens", "MissingPayload",
+                "InvalidMember", "DuplicateMember",
+            ])
+            let lettersOfNoJobs = queue.dead.filter { reasons.contains($0.reason) }
+            #expect(multiset(lettersOfNoJobs.map(\.original)) == noJobs)
+            let lettersOfJobs = queue.dead.filter { !reasons.contains($0.reason) && $0.reason != "JobTooLarge" }
+            #expect(multiset(lettersOfJobs.map(\.original)).allSatisfy { $0.value <= jobs[$0.key] ?? 0 })
+            #expect(queue.dead.filter { $0.reason == "JobTooLarge" }.map(\.original) == [tooLarge])
+
+            #expect(queue.isSettled && queue.workers.isEmpty && worker.lostClaims == 0)
+            let dead = worker.dead - noJobs.values.reduce(0, +)
+            #expect(worker.delivered + worker.invalid + worker.expired + dead == notifications)
+            #expect(worker.delivered == account.accepted, "\(worker.delivered)")
+            #expect(worker.delivered > 2000 && worker.invalid > 0)
+            #expect(queue.count("delivered") == worker.delivered && queue.count("invalid") == worker.invalid)
+            #expect(queue.count("dead") == worker.dead + 1, "Redis itself buries what is too large to travel")
+            #expect(worker.parked == 0 && account.protocolErrors == 0)
+        }
+
+        private func multiset(_ values: [[UInt8]]) -> [[UInt8]: Int] {
+            values.reduce(into: [:]) { $0[$1, default: 0] += 1 }
+        }
+    }
+}
