@@ -15,12 +15,15 @@ public struct AppConfiguration: Sendable {
     public var name: String
     /// The topic of jobs that name none: the bundle identifier. Printable ASCII.
     public var topic: String
+    /// What APNs knows the app by.
     public var credential: Credential
+    /// Which APNs: production, the sandbox, or another server.
     public var endpoint = APNSEndpoint.production
     /// Whom to trust as APNs.
     public var trust = TLSTrust.system
-    /// Connections per lane that are kept open while nothing is sent, and at the most.
+    /// Connections per lane that are kept open while nothing is sent.
     public var minimumConnections = 1
+    /// Connections per lane at the most.
     public var maximumConnections = 4
     /// Requests at once on a connection, whatever more APNs would allow.
     public var maximumStreams = 1000

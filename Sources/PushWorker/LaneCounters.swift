@@ -4,9 +4,13 @@ public struct LaneCounters: Sendable, Equatable {
     public var claimedJobs = 0
     /// Requests submitted, sent again or not.
     public var submitted = 0
+    /// APNs took them.
     public var delivered = 0
+    /// Their device token is not valid.
     public var invalid = 0
+    /// Their expiration passed first.
     public var expired = 0
+    /// Their answer never came, and the job asked for no second attempt.
     public var dropped = 0
     /// Put off with an attempt spent.
     public var retried = 0
@@ -16,6 +20,7 @@ public struct LaneCounters: Sendable, Equatable {
     public var scheduled = 0
     /// Sent again at once.
     public var resent = 0
+    /// Kept as dead letters.
     public var dead = 0
     /// Sent, or to be sent, a second time although APNs may have taken the first.
     public var possibleDuplicates = 0

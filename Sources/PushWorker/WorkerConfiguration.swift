@@ -4,15 +4,21 @@ import Redis
 
 /// Everything a worker needs to know.
 public struct WorkerConfiguration: Sendable {
+    /// Where the queue is.
     public var redis: RedisEndpoint
+    /// The queue's keys in Redis.
     public var queueKeys: QueueKeys
+    /// The keys that all queues share.
     public var sharedKeys: SharedKeys
+    /// The lease, and the bounds of what is kept.
     public var queueLimits = QueueLimits()
+    /// The apps to send for, at least one.
     public var apps: [AppConfiguration]
     /// This process' name among all workers: unique for each start.
     public var workerName: String
     /// Event loops that work, each with its own connections; 0 for one a core.
     public var lanes = 1
+    /// When and how often a notification is tried again.
     public var retry = RetryPolicy()
     /// How long a drain may take, in milliseconds.
     public var drainTimeout = 25_000

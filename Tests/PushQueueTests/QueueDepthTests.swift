@@ -1,10 +1,11 @@
 import Logging
 import NIOCore
 import NIOPosix
-@testable import PushQueue
 import Redis
 import TestSupport
 import Testing
+
+@testable import PushQueue
 
 @Suite("The depth of a queue")
 struct QueueDepthTests {
