@@ -17,21 +17,18 @@ final class OpenSSLCommand {
         let said = Pipe()
         let (stream, continuation) = AsyncStream.makeStream(of: String.self)
         chunks = stream.makeAsyncIterator()
-        said.fileHandleForReading.readabilityHandler = { handle in
-            let data = handle.availableData
-            if data.isEmpty {
-                handle.readabilityHandler = nil
-                continuation.finish()
-            } else {
-                continuation.yield(String(decoding: data, as: UTF8.self))
-            }
-        }
-        process.executableURL = URL(filePath: "/usr/bin/env")
-        process.arguments = ["openssl"] + arguments
+        // The shell joins the two outputs: with one pipe given for both, Foundation now and then never tells the end.
+        process.executableURL = URL(filePath: "/bin/sh")
+        process.arguments = ["-c", "exec openssl \"$@\" 2>&1", "sh"] + arguments
         process.standardInput = input
         process.standardOutput = said
-        process.standardError = said
         try process.run()
+        Thread.detachNewThread {
+            while case let data = said.fileHandleForReading.availableData, !data.isEmpty {
+                continuation.yield(String(decoding: data, as: UTF8.self))
+            }
+            continuation.finish()
+        }
     }
 
     deinit {
@@ -54,10 +51,9 @@ final class OpenSSLCommand {
         }
     }
 
-    /// Waits until it ends.
+    /// Waits until it ends, which closes its output.
     func end() async {
         while let chunk = await chunks.next() { output += chunk }
-        process.waitUntilExit()
     }
 
     /// A server on a free port, which it tells.

@@ -22,13 +22,16 @@ public enum TestCertificates {
         process.executableURL = root.appending(path: "scripts/make-certs")
         process.arguments = [path]
         process.standardError = errors
+        // Not `waitUntilExit`: it spins a run loop, and on a thread of the concurrency pool it may never come back.
+        let ended = DispatchSemaphore(value: 0)
+        process.terminationHandler = { _ in ended.signal() }
         do {
             try process.run()
         } catch {
             return .failure(Failure(description: "scripts/make-certs does not start: \(error)"))
         }
         let said = errors.fileHandleForReading.readDataToEndOfFile()
-        process.waitUntilExit()
+        ended.wait()
         atexit { try? FileManager.default.removeItem(atPath: TestCertificates.path) }
         guard process.terminationStatus == 0 else {
             return .failure(Failure(description: "scripts/make-certs: \(String(decoding: said, as: UTF8.self))"))
