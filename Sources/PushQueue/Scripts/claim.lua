@@ -30,6 +30,11 @@ local now = now_ms()
 local worker, first, limit = ARGV[1], tonumber(ARGV[5]), tonumber(ARGV[4])
 local max_job, max_bytes = tonumber(ARGV[6]), tonumber(ARGV[7])
 
+local wrong = wrong_type({ [KEYS[2]] = 'zset', [KEYS[3]] = 'hash', [KEYS[5]] = 'zset' })
+if wrong then
+    return wrong
+end
+
 if ARGV[2] == '0' and not redis.call('ZSCORE', KEYS[5], worker) then
     return { 2, now, -1, '' }
 end
@@ -71,6 +76,11 @@ end
 if redis.call('EXISTS', KEYS[6]) == 1 then
     reply[1] = 1
     return reply
+end
+
+wrong = wrong_type({ [KEYS[1]] = 'list', [KEYS[4]] = 'list', [KEYS[7]] = 'zset', [stats_key(KEYS[8], now)] = 'hash' })
+if wrong then
+    return wrong
 end
 
 local taken = redis.call('LRANGE', KEYS[4], 0, -1)

@@ -9,6 +9,19 @@ end
 -- Lua passes at most some thousand arguments at once.
 local CHUNK = 1000
 
+-- An error reply when a key holds something else than it should, else nil; to be asked for before anything is changed.
+-- A script that fails half way keeps what it has done: what it has popped would be lost, what it has pushed, doubled.
+local function wrong_type(expected)
+    for key, kind in pairs(expected) do
+        local is = redis.call('TYPE', key).ok
+        if is ~= kind and is ~= 'none' then
+            return redis.error_reply(string.format(
+                'WRONGTYPE %s holds a %s where the queue has a %s: rename or delete that key', key, is, kind))
+        end
+    end
+    return nil
+end
+
 -- Whether a wrapper's number is one that the worker writes.
 local function is_counter(value, least)
     return value == nil or (type(value) == 'number' and value >= least and value < 2 ^ 31 and value % 1 == 0)
@@ -44,10 +57,15 @@ local function date(now)
     return string.format('%04d-%02d-%02d', year + era * 400 + (month <= 2 and 1 or 0), month, of_month)
 end
 
--- Adds to today's counters. `stats` is the key without its day; counters are kept for forty days.
+-- The key of today's counters. `stats` is the key without its day.
+local function stats_key(stats, now)
+    return stats .. date(now)
+end
+
+-- Adds to today's counters. They are kept for forty days.
 local function count(stats, now, field, amount)
     if amount ~= 0 then
-        local key = stats .. date(now)
+        local key = stats_key(stats, now)
         if redis.call('HINCRBY', key, field, amount) == amount then
             redis.call('EXPIRE', key, 40 * 86400)
         end

@@ -18,6 +18,14 @@
 
 local now = now_ms()
 local worker, max_reclaims = ARGV[1], tonumber(ARGV[2])
+local wrong = wrong_type({
+    [KEYS[1]] = 'zset', [KEYS[2]] = 'hash', [KEYS[3]] = 'list', [KEYS[4]] = 'list', [KEYS[5]] = 'zset',
+    [stats_key(KEYS[6], now)] = 'hash',
+})
+if wrong then
+    return wrong
+end
+
 local lease = redis.call('ZSCORE', KEYS[1], worker)
 if not lease or tonumber(lease) >= now then
     return { -1, 0 }
