@@ -169,6 +169,7 @@ public final class QueueConnection {
     /// Adds tokens to the set of invalid ones, with what is known about each.
     /// - Parameter completion: called when Redis has them all, or not.
     public func addInvalidTokens(_ tokens: [InvalidToken], completion: @escaping (Result<Void, Failure>) -> Void) {
+        guard !tokens.isEmpty else { return completion(.success(())) }
         var add = RedisCommand("SADD", expecting: tokens.count + 1, bytes: tokens.count * 64)
         add.append(sharedKeys.invalidTokens)
         var details = RedisCommand("HSET", expecting: tokens.count * 2 + 1, bytes: tokens.count * 200)

@@ -30,6 +30,11 @@ local now = now_ms()
 local worker, first, limit = ARGV[1], tonumber(ARGV[5]), tonumber(ARGV[4])
 local max_job, max_bytes = tonumber(ARGV[6]), tonumber(ARGV[7])
 
+local wrong = wrong_type({ [KEYS[2]] = 'zset', [KEYS[3]] = 'hash', [KEYS[5]] = 'zset' })
+if wrong then
+    return wrong
+end
+
 if ARGV[2] == '0' and not redis.call('ZSCORE', KEYS[5], worker) then
     return { 2, now, -1, '' }
 end
@@ -73,33 +78,44 @@ if redis.call('EXISTS', KEYS[6]) == 1 then
     return reply
 end
 
+wrong = wrong_type({ [KEYS[1]] = 'list', [KEYS[4]] = 'list', [KEYS[7]] = 'zset', [stats_key(KEYS[8], now)] = 'hash' })
+if wrong then
+    return wrong
+end
+
 local taken = redis.call('LRANGE', KEYS[4], 0, -1)
 if #taken > 0 then
     redis.call('DEL', KEYS[4])
 end
-local from_inbox = #taken
-local room = math.max(0, limit - from_inbox)
+local room = math.max(0, limit - #taken)
 
--- Half of the room is for due retries and half for fresh jobs while both wait, so that neither starves.
+-- Half of the room is for due retries and half for fresh jobs while both wait, so that neither starves. They alternate,
+-- so that this holds for the bytes too, and chance says who is first, for a claim that only one of them fits in.
+local turn = now % 2
 local due = next_due()
 local retried = {}
 if due == 0 and room > 0 then
     local waiting = redis.call('ZCOUNT', KEYS[2], '-inf', now)
     local fresh = redis.call('LLEN', KEYS[1])
-    local share = math.min(waiting, math.max(math.ceil(room / 2), room - fresh))
-    retried = redis.call('ZPOPMIN', KEYS[2], share)
-    for i = 1, #retried, 2 do
-        taken[#taken + 1] = retried[i]
+    local share = math.min(waiting, math.max(math.floor((room + turn) / 2), room - fresh))
+    if share > 0 then
+        retried = redis.call('ZPOPMIN', KEYS[2], share)
     end
     room = room - #retried / 2
     due = next_due()
 end
-if room > 0 then
-    local fresh = redis.call('LPOP', KEYS[1], room)
-    if fresh then
-        for i = 1, #fresh do
-            taken[#taken + 1] = fresh[i]
-        end
+local fresh = room > 0 and redis.call('LPOP', KEYS[1], room) or {}
+local scores = {}
+for i = 1, math.max(#retried / 2, #fresh) do
+    if turn == 0 then
+        taken[#taken + 1] = fresh[i]
+    end
+    if retried[2 * i] then
+        taken[#taken + 1] = retried[2 * i - 1]
+        scores[#taken] = retried[2 * i]
+    end
+    if turn == 1 then
+        taken[#taken + 1] = fresh[i]
     end
 end
 reply[3] = due
@@ -116,9 +132,8 @@ for i = 1, #taken do
     elseif kept > 0 and bytes + #body > max_bytes then
         -- The rest goes back where it was, in its order.
         for j = #taken, i, -1 do
-            if j > from_inbox and j <= from_inbox + #retried / 2 then
-                local at = (j - from_inbox) * 2
-                redis.call('ZADD', KEYS[2], retried[at], retried[at - 1])
+            if scores[j] then
+                redis.call('ZADD', KEYS[2], scores[j], taken[j])
                 reply[3] = 0
             else
                 redis.call('LPUSH', KEYS[1], taken[j])

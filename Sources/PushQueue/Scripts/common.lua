@@ -9,19 +9,38 @@ end
 -- Lua passes at most some thousand arguments at once.
 local CHUNK = 1000
 
--- The head of a wrapped job, up to and with `"job":`, and the original's bytes; nil and the body for a bare one. Only what
--- the worker writes counts as a wrapper: a producer's own job may begin alike, but not without its token and payload.
-local function unwrap(body)
-    if string.find(body, '^{"v":1,"attempt":%d') or string.find(body, '^{"v":1,"reclaims":%d') then
-        local _, stop = string.find(body, '"job":', 1, true)
-        if stop and string.sub(body, -1) == '}' then
-            local head = string.sub(body, 1, stop)
-            if not string.find(head, '"payload"', 1, true) and not string.find(head, '"token"', 1, true) then
-                return head, string.sub(body, stop + 1, -2)
-            end
+-- An error reply when a key holds something else than it should, else nil; to be asked for before anything is changed.
+-- A script that fails half way keeps what it has done: what it has popped would be lost, what it has pushed, doubled.
+local function wrong_type(expected)
+    for key, kind in pairs(expected) do
+        local is = redis.call('TYPE', key).ok
+        if is ~= kind and is ~= 'none' then
+            return redis.error_reply(string.format(
+                'WRONGTYPE %s holds a %s where the queue has a %s: rename or delete that key', key, is, kind))
         end
     end
-    return nil, body
+    return nil
+end
+
+-- Whether a wrapper's number is one that the worker writes.
+local function is_counter(value, least)
+    return value == nil or (type(value) == 'number' and value >= least and value < 2 ^ 31 and value % 1 == 0)
+end
+
+-- The head of a wrapped job, up to and with `"job":`, the original's bytes, and how often it was reclaimed; nil and the
+-- body for a bare one. A producer's own job may begin alike, but not without its token and payload. What `"job":` is found
+-- first is the wrapper's: within a string its quotes would be escaped, and within an object the head would be no JSON.
+local function unwrap(body)
+    if string.sub(body, 1, 7) == '{"v":1,' and string.sub(body, -1) == '}' then
+        local _, stop = string.find(body, '"job":', 1, true)
+        local head = stop and string.sub(body, 1, stop)
+        local is_json, members = pcall(cjson.decode, (head or '') .. 'null}')
+        if head and is_json and members.payload == nil and members.token == nil
+            and is_counter(members.attempt, 1) and is_counter(members.reclaims, 0) then
+            return head, string.sub(body, stop + 1, -2), members.reclaims or 0
+        end
+    end
+    return nil, body, 0
 end
 
 -- The date of a time in UTC, '2026-11-21' (days to civil, as Howard Hinnant describes it).
@@ -38,10 +57,15 @@ local function date(now)
     return string.format('%04d-%02d-%02d', year + era * 400 + (month <= 2 and 1 or 0), month, of_month)
 end
 
--- Adds to today's counters. `stats` is the key without its day; counters are kept for forty days.
+-- The key of today's counters. `stats` is the key without its day.
+local function stats_key(stats, now)
+    return stats .. date(now)
+end
+
+-- Adds to today's counters. They are kept for forty days.
 local function count(stats, now, field, amount)
     if amount ~= 0 then
-        local key = stats .. date(now)
+        local key = stats_key(stats, now)
         if redis.call('HINCRBY', key, field, amount) == amount then
             redis.call('EXPIRE', key, 40 * 86400)
         end

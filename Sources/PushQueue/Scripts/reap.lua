@@ -18,6 +18,14 @@
 
 local now = now_ms()
 local worker, max_reclaims = ARGV[1], tonumber(ARGV[2])
+local wrong = wrong_type({
+    [KEYS[1]] = 'zset', [KEYS[2]] = 'hash', [KEYS[3]] = 'list', [KEYS[4]] = 'list', [KEYS[5]] = 'zset',
+    [stats_key(KEYS[6], now)] = 'hash',
+})
+if wrong then
+    return wrong
+end
+
 local lease = redis.call('ZSCORE', KEYS[1], worker)
 if not lease or tonumber(lease) >= now then
     return { -1, 0 }
@@ -35,16 +43,12 @@ end
 local reclaimed, poisoned = #inbox, 0
 for _, number in ipairs(numbers) do
     local body = redis.call('HGET', KEYS[2], number)
-    local head, original = unwrap(body)
-    local before, wrapped = 0, nil
+    local head, original, before = unwrap(body)
+    local wrapped
     if head then
-        local count_text, rest = string.match(head, '^{"v":1,"reclaims":(%d+),(.*)$')
-        if count_text then
-            before = tonumber(count_text)
-        else
-            rest = string.sub(head, 8)
-        end
-        wrapped = string.format('{"v":1,"reclaims":%d,', before + 1) .. rest .. original .. '}'
+        -- From the comma behind the version on; a counter of before goes, wherever it stands.
+        local rest = string.gsub(string.sub(head, 7), ',"reclaims":[^,]+', '', 1)
+        wrapped = string.format('{"v":1,"reclaims":%d', before + 1) .. rest .. original .. '}'
     else
         -- A job without an id gets its id from its first claim, so that what is sent twice carries one apns-id.
         wrapped = string.format('{"v":1,"reclaims":1,"origin":"%s:%s","job":', worker, number) .. original .. '}'

@@ -10,6 +10,11 @@
 --
 -- Run twice, the second run finds nothing.
 
+local wrong = wrong_type({ [KEYS[1]] = 'zset', [KEYS[2]] = 'hash', [KEYS[3]] = 'list', [KEYS[4]] = 'list' })
+if wrong then
+    return wrong
+end
+
 local numbers = redis.call('HKEYS', KEYS[2])
 table.sort(numbers, function(a, b) return tonumber(a) > tonumber(b) end)
 local inbox = redis.call('LRANGE', KEYS[3], 0, -1)

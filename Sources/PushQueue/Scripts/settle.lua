@@ -32,6 +32,11 @@ local now = now_ms()
 local claimed, retry, dead, stats = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local settled, lost, evicted, buried, found = 0, 0, 0, false, false
 
+local wrong = wrong_type({ [claimed] = 'hash', [retry] = 'zset', [dead] = 'zset', [stats_key(stats, now)] = 'hash' })
+if wrong then
+    return wrong
+end
+
 local function take(number)
     local body = redis.call('HGET', claimed, number)
     found = body and true or false
