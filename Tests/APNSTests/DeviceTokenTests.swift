@@ -55,7 +55,7 @@ struct DeviceTokenTests {
             do {
                 let token = try DeviceToken(text)
                 #expect(isDigit, "byte \(byte)")
-                #expect(String(buffer: token.hex) == String(decoding: [0x61, byte, 0x62, 0x63], as: UTF8.self).lowercased())
+                #expect(String(buffer: token.hex) == String(buffer: text).lowercased())
             } catch {
                 #expect(error == (isStripped ? .oddNumberOfDigits(3) : .notHexadecimal(offset: 1)), "byte \(byte)")
                 #expect(!isDigit, "byte \(byte)")

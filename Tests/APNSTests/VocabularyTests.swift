@@ -55,8 +55,8 @@ struct VocabularyTests {
     @Test("of failures has a stable word and one line for each")
     func failures() {
         let all: [(RequestFailure, String)] = [
-            (.refusedStream, "RefusedStream"), (.goingAway(reason: "Shutdown"), "GoAway"), (.reset(code: 8), "StreamReset"),
-            (.timedOut, "NoAnswer"), (.connectionLost("why"), "ConnectionLost"),
+            (.refusedStream, "RefusedStream"), (.goingAway(reason: "Shutdown"), "GoAway"),
+            (.reset(code: 8), "StreamReset"), (.timedOut, "NoAnswer"), (.connectionLost("why"), "ConnectionLost"),
         ]
         for (failure, word) in all {
             #expect(failure.word == word)

@@ -36,6 +36,8 @@ public final class ConnectionPool {
         public var pingAfter = TimeAmount.seconds(15)
         /// How long it has to answer that.
         public var pingTimeout = TimeAmount.seconds(5)
+        /// Looks up host names; `nil` asks the system.
+        var resolver: (any Resolver & Sendable)?
 
         /// Takes the endpoint and the TLS context; the rest has defaults.
         public init(endpoint: APNSEndpoint, tls: TLSContext) {
@@ -54,7 +56,7 @@ public final class ConnectionPool {
     private let configuration: Configuration
     private let eventLoop: any EventLoop
     private let logger: Logger
-    private var state: ConnectionPoolState
+    private(set) var state: ConnectionPoolState
     private var connections: [HTTP2Connection] = []
     private var authorization: HeaderText?
     private var nextID = 0
@@ -161,39 +163,46 @@ public final class ConnectionPool {
         }
         nextID += 1
         let bound = NIOLoopBound((self, connection), eventLoop: eventLoop)
-        let (tls, host, timeout) = (configuration.tls, endpoint.host, configuration.connectTimeout)
         ClientBootstrap(group: eventLoop)
-            .connectTimeout(timeout)
+            .resolver(configuration.resolver)
+            .connectTimeout(configuration.connectTimeout)
             .channelOption(.tcpOption(.tcp_nodelay), value: 1)
             // A second read that finds nothing costs as much as the first; if there is more, the loop comes back at once.
             .channelOption(.maxMessagesPerRead, value: 1)
-            .channelInitializer { channel in
-                channel.eventLoop.makeCompletedFuture {
-                    let pipeline = channel.pipeline.syncOperations
-                    try pipeline.addHandler(TLSHandler(client: tls, host: host))
-                    try pipeline.addHandler(bound.value.1)
-                }
-            }
             .connect(host: endpoint.host, port: endpoint.port)
             .assumeIsolated()
             .whenComplete { result in
                 let (pool, connection) = bound.value
                 switch result {
-                case .success:
-                    pool.connections.append(connection)
-                    pool.eventLoop.assumeIsolated().scheduleTask(in: timeout) {
-                        if connection.state.phase == .connecting {
-                            connection.close(
-                                APNSConnectionError.unresponsive(
-                                    pool.endpoint, "TLS was not set up within \(timeout.inWords)"))
-                        }
-                    }
+                case .success(let channel): pool.adopt(connection, on: channel)
                 case .failure(let error):
                     pool.connectionFailed(
                         APNSConnectionError.cannotConnect(pool.endpoint, "\(error)"), wasConnecting: true)
                     pool.finishClosing()
                 }
             }
+    }
+
+    /// Takes over a channel on which TCP is set up. Not earlier: a host's addresses are tried one after the other or
+    /// together, each on a channel of its own, and the connection belongs to the one that succeeds.
+    private func adopt(_ connection: HTTP2Connection, on channel: any Channel) {
+        connections.append(connection)
+        let pipeline = channel.pipeline.syncOperations
+        do {
+            try pipeline.addHandler(connection)
+            try pipeline.addHandler(TLSHandler(client: configuration.tls, host: endpoint.host), position: .first)
+        } catch {
+            // The channel has closed already.
+            channel.close(promise: nil)
+            return connection.failed(APNSConnectionError.cannotConnect(endpoint, "\(error)"))
+        }
+        guard closed == nil else { return connection.close(APNSConnectionError.shutdown(endpoint)) }
+        let timeout = configuration.connectTimeout
+        eventLoop.assumeIsolated().scheduleTask(in: timeout) { [endpoint] in
+            guard connection.state.phase == .connecting else { return }
+            connection.close(
+                APNSConnectionError.unresponsive(endpoint, "TLS was not set up within \(timeout.inWords)"))
+        }
     }
 
     private func connectionFailed(_ error: any Error, wasConnecting: Bool) {

@@ -36,7 +36,6 @@ final class HTTP2Connection: ChannelInboundHandler {
     private var output = ByteBuffer()
     private var isFlushScheduled = false
     private var isLeaving = false
-    private var closeReason: (any Error)?
     /// Every authorization this connection has sent, for nghttp2 may still hold a pointer into one.
     private var authorizations: [HeaderText] = []
 
@@ -79,10 +78,11 @@ final class HTTP2Connection: ChannelInboundHandler {
         closeIfDrained()
     }
 
-    /// Closes at once; what is under way ends as lost.
+    /// Closes; what is under way ends as lost here and now. TLS may take a second to say goodbye, and what was submitted
+    /// meanwhile would never be written, but be taken for it.
     func close(_ reason: any Error) {
         guard let context, state.phase != .closed else { return }
-        closeReason = closeReason ?? reason
+        end(reason)
         leave(context)
     }
 
@@ -103,6 +103,7 @@ final class HTTP2Connection: ChannelInboundHandler {
             scheduleFlush()
         case .close(let why): close(APNSConnectionError.unresponsive(endpoint, why))
         }
+        closeIfDrained()
     }
 
     // MARK: The channel
@@ -122,6 +123,7 @@ final class HTTP2Connection: ChannelInboundHandler {
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        guard state.phase != .closed else { return }
         let bytes = unwrapInboundIn(data)
         state.bytesRead(now: context.eventLoop.now)
         do throws(HTTP2Session.Failure) {
@@ -142,17 +144,14 @@ final class HTTP2Connection: ChannelInboundHandler {
         closeIfDrained()
     }
 
-    func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        closeReason = closeReason ?? error
-        leave(context)
-    }
+    func errorCaught(context: ChannelHandlerContext, error: any Error) { close(error) }
 
     func channelInactive(context: ChannelHandlerContext) {
-        end(closeReason ?? APNSConnectionError.closedByPeer(endpoint, phase: state.phase))
+        end(APNSConnectionError.closedByPeer(endpoint, phase: state.phase))
     }
 
     func handlerRemoved(context: ChannelHandlerContext) {
-        end(closeReason ?? APNSConnectionError.closedByPeer(endpoint, phase: state.phase))
+        end(APNSConnectionError.closedByPeer(endpoint, phase: state.phase))
         self.context = nil
     }
 
@@ -179,7 +178,10 @@ final class HTTP2Connection: ChannelInboundHandler {
         }
         if output.readableBytes > 0 { context.writeAndFlush(wrapOutboundOut(output), promise: nil) }
         takeEvents()
-        if session.isFinished { leave(context) }
+        guard session.isFinished else { return }
+        // After a GOAWAY of either side all is well; otherwise nghttp2 has ended the session for a breach.
+        if case .draining = state.phase { return leave(context) }
+        close(APNSConnectionError.protocolViolation(endpoint, session.complaint ?? "nghttp2 gave the connection up"))
     }
 
     private func takeEvents() {
@@ -245,7 +247,7 @@ final class HTTP2Connection: ChannelInboundHandler {
     private func leave(_ context: ChannelHandlerContext) {
         guard !isLeaving else { return }
         isLeaving = true
-        state.drain(reason: closeReason.map { "\($0)" })
+        state.drain(reason: nil)
         owner?.connectionChanged(self)
         context.close(promise: nil)
     }

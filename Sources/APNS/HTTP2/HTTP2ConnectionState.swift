@@ -91,6 +91,8 @@ struct HTTP2ConnectionState {
 
     mutating func drain(reason: String?) {
         guard phase != .closed else { return }
+        // What the server gave as its reason outlasts our own hanging up.
+        if case .draining(.some) = phase, reason == nil { return }
         phase = .draining(reason: reason)
     }
 

@@ -23,6 +23,8 @@ final class HTTP2Session {
     /// What has happened since the owner last emptied it.
     var events: [Event] = []
     var slots: RequestSlots
+    /// What the server did that HTTP/2 forbids, in nghttp2's words, once it has done so.
+    private(set) var complaint: String?
 
     private var session: OpaquePointer?
     private let headers = RequestHeaders()
@@ -61,7 +63,10 @@ final class HTTP2Session {
         guard
             let (fields, count) = headers.fill(
                 slot, scratch: slots.scratch(index), authority: authority, authorization: authorization)
-        else { return false }
+        else {
+            slots.release(index)
+            return false
+        }
         var body = nghttp2_data_provider()
         body.source.ptr = UnsafeMutableRawPointer(slot)
         body.read_callback = readBody
@@ -135,6 +140,8 @@ final class HTTP2Session {
         nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, onData)
         nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, onStreamClose)
         nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, onFrame)
+        nghttp2_session_callbacks_set_error_callback2(callbacks, onError)
+        nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(callbacks, onInvalidFrame)
         return nghttp2_session_client_new2(&session, callbacks, Unmanaged.passUnretained(self).toOpaque(), option)
     }
 
@@ -147,6 +154,8 @@ final class HTTP2Session {
         guard slot.pointee.stream != 0 else { return }
         events.append(.closed(slot: slots.index(of: UnsafeMutableRawPointer(slot)), code: code))
     }
+
+    fileprivate func noteComplaint(_ text: String) { complaint = complaint ?? text }
 
     fileprivate func noteFrame(_ frame: UnsafePointer<nghttp2_frame>) {
         let header = frame.pointee.hd
@@ -213,7 +222,9 @@ private func onHeader(
             .assumingMemoryBound(to: RequestSlot.self)
     else { return 0 }
     if nameLength == 7, name[0] == UInt8(ascii: ":") {
-        slot.pointee.status = number(value, valueLength) ?? 0
+        // An interim response (RFC 9110 §15.2) is not the answer yet.
+        let status = number(value, valueLength) ?? 0
+        if status >= 200 { slot.pointee.status = status }
     } else if nameLength == 11, matches(name, "retry-after") {
         slot.pointee.retryAfter = number(value, valueLength) ?? -1
     }
@@ -258,5 +269,22 @@ private func onFrame(
     _: OpaquePointer?, frame: UnsafePointer<nghttp2_frame>?, context: UnsafeMutableRawPointer?
 ) -> Int32 {
     if let session = session(context), let frame { session.noteFrame(frame) }
+    return 0
+}
+
+private func onError(
+    _: OpaquePointer?, code: Int32, text: UnsafePointer<CChar>?, count: Int, context: UnsafeMutableRawPointer?
+) -> Int32 {
+    // What it says of header fields quotes them.
+    guard code != NGHTTP2_ERR_HTTP_HEADER.rawValue else { return 0 }
+    session(context)?.noteComplaint(
+        String(decoding: UnsafeRawBufferPointer(start: text, count: count), as: UTF8.self))
+    return 0
+}
+
+private func onInvalidFrame(
+    _: OpaquePointer?, frame: UnsafePointer<nghttp2_frame>?, code: Int32, context: UnsafeMutableRawPointer?
+) -> Int32 {
+    session(context)?.noteComplaint(String(cString: nghttp2_strerror(code)))
     return 0
 }

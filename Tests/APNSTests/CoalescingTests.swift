@@ -1,0 +1,116 @@
+import NIOCore
+import NIOEmbedded
+import Testing
+
+@testable import APNS
+@testable import TLS
+
+/// A connection alone on a channel without a socket, where every write can be counted.
+@Suite("A connection's writes")
+struct CoalescingTests {
+    private final class Owner: HTTP2ConnectionOwner {
+        var completed: [UInt64] = []
+        var closed = 0
+
+        func connectionChanged(_ connection: HTTP2Connection) {}
+        func connection(_ connection: HTTP2Connection, completed tag: UInt64, with result: RequestResult) {
+            completed.append(tag)
+        }
+        func connectionClosed(_ connection: HTTP2Connection, error: any Error) { closed += 1 }
+    }
+
+    private final class FlushCounter: ChannelOutboundHandler {
+        typealias OutboundIn = ByteBuffer
+        var writes = 0
+        var flushes = 0
+
+        func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
+            writes += 1
+            context.write(data, promise: promise)
+        }
+
+        func flush(context: ChannelHandlerContext) {
+            flushes += 1
+            context.flush()
+        }
+    }
+
+    private func withConnection(
+        _ body: (HTTP2Connection, EmbeddedChannel, FlushCounter, Owner) throws -> Void
+    ) throws {
+        let owner = Owner()
+        let counter = FlushCounter()
+        let connection = try HTTP2Connection(
+            id: 0, endpoint: .sandbox, maximumStreams: 1000, limits: .init(), owner: owner)
+        let channel = EmbeddedChannel()
+        try channel.pipeline.syncOperations.addHandlers([counter, connection])
+        channel.pipeline.fireUserInboundEventTriggered(
+            TLSHandshakeCompleted(
+                applicationProtocol: "h2", version: "", cipher: "", serverName: nil, peerCertificate: nil))
+        try channel.writeInbound(ByteBuffer(bytes: HTTP2Frame.settings(maximumStreams: 1000).bytes))
+        (counter.writes, counter.flushes) = (0, 0)
+        while try channel.readOutbound(as: ByteBuffer.self) != nil {}
+        try body(connection, channel, counter, owner)
+        _ = try? channel.finish()
+        #expect(owner.closed == 1)
+    }
+
+    @Test("are one for 500 requests of one turn of the event loop")
+    func oneWrite() throws {
+        try withConnection { connection, channel, counter, _ in
+            let authorization = HeaderText("bearer x")
+            for number in 0..<500 {
+                let isTaken = connection.submit(
+                    .example(number), tag: UInt64(number), deadline: .distantFuture, authorization: authorization)
+                #expect(isTaken)
+            }
+            #expect(counter.writes == 0)
+            channel.embeddedEventLoop.run()
+            #expect(counter.writes == 1)
+            #expect(counter.flushes == 1)
+            var bytes = try #require(try channel.readOutbound(as: ByteBuffer.self))
+            var (headers, ends) = (0, 0)
+            while let frame = HTTP2Frame.read(from: &bytes) {
+                if frame.kind == .headers { headers += 1 }
+                if frame.kind == .data, frame.endsStream { ends += 1 }
+            }
+            #expect(bytes.readableBytes == 0)
+            #expect((headers, ends) == (500, 500))
+        }
+    }
+
+    @Test("are one for all that one read brings about")
+    func oneRead() throws {
+        try withConnection { connection, channel, counter, owner in
+            for number in 0..<100 {
+                _ = connection.submit(
+                    .example(number), tag: UInt64(number), deadline: .distantFuture, authorization: nil)
+            }
+            channel.embeddedEventLoop.run()
+            (counter.writes, counter.flushes) = (0, 0)
+            let ping = HTTP2Frame(kind: .ping, payload: Array(repeating: 1, count: 8))
+            var bytes = ByteBuffer()
+            for number in 0..<100 {
+                bytes.writeBytes(HTTP2Frame.answer(Int32(number * 2 + 1), status: 200).bytes)
+                bytes.writeBytes(ping.bytes)
+            }
+            try channel.writeInbound(bytes)
+            #expect(owner.completed.sorted() == (0..<100).map { UInt64($0) })
+            #expect(counter.writes == 1)
+            #expect(counter.flushes == 1)
+        }
+    }
+
+    @Test("end the moment it is closed, and what was not written then was not processed")
+    func closed() throws {
+        try withConnection { connection, channel, counter, owner in
+            _ = connection.submit(.example(1), tag: 1, deadline: .distantFuture, authorization: nil)
+            connection.close(APNSConnectionError.shutdown(.sandbox))
+            #expect(owner.completed == [1])
+            #expect(connection.freeStreams == 0)
+            #expect(!connection.submit(.example(2), tag: 2, deadline: .distantFuture, authorization: nil))
+            channel.embeddedEventLoop.run()
+            #expect(counter.writes == 0)
+        }
+    }
+}

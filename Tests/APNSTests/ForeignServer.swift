@@ -1,0 +1,138 @@
+import Foundation
+import TestSupport
+
+/// `nghttpd` or `nginx` on a free port, ended with the body that uses it.
+enum ForeignServer {
+    struct Failure: Error, CustomStringConvertible {
+        let description: String
+    }
+
+    /// Runs nghttpd, which answers 200 to every POST of a file that it has.
+    static func withNghttpd(_ body: (_ port: Int) async throws -> Void) async throws {
+        try await withDirectory { directory in
+            let devices = directory.appending(path: "3/device")
+            try FileManager.default.createDirectory(at: devices, withIntermediateDirectories: true)
+            for number in 0..<16 {
+                let hex = String(repeating: "0", count: 63) + String(number, radix: 16)
+                try Data().write(to: devices.appending(path: hex))
+            }
+            let port = try freePort()
+            try await run(
+                [
+                    "nghttpd", "--address=127.0.0.1", "--htdocs=\(directory.path)", "--max-concurrent-streams=100",
+                    "\(port)", try TestCertificates.path("server-key.pem"), try TestCertificates.path("server.pem"),
+                ], port: port, in: directory, body)
+        }
+    }
+
+    /// Runs nginx, which answers before it has read a request's body, and ends a connection after 1,000 requests.
+    static func withNginx(_ body: (_ port: Int) async throws -> Void) async throws {
+        try await withDirectory { directory in
+            let port = try freePort()
+            let paths = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+                .map { "\($0)_temp_path \(directory.path)/\($0);" }.joined(separator: "\n")
+            let configuration = """
+                daemon off; master_process off; pid \(directory.path)/nginx.pid; error_log \(directory.path)/error.log;
+                events { worker_connections 64; }
+                http {
+                \(paths)
+                access_log off;
+                server {
+                listen 127.0.0.1:\(port) ssl http2;
+                ssl_certificate \(try TestCertificates.path("server.pem"));
+                ssl_certificate_key \(try TestCertificates.path("server-key.pem"));
+                keepalive_requests 1000;
+                location /3/device { return 200; }
+                }
+                }
+                """
+            let file = directory.appending(path: "nginx.conf")
+            try Data(configuration.utf8).write(to: file)
+            try await run(
+                ["nginx", "-p", directory.path, "-e", directory.path + "/error.log", "-c", file.path], port: port,
+                in: directory, body)
+        }
+    }
+
+    private static func run(
+        _ command: [String], port: Int, in directory: URL, _ body: (_ port: Int) async throws -> Void
+    ) async throws {
+        let path = "\(ProcessInfo.processInfo.environment["PATH"] ?? ""):/usr/sbin".split(separator: ":")
+            .map { "\($0)/\(command[0])" }.first { FileManager.default.isExecutableFile(atPath: $0) }
+        guard let path else {
+            throw Failure(
+                description: "\(command[0]) is not installed (on Debian: apt-get install nginx-light nghttp2-server)")
+        }
+        let log = directory.appending(path: "output.log")
+        try Data().write(to: log)
+        // Ends with this process, however that ends: reading ends with the pipe. The shell must not wait for its child:
+        // it would do so by SIGCHLD, which the threads of this process block, and a child inherits that.
+        let pipe = Pipe()
+        _ = fcntl(pipe.fileHandleForWriting.fileDescriptor, F_SETFD, FD_CLOEXEC)
+        let process = Process()
+        process.executableURL = URL(filePath: "/bin/sh")
+        process.arguments =
+            ["-c", "\"$@\" </dev/null & server=$!; read line; kill -9 $server", "sh", path] + command.dropFirst()
+        process.currentDirectoryURL = directory
+        process.standardInput = pipe
+        process.standardOutput = try FileHandle(forWritingTo: log)
+        process.standardError = try FileHandle(forWritingTo: log)
+        try process.run()
+        defer {
+            try? pipe.fileHandleForWriting.close()
+            process.waitUntilExit()
+        }
+        do {
+            try await eventually("\(command[0]) listens") { process.isRunning && isListening(port) }
+            try await body(port)
+        } catch {
+            let output = String(decoding: try Data(contentsOf: log), as: UTF8.self)
+            throw Failure(description: "\(error); \(command[0]) says: \(output)")
+        }
+    }
+
+    private static func withDirectory(_ body: (URL) async throws -> Void) async throws {
+        let directory = FileManager.default.temporaryDirectory.appending(path: "apns-server-\(UUID().uuidString)")
+        try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(at: directory) }
+        try await body(directory)
+    }
+
+    private static func freePort() throws -> Int {
+        try withSocket { descriptor, address, length in
+            guard bind(descriptor, address, length) == 0 else { throw Failure(description: "no free port") }
+            var size = length
+            guard getsockname(descriptor, address, &size) == 0 else { throw Failure(description: "no free port") }
+        }
+    }
+
+    private static func isListening(_ port: Int) -> Bool {
+        do {
+            _ = try withSocket(port: port) { descriptor, address, length in
+                guard connect(descriptor, address, length) == 0 else { throw Failure(description: "refused") }
+            }
+            return true
+        } catch {
+            return false
+        }
+    }
+
+    /// Runs a body with a TCP socket and the address of a port on 127.0.0.1; gives the address's port afterwards.
+    private static func withSocket(
+        port: Int = 0, _ body: (Int32, UnsafeMutablePointer<sockaddr>, socklen_t) throws -> Void
+    ) throws -> Int {
+        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        guard descriptor >= 0 else { throw Failure(description: "no socket to be had") }
+        defer { close(descriptor) }
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_addr.s_addr = inet_addr("127.0.0.1")
+        address.sin_port = in_port_t(port).bigEndian
+        try withUnsafeMutablePointer(to: &address) { pointer in
+            try pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                try body(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
+            }
+        }
+        return Int(UInt16(bigEndian: address.sin_port))
+    }
+}

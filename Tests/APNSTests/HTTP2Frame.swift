@@ -1,0 +1,81 @@
+import NIOCore
+
+/// A frame of HTTP/2 as it stands on the wire (RFC 9113 §4.1), for a peer that speaks it by hand.
+struct HTTP2Frame: Sendable {
+    enum Kind: UInt8, Sendable {
+        case data, headers, priority, resetStream, settings, pushPromise, ping, goAway, windowUpdate, continuation
+    }
+
+    static let endStream: UInt8 = 0x1
+    static let acknowledgement: UInt8 = 0x1
+    static let endHeaders: UInt8 = 0x4
+
+    var kind: Kind
+    var flags: UInt8 = 0
+    var stream: Int32 = 0
+    var payload: [UInt8] = []
+    /// What the peer read from a HEADERS frame.
+    var headers: [HeaderField] = []
+
+    var endsStream: Bool { flags & Self.endStream != 0 }
+    /// The error code of a reset.
+    var errorCode: UInt32 { payload.suffix(4).reduce(0) { $0 << 8 | UInt32($1) } }
+
+    static func settings(_ values: [(UInt16, UInt32)] = []) -> HTTP2Frame {
+        HTTP2Frame(kind: .settings, payload: values.flatMap { bytes($0.0) + bytes($0.1) })
+    }
+
+    static let settingsAcknowledgement = HTTP2Frame(kind: .settings, flags: acknowledgement)
+
+    /// SETTINGS with SETTINGS_MAX_CONCURRENT_STREAMS.
+    static func settings(maximumStreams: UInt32) -> HTTP2Frame { settings([(3, maximumStreams)]) }
+
+    static func answer(_ stream: Int32, status: Int, retryAfter: String? = nil, ends: Bool = true) -> HTTP2Frame {
+        // Literals without indexing, names by their index in HPACK's static table: 8 is `:status`, 53 `retry-after`.
+        var block = [0x08, 3] + Array("\(status)".utf8)
+        if let retryAfter { block += [0x0F, 53 - 15, UInt8(retryAfter.utf8.count)] + Array(retryAfter.utf8) }
+        return HTTP2Frame(kind: .headers, flags: endHeaders | (ends ? endStream : 0), stream: stream, payload: block)
+    }
+
+    static func data(_ stream: Int32, _ text: String, ends: Bool = true) -> HTTP2Frame {
+        HTTP2Frame(kind: .data, flags: ends ? endStream : 0, stream: stream, payload: Array(text.utf8))
+    }
+
+    static func reset(_ stream: Int32, code: UInt32) -> HTTP2Frame {
+        HTTP2Frame(kind: .resetStream, stream: stream, payload: bytes(code))
+    }
+
+    static func goAway(lastStream: Int32, code: UInt32 = 0, debugData: String = "") -> HTTP2Frame {
+        HTTP2Frame(kind: .goAway, payload: bytes(lastStream) + bytes(code) + Array(debugData.utf8))
+    }
+
+    var bytes: [UInt8] {
+        let count = UInt32(payload.count)
+        return [UInt8(truncatingIfNeeded: count >> 16), UInt8(truncatingIfNeeded: count >> 8)]
+            + [UInt8(truncatingIfNeeded: count), kind.rawValue, flags] + Self.bytes(stream) + payload
+    }
+
+    private static func bytes(_ number: some FixedWidthInteger) -> [UInt8] {
+        withUnsafeBytes(of: number.bigEndian) { Array($0) }
+    }
+
+    /// Takes a frame off the front; `nil` where there is not a whole one. Frames of unknown kinds are an error of ours.
+    static func read(from buffer: inout ByteBuffer) -> HTTP2Frame? {
+        guard let head: [UInt8] = buffer.getBytes(at: buffer.readerIndex, length: 9) else { return nil }
+        let length = Int(head[0]) << 16 | Int(head[1]) << 8 | Int(head[2])
+        guard buffer.readableBytes >= 9 + length, let kind = Kind(rawValue: head[3]) else { return nil }
+        buffer.moveReaderIndex(forwardBy: 9)
+        let stream = head[5..<9].reduce(Int32(0)) { $0 << 8 | Int32($1) }
+        return HTTP2Frame(
+            kind: kind, flags: head[4], stream: stream, payload: buffer.readBytes(length: length) ?? [])
+    }
+}
+
+struct HeaderField: Equatable, Sendable, CustomStringConvertible {
+    var name: String
+    var value: String
+    /// Whether the sender wants it kept out of the header tables.
+    var isNeverIndexed = false
+
+    var description: String { "\(name): \(value)" }
+}

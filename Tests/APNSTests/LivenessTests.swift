@@ -1,0 +1,111 @@
+import NIOCore
+import Testing
+
+@testable import APNS
+
+@Suite("A silent server", .timeLimit(.minutes(2)))
+struct LivenessTests {
+    @Test("that answers PINGs keeps its connection")
+    func answers() async throws {
+        let script: ScriptedPeer.Script = { connection, event in
+            answersAll(connection, event)
+            if case .frame(let frame) = event, frame.kind == .ping, frame.flags == 0 {
+                var pong = frame
+                pong.flags = HTTP2Frame.acknowledgement
+                connection.send(pong)
+            }
+        }
+        try await withPeer(script: script) { peer in
+            try await withPool(port: peer.port, { $0.pingAfter = .milliseconds(50) }) { client in
+                try await eventually("five PINGs") { peer.count(.ping) >= 5 }
+                try await expect(client.send(), .delivered)
+            }
+            #expect(peer.seen.withLockedValue(\.connections) == 1)
+        }
+    }
+
+    @Test("that does not answer a PING loses its connection, and its requests may have been processed")
+    func doesNotAnswer() async throws {
+        let script: ScriptedPeer.Script = { connection, event in
+            // The first connection falls silent after its SETTINGS.
+            guard connection.number > 1 else {
+                if case .connected = event { connection.send(.settings(maximumStreams: 10)) }
+                return
+            }
+            answersAll(connection, event)
+        }
+        try await withPeer(script: script) { peer in
+            let limits = { @Sendable (configuration: inout ConnectionPool.Configuration) in
+                configuration.pingAfter = .milliseconds(100)
+                configuration.pingTimeout = .milliseconds(300)
+            }
+            try await withPool(port: peer.port, limits) { client in
+                guard case .uncertain(.connectionLost(let why)) = try await client.send().get() else {
+                    Issue.record("not called uncertain")
+                    return
+                }
+                #expect(why.contains("did not answer a PING within 300 ms"))
+                try await expect(client.send(), .delivered)
+            }
+            #expect(peer.seen.withLockedValue { $0.frames.filter { $0.kind == .ping }.count } >= 1)
+        }
+    }
+
+    @Test("that reads nothing more is found out even while we write")
+    func onlyWriting() async throws {
+        let script: ScriptedPeer.Script = { connection, event in
+            guard connection.number == 1 else { return answersAll(connection, event) }
+            if case .connected = event { connection.send(.settings(maximumStreams: 1000)) }
+        }
+        try await withPeer(script: script) { peer in
+            let limits = { @Sendable (configuration: inout ConnectionPool.Configuration) in
+                configuration.pingAfter = .milliseconds(200)
+                configuration.pingTimeout = .milliseconds(200)
+            }
+            try await withPool(port: peer.port, limits) { client in
+                try await eventually("the end of the first connection") {
+                    // Each of these writes; none of them counts as a sign of life.
+                    _ = client.send()
+                    return peer.seen.withLockedValue(\.connections) > 1
+                }
+            }
+        }
+    }
+
+    @Test("that never sends its SETTINGS is left, and the request is given up in time")
+    func noSettings() async throws {
+        try await withPeer { peer in
+            try await withPool(port: peer.port, { $0.requestTimeout = .milliseconds(200) }) { client in
+                let answer = try await client.send().get()
+                #expect(answer == .uncertain(.timedOut))
+                #expect(peer.count(.headers) == 1)
+            }
+        }
+    }
+
+    @Test("is asked nothing while it keeps sending")
+    func busy() async throws {
+        let script: ScriptedPeer.Script = { connection, event in
+            switch event {
+            case .connected: connection.send(.settings(maximumStreams: 10))
+            case .frame(let frame) where frame.kind == .ping && frame.flags == 1:
+                // It asks for life itself, as fast as the answers come, two hundred times.
+                connection.streams.append(0)
+                if connection.streams.count < 200 { connection.send(HTTP2Frame(kind: .ping, payload: frame.payload)) }
+                if connection.streams.count == 200 { connection.send(.answer(1, status: 200)) }
+            case .frame(let frame) where frame.kind == .data:
+                connection.send(HTTP2Frame(kind: .ping, payload: Array(repeating: 9, count: 8)))
+            default: break
+            }
+        }
+        try await withPeer(script: script) { peer in
+            try await withPool(port: peer.port) { client in
+                try await expect(client.send(), .delivered)
+            }
+            let pings = peer.seen.withLockedValue { $0.frames(.ping) }
+            #expect(pings.count == 200)
+            #expect(pings.allSatisfy { $0.flags == HTTP2Frame.acknowledgement })
+            #expect(Set(pings.map(\.payload)) == [Array(repeating: 9, count: 8)])
+        }
+    }
+}

@@ -1,0 +1,199 @@
+import Logging
+import NIOConcurrencyHelpers
+import NIOCore
+import NIOPosix
+import TLS
+import TestSupport
+import Testing
+
+@testable import APNS
+
+/// A pool on an event loop, with a queue in front of it for what finds no free stream.
+struct PoolClient: Sendable {
+    /// The part that belongs to the event loop.
+    final class Core: ConnectionPoolDelegate {
+        let pool: ConnectionPool
+        var ticker: RepeatedTask?
+        private var waiting: [(UInt64, Notification)] = []
+        private var promises: [UInt64: EventLoopPromise<RequestResult>] = [:]
+        private var nextTag: UInt64 = 1
+
+        init(pool: ConnectionPool) {
+            self.pool = pool
+            pool.delegate = self
+        }
+
+        func send(_ notification: Notification, _ promise: EventLoopPromise<RequestResult>) {
+            promises[nextTag] = promise
+            waiting.append((nextTag, notification))
+            nextTag += 1
+            pump()
+        }
+
+        private func pump() {
+            var taken = 0
+            for (tag, notification) in waiting {
+                guard pool.submit(notification, tag: tag) else { break }
+                taken += 1
+            }
+            waiting.removeFirst(taken)
+            if !waiting.isEmpty { pool.wantStreams() }
+        }
+
+        func stop() {
+            ticker?.cancel()
+            for promise in promises.values { promise.fail(CancellationError()) }
+            promises = [:]
+            waiting = []
+        }
+
+        func connectionPool(_ pool: ConnectionPool, completed tag: UInt64, with result: RequestResult) {
+            // A tag that is unknown or comes twice would stop the test here.
+            guard let promise = promises.removeValue(forKey: tag) else { preconditionFailure("an unknown tag") }
+            promise.succeed(result)
+        }
+
+        func connectionPoolChanged(_ pool: ConnectionPool) { pump() }
+    }
+
+    let eventLoop: any EventLoop
+    let log: RecordedLog
+    private let core: NIOLoopBound<Core>
+
+    /// - Parameters:
+    ///   - host: as it is connected to and verified.
+    ///   - ticks: whether the pool's clock runs.
+    static func start(
+        host: String = "127.0.0.1", port: Int, trusted: String = "ca.pem", ticks: Bool = true,
+        _ change: @Sendable (inout ConnectionPool.Configuration) -> Void = { _ in }
+    ) async throws -> PoolClient {
+        var tls = TLSClientConfiguration()
+        tls.trust = .file(try TestCertificates.path(trusted))
+        tls.applicationProtocols = ["h2"]
+        var configuration = ConnectionPool.Configuration(
+            endpoint: APNSEndpoint(host: host, port: port), tls: try TLSContext.client(tls))
+        configuration.maximumConnections = 1
+        change(&configuration)
+        let log = RecordedLog()
+        let eventLoop = MultiThreadedEventLoopGroup.singleton.next()
+        return try await eventLoop.submit { [configuration] in
+            let core = Core(
+                pool: ConnectionPool(
+                    configuration, eventLoop: eventLoop, logger: Logger(label: "test") { _ in log.handler }))
+            core.pool.setProviderToken("e30.e30.c2ln")
+            let bound = NIOLoopBound(core, eventLoop: eventLoop)
+            guard ticks else { return PoolClient(eventLoop: eventLoop, log: log, core: bound) }
+            core.ticker = eventLoop.scheduleRepeatedTask(initialDelay: .zero, delay: .milliseconds(10)) { _ in
+                bound.value.pool.check(now: eventLoop.now)
+            }
+            return PoolClient(eventLoop: eventLoop, log: log, core: bound)
+        }.get()
+    }
+
+    /// Sends in one turn of the event loop. The futures fail only for what was not sent when the pool was closed.
+    func send(_ notifications: [Notification]) -> [EventLoopFuture<RequestResult>] {
+        let promises = notifications.map { _ in eventLoop.makePromise(of: RequestResult.self) }
+        let core = core
+        eventLoop.execute {
+            for (notification, promise) in zip(notifications, promises) { core.value.send(notification, promise) }
+        }
+        return promises.map(\.futureResult)
+    }
+
+    func send(_ notification: Notification = .example()) -> EventLoopFuture<RequestResult> { send([notification])[0] }
+
+    /// Sends as many, and waits for all results.
+    func results(_ count: Int) async throws -> [RequestResult] {
+        var results: [RequestResult] = []
+        for future in send((0..<count).map { .example($0) }) { results.append(try await future.get()) }
+        return results
+    }
+
+    /// Asks the pool something, on its event loop.
+    func ask<Answer: Sendable>(_ question: @escaping @Sendable (ConnectionPool) -> Answer) async throws -> Answer {
+        let core = core
+        return try await eventLoop.submit { question(core.value.pool) }.get()
+    }
+
+    /// Closes as a worker does: what is under way is finished.
+    func close() async throws {
+        let core = core
+        try await eventLoop.flatSubmit { core.value.pool.close() }.get()
+        try await eventLoop.submit { core.value.stop() }.get()
+    }
+
+    /// Closes at once.
+    func closeNow() async throws {
+        let core = core
+        try await eventLoop.flatSubmit {
+            core.value.pool.closeNow()
+            return core.value.pool.close()
+        }.get()
+        try await eventLoop.submit { core.value.stop() }.get()
+    }
+}
+
+/// Runs a body with a pool, and closes the pool at once afterwards.
+func withPool<Result>(
+    host: String = "127.0.0.1", port: Int, trusted: String = "ca.pem",
+    _ change: @Sendable (inout ConnectionPool.Configuration) -> Void = { _ in },
+    _ body: (PoolClient) async throws -> Result
+) async throws -> Result {
+    let client = try await PoolClient.start(host: host, port: port, trusted: trusted, change)
+    do {
+        let result = try await body(client)
+        try await client.closeNow()
+        return result
+    } catch {
+        try await client.closeNow()
+        throw error
+    }
+}
+
+/// It did not come about in time.
+struct NotInTime: Error, CustomStringConvertible {
+    let description: String
+}
+
+/// Waits until something holds.
+func eventually(
+    _ what: String, within limit: Duration = .seconds(20), _ condition: () async throws -> Bool
+) async throws {
+    let deadline = ContinuousClock.now + limit
+    while try await !condition() {
+        guard ContinuousClock.now < deadline else { throw NotInTime(description: "not within \(limit): \(what)") }
+        try await Task.sleep(for: .milliseconds(2))
+    }
+}
+
+extension Notification {
+    /// A notification whose token ends with a number.
+    static func example(_ number: Int = 0, payload: String = #"{"aps":{"alert":"x"}}"#) -> Notification {
+        let digits = String(number, radix: 16)
+        let hex = String(repeating: "0", count: 64 - digits.count) + digits
+        do {
+            return Notification(
+                deviceToken: try DeviceToken(hex), payload: ByteBuffer(string: payload),
+                topic: ByteBuffer(string: "com.example.app"))
+        } catch {
+            preconditionFailure("\(error)")
+        }
+    }
+}
+
+extension RequestResult {
+    static let delivered = RequestResult.response(Response(status: 200))
+}
+
+extension [RequestResult] {
+    static func delivered(_ count: Int) -> [RequestResult] { Array(repeating: .delivered, count: count) }
+}
+
+/// Expects a request to end so.
+func expect(
+    _ future: EventLoopFuture<RequestResult>, _ expected: RequestResult,
+    sourceLocation: SourceLocation = #_sourceLocation
+) async throws {
+    let result = try await future.get()
+    #expect(result == expected, sourceLocation: sourceLocation)
+}

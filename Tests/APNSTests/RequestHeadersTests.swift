@@ -1,0 +1,147 @@
+import NIOCore
+import NIOPosix
+import Testing
+
+@testable import APNS
+
+/// Apple, "Sending notification requests to APNs": the fields as they arrive at the other end.
+@Suite("A request's header fields", .timeLimit(.minutes(2)))
+struct RequestHeadersTests {
+    private func sent(
+        _ notifications: [Notification], token: String? = "e30.e30.c2ln"
+    ) async throws -> (requests: [[HeaderField]], bodies: [String], authority: String) {
+        var requests: [[HeaderField]] = []
+        var bodies: [String] = []
+        var port = 0
+        try await withPeer(script: answersAll) { peer in
+            port = peer.port
+            try await withPool(port: port) { client in
+                try await client.ask { $0.setProviderToken(token) }
+                for notification in notifications { _ = try await client.send(notification).get() }
+            }
+            requests = peer.seen.withLockedValue { $0.frames(.headers).map(\.headers) }
+            bodies = peer.seen.withLockedValue { $0.frames(.data).map { String(decoding: $0.payload, as: UTF8.self) } }
+        }
+        return (requests, bodies, "127.0.0.1:\(port)")
+    }
+
+    private func lines(_ fields: [HeaderField]) -> [String] { fields.map(\.description) }
+
+    @Test("are all those of a notification that sets everything, and the payload byte for byte")
+    func everything() async throws {
+        let payload = "{ \"aps\" : {\"alert\":\"Grüße \\u2603\"},\n \"x\":[1.0,1e3] }"
+        let hex = String(repeating: "ab", count: 100)
+        let notification = Notification(
+            deviceToken: try DeviceToken(hex), payload: ByteBuffer(string: payload),
+            topic: ByteBuffer(string: "com.example.app.voip"), pushType: .voip, priority: 5, expiration: 1_792_800_000,
+            collapseID: ByteBuffer(string: "a collapse id of up to 64 bytes"),
+            apnsID: APNSID(high: 0x0011_2233_4455_6677, low: 0x8899_AABB_CCDD_EEFF))
+        let sent = try await sent([notification])
+        #expect(
+            lines(try #require(sent.requests.first)) == [
+                ":method: POST", ":scheme: https", ":authority: \(sent.authority)", ":path: /3/device/\(hex)",
+                "authorization: bearer e30.e30.c2ln", "apns-topic: com.example.app.voip", "apns-push-type: voip",
+                "apns-priority: 5", "apns-expiration: 1792800000",
+                "apns-collapse-id: a collapse id of up to 64 bytes", "apns-id: 00112233-4455-6677-8899-aabbccddeeff",
+            ])
+        #expect(sent.bodies == [payload])
+    }
+
+    @Test("are only the needed ones for a notification that sets nothing, without a provider token")
+    func nothing() async throws {
+        var notification = Notification.example(10)
+        notification.topic = ByteBuffer()
+        let sent = try await sent([notification], token: nil)
+        #expect(
+            lines(try #require(sent.requests.first)) == [
+                ":method: POST", ":scheme: https", ":authority: \(sent.authority)",
+                ":path: /3/device/" + String(repeating: "0", count: 63) + "a", "apns-push-type: alert",
+            ])
+    }
+
+    @Test("name each push type")
+    func pushTypes() async throws {
+        let notifications = PushType.allCases.map { type in
+            var notification = Notification.example()
+            notification.pushType = type
+            return notification
+        }
+        let sent = try await sent(notifications)
+        let names = sent.requests.flatMap { $0 }.filter { $0.name == "apns-push-type" }.map(\.value)
+        #expect(names == PushType.allCases.map(\.rawValue))
+    }
+
+    @Test("write numbers as decimal digits, the smallest and the largest as well")
+    func numbers() async throws {
+        let expirations: [Int64] = [
+            0, 1, 9, 10, 99, 100, 1_792_800_000, 999_999_999_999_999_999, .max - 1, .max, -1, .min,
+        ]
+        let notifications = expirations.map { expiration in
+            var notification = Notification.example()
+            notification.expiration = expiration
+            return notification
+        }
+        let priorities = [UInt8(10), 5, 1].map { priority in
+            var notification = Notification.example()
+            notification.priority = priority
+            return notification
+        }
+        let fields = try await sent(notifications + priorities).requests.flatMap { $0 }
+        // A time before 1970 is long past, which 0 says as well.
+        #expect(fields.filter { $0.name == "apns-expiration" }.map(\.value) == expirations.map { "\(max($0, 0))" })
+        #expect(fields.filter { $0.name == "apns-priority" }.map(\.value) == ["10", "5", "1"])
+    }
+
+    @Test("stay right for hundreds of different notifications under way together")
+    func manyAtOnce() async throws {
+        var generator = SeededGenerator(seed: 5)
+        let notifications = (0..<600).map { number in
+            var notification = Notification.example(number, payload: #"{"number":\#(number)}"#)
+            notification.topic = ByteBuffer(string: "topic.\(number % 7)")
+            notification.collapseID = ByteBuffer(string: "collapse \(number)")
+            notification.expiration = Int64(number)
+            notification.apnsID = APNSID(high: generator.next(), low: UInt64(number))
+            return notification
+        }
+        try await withPeer(script: answersAll) { peer in
+            try await withPool(port: peer.port) { client in
+                for future in client.send(notifications) { try await expect(future, .delivered) }
+            }
+            let frames = peer.seen.withLockedValue(\.frames)
+            var bodies: [Int32: [UInt8]] = [:]
+            for frame in frames where frame.kind == .data { bodies[frame.stream, default: []] += frame.payload }
+            for frame in frames where frame.kind == .headers {
+                let fields = Dictionary(frame.headers.map { ($0.name, $0.value) }) { first, _ in first }
+                let number = try #require(fields["apns-expiration"].flatMap { Int($0) })
+                let notification = notifications[number]
+                #expect(fields[":path"] == "/3/device/" + String(buffer: notification.deviceToken.hex))
+                #expect(fields["apns-topic"] == "topic.\(number % 7)")
+                #expect(fields["apns-collapse-id"] == "collapse \(number)")
+                #expect(fields["apns-id"] == notification.apnsID?.description)
+                #expect(String(decoding: bodies[frame.stream] ?? [], as: UTF8.self) == #"{"number":\#(number)}"#)
+            }
+        }
+    }
+
+    @Test("carry a new provider token from the next request on, and keep what is new each time out of the tables")
+    func providerTokens() async throws {
+        try await withPeer(script: answersAll) { peer in
+            try await withPool(port: peer.port) { client in
+                for number in 0..<20 {
+                    try await client.ask { $0.setProviderToken("token\(number / 5)") }
+                    var notification = Notification.example(number)
+                    notification.apnsID = APNSID(high: 1, low: UInt64(number))
+                    notification.collapseID = ByteBuffer(string: "collapse")
+                    notification.expiration = 5
+                    try await expect(client.send(notification), .delivered)
+                }
+            }
+            let fields = peer.seen.withLockedValue { $0.frames(.headers).flatMap(\.headers) }
+            let tokens = fields.filter { $0.name == "authorization" }.map(\.value)
+            #expect(tokens == (0..<20).map { "bearer token\($0 / 5)" })
+            let neverIndexed = Set(fields.filter(\.isNeverIndexed).map(\.name))
+            // nghttp2 adds `authorization`, so that no table ever holds a secret (RFC 7541 §7.1.3).
+            #expect(neverIndexed == [":path", "authorization", "apns-id", "apns-collapse-id", "apns-expiration"])
+        }
+    }
+}

@@ -1,0 +1,180 @@
+import NIOConcurrencyHelpers
+import NIOCore
+import NIOPosix
+import TLS
+import TestSupport
+
+/// A server that does with each connection and frame what a test's script says, and remembers what it saw.
+final class ScriptedPeer: Sendable {
+    /// What the script hears of.
+    enum Event: Sendable {
+        /// TLS is set up.
+        case connected
+        case frame(HTTP2Frame)
+    }
+
+    /// Called on the connection's event loop.
+    typealias Script = @Sendable (_ connection: PeerConnection, _ event: Event) -> Void
+
+    struct Seen: Sendable {
+        /// TCP connections that were accepted.
+        var connections = 0
+        /// Those that have ended.
+        var ended = 0
+        /// All frames of all connections, in the order they came.
+        var frames: [HTTP2Frame] = []
+
+        func frames(_ kind: HTTP2Frame.Kind) -> [HTTP2Frame] { frames.filter { $0.kind == kind } }
+    }
+
+    let port: Int
+    let seen: NIOLockedValueBox<Seen>
+    private let channel: any Channel
+    private let connections: NIOLockedValueBox<[any Channel]>
+
+    private init(channel: any Channel, seen: NIOLockedValueBox<Seen>, connections: NIOLockedValueBox<[any Channel]>) {
+        self.channel = channel
+        self.seen = seen
+        self.connections = connections
+        port = channel.localAddress?.port ?? 0
+    }
+
+    /// What it does with a TCP connection.
+    enum Transport: Sendable { case tls, staysSilent, hangsUp }
+
+    /// Starts a server.
+    /// - Parameters:
+    ///   - port: 0 for a free one.
+    ///   - protocols: what it takes through ALPN.
+    static func start(
+        port: Int = 0, protocols: [String] = ["h2"], transport: Transport = .tls, script: @escaping Script = { _, _ in }
+    ) async throws -> ScriptedPeer {
+        var configuration = TLSServerConfiguration(
+            identity: try TLSIdentity(
+                certificateFile: try TestCertificates.path("server.pem"),
+                keyFile: try TestCertificates.path("server-key.pem")))
+        configuration.applicationProtocols = protocols
+        let context = try TLSContext.server(configuration)
+        let seen = NIOLockedValueBox(Seen())
+        let connections = NIOLockedValueBox<[any Channel]>([])
+        let channel = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+            .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
+            .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
+            .childChannelInitializer { channel in
+                let number = seen.withLockedValue { seen in
+                    seen.connections += 1
+                    return seen.connections
+                }
+                connections.withLockedValue { $0.append(channel) }
+                channel.closeFuture.whenComplete { _ in seen.withLockedValue { $0.ended += 1 } }
+                return channel.eventLoop.makeCompletedFuture {
+                    switch transport {
+                    case .tls:
+                        try channel.pipeline.syncOperations.addHandlers([
+                            TLSHandler(server: context), PeerConnection(number: number, seen: seen, script: script),
+                        ])
+                    case .staysSilent: break
+                    case .hangsUp: try channel.pipeline.syncOperations.addHandler(HangingUp())
+                    }
+                }
+            }
+            .bind(host: "127.0.0.1", port: port).get()
+        return ScriptedPeer(channel: channel, seen: seen, connections: connections)
+    }
+
+    /// How many frames of this kind came so far.
+    func count(_ kind: HTTP2Frame.Kind) -> Int { seen.withLockedValue { $0.frames(kind).count } }
+
+    func stop() async throws {
+        try await channel.close()
+        for connection in connections.withLockedValue({ $0 }) { connection.close(promise: nil) }
+    }
+}
+
+/// Closes what was just accepted.
+private final class HangingUp: ChannelInboundHandler {
+    typealias InboundIn = ByteBuffer
+
+    func channelActive(context: ChannelHandlerContext) { context.close(promise: nil) }
+}
+
+/// One connection of a ``ScriptedPeer``.
+final class PeerConnection: ChannelInboundHandler {
+    typealias InboundIn = ByteBuffer
+    typealias OutboundOut = ByteBuffer
+
+    /// Counted from 1, in the order of acceptance.
+    let number: Int
+    /// For the script's own notes.
+    var streams: [Int32] = []
+
+    private let seen: NIOLockedValueBox<ScriptedPeer.Seen>
+    private let script: ScriptedPeer.Script
+    private let decoder = HeaderDecoder()
+    private var context: ChannelHandlerContext?
+    private var input = ByteBuffer()
+    private var hasPreface = false
+
+    init(number: Int, seen: NIOLockedValueBox<ScriptedPeer.Seen>, script: @escaping ScriptedPeer.Script) {
+        self.number = number
+        self.seen = seen
+        self.script = script
+    }
+
+    func send(_ frames: HTTP2Frame...) { send(bytes: frames.flatMap(\.bytes)) }
+
+    func send(bytes: [UInt8]) {
+        guard let context else { return }
+        context.writeAndFlush(wrapOutboundOut(ByteBuffer(bytes: bytes)), promise: nil)
+    }
+
+    /// Each byte in a TLS record and a packet of its own.
+    func sendBytewise(_ frames: HTTP2Frame...) {
+        for byte in frames.flatMap(\.bytes) { send(bytes: [byte]) }
+    }
+
+    /// Closes in good order, with close_notify.
+    func close() { context?.close(promise: nil) }
+
+    func handlerAdded(context: ChannelHandlerContext) { self.context = context }
+
+    func handlerRemoved(context: ChannelHandlerContext) { self.context = nil }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        if event is TLSHandshakeCompleted { script(self, .connected) }
+        context.fireUserInboundEventTriggered(event)
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        var bytes = unwrapInboundIn(data)
+        input.writeBuffer(&bytes)
+        if !hasPreface {
+            guard input.readableBytes >= 24 else { return }
+            input.moveReaderIndex(forwardBy: 24)
+            hasPreface = true
+        }
+        while var frame = HTTP2Frame.read(from: &input) {
+            if frame.kind == .headers { frame.headers = (try? decoder.decode(frame.payload)) ?? [] }
+            seen.withLockedValue { $0.frames.append(frame) }
+            script(self, .frame(frame))
+        }
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) { context.close(promise: nil) }
+}
+
+/// Runs a body against a scripted peer, and stops the peer afterwards.
+func withPeer(
+    protocols: [String] = ["h2"], transport: ScriptedPeer.Transport = .tls,
+    script: @escaping ScriptedPeer.Script = { _, _ in },
+    _ body: (ScriptedPeer) async throws -> Void
+) async throws {
+    let peer = try await ScriptedPeer.start(protocols: protocols, transport: transport, script: script)
+    do {
+        try await body(peer)
+    } catch {
+        try await peer.stop()
+        throw error
+    }
+    try await peer.stop()
+}

@@ -1,0 +1,264 @@
+import CNghttp2
+import NIOCore
+import Testing
+
+@testable import APNS
+
+/// A server that answers 200 to every request that is complete.
+let answersAll: ScriptedPeer.Script = { connection, event in
+    switch event {
+    case .connected: connection.send(.settings(maximumStreams: 100))
+    case .frame(let frame):
+        if frame.endsStream, frame.kind == .data { connection.send(.answer(frame.stream, status: 200)) }
+        if frame.kind == .settings, frame.flags == 0 { connection.send(.settingsAcknowledgement) }
+    }
+}
+
+@Suite("A request's stream", .timeLimit(.minutes(2)))
+struct StreamTests {
+    @Test("is the only one before the server's first SETTINGS")
+    func beforeSettings() async throws {
+        let script: ScriptedPeer.Script = { connection, event in
+            guard case .frame(let frame) = event, frame.endsStream, frame.kind == .data else { return }
+            // The first request has come whole, without SETTINGS; whatever else was sent with it has come as well.
+            if frame.stream == 1 { connection.send(.settings()) }
+            connection.send(.answer(frame.stream, status: 200))
+        }
+        try await withPeer(script: script) { peer in
+            try await withPool(port: peer.port) { client in
+                let answers = try await client.results(20)
+                #expect(answers == .delivered(20))
+            }
+            let frames = peer.seen.withLockedValue(\.frames)
+            let acknowledged = try #require(frames.firstIndex { $0.kind == .settings && $0.flags == 1 })
+            #expect(frames[..<acknowledged].filter { $0.kind == .headers }.map(\.stream) == [1])
+            #expect(frames.filter { $0.kind == .headers }.count == 20)
+        }
+    }
+
+    @Test("waits while the limit is one, and has company when it is raised")
+    func streamLimit() async throws {
+        // Two rounds of one at a time, then the limit goes up to 5.
+        let script: ScriptedPeer.Script = { connection, event in
+            switch event {
+            case .connected: connection.send(.settings(maximumStreams: 1))
+            case .frame(let frame):
+                guard frame.endsStream, frame.kind == .data else { return }
+                connection.streams.append(frame.stream)
+                switch frame.stream {
+                case 1, 3: connection.send(.answer(frame.stream, status: 200))
+                case 5: connection.send(.settings(maximumStreams: 5), .answer(5, status: 200))
+                default:
+                    guard connection.streams.count == 8 else { return }
+                    for stream in connection.streams.suffix(5) { connection.send(.answer(stream, status: 200)) }
+                }
+            }
+        }
+        try await withPeer(script: script) { peer in
+            try await withPool(port: peer.port) { client in
+                let answers = try await client.results(8)
+                #expect(answers == .delivered(8))
+            }
+            #expect(peer.seen.withLockedValue(\.connections) == 1)
+        }
+    }
+
+    @Test("is not opened while a lowered limit is exceeded")
+    func loweredLimit() async throws {
+        let script: ScriptedPeer.Script = { connection, event in
+            switch event {
+            case .connected: connection.send(.settings(maximumStreams: 3))
+            case .frame(let frame) where frame.kind == .ping: connection.send(.answer(5, status: 200))
+            case .frame(let frame):
+                guard frame.endsStream, frame.kind == .data else { return }
+                connection.streams.append(frame.stream)
+                guard connection.streams.count == 3 else {
+                    if frame.stream > 5 { connection.send(.answer(frame.stream, status: 200)) }
+                    return
+                }
+                // Two answers make no room under a limit of one; a PING's answer tells that they were dealt with.
+                connection.send(.settings(maximumStreams: 1), .answer(1, status: 200), .answer(3, status: 200))
+                connection.send(HTTP2Frame(kind: .ping, payload: Array(repeating: 7, count: 8)))
+            }
+        }
+        try await withPeer(script: script) { peer in
+            try await withPool(port: peer.port) { client in
+                // The pool knows the limit of 3 before any is sent.
+                try await eventually("three streams") { try await client.ask { $0.freeStreams } == 3 }
+                let answers = try await client.results(6)
+                #expect(answers == .delivered(6))
+            }
+            let frames = peer.seen.withLockedValue(\.frames)
+            let pinged = try #require(frames.firstIndex { $0.kind == .ping })
+            #expect(frames[..<pinged].filter { $0.kind == .headers }.count == 3)
+        }
+    }
+
+    @Test("carries one of 500 that left together, on one connection")
+    func many() async throws {
+        try await withPeer(script: answersAll) { peer in
+            try await withPool(port: peer.port) { client in
+                let answers = try await client.results(500)
+                #expect(answers == .delivered(500))
+                #expect(try await client.ask { $0.inFlight } == 0)
+                #expect(try await client.ask { $0.freeStreams } == 100)
+            }
+            let fields = peer.seen.withLockedValue { $0.frames(.headers).flatMap(\.headers) }
+            #expect(Set(fields.filter { $0.name == ":path" }.map(\.value)).count == 500)
+        }
+    }
+
+    @Test("gets its answer whatever the shape of the body", arguments: [true, false])
+    func bodies(bytewise: Bool) async throws {
+        let script: ScriptedPeer.Script = { connection, event in
+            guard case .frame(let frame) = event, frame.endsStream, frame.kind == .data else {
+                if case .connected = event { connection.send(.settings(maximumStreams: 10)) }
+                return
+            }
+            let frames: [HTTP2Frame]
+            let stream = frame.stream
+            switch stream {
+            case 1: frames = [.answer(stream, status: 400)]
+            case 3: frames = [.answer(stream, status: 400, ends: false), .data(stream, "")]
+            case 5:
+                frames =
+                    [.answer(stream, status: 410, ends: false)]
+                    + #"{"reason":"Unregistered","timestamp":5}"#.map { .data(stream, String($0), ends: false) }
+                    + [.data(stream, "")]
+            case 7:
+                frames = [
+                    .answer(stream, status: 502, ends: false), .data(stream, "<html>", ends: false),
+                    .data(stream, "Bad gateway</html>"),
+                ]
+            case 9:
+                let large = String(repeating: "x", count: 15_000)
+                frames =
+                    [.answer(stream, status: 503, retryAfter: "17", ends: false)]
+                    + (0..<4).map { .data(stream, large, ends: $0 == 3) }
+            default:
+                // An interim response, the real one, and trailers.
+                let trailers = HTTP2Frame(
+                    kind: .headers, flags: HTTP2Frame.endHeaders | HTTP2Frame.endStream, stream: stream,
+                    payload: [0x00, 1] + Array("x".utf8) + [1] + Array("y".utf8))
+                frames = [
+                    .answer(stream, status: 103, ends: false), .answer(stream, status: 429, ends: false),
+                    .data(stream, #"{"reason":"TooManyRequests"}"#, ends: false), trailers,
+                ]
+            }
+            for frame in frames { if bytewise { connection.sendBytewise(frame) } else { connection.send(frame) } }
+        }
+        try await withPeer(script: script) { peer in
+            try await withPool(port: peer.port) { client in
+                var results: [RequestResult] = []
+                for number in 0..<6 { results.append(try await client.send(.example(number)).get()) }
+                #expect(
+                    results == [
+                        .response(Response(status: 400)), .response(Response(status: 400)),
+                        .response(Response(status: 410, reason: .unregistered, timestamp: 5)),
+                        .response(Response(status: 502)), .response(Response(status: 503, retryAfter: 17)),
+                        .response(Response(status: 429, reason: .tooManyRequests)),
+                    ])
+            }
+        }
+    }
+
+    @Test("that the server resets means what its error code and time say")
+    func resets() async throws {
+        let refused = NGHTTP2_REFUSED_STREAM.rawValue
+        let script: ScriptedPeer.Script = { connection, event in
+            switch event {
+            case .connected: connection.send(.settings(maximumStreams: 10))
+            case .frame(let frame) where frame.endsStream && frame.kind == .data:
+                let stream = frame.stream
+                switch stream {
+                case 1: connection.send(.reset(stream, code: refused))
+                case 3: connection.send(.reset(stream, code: NGHTTP2_INTERNAL_ERROR.rawValue))
+                case 5:
+                    connection.send(.answer(stream, status: 400, ends: false), .reset(stream, code: 8))
+                case 7: connection.send(.answer(stream, status: 103, ends: false), .reset(stream, code: 0))
+                default: connection.send(.reset(stream, code: 0))
+                }
+            default: break
+            }
+        }
+        try await withPeer(script: script) { peer in
+            try await withPool(port: peer.port) { client in
+                var results: [RequestResult] = []
+                for number in 0..<5 { results.append(try await client.send(.example(number)).get()) }
+                #expect(
+                    results == [
+                        .notProcessed(.refusedStream), .uncertain(.reset(code: 2)), .uncertain(.reset(code: 8)),
+                        .uncertain(.reset(code: 0)), .uncertain(.reset(code: 0)),
+                    ])
+            }
+            #expect(peer.seen.withLockedValue(\.connections) == 1)
+        }
+    }
+
+    @Test("answered at HEADERS and reset with NO_ERROR, as nginx does, is answered", arguments: [200, 410])
+    func earlyAnswer(status: Int) async throws {
+        let script: ScriptedPeer.Script = { connection, event in
+            switch event {
+            case .connected: connection.send(.settings(maximumStreams: 10))
+            case .frame(let frame) where frame.kind == .headers:
+                connection.send(.answer(frame.stream, status: status), .reset(frame.stream, code: 0))
+            default: break
+            }
+        }
+        try await withPeer(script: script) { peer in
+            try await withPool(port: peer.port) { client in
+                let results = try await client.results(200)
+                #expect(results == Array(repeating: .response(Response(status: status)), count: 200))
+            }
+            #expect(peer.seen.withLockedValue(\.connections) == 1)
+        }
+    }
+
+    @Test("of which the body waits for the window was not processed when it is given up")
+    func blockedByTheWindow() async throws {
+        // A window of 10 bytes for each stream, and never more.
+        let script: ScriptedPeer.Script = { connection, event in
+            if case .connected = event { connection.send(.settings([(3, 10), (4, 10)])) }
+        }
+        try await withPeer(script: script) { peer in
+            try await withPool(port: peer.port, { $0.requestTimeout = .milliseconds(300) }) { client in
+                try await eventually("the settings") { try await client.ask { $0.freeStreams } == 10 }
+                let answer = try await client.send().get()
+                #expect(answer == .notProcessed(.timedOut))
+                try await eventually("the reset") { peer.count(.resetStream) == 1 }
+                let sent = peer.seen.withLockedValue { $0.frames(.data) }
+                #expect(sent.map(\.payload.count) == [10])
+                #expect(sent.allSatisfy { !$0.endsStream })
+            }
+        }
+    }
+
+    @Test("that is not answered in time is given up with CANCEL, and may have been processed")
+    func deadline() async throws {
+        let script: ScriptedPeer.Script = { connection, event in
+            switch event {
+            case .connected: connection.send(.settings(maximumStreams: 10))
+            case .frame(let frame) where frame.endsStream && frame.kind == .data && frame.stream == 3:
+                connection.send(.answer(3, status: 200))
+            case .frame(let frame) where frame.kind == .resetStream:
+                // Late, and for nobody any more.
+                connection.send(.answer(frame.stream, status: 200))
+            default: break
+            }
+        }
+        try await withPeer(script: script) { peer in
+            try await withPool(port: peer.port, { $0.requestTimeout = .milliseconds(300) }) { client in
+                try await eventually("the settings") { try await client.ask { $0.freeStreams } == 10 }
+                let results = try await client.results(3)
+                #expect(results == [.uncertain(.timedOut), .delivered, .uncertain(.timedOut)])
+                try await eventually("two resets") { peer.count(.resetStream) == 2 }
+                let resets = peer.seen.withLockedValue { $0.frames(.resetStream) }
+                #expect(resets.map(\.stream) == [1, 5])
+                #expect(resets.allSatisfy { $0.errorCode == NGHTTP2_CANCEL.rawValue })
+                #expect(try await client.ask { $0.inFlight } == 0)
+                #expect(try await client.ask { $0.freeStreams } == 10)
+            }
+            #expect(peer.seen.withLockedValue(\.connections) == 1)
+        }
+    }
+}
