@@ -239,15 +239,11 @@ final class Lane: @unchecked Sendable {
     }
 
     private func finishDrainIfDone() {
-        guard flights.count == 0 else { return }
+        guard flights.count == 0 || hasGivenUp else { return }
         flushSettlement()
-        let mayWait = !isCutShort && client.isReady
-        if mayWait,
-            !settlement.isEmpty || !unconfirmed.isEmpty || !awaitingInvalidTokens.isEmpty || isWritingInvalidTokens
-                || isWaiting
-        {
-            return
-        }
+        let isSettled =
+            settlement.isEmpty && unconfirmed.isEmpty && awaitingInvalidTokens.isEmpty && !isWritingInvalidTokens
+        guard isSettled && !isWaiting || hasGivenUp else { return }
         phase = .stopped
         ticker?.cancel()
         queue.release { [self] result in
