@@ -19,11 +19,7 @@ struct HostilePeerTests {
         channel.pipeline.fireChannelRead(ByteBuffer(string: "GET / HTTP/1.1\r\nHost: x\r\n\r\n"))
         #expect(events.tlsErrors.map(\.kind) == [.handshakeFailed(reason: "http request")])
         #expect(events.errors.count == 1)
-        // Nothing they say from now on is looked at, and they cannot stay.
-        channel.pipeline.fireChannelRead(ByteBuffer(string: "GET / HTTP/1.1\r\n\r\n"))
-        channel.embeddedEventLoop.advanceTime(by: .seconds(1))
         #expect(!channel.isActive)
-        #expect(events.errors.count == 1)
     }
 
     @Test("that answer a client without TLS are told to be no TLS port")
@@ -78,7 +74,8 @@ struct HostilePeerTests {
         }
         #expect(pair.serverEvents.errors.count == 1)
         #expect(pair.serverEvents.received.readableBytes == 0)
-        // The other side hears of it.
+        // The other side hears of it: hanging up at once on what it still sends would reset the alert away.
+        #expect(pair.server.isActive)
         try pair.carryToClient()
         guard case .alert? = pair.clientEvents.tlsErrors.first?.kind else {
             Issue.record("\(pair.clientEvents.errors)")

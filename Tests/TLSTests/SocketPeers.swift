@@ -31,11 +31,23 @@ final class Application: ChannelInboundHandler {
     private let handshake: EventLoopPromise<TLSHandshakeCompleted>
     private let end: EventLoopPromise<Outcome>
     private var outcome = Outcome()
+    private var deadline: Scheduled<Void>?
+
+    /// A connection that should have ended by itself long ago.
+    struct Overdue: Error {}
 
     init(_ behaviour: Behaviour, handshake: EventLoopPromise<TLSHandshakeCompleted>, end: EventLoopPromise<Outcome>) {
         self.behaviour = behaviour
         self.handshake = handshake
         self.end = end
+    }
+
+    func handlerAdded(context: ChannelHandlerContext) {
+        // Waiting for a future cannot be cancelled: without an end of its own, a failing test would hang.
+        deadline = context.eventLoop.assumeIsolated().scheduleTask(in: .seconds(15)) {
+            self.errorCaught(context: context, error: Overdue())
+            context.close(promise: nil)
+        }
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
@@ -62,6 +74,7 @@ final class Application: ChannelInboundHandler {
     }
 
     func channelInactive(context: ChannelHandlerContext) {
+        deadline?.cancel()
         handshake.fail(ChannelError.eof)
         end.succeed(outcome)
         context.fireChannelInactive()
@@ -76,7 +89,7 @@ struct SocketClient: Sendable {
     let end: EventLoopFuture<Outcome>
 
     static func connect(
-        _ context: TLSContext, port: Int, host: String = "localhost", closeTimeout: TimeAmount = .seconds(20),
+        _ context: TLSContext, port: Int, host: String = "localhost", closeTimeout: TimeAmount = .seconds(10),
         configure: @Sendable (ClientBootstrap) -> ClientBootstrap = { $0 }, behaviour: Application.Behaviour = .init()
     ) async throws -> SocketClient {
         let loop = MultiThreadedEventLoopGroup.singleton.next()
@@ -104,7 +117,7 @@ struct SocketServer: Sendable {
     private let channel: any Channel
 
     static func start(
-        _ context: TLSContext, closeTimeout: TimeAmount = .seconds(20), halfClosure: Bool = false,
+        _ context: TLSContext, closeTimeout: TimeAmount = .seconds(10), halfClosure: Bool = false,
         behaviour: Application.Behaviour = .init()
     ) async throws -> SocketServer {
         let (outcomes, continuation) = AsyncStream.makeStream(of: Outcome.self)
@@ -137,7 +150,7 @@ struct SocketServer: Sendable {
 
 /// Runs a body against a server, and stops the server afterwards.
 func withServer<Result>(
-    _ context: TLSContext, closeTimeout: TimeAmount = .seconds(20), halfClosure: Bool = false,
+    _ context: TLSContext, closeTimeout: TimeAmount = .seconds(10), halfClosure: Bool = false,
     behaviour: Application.Behaviour = .init(), _ body: (SocketServer) async throws -> Result
 ) async throws -> Result {
     let server = try await SocketServer.start(
