@@ -10,6 +10,8 @@ final class AppLane {
     /// The topics of push types whose topic is not the bare identifier.
     private let otherTopics: [PushType: ByteBuffer]
     var breaker = AppBreaker()
+    /// Since when no connection takes requests; `nil` while one does.
+    var unconnectedSince: NIODeadline?
     /// Jobs with notifications that have not been submitted.
     var ready = EntryQueue()
     /// Notifications to be sent again at once.

@@ -123,13 +123,15 @@ extension Lane {
 
     /// Puts off jobs whose app takes none, so that they do not keep the lane from others' jobs.
     func parkWhatCannotBeSent(_ app: AppLane, now: NIODeadline) {
+        app.unconnectedSince = app.pool.usableConnections == 0 ? app.unconnectedSince ?? now : nil
         guard phase == .running, !app.ready.isEmpty || !app.resends.isEmpty else { return }
         let reason: String
         var delay = Int64.random(in: 2000...10_000)
         if let fault = app.breaker.reason {
             reason = fault
             if case .wait(let until) = app.breaker.peek(now: now) { delay += (until - now).nanoseconds / 1_000_000 }
-        } else if app.pool.usableConnections == 0 {
+        } else if let since = app.unconnectedSince, now - since > Self.patience {
+            // Not sooner: after a GOAWAY there is another connection within a moment, which what is left can wait for.
             reason = "NoConnection"
         } else {
             return
