@@ -74,11 +74,15 @@ install_packages() (
 need_swift() {
     command -v swift >/dev/null ||
         fail "swift is missing: install Swift 6.1 or later from https://www.swift.org/install/linux/, and put it on PATH"
-    swift --version >/dev/null 2>&1 || {
-        swift --version >&2 || true
+    # What its own programs are linked with, and a bare Debian has not.
+    swift_starts || install_packages libncurses6 libsqlite3-0
+    swift_starts || {
+        swift package --version >&2 || true
         fail "swift does not start; https://www.swift.org/install/linux/ lists the packages it needs on this system"
     }
 }
+
+swift_starts() { swift --version >/dev/null 2>&1 && swift package --version >/dev/null 2>&1; }
 
 # build release|debug: both programs; sets `bin` to where they are.
 build() {
