@@ -52,7 +52,8 @@ let package = Package(
         .testTarget(
             name: "APNSTests",
             dependencies: ["APNS", "CNghttp2", "TLS", "TestSupport", logging, nioCore, nioEmbedded, nioPosix]),
-        .testTarget(name: "PushQueueTests", dependencies: ["PushQueue", "TestSupport"]),
+        .testTarget(
+            name: "PushQueueTests", dependencies: ["PushQueue", "Redis", "TestSupport", logging, nioCore, nioPosix]),
         .testTarget(name: "PushWorkerTests", dependencies: ["PushWorker", "APNSSimulator", "TestSupport"]),
         .testTarget(
             name: "APNSSimulatorTests", dependencies: ["APNSSimulator", "TLS", "TestSupport", "apns-simulator"]),

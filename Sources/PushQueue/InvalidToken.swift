@@ -17,6 +17,7 @@ public struct InvalidToken: Sendable, Equatable {
     public var reason: String
     /// The topic that it is not valid for.
     public var topic: ByteBuffer
+    /// Who said so.
     public var source: Source
 
     /// Makes a record; see the members for shapes and units.

@@ -1,0 +1,93 @@
+import NIOCore
+import PushQueue
+import Testing
+
+@Suite("Dead letters")
+struct DeadLetterTests {
+    @Test("a member is a line about it and the original, whatever bytes that has")
+    func parsing() throws {
+        for original in ["", "\n", "\n\n{\"a\":1}\n", "\u{0}\u{1}", "plain"] {
+            var member = ByteBuffer(string: "###{\"v\":1}\n" + original)
+            member.moveReaderIndex(forwardBy: 3)
+            let letter = try #require(DeadLetter(member: member))
+            #expect(letter.header.text == "{\"v\":1}")
+            #expect(letter.original.text == original)
+        }
+        #expect(DeadLetter(member: ByteBuffer(string: "no line feed")) == nil)
+        #expect(DeadLetter(member: ByteBuffer()) == nil)
+    }
+
+    @Test("what is said about it is JSON, whatever the texts")
+    func members() throws {
+        #expect(DeadLetter.members().readableBytes == 0)
+        let hostile = "\"\\\n\u{0}\u{7F}é"
+        let job = try JobDecoder.decode(
+            ByteBuffer(string: #"{"id":"i\"d","app":"a\u0022pp","token":"ab","payload":{}}"#))
+        let members = DeadLetter.members(
+            job: job, detail: hostile, status: 400, error: hostile,
+            tokens: [ByteBuffer(string: "ab"), ByteBuffer(bytes: [0xFF, 0x22])])
+        var object = ByteBuffer(string: #"{"v":1"#)
+        object.writeImmutableBuffer(members)
+        object.writeString("}")
+        #expect(try jsonObject(object))
+        #expect(members.text.hasPrefix(#","id":"i\"d","app":"a\"pp","status":400,"error":"\"\\\n"#))
+        #expect(members.text.contains(#","tokens":["ab",""#))
+    }
+
+    @Test("beyond the number that is kept, the oldest go, and are counted")
+    func trimByCount() async throws {
+        try await withQueue { queue in
+            var limits = QueueLimits()
+            limits.maximumDeadLetters = 3
+            let worker = try await queue.worker("w", claiming: ["job1", "job2", "job3", "job4", "job5"], limits)
+            try queue.redis.run("ZADD", queue.keys.dead, "\(Int64.max / 10_000_000)", "{}\noldest")
+            let now = try await worker.claim(0).now
+            try queue.redis.run("ZADD", queue.keys.dead, "\(now - 5000)", "{}\nolder", "\(now - 4000)", "{}\nold")
+            try queue.redis.run("ZREM", queue.keys.dead, "{}\noldest")
+            try await worker.settle { $0.bury(1, reason: "X") }
+            #expect(try queue.dead().map(\.original.text) == ["older", "old", "job1"])
+            try await worker.settle { $0.bury(2, reason: "X") }
+            #expect(try queue.dead().map(\.original.text) == ["old", "job1", "job2"])
+            // What is thrown out to make room counts as dead all the same.
+            try await worker.settle { settlement in for claim in 3...5 { settlement.bury(claim, reason: "X") } }
+            #expect(try queue.dead().map(\.original.text) == ["job3", "job4", "job5"])
+            #expect(try queue.stats() == ["dead": 5, "dead:X": 5, "dead_evicted": 4])
+        }
+    }
+
+    @Test("those that are too old go, and are counted")
+    func trimByAge() async throws {
+        try await withQueue { queue in
+            var limits = QueueLimits()
+            limits.maximumDeadLetterAge = 60_000
+            let worker = try await queue.worker("w", claiming: ["job1", "job2"], limits)
+            let now = try await worker.claim(0).now
+            try queue.redis.run(
+                "ZADD", queue.keys.dead, "\(now - 61_000)", "{}\nancient", "\(now - 30_000)", "{}\nrecent")
+            try await worker.settle { $0.end(2, .delivered) }
+            #expect(try queue.dead().count == 2)
+            try await worker.settle { $0.bury(1, reason: "X") }
+            #expect(try queue.dead().map(\.original.text) == ["recent", "job1"])
+            #expect(try queue.stats()["dead_evicted"] == 1)
+        }
+    }
+
+    @Test("claims and reaping keep to the limits too")
+    func trimElsewhere() async throws {
+        try await withQueue { queue in
+            var limits = QueueLimits()
+            limits.maximumDeadLetters = 1
+            limits.maximumJobSize = 5
+            limits.maximumReclaims = 0
+            try queue.push(["larger", "largest", "job1", "job2"])
+            let worker = queue.worker("w", limits)
+            #expect(try await worker.claimTexts(10) == ["job1", "job2"])
+            #expect(try queue.dead().map(\.original.text).count == 1)
+            #expect(try queue.stats()["dead_evicted"] == 1)
+            try queue.endLease("w")
+            #expect(try await queue.worker("x", limits).reap("w") == [0, 2])
+            #expect(try queue.dead().count == 1)
+            #expect(try queue.stats() == ["dead": 4, "dead:JobTooLarge": 2, "dead:Poison": 2, "dead_evicted": 3])
+        }
+    }
+}

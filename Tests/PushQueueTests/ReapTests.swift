@@ -1,0 +1,217 @@
+import NIOCore
+import PushQueue
+import Testing
+
+@Suite("The reap script")
+struct ReapTests {
+    @Test("claims go back to the head of the list, in their order")
+    func order() async throws {
+        try await withQueue { queue in
+            let jobs = (1...120).map { "job \($0)" }
+            _ = try await queue.worker("w", claiming: jobs)
+            try queue.push(["newer"])
+            try queue.endLease("w")
+            #expect(try await queue.worker("x").reap("w") == [120, 0])
+            let expected = (1...120).map { #"{"v":1,"reclaims":1,"origin":"w:\#($0)","job":job \#($0)}"# }
+            #expect(try queue.jobs() == expected + ["newer"])
+            #expect(try queue.workers().isEmpty && queue.claims("w").isEmpty)
+            #expect(try queue.stats() == ["reclaimed": 120])
+        }
+    }
+
+    @Test("a job that the worker had not seen goes back behind its claims, as it was")
+    func inbox() async throws {
+        try await withQueue { queue in
+            _ = try await queue.worker("w", claiming: ["claimed"])
+            try queue.push(["newer"])
+            try queue.redis.run("RPUSH", queue.keys.inbox("w"), "waited")
+            try queue.endLease("w")
+            #expect(try await queue.worker("x").reap("w") == [2, 0])
+            #expect(try queue.jobs().dropFirst() == ["waited", "newer"])
+            #expect(try queue.inbox("w").isEmpty)
+        }
+    }
+
+    @Test("a worker whose lease has not ended, or who is not known, is left alone")
+    func leaseNotEnded() async throws {
+        try await withQueue { queue in
+            _ = try await queue.worker("w", claiming: ["a"])
+            try queue.redis.run("RPUSH", queue.keys.inbox("nobody"), "waited")
+            let before = try queue.everything()
+            #expect(try await queue.worker("x").reap("w") == nil)
+            #expect(try await queue.worker("x").reap("nobody") == nil)
+            #expect(try queue.everything() == before)
+            #expect(try queue.workers() == ["w"])
+        }
+    }
+
+    @Test("run twice, the second run does nothing, even while the jobs are claimed again")
+    func twice() async throws {
+        try await withQueue { queue in
+            _ = try await queue.worker("w", claiming: ["a", "b"])
+            try queue.endLease("w")
+            #expect(try await queue.worker("x").reap("w") == [2, 0])
+            _ = try await queue.worker("x").claim(1)
+            let before = try queue.everything()
+            #expect(try await queue.worker("x").reap("w") == nil)
+            #expect(try queue.everything() == before)
+        }
+    }
+
+    @Test("of many that try at once, one does it")
+    func race() async throws {
+        try await withQueue { queue in
+            _ = try await queue.worker("w", claiming: (1...50).map { "job \($0)" })
+            try queue.endLease("w")
+            let workers = (0..<20).map { queue.worker("x\($0)") }
+            let reaped = try await withThrowingTaskGroup(of: [Int]?.self) { group in
+                for worker in workers { group.addTask { try await worker.reap("w") } }
+                return try await group.reduce(into: [[Int]]()) { if let counts = $1 { $0.append(counts) } }
+            }
+            #expect(reaped == [[50, 0]])
+            #expect(try queue.jobs().count == 50)
+        }
+    }
+
+    @Test("a worker that held nothing is taken off the roll")
+    func nothingHeld() async throws {
+        try await withQueue { queue in
+            _ = try await queue.worker("w").claim(0)
+            try queue.endLease("w")
+            #expect(try await queue.worker("x").reap("w") == [0, 0])
+            #expect(try queue.workers().isEmpty)
+            #expect(try queue.stats().isEmpty)
+        }
+    }
+
+    /// Bodies, and the original that must come out of each.
+    static let bodies: [(body: String, original: String)] = [
+        (#"{"token":"ab","payload":{}}"#, #"{"token":"ab","payload":{}}"#),
+        ("", ""), ("}", "}"), ("not JSON \u{0}\n", "not JSON \u{0}\n"), (#"{"v":1,"#, #"{"v":1,"#),
+        (#"{"v":1,"attempt":2,"claim":"a:1","job":{"token":"ab"}}"#, #"{"token":"ab"}"#),
+        (#"{"v":1,"attempt":2,"claim":"a:1","job":garbage "job":}}"#, #"garbage "job":}"#),
+        (#"{"v":1,"attempt":2,"reclaims":1,"enqueued":5,"job":{}}"#, "{}"),
+        (#"{"v":1,"attempt":7,"id":"payload","job":{}}"#, "{}"),
+        (#"{"v":1,"attempt":7,"id":"token","error":{"reason":"token"},"job":{}}"#, "{}"),
+        (#"{"v":1,"attempt":7,"id":"\"job\":","tokens":["job","payload"],"job":{}}"#, "{}"),
+        (#"{"v":1,"id":"x","attempt":2,"job":{}}"#, "{}"), (#"{"v":1,"job":}"#, ""),
+        // A producer's own jobs that begin like a wrapper.
+        (#"{"v":1,"attempt":2,"token":"ab","payload":{}}"#, #"{"v":1,"attempt":2,"token":"ab","payload":{}}"#),
+        (#"{"v":1,"reclaims":9,"payload":{"job":1},"job":2}"#, #"{"v":1,"reclaims":9,"payload":{"job":1},"job":2}"#),
+        (#"{"v":1,"attempt":1,"x":{"job":1},"token":"ab"}"#, #"{"v":1,"attempt":1,"x":{"job":1},"token":"ab"}"#),
+        (#"{"v":1,"attempt":x,"job":{}}"#, #"{"v":1,"attempt":x,"job":{}}"#),
+        (#"{"v":1,"attempt":0,"job":{}}"#, #"{"v":1,"attempt":0,"job":{}}"#),
+        (#"{"v":1,"attempt":1,"job":{}} "#, #"{"v":1,"attempt":1,"job":{}} "#),
+    ]
+
+    @Test("reclaims are counted up to the limit, then the job is poison, with its bytes untouched", arguments: 0..<19)
+    func poison(index: Int) async throws {
+        let (body, original) = Self.bodies[index]
+        try await withQueue { queue in
+            var limits = QueueLimits()
+            limits.maximumReclaims = 3
+            let before = Envelope.read(ByteBuffer(string: body))
+            #expect(ByteBuffer(string: body).slice(before.original).text == Self.readable(body, original))
+            try queue.push([body])
+            let reclaimsLeft = 3 - before.reclaims
+            for reclaim in 1...reclaimsLeft {
+                let dying = queue.worker("w\(reclaim)", limits)
+                #expect(try await dying.claim(1).bodies.count == 1)
+                try queue.endLease(dying.name)
+                #expect(try await queue.worker("x", limits).reap(dying.name) == [1, 0])
+                let back = ByteBuffer(string: try #require(queue.jobs().first))
+                let envelope = Envelope.read(back)
+                #expect(envelope.isWrapped)
+                #expect(envelope.reclaims == before.reclaims + reclaim)
+                #expect(back.slice(envelope.original).text == original)
+                #expect(envelope.attempt == before.attempt)
+                #expect(envelope.enqueued == before.enqueued)
+                #expect(envelope.overridesTokens == before.overridesTokens)
+                #expect((envelope.id == nil) == (before.id == nil))
+            }
+            _ = try await queue.worker("last", limits).claim(1)
+            try queue.endLease("last")
+            #expect(try await queue.worker("x", limits).reap("last") == [0, 1])
+            let letter = try #require(queue.dead().first)
+            #expect(letter.original.text == original)
+            #expect(letter.header.text.contains(#""reason":"Poison""#))
+            #expect(letter.header.text.contains(#""detail":"reclaimed from a dead worker 4 times""#))
+            #expect(try jsonObject(letter.header))
+            #expect(try queue.jobs().isEmpty && queue.workers().isEmpty)
+            #expect(try queue.stats() == ["reclaimed": reclaimsLeft, "dead": 1, "dead:Poison": 1])
+        }
+    }
+
+    /// What the worker's own reader takes for the original: the whole body where it is no wrapper.
+    private static func readable(_ body: String, _ original: String) -> String {
+        Envelope.read(ByteBuffer(string: body)).isWrapped ? original : body
+    }
+
+    @Test("whatever the worker writes around a job, it reads the same again after a reclaim")
+    func randomWrappers() async throws {
+        var random = SplitMix64(state: 77)
+        let texts = ["payload", "token", "job", #""job":"#, "é\u{0}\n\\", #","reclaims":7,"#, "x", "{}}", "]"]
+        // An id may have no control characters.
+        let ids = texts.filter { !$0.contains("\u{0}") }
+        let originals = [
+            "{}", #"{"payload":{},"token":"ab"}"#, "", "}", #""job":{"#, "\u{0}\u{1}", #"{"v":1,"job":{}}"#,
+        ]
+        try await withQueue { queue in
+            var bodies: [ByteBuffer] = []
+            for _ in 0..<500 {
+                var writer = EnvelopeWriter(attempt: .random(in: 1...100, using: &random))
+                let pick = { (random: inout SplitMix64) in ByteBuffer(string: texts.randomElement(using: &random)!) }
+                if Bool.random(using: &random) {
+                    writer.write(id: ByteBuffer(string: ids.randomElement(using: &random)!))
+                }
+                if Bool.random(using: &random) { writer.write(origin: pick(&random)) }
+                if Bool.random(using: &random) { writer.write(reclaims: .random(in: 0...4, using: &random)) }
+                if Bool.random(using: &random) { writer.write(tokens: [pick(&random), pick(&random)]) }
+                if Bool.random(using: &random) {
+                    writer.write(errorStatus: 503, reason: texts.randomElement(using: &random)!, at: 5)
+                }
+                if Bool.random(using: &random) { writer.write(claim: pick(&random)) }
+                if Bool.random(using: &random) { writer.write(enqueued: 1_700_000_000_000) }
+                bodies.append(writer.wrapping(ByteBuffer(string: originals.randomElement(using: &random)!)))
+            }
+            _ = try await queue.worker("w", claiming: bodies.map(\.text))
+            try queue.endLease("w")
+            #expect(try await queue.worker("x").reap("w") == [500, 0])
+            for (before, text) in zip(bodies, try queue.jobs()) {
+                let after = ByteBuffer(string: text)
+                let (old, new) = (Envelope.read(before), Envelope.read(after))
+                #expect(old.isWrapped && new.isWrapped)
+                #expect(new.reclaims == old.reclaims + 1)
+                #expect(after.slice(new.original) == before.slice(old.original))
+                #expect(new.attempt == old.attempt && new.enqueued == old.enqueued)
+                #expect(after.slice(new.id) == before.slice(old.id))
+                #expect(after.slice(new.origin) == before.slice(old.origin))
+                #expect(after.slice(new.claim) == before.slice(old.claim))
+                #expect(after.slice(new.error) == before.slice(old.error))
+                #expect(new.overridesTokens == old.overridesTokens)
+            }
+        }
+    }
+
+    @Test("thousands of claims at once")
+    func thousands() async throws {
+        try await withQueue { queue in
+            _ = try await queue.worker("w", claiming: (1...10_000).map { "job \($0)" })
+            try queue.endLease("w")
+            #expect(try await queue.worker("x").reap("w") == [10_000, 0])
+            let jobs = try queue.jobs()
+            #expect(jobs.count == 10_000)
+            #expect(jobs[9999].hasSuffix(#""job":job 10000}"#))
+        }
+    }
+}
+
+extension ByteBuffer {
+    fileprivate func slice(_ range: Range<Int>) -> ByteBuffer {
+        getSlice(at: readerIndex + range.lowerBound, length: range.count) ?? ByteBuffer()
+    }
+
+    fileprivate func slice(_ field: JobField?) -> ByteBuffer? {
+        field.map { slice($0.offset..<$0.offset + $0.length) }
+    }
+}

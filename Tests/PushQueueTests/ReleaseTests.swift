@@ -1,0 +1,73 @@
+import PushQueue
+import Testing
+
+@Suite("The release script")
+struct ReleaseTests {
+    @Test("what was not settled goes back to the head, as it was and in its order, and no key of the worker stays")
+    func order() async throws {
+        try await withQueue { queue in
+            let wrapped = #"{"v":1,"attempt":3,"job":{}}"#
+            let jobs = (1...120).map { $0 == 60 ? wrapped : "job \($0)\u{0}" }
+            let worker = try await queue.worker("w", claiming: jobs)
+            try queue.push(["newer"])
+            try queue.redis.run("RPUSH", queue.keys.inbox("w"), "waited")
+            try await worker.settle { settlement in for claim in [1, 11, 120] { settlement.end(claim, .delivered) } }
+            #expect(try await worker.release() == 118)
+            let rest = jobs.enumerated().filter { ![0, 10, 119].contains($0.offset) }.map(\.element)
+            #expect(try queue.jobs() == rest + ["waited", "newer"])
+            #expect(try Set(queue.everything().keys) == [queue.keys.jobs, try statsKey(queue)])
+            #expect(try queue.workers().isEmpty)
+            // Nobody died, so nothing was reclaimed.
+            #expect(try queue.stats() == ["delivered": 3])
+        }
+    }
+
+    @Test("run twice, the second run finds nothing, even while the jobs are claimed again")
+    func twice() async throws {
+        try await withQueue { queue in
+            let worker = try await queue.worker("w", claiming: ["a", "b"])
+            #expect(try await worker.release() == 2)
+            _ = try await queue.worker("x").claim(1)
+            let before = try queue.everything()
+            #expect(try await worker.release() == 0)
+            #expect(try queue.everything() == before)
+            #expect(try queue.workers() == ["x"])
+        }
+    }
+
+    @Test("a worker that was reaped before has nothing to give back but what came into its inbox since")
+    func afterReaping() async throws {
+        try await withQueue { queue in
+            let worker = try await queue.worker("w", claiming: ["a"])
+            try queue.endLease("w")
+            try await queue.worker("x").reap("w")
+            try queue.redis.run("RPUSH", queue.keys.inbox("w"), "late")
+            #expect(try await worker.release() == 1)
+            #expect(try queue.jobs().first == "late")
+            #expect(try queue.jobs().count == 2)
+        }
+    }
+
+    @Test("a worker that never claimed has nothing to give back")
+    func never() async throws {
+        try await withQueue { queue in
+            try queue.push(["a"])
+            #expect(try await queue.worker("w").release() == 0)
+            #expect(try queue.jobs() == ["a"])
+        }
+    }
+
+    @Test("thousands of claims at once")
+    func thousands() async throws {
+        try await withQueue { queue in
+            let jobs = (1...10_000).map { "job \($0)" }
+            let worker = try await queue.worker("w", claiming: jobs)
+            #expect(try await worker.release() == 10_000)
+            #expect(try queue.jobs() == jobs)
+        }
+    }
+
+    private func statsKey(_ queue: TestQueue) throws -> String {
+        try #require(queue.redis.run("KEYS", queue.keys.statsPrefix + "*").elements?.first?.text)
+    }
+}

@@ -1,0 +1,317 @@
+import NIOCore
+import PushQueue
+import TestSupport
+import Testing
+
+@Suite("The settle script")
+struct SettleTests {
+    @Test("a job that has ended is gone, and counted by how it ended", arguments: Ending.allCases)
+    func endings(ending: Ending) async throws {
+        try await withQueue { queue in
+            let worker = try await queue.worker("w", claiming: ["a", "b"])
+            #expect(try await worker.settle { $0.end(1, ending) } == 0)
+            #expect(try queue.claims("w") == [2: "b"])
+            #expect(try queue.stats() == [ending.rawValue: 1])
+        }
+    }
+
+    @Test("a retry waits for its delay, with the original's bytes in the new wrapper")
+    func retryAfter() async throws {
+        try await withQueue { queue in
+            let original = "{\"id\":\"x\",\u{0}\n not JSON"
+            let worker = try await queue.worker("w", claiming: [original])
+            try await worker.settle {
+                $0.retry(
+                    1, due: .after(milliseconds: 60_000), head: EnvelopeWriter(attempt: 2).head(), counter: "retried",
+                    reason: "Shutdown", original: 0..<original.utf8.count)
+            }
+            #expect(try queue.retries() == [#"{"v":1,"attempt":2,"job":\#(original)}"#])
+            let due = try #require(await worker.claim(0).nextDue)
+            #expect(due > 50_000 && due <= 60_000)
+            #expect(try queue.claims("w").isEmpty)
+            #expect(try queue.stats() == ["retried": 1, "retried:Shutdown": 1])
+        }
+    }
+
+    @Test("a retry at a time has that time, and needs no reason")
+    func retryAt() async throws {
+        try await withQueue { queue in
+            let worker = try await queue.worker("w", claiming: ["body"])
+            try await worker.settle {
+                $0.retry(
+                    1, due: .at(milliseconds: 1_792_800_000_123), head: EnvelopeWriter().head(), counter: "scheduled",
+                    reason: nil, original: 0..<4)
+            }
+            let member = #"{"v":1,"attempt":1,"job":body}"#
+            #expect(try queue.redis.run("ZSCORE", queue.keys.retry, member) == "1792800000123")
+            #expect(try queue.stats() == ["scheduled": 1])
+        }
+    }
+
+    @Test("wrappers never nest, however often a job is tried")
+    func wrappersDoNotNest() async throws {
+        try await withQueue { queue in
+            let original = #"{"token":"ab","payload":{"job":"}"}}"#
+            let worker = try await queue.worker("w", claiming: [original])
+            for attempt in 2...6 {
+                let first = attempt - 1
+                let body = try #require(queue.claims("w")[first])
+                let range = Envelope.read(ByteBuffer(string: body)).original
+                try await worker.settle {
+                    $0.retry(
+                        first, due: .after(milliseconds: -5), head: EnvelopeWriter(attempt: attempt).head(),
+                        counter: "retried", reason: nil, original: range)
+                }
+                let bodies = try await worker.claim(1, first: first + 1).texts
+                #expect(bodies == [#"{"v":1,"attempt":\#(attempt),"job":\#(original)}"#])
+            }
+        }
+    }
+
+    @Test("a dead letter has what is known about it, and the original's bytes")
+    func dead() async throws {
+        try await withQueue { queue in
+            let original = "\u{0}\u{1}\n{\"v\":1,"
+            let wrapped = #"{"v":1,"attempt":3,"claim":"v:4","job":\#(original)}"#
+            let worker = try await queue.worker("w", claiming: [wrapped])
+            let range = Envelope.read(ByteBuffer(string: wrapped)).original
+            try await worker.settle {
+                $0.bury(
+                    1, reason: "BadTopic", attempts: 3,
+                    members: DeadLetter.members(detail: "a \"detail\"\n%s %d", status: 400), original: range)
+            }
+            let letter = try #require(queue.dead().first)
+            #expect(letter.original.text == original)
+            #expect(letter.header.text.hasPrefix(#"{"v":1,"reason":"BadTopic","at":"#))
+            #expect(
+                letter.header.text.hasSuffix(
+                    #""claim":"w:1","size":\#(original.utf8.count),"attempts":3,"status":400,"#
+                        + #""detail":"a \"detail\"\n%s %d"}"#))
+            #expect(try jsonObject(letter.header))
+            #expect(try queue.claims("w").isEmpty)
+            #expect(try queue.stats() == ["dead": 1, "dead:BadTopic": 1])
+        }
+    }
+
+    @Test("equal jobs become as many dead letters")
+    func equalLetters() async throws {
+        try await withQueue { queue in
+            let worker = try await queue.worker("w", claiming: Array(repeating: "same", count: 50))
+            try await worker.settle { settlement in
+                for claim in 1...50 { settlement.bury(claim, reason: "X") }
+            }
+            #expect(try queue.dead().map(\.original.text) == Array(repeating: "same", count: 50))
+        }
+    }
+
+    @Test("a letter about a part of a job leaves the rest to be settled", arguments: [true, false])
+    func letter(isRetried: Bool) async throws {
+        try await withQueue { queue in
+            let worker = try await queue.worker("w", claiming: ["other", "fan-out"])
+            let lost = try await worker.settle {
+                // Ends without further ado are written before all else; this one must wait for its letter.
+                $0.end(1, .delivered)
+                $0.bury(
+                    2, reason: "BadTopic", attempts: 1, members: DeadLetter.members(tokens: [ByteBuffer(string: "ab")]),
+                    original: 0..<7, settles: false)
+                if isRetried {
+                    $0.retry(2)
+                } else {
+                    $0.end(2, .fannedOut)
+                }
+                $0.addCount("delivered", 10)
+                $0.addCount("dead", 1)
+                #expect($0.count == 2)
+            }
+            #expect(lost == 0)
+            let letters = try queue.dead()
+            #expect(letters.map(\.original.text) == ["fan-out"])
+            #expect(letters.first?.header.text.contains(#""tokens":["ab"]"#) == true)
+            #expect(try queue.retries().count == (isRetried ? 1 : 0))
+            #expect(try queue.claims("w").isEmpty)
+            #expect(try queue.stats() == ["delivered": 11, "dead": 1, isRetried ? "retried" : "fanned_out": 1])
+        }
+    }
+
+    @Test("counts belong to the settlement before them, and are not made when its claim is not found")
+    func counts() async throws {
+        try await withQueue { queue in
+            let worker = try await queue.worker("w", claiming: ["a", "b"])
+            let lost = try await worker.settle {
+                $0.end(1, .fannedOut)
+                $0.addCount("delivered", 3)
+                $0.end(99, .fannedOut)
+                $0.addCount("delivered", 100)
+                $0.end(98, .delivered)
+                $0.end(2, .delivered, notifications: 5)
+                $0.addCount("invalid", 2)
+                $0.end(97, .delivered, notifications: 1000)
+            }
+            #expect(lost == 3)
+            #expect(try queue.stats() == ["fanned_out": 1, "delivered": 8, "invalid": 2])
+        }
+    }
+
+    @Test("a split job is replaced by pieces that carry all but its list of tokens")
+    func split() async throws {
+        try await withQueue { queue in
+            let body = #"{"id":"s","tokens":["aa","bb","cc","dd","ee"],"payload":{}}"#
+            let worker = try await queue.worker("w", claiming: [body])
+            let job = try JobDecoder.decode(ByteBuffer(string: body))
+            let batch = Settlement.filled {
+                $0.split(
+                    1, prefix: EnvelopeWriter().prefix(), pieces: job.tokenPieces(of: 2), cut: job.tokensMember,
+                    original: job.original)
+                $0.addCount("seen", 1)
+            }
+            #expect(try await worker.settle(batch) == 0)
+            let rest = #"{"id":"s","payload":{}}"#
+            #expect(
+                try queue.retries() == [
+                    #"{"v":1,"attempt":1,"claim":"w:1/1","tokens":["aa","bb"],"job":\#(rest)}"#,
+                    #"{"v":1,"attempt":1,"claim":"w:1/2","tokens":["cc","dd"],"job":\#(rest)}"#,
+                    #"{"v":1,"attempt":1,"claim":"w:1/3","tokens":["ee"],"job":\#(rest)}"#,
+                ])
+            #expect(try await worker.claim(0).nextDue == 0)
+            let before = try queue.everything()
+            #expect(try await worker.settle(batch) == 1)
+            #expect(try queue.everything() == before)
+            #expect(try queue.stats() == ["split": 1, "seen": 1])
+        }
+    }
+
+    @Test("run twice, the second run changes nothing")
+    func twice() async throws {
+        try await withQueue { queue in
+            let worker = try await queue.worker("w", claiming: (1...8).map { "job \($0)" })
+            let batch = Self.mixture
+            #expect(try await worker.settle(batch) == 0)
+            let before = try queue.everything()
+            #expect(try await worker.settle(batch) == batch.count)
+            #expect(try queue.everything() == before)
+            #expect(try Set(queue.claims("w").keys) == [7, 8])
+        }
+    }
+
+    @Test("claims that others took over are left alone")
+    func takenOver() async throws {
+        try await withQueue { queue in
+            let worker = try await queue.worker("w", claiming: (1...8).map { "job \($0)" })
+            try queue.endLease("w")
+            #expect(try await queue.worker("x").reap("w") == [8, 0])
+            _ = try await queue.worker("x").claim(4)
+            let before = try queue.everything()
+            #expect(try await worker.settle(Self.mixture) == Self.mixture.count)
+            #expect(try queue.everything() == before)
+        }
+    }
+
+    @Test("a batch of owned and lost claims settles the owned ones")
+    func mixed() async throws {
+        try await withQueue { queue in
+            let worker = try await queue.worker("w", claiming: (1...8).map { "job \($0)" })
+            try await worker.settle { settlement in
+                for claim in [1, 3, 5] { settlement.end(claim, .delivered) }
+            }
+            #expect(try await worker.settle(Self.mixture) == 3)
+            #expect(try Set(queue.claims("w").keys) == [7, 8])
+            #expect(try queue.retries().count + queue.dead().count == 2)
+        }
+    }
+
+    /// One of each, for the claims 1 to 6.
+    private static let mixture = Settlement.filled {
+        $0.end(1, .delivered)
+        $0.end(2, .expired)
+        $0.retry(3)
+        $0.retry(4)
+        $0.addCount("extra", 3)
+        $0.bury(5, reason: "First")
+        $0.bury(6, reason: "Part", attempts: 1, members: ByteBuffer(), original: 0..<5, settles: false)
+        $0.end(6, .fannedOut)
+    }
+
+    @Test("thousands of claims in one batch")
+    func thousands() async throws {
+        try await withQueue { queue in
+            let worker = try await queue.worker("w", claiming: (1...20_000).map { "job \($0)" })
+            let lost = try await worker.settle { settlement in
+                for claim in 1...12_000 { settlement.end(claim, .delivered) }
+                for claim in 12_001...16_000 { settlement.retry(claim) }
+                for claim in 16_001...18_000 { settlement.bury(claim, reason: "X") }
+                for claim in 30_000..<33_000 { settlement.end(claim, .invalid) }
+            }
+            #expect(lost == 3000)
+            #expect(try queue.claims("w").count == 2000)
+            #expect(try queue.retries().count == 4000)
+            #expect(try queue.stats() == ["delivered": 12_000, "retried": 4000, "dead": 2000, "dead:X": 2000])
+        }
+    }
+
+    @Test("an unknown action is refused by its name")
+    func unknownAction() async throws {
+        try await withQueue { queue in
+            let worker = try await queue.worker("w", claiming: ["a"])
+            let reply = try queue.eval(
+                .settle, [queue.keys.claimed("w"), queue.keys.retry, queue.keys.dead, queue.keys.statsPrefix],
+                ["w", "100", "100000", "explode", "1"])
+            #expect(reply == .error("ERR settle: unknown action explode"))
+            #expect(try queue.claims("w") == [1: "a"])
+            #expect(try await worker.settle(Settlement()) == 0)
+        }
+    }
+
+    @Test("counters are kept for forty days")
+    func countersExpire() async throws {
+        try await withQueue { queue in
+            let worker = try await queue.worker("w", claiming: ["a"])
+            try await worker.settle { $0.end(1, .delivered) }
+            let key = try #require(queue.redis.run("KEYS", queue.keys.statsPrefix + "*").elements?.first?.text)
+            let seconds = try #require(queue.redis.run("TTL", key).number)
+            #expect(seconds > 39 * 86400 && seconds <= 40 * 86400)
+            let date = try #require(key.split(separator: ":").last)
+            #expect(date.count == 10 && key == queue.keys.stats(String(date)))
+        }
+    }
+}
+
+extension TestQueue {
+    /// A worker that has claimed these jobs, under the numbers from 1 on.
+    func worker(_ name: String, claiming jobs: [String], _ limits: QueueLimits = QueueLimits()) async throws
+        -> TestWorker
+    {
+        let worker = worker(name, limits)
+        for start in stride(from: 0, to: jobs.count, by: 5000) {
+            let command = ["RPUSH", keys.jobs] + jobs[start...].prefix(5000)
+            try redis.run(command.map { Array($0.utf8) })
+        }
+        #expect(try await worker.claim(jobs.count).bodies.count == jobs.count)
+        return worker
+    }
+
+    /// Runs a script without the code that is made for it.
+    func eval(_ script: QueueScript, _ keys: [String], _ arguments: [String]) throws -> RedisValue {
+        let texts = ["\(keys.count)"] + keys + arguments
+        return try redis.run([Array("EVAL".utf8), script.source] + texts.map { Array($0.utf8) })
+    }
+}
+
+extension Settlement {
+    static func filled(_ fill: (inout Settlement) -> Void) -> Settlement {
+        var settlement = Settlement()
+        fill(&settlement)
+        return settlement
+    }
+
+    /// A retry of a bare job, due at once, that no other is equal to.
+    mutating func retry(_ claim: Int) {
+        var writer = EnvelopeWriter(attempt: 2)
+        writer.write(claim: ByteBuffer(string: "w:\(claim)"))
+        retry(
+            claim, due: .after(milliseconds: 0), head: writer.head(), counter: "retried", reason: nil, original: 0..<5)
+    }
+
+    mutating func bury(_ claim: Int, reason: String) {
+        bury(claim, reason: reason, attempts: 1, members: ByteBuffer(), original: 0..<4)
+    }
+}
