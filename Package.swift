@@ -48,7 +48,9 @@ let package = Package(
         .target(name: "CAllocationCount", path: "Tests/CAllocationCount"),
         .executableTarget(
             name: "Benchmarks",
-            dependencies: ["APNS", "CAllocationCount", "PushQueue", "Redis", nioCore, nioPosix, logging, argumentParser],
+            dependencies: [
+                "APNS", "CAllocationCount", "PushQueue", "Redis", nioCore, nioPosix, logging, argumentParser,
+            ],
             path: "Tests/Benchmarks"),
 
         .target(name: "TestSupport", dependencies: ["CHiredis", nioCore, nioPosix], path: "Tests/TestSupport"),

@@ -15,16 +15,21 @@ struct SendTime: Sendable {
     ///
     /// The payload is searched as text: the name must stand in it once, followed by its colon without a space.
     func find(in payload: UnsafeBufferPointer<UInt8>) -> Int64? {
-        guard let base = payload.baseAddress,
-            let found = memmem(base, payload.count, pattern, pattern.count)
-        else { return nil }
-        var index = UnsafeRawPointer(found) - UnsafeRawPointer(base) + pattern.count
-        let start = index
-        var value: Int64 = 0
-        while index < payload.count, case let digit = payload[index] &- 0x30, digit < 10, index - start < 18 {
-            value = value * 10 + Int64(digit)
-            index += 1
+        guard let base = payload.baseAddress else { return nil }
+        var next = 0
+        while payload.count - next > pattern.count,
+            let quote = memchr(base + next, Int32(UInt8(ascii: "\"")), payload.count - pattern.count - next)
+        {
+            next = UnsafeRawPointer(quote) - UnsafeRawPointer(base)
+            if memcmp(quote, pattern, pattern.count) == 0 { return number(payload[(next + pattern.count)...]) }
+            next += 1
         }
-        return index > start ? value : nil
+        return nil
+    }
+
+    // Eighteen digits are what every 64-bit number can hold.
+    private func number(_ text: Slice<UnsafeBufferPointer<UInt8>>) -> Int64? {
+        let digits = text.prefix(18).prefix { $0 &- 0x30 < 10 }
+        return digits.isEmpty ? nil : digits.reduce(0) { $0 * 10 + Int64($1 - 0x30) }
     }
 }

@@ -16,8 +16,9 @@ enum EncodeBenchmark {
         var output = ByteBuffer()
         try framing.takeOutput(into: &output)
         var answers = ByteBuffer()
-        // SETTINGS: 1,000 streams at once.
+        // SETTINGS: 1,000 streams at once; and room for their bodies.
         frame(type: 4, flags: 0, stream: 0, [0, 3, 0, 0, 3, 0xE8], into: &answers)
+        frame(type: windowUpdate, flags: 0, stream: 0, [0, 0x10, 0, 0], into: &answers)
         _ = try framing.receive(answers)
 
         var (encode, answer) = (Cost(), Cost())
@@ -52,7 +53,9 @@ enum EncodeBenchmark {
 
     private static func notification(_ body: ByteBuffer, number: Int) throws -> Notification {
         let job = try JobDecoder.decode(body)
-        guard let token = job.token, let topic = job.topic else { throw ValidationError("the job has no token or topic") }
+        guard let token = job.token, let topic = job.topic else {
+            throw ValidationError("the job has no token or no topic")
+        }
         return Notification(
             deviceToken: try DeviceToken(job.text(token)), payload: job.bytes(job.payload), topic: job.text(topic),
             pushType: .alert, priority: 10, apnsID: APNSID(hash: (UInt64(number) &* 0x9E37_79B9_7F4A_7C15, 1)))
