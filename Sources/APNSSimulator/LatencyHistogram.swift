@@ -42,6 +42,7 @@ public struct LatencyHistogram: Equatable, Sendable {
 
     private static func upperEnd(_ index: Int) -> Int64 {
         let shift = max(0, index >> bits - 1)
-        return (Int64(index - shift << bits) + 1) << Int64(shift) - 1
+        // Of the last class of all this is one more than an Int64 holds, for a moment.
+        return (Int64(index - shift << bits) + 1) << Int64(shift) &- 1
     }
 }

@@ -100,7 +100,7 @@ class Bench:
 
     def scale(self, setting):
         for backlog in self.backlogs:
-            # With answers after 20 ms, two million jobs are more than a minute of the same; their backlog is what counts.
+            # With answers after 20 ms, two million jobs are a minute of the same; their backlog is what counts.
             jobs = self.notifications[setting]
             if setting == "at once":
                 jobs = max(backlog, jobs)

@@ -1,5 +1,6 @@
 """The costs as a picture: plain SVG, made of text."""
 
+from html import escape
 from math import log10
 
 WIDTH, HEIGHT = 880, 360
@@ -9,7 +10,7 @@ NAMES = {"at once": "answers at once", "delayed": "answers after 20±5 ms"}
 
 
 def text(x, y, content, anchor="middle", size=12, extra=""):
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}" {extra}>{content}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}" {extra}>{escape(content)}</text>'
 
 
 def line(x1, y1, x2, y2, colour="#888", extra=""):
@@ -53,7 +54,8 @@ def costs(figures):
                 f'<rect x="{x:.1f}" y="{y:.1f}" width="{bar * 0.8:.1f}" height="{BOTTOM - y:.1f}" '
                 f'fill="{COLOURS[setting]}" fill-opacity="{0.45 if name == "limit" else 0.9}"/>',
                 line(middle, panel.y(cost["min"]), middle, panel.y(cost["max"]), "#222"),
-                text(middle, BOTTOM + 16, name), text(middle, panel.y(cost["max"]) - 4, f'{cost["median"]:.2f}', size=11),
+                text(middle, BOTTOM + 16, name),
+                text(middle, panel.y(cost["max"]) - 4, f'{cost["median"]:.2f}', size=11),
             ]
         limit = figures["limit"][setting]["cpu_us"]["median"]
         for factor in (1, 2):
@@ -68,7 +70,9 @@ def costs(figures):
 
 def backlogs(figures):
     """Lines: cost against backlog, with the tenth around the middle in which it is to stay."""
-    scale = {int(name.split()[1]): settings for name, settings in figures["scale"].items() if name.startswith("backlog")}
+    scale = {
+        int(name.split()[1]): settings
+        for name, settings in figures["scale"].items() if name.startswith("backlog")}
     sizes = sorted(scale)
     settings = list(scale[sizes[0]])
     highest = 1.2 * max(scale[size][setting]["cpu_us"]["max"] for size in sizes for setting in settings)

@@ -84,19 +84,19 @@ def scale_goals(figures, goal):
         if one and "lanes 2" in scale:
             work = 2 * one["cpu_us"]["median"] / scale["lanes 2"][setting]["cpu_us"]["median"]
             goal("scale", setting, "2 lanes do at least 1.8 × the work of one", work, 1.8, "× by CPU", at_least=True)
-    peaks = [
-        metrics["peak_kib"]["max"]
-        for name, settings in [("worker", figures.get("worker", {})), ("fanout", figures.get("fanout", {})), *scale.items()]
-        if name != "lanes 2" for metrics in settings.values()]
+    one_lane = [figures.get("worker", {}), figures.get("fanout", {})]
+    one_lane += [settings for name, settings in scale.items() if name != "lanes 2"]
+    peaks = [metrics["peak_kib"]["max"] for settings in one_lane for metrics in settings.values()]
     if peaks:
         goal("memory", "", "under 64 MiB with one lane, whatever the backlog", max(peaks) / 1024,
              MEMORY_LIMIT_KIB / 1024, "MiB")
 
 
 def table(page):
+    quick = "; QUICK: too few for figures" if page["quick"] else ""
     lines = [
-        f"{page['machine']['cpu']}, {page['machine']['cores']} cores, {page['machine']['os']}; server: {page['server']}; "
-        f"median of {page['rounds']} rounds (least–most)" + ("; QUICK: too few for figures" if page["quick"] else ""),
+        f"{page['machine']['cpu']}, {page['machine']['cores']} cores, {page['machine']['os']}; "
+        f"server: {page['server']}; median of {page['rounds']} rounds (least–most){quick}",
         "", f"{'figure':<24}{'answers':<9}{'CPU µs a notification':<24}{'a second':>9}{'peak MiB':>10}"
         f"{'Redis µs':>10}{'calls/256':>11}",
     ]

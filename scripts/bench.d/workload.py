@@ -5,8 +5,8 @@ import os
 TEMPLATE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "job.json")
 PREFIX = "push:{default}:"
 
-# Redis makes the jobs itself: nothing has to be sent, so that two million take seconds. 64 digits of a hash and a number
-# are as long and as hard to compress as a real token.
+# Redis makes the jobs itself: nothing has to be sent, so that two million take seconds. 64 digits of a hash and a
+# number are as long and nearly as hard to compress as a real token.
 # KEYS jobs; ARGV first number, how many jobs, tokens a job, and the job's text in four parts.
 FILL = """
 local first, count, tokens = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -25,7 +25,8 @@ DEPTH = """
 local fresh = redis.call('LLEN', KEYS[1])
 local rest = redis.call('ZCARD', KEYS[2])
 for _, worker in ipairs(redis.call('ZRANGE', KEYS[3], 0, -1)) do
-    rest = rest + redis.call('HLEN', ARGV[1] .. 'claimed:' .. worker) + redis.call('LLEN', ARGV[1] .. 'inbox:' .. worker)
+    rest = rest + redis.call('HLEN', ARGV[1] .. 'claimed:' .. worker)
+        + redis.call('LLEN', ARGV[1] .. 'inbox:' .. worker)
 end
 return { fresh, rest }
 """
