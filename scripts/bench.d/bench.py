@@ -129,10 +129,20 @@ def measure(bench, options):
     return values
 
 
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def end(received, _):
+    """Ends this as an exception does, with everything stopped. A second signal must not break into that."""
+    for number in ENDING:
+        signal.signal(number, signal.SIG_IGN)
+    sys.exit(128 + received)
+
+
 def main():
     options = arguments()
-    # A signal ends this as an exception does: with everything stopped.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    for number in ENDING:
+        signal.signal(number, end)
     directory = tempfile.mkdtemp(prefix="apns-worker-bench-")
     try:
         bench = Bench(options, directory)
@@ -140,8 +150,6 @@ def main():
         values = measure(bench, options)
     except (Failed, OSError, subprocess.CalledProcessError) as failure:
         sys.exit(f"scripts/bench: {failure}")
-    except KeyboardInterrupt:
-        sys.exit(130)
     finally:
         Program.stop_all()
         shutil.rmtree(directory, ignore_errors=True)
