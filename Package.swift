@@ -44,6 +44,15 @@ let package = Package(
         .executableTarget(
             name: "apns-simulator", dependencies: ["APNSSimulator", argumentParser, logging, lifecycle]),
 
+        // What scripts/bench runs beside the worker itself.
+        .target(name: "CAllocationCount", path: "Tests/CAllocationCount"),
+        .executableTarget(
+            name: "Benchmarks",
+            dependencies: [
+                "APNS", "CAllocationCount", "PushQueue", "Redis", nioCore, nioPosix, logging, argumentParser,
+            ],
+            path: "Tests/Benchmarks"),
+
         .target(name: "TestSupport", dependencies: ["CHiredis", nioCore, nioPosix], path: "Tests/TestSupport"),
         .testTarget(name: "TLSTests", dependencies: ["TLS", "TestSupport", nioPosix, nioEmbedded]),
         .testTarget(

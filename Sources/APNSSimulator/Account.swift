@@ -32,6 +32,8 @@ public struct Account: Sendable {
     public internal(set) var bytesSent = 0
     /// Accepted more than once under the same `apns-id`, counting from the second time.
     public internal(set) var duplicates = 0
+    /// From sending to arrival, of the requests that passed every check and say when they were sent.
+    public internal(set) var latency = LatencyHistogram()
 
     private var byID: [NotificationID: Int] = [:]
     private var byToken: [SimulatedToken: Int] = [:]
@@ -79,6 +81,7 @@ public struct Account: Sendable {
         bytesReceived += tally.bytesReceived
         bytesSent += tally.bytesSent
         highestConcurrentStreams = max(highestConcurrentStreams, tally.highestConcurrentStreams)
+        for time in tally.latencies { latency.record(time) }
     }
 
     /// The account as a JSON object, keys sorted.
@@ -96,7 +99,11 @@ public struct Account: Sendable {
         private enum Key: String, CodingKey {
             case requests, accepted, acceptedAnswerLost, answers, silenced, resets, resetsReceived, goAways, drops
             case connections, protocolErrors, highestConcurrentStreams, bytesReceived, bytesSent, duplicates
-            case distinctIDs, distinctTokens, acceptedByID, acceptedByToken
+            case distinctIDs, distinctTokens, latency, acceptedByID, acceptedByToken
+        }
+
+        private enum LatencyKey: String, CodingKey {
+            case count, p50Microseconds, p99Microseconds, p999Microseconds, maximumMicroseconds
         }
 
         func encode(to encoder: any Encoder) throws {
@@ -118,6 +125,14 @@ public struct Account: Sendable {
             try page.encode(account.duplicates, forKey: .duplicates)
             try page.encode(account.distinctIDs, forKey: .distinctIDs)
             try page.encode(account.distinctTokens, forKey: .distinctTokens)
+            if account.latency.count > 0 {
+                var latency = page.nestedContainer(keyedBy: LatencyKey.self, forKey: .latency)
+                try latency.encode(account.latency.count, forKey: .count)
+                try latency.encode(account.latency.quantile(0.5), forKey: .p50Microseconds)
+                try latency.encode(account.latency.quantile(0.99), forKey: .p99Microseconds)
+                try latency.encode(account.latency.quantile(0.999), forKey: .p999Microseconds)
+                try latency.encode(account.latency.maximum, forKey: .maximumMicroseconds)
+            }
             guard details else { return }
             let ids = account.byID.map { ($0.key.text, $0.value) }
             try page.encode(Dictionary(uniqueKeysWithValues: ids), forKey: .acceptedByID)
@@ -142,4 +157,6 @@ struct ConnectionTally {
     var highestConcurrentStreams = 0
     var bytesReceived = 0
     var bytesSent = 0
+    /// In microseconds.
+    var latencies: [Int64] = []
 }

@@ -156,6 +156,9 @@ final class SimulatedConnection {
             hold(slot, service.configuration.delay == nil ? 0 : service.ordinaryDelay())
         } else if let token = slot.request.token {
             announce(limit.trust())
+            if let sent = service.sendTime?.find(in: slot.bodyBytes) {
+                tally.latencies.append(WallClock.microseconds() - sent)
+            }
             carryOut(service.judge(token, id: id, ordinal: ordinal), on: slot)
         }
         lastProcessedStream = max(lastProcessedStream, slot.stream)

@@ -14,10 +14,12 @@ final class SimulatedService: Sendable {
     private let state: Mutex<State>
     let configuration: SimulatorConfiguration
     let topics: Set<String>
+    let sendTime: SendTime?
 
     init(_ configuration: SimulatorConfiguration) {
         self.configuration = configuration
         topics = Set(configuration.topics)
+        sendTime = configuration.latencyMember.map { SendTime(member: $0) }
         state = Mutex(
             State(
                 script: FaultScript(rules: configuration.rules, delay: configuration.delay),

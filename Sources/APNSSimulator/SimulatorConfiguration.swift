@@ -30,6 +30,8 @@ public struct SimulatorConfiguration: Sendable {
     public var rules: [FaultRule] = []
     /// How long every answer is held back, unless a rule says otherwise.
     public var delay: AnswerDelay?
+    /// The member of payloads that holds the time of sending, in microseconds since 1970; nil measures no latency.
+    public var latencyMember: String?
     /// What the randomness of rules and delays starts from.
     public var seed: UInt64 = 1
 

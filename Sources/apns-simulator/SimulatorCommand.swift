@@ -95,6 +95,12 @@ struct SimulatorCommand: AsyncParsableCommand {
     @Option(help: ArgumentHelp("Hold every answer back, such as 20ms±5ms.", valueName: "delay"))
     var delay: String?
 
+    @Option(
+        help: ArgumentHelp(
+            "Measure from sending to arrival by this member of payloads, microseconds since 1970, into the account.",
+            valueName: "member"))
+    var measureLatency: String?
+
     @Option(help: "What the randomness of rules and delays starts from.")
     var seed: UInt64 = 1
 
@@ -159,6 +165,7 @@ struct SimulatorCommand: AsyncParsableCommand {
             }
             configuration.delay = value
         }
+        configuration.latencyMember = measureLatency
         configuration.seed = seed
         return configuration
     }

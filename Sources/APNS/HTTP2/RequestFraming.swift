@@ -1,0 +1,44 @@
+import NIOCore
+
+/// What a connection does between notifications and bytes, without the connection: for measuring it by itself.
+package final class RequestFraming {
+    private let session: HTTP2Session
+    private let authorization: HeaderText
+
+    /// - Parameters:
+    ///   - authority: the value of `:authority`.
+    ///   - providerToken: a signed provider token.
+    ///   - maximumStreams: how many requests may be open at once.
+    package init(authority: String, providerToken: String, maximumStreams: Int) throws {
+        session = try HTTP2Session(authority: HeaderText(authority), maximumStreams: maximumStreams)
+        authorization = HeaderText("bearer \(providerToken)")
+    }
+
+    /// Opens a stream for a notification.
+    /// - Returns: false where none is free.
+    package func submit(_ notification: Notification) -> Bool {
+        session.submit(notification, tag: 0, deadline: .distantFuture, authorization: authorization)
+    }
+
+    /// Appends what is to be sent.
+    package func takeOutput(into buffer: inout ByteBuffer) throws {
+        try session.takeOutput(into: &buffer)
+    }
+
+    /// Takes bytes of the server.
+    /// - Returns: how many requests they answered with 200, whose streams are free again.
+    package func receive(_ bytes: ByteBuffer) throws -> Int {
+        let failure: HTTP2Session.Failure? = bytes.withUnsafeReadableBytes { bytes in
+            do throws(HTTP2Session.Failure) { try session.receive(bytes) } catch { return error }
+            return nil
+        }
+        if let failure { throw failure }
+        var answered = 0
+        for case .closed(let slot, _) in session.events {
+            if session.slots.pointer(slot).pointee.response()?.status == 200 { answered += 1 }
+            session.slots.release(slot)
+        }
+        session.events.removeAll(keepingCapacity: true)
+        return answered
+    }
+}

@@ -1,0 +1,81 @@
+import APNSSimulator
+import Foundation
+import Testing
+
+@Suite("Latency")
+struct LatencyTests {
+    @Test("quantiles of a histogram are within 1.6 % of those of the sorted times")
+    func quantiles() {
+        var histogram = LatencyHistogram()
+        // Of every order of magnitude as many, with the edges between classes among them.
+        var times: [Int64] = [0, 1, 63, 64, 127, 128, 129, 191, 192, 255, 256, 4095, 4096, .max / 2, .max]
+        for _ in 0..<5000 { times.append(Int64.random(in: 0 ... .max) >> Int64.random(in: 0...62)) }
+        for time in times { histogram.record(time) }
+        let sorted = times.sorted()
+        #expect(histogram.count == times.count)
+        #expect(histogram.maximum == .max)
+        for share in [0.001, 0.1, 0.25, 0.5, 0.9, 0.99, 0.999, 1] {
+            let exact = sorted[max(1, Int((share * Double(sorted.count)).rounded(.up))) - 1]
+            let told = histogram.quantile(share)
+            #expect(told >= exact)
+            #expect(Double(told - exact) <= Double(exact) / 63)
+        }
+    }
+
+    @Test("a histogram of nothing tells 0, and a negative time counts as 0")
+    func edges() {
+        var histogram = LatencyHistogram()
+        #expect(histogram.quantile(0.5) == 0)
+        histogram.record(-5)
+        #expect(histogram.maximum == 0)
+        #expect(histogram.quantile(1) == 0)
+        #expect(histogram.count == 1)
+    }
+
+    private static func micros(ago seconds: Double) -> Int64 {
+        Int64((Date().timeIntervalSince1970 - seconds) * 1_000_000)
+    }
+
+    @Test("goes from the time in the payload to arrival, for accepted requests that tell one")
+    func measures() async throws {
+        try await withSimulator {
+            $0.latencyMember = "sent_us"
+        } _: { server in
+            let sent = Self.micros(ago: 100)
+            for body in [
+                #"{"aps":{},"sent_us":\#(sent)}"#, #"{"sent_us":\#(sent),"aps":{}}"#,
+                // None of these tells a time.
+                #"{"aps":{}}"#, #"{"aps":{},"sent_us":"soon"}"#, #"{"aps":{},"sent_us2":\#(sent)}"#,
+                #"{"aps":{},"sent_us":null}"#,
+            ] {
+                let answer = try await Push { $0.body = body }.send(to: server)
+                #expect(answer.status == 200)
+            }
+            let refused = try await Push {
+                $0.body = #"{"sent_us":\#(sent)}"#
+                $0.set("apns-priority", "3")
+            }.send(to: server)
+            #expect(refused.status == 400)
+            let latency = server.account.latency
+            #expect(latency.count == 2)
+            #expect((99_000_000...160_000_000).contains(latency.quantile(0.5)))
+            let json = try JSONSerialization.jsonObject(with: Data(server.account.json(details: false).utf8))
+            let page = try #require((json as? [String: Any])?["latency"] as? [String: Int])
+            #expect(page["count"] == 2)
+            #expect(page["maximumMicroseconds"] == Int(latency.maximum))
+            #expect(page["p50Microseconds"] == Int(latency.quantile(0.5)))
+        }
+    }
+
+    @Test("is not in the account unless it was asked for")
+    func off() async throws {
+        try await withSimulator { server in
+            let sent = Self.micros(ago: 1)
+            let answer = try await Push { $0.body = #"{"sent_us":\#(sent)}"# }.send(to: server)
+            #expect(answer.status == 200)
+            #expect(server.account.latency.count == 0)
+            let page = try server.account.json(details: false)
+            #expect(!page.contains("latency"))
+        }
+    }
+}

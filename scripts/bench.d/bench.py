@@ -1,0 +1,167 @@
+"""Measures what a notification costs, and what else the worker promises. Run by scripts/bench, which builds first."""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+
+import figures
+import plot
+import report
+from programs import Failed, Program
+
+FIGURES = ("limit", "worker", "fanout", "encode", "decode", "claim", "settle", "latency", "scale", "idle")
+MICRO = {"encode", "decode", "claim", "settle"}
+
+
+def arguments():
+    parser = argparse.ArgumentParser(
+        prog="scripts/bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="""figures:
+  limit    h2load with the same headers and body: CPU of the bare request
+  worker   apns-worker from Redis to settlement, one lane
+  fanout   the same with 1,000 tokens a job
+  encode, decode, claim, settle   the hot parts one by one
+  latency  from RPUSH to the server at 1,000 jobs a second
+  scale    worker at backlogs of 1,000 to 2,000,000; 2 lanes; 2 and 4 processes
+  idle     a worker that has nothing to do
+All but the parts and idle are taken with a server that answers at once, and after 20±5 ms out of order.""")
+    parser.add_argument("--bin", required=True, help=argparse.SUPPRESS)
+    parser.add_argument("--json", metavar="FILE", help="write everything that was measured as JSON")
+    parser.add_argument("--plot", metavar="FILE.svg", help="draw the costs")
+    parser.add_argument("--server", choices=("simulator", "nginx"), default="simulator")
+    parser.add_argument("--rounds", type=int, metavar="N", help="5 unless --quick, then 2")
+    parser.add_argument("--quick", action="store_true", help="a tenth of it all, to see that everything works")
+    parser.add_argument("--only", metavar="FIGURE,…", help="some of the figures")
+    options = parser.parse_args()
+    options.rounds = options.rounds or (2 if options.quick else 5)
+    if options.rounds < 1:
+        parser.error("--rounds has to be at least 1")
+    options.only = set(options.only.split(",")) if options.only else set(FIGURES)
+    if unknown := options.only - set(FIGURES):
+        parser.error(f"--only: {', '.join(sorted(unknown))} is no figure; there are {', '.join(FIGURES)}")
+    for path in (options.json, options.plot):
+        if path and not os.path.isdir(os.path.dirname(os.path.abspath(path))):
+            parser.error(f"{path}: its directory does not exist")
+    return options
+
+
+class Bench:
+    """What all measurements share: where things are, how many, and on which cores."""
+
+    key_id, team_id = "ABC123DEFG", "TEAM123456"
+
+    def __init__(self, options, directory):
+        self.server = options.server
+        self.bin = os.path.abspath(options.bin)
+        self.directory = directory
+        self.certificates = os.path.join(directory, "certificates")
+        self.key = os.path.join(self.certificates, f"AuthKey_{self.key_id}.p8")
+        self.job = os.path.join(os.path.dirname(os.path.abspath(__file__)), "job.json")
+        # A worker's start and end take 20 ms of CPU: under 1 % of so many notifications, each about twice as dear when
+        # answers come late.
+        self.notifications = {"at once": 500_000, "delayed": 250_000}
+        if options.quick:
+            self.notifications = {"at once": 20_000, "delayed": 20_000}
+        self.latency_seconds = 2 if options.quick else 20
+        self.idle_seconds = 3 if options.quick else 30
+        self.backlogs = (1000, 10_000, 100_000) if options.quick else (1000, 100_000, 2_000_000)
+        self.cores = sorted(os.sched_getaffinity(0))
+        self.server_cores = self.cores[:1]
+
+    def client_cores(self, wanted):
+        """Never that of the servers, where there is another; the last ones, as far as there are so many."""
+        free = self.cores[1:] or self.cores
+        return free[-min(wanted, len(free)):]
+
+    def plan(self, only):
+        """What one round takes, as (name, setting, measurement)."""
+        settings = ("at once",) if self.server == "nginx" else ("at once", "delayed")
+        plan = []
+        for setting in settings:
+            for name in ("limit", "worker", "fanout"):
+                if name in only:
+                    plan.append((name, setting, getattr(figures, name)))
+        if only & MICRO:
+            plan.append(("micro", "", figures.micro))
+        # nginx looks into no payload, and so cannot say when it came.
+        if "latency" in only and self.server != "nginx":
+            plan += [("latency", setting, figures.latency) for setting in settings]
+        if "scale" in only:
+            for setting in settings:
+                plan += self.scale(setting)
+        if "idle" in only:
+            plan.append(("idle", "", figures.idle))
+        return plan
+
+    def scale(self, setting):
+        for backlog in self.backlogs:
+            # With answers after 20 ms, two million jobs are a minute of the same; their backlog is what counts.
+            jobs = self.notifications[setting]
+            if setting == "at once":
+                jobs = max(backlog, jobs)
+            yield f"scale.backlog {backlog}", setting, with_options(jobs=jobs, backlog=backlog)
+        yield "scale.lanes 2", setting, with_options(lanes=2)
+        for processes in (2, 4):
+            yield f"scale.processes {processes}", setting, with_options(processes=processes)
+
+
+def with_options(**options):
+    return lambda bench, setting: figures.work(bench, setting, **options)
+
+
+def measure(bench, options):
+    """All rounds: {name: {setting: {metric: [value of each round]}}}."""
+    values = {}
+    plan = bench.plan(options.only)
+    for number in range(options.rounds):
+        for name, setting, measurement in plan:
+            what = f"{name.replace('.', ' ')}{', ' + setting if setting else ''}"
+            print(f"round {number + 1} of {options.rounds}: {what}", end=" … ", file=sys.stderr, flush=True)
+            result = measurement(bench, setting)
+            print(", ".join(f"{value:.4g} {metric}" for metric, value in result.items()), file=sys.stderr)
+            for metric, value in result.items():
+                values.setdefault(name, {}).setdefault(setting, {}).setdefault(metric, []).append(value)
+    return values
+
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def end(received, _):
+    """Ends this as an exception does, with everything stopped. A second signal must not break into that."""
+    for number in ENDING:
+        signal.signal(number, signal.SIG_IGN)
+    sys.exit(128 + received)
+
+
+def main():
+    options = arguments()
+    for number in ENDING:
+        signal.signal(number, end)
+    directory = tempfile.mkdtemp(prefix="apns-worker-bench-")
+    try:
+        bench = Bench(options, directory)
+        subprocess.run(["scripts/make-certs", bench.certificates], check=True)
+        values = measure(bench, options)
+    except (Failed, OSError, subprocess.CalledProcessError) as failure:
+        sys.exit(f"scripts/bench: {failure}")
+    finally:
+        Program.stop_all()
+        shutil.rmtree(directory, ignore_errors=True)
+    page = report.page(values, bench, options)
+    print(report.table(page))
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump(page, file, indent=2, ensure_ascii=False)
+            file.write("\n")
+    if options.plot:
+        with open(options.plot, "w", encoding="utf-8") as file:
+            file.write(plot.svg(page))
+
+
+main()

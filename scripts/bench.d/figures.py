@@ -1,0 +1,241 @@
+"""The measurements. Each starts servers of its own, measures once, checks that nothing was lost, and stops them."""
+
+import json
+import os
+import re
+import socket
+import time
+
+from programs import Failed, Program, await_true
+from servers import Nginx, RedisServer, Simulator
+from workload import Queue, payload
+
+STREAMS = 500
+# A round trip to Redis is a call of one of these: the worker sends no others while all goes well, scripts call neither,
+# and what this script asks for itself goes by `eval`.
+CALLS = ("evalsha", "blmove")
+
+
+def server(bench, setting, *options):
+    return Nginx(bench, setting) if bench.server == "nginx" else Simulator(bench, setting, *options)
+
+
+def provider_token(bench):
+    program = Program(
+        "token", [f"{bench.bin}/Benchmarks", "token", "--key", bench.key, "--key-id", bench.key_id, "--team-id",
+                  bench.team_id], bench.server_cores, bench.directory)
+    program.wait(30)
+    return program.said().strip()
+
+
+def limit(bench, setting):
+    """h2load: the bare request, with the worker's headers and body."""
+    peer = server(bench, setting)
+    body, paths = os.path.join(bench.directory, "body.json"), os.path.join(bench.directory, "paths")
+    with open(body, "w", encoding="utf-8") as file:
+        file.write(payload())
+    with open(paths, "w", encoding="utf-8") as file:
+        for number in range(1000):
+            file.write(f"https://localhost:{peer.port}/3/device/{number * 0x9E3779B97F4A7C15 % 2**256:064x}\n")
+    count = bench.notifications[setting]
+    h2load = Program(
+        "h2load", [
+            "h2load", "-n", count, "-c", 1, "-m", STREAMS, "-t", 1, "-d", body, "-i", paths,
+            "-H", f"authorization: bearer {provider_token(bench)}", "-H", "apns-topic: com.example.app",
+            "-H", "apns-push-type: alert", "-H", "apns-priority: 10",
+            "-H", "apns-id: 7c2f91d0-4b1e-4a57-9d3e-0f6c2b8a1e44",
+        ], bench.client_cores(1), bench.directory)
+    h2load.wait(600)
+    peer.stop()
+    succeeded = re.search(r"(\d+) succeeded", h2load.said())
+    if not succeeded or int(succeeded[1]) != count or f"{count} 2xx" not in h2load.said():
+        raise Failed(f"h2load did not get {count} times 200:\n{h2load.said()}")
+    return {"cpu_us": h2load.used_us() / count, "rate": count / (h2load.ended - h2load.began)}
+
+
+class Worker:
+    """apns-worker run."""
+
+    def __init__(self, bench, redis, peer, lanes=1, cores=1):
+        Worker.account_number = getattr(Worker, "account_number", 0) + 1
+        self.account_file = os.path.join(bench.directory, f"worker-{Worker.account_number}.json")
+        self.program = Program(
+            "apns-worker", [
+                f"{bench.bin}/apns-worker", "run", "--lanes", lanes, "--max-connections", 1,
+                "--max-streams", STREAMS, "--account", self.account_file,
+            ], bench.client_cores(cores), bench.directory, {
+                "APNS_WORKER_REDIS_URL": redis.url, "APNS_WORKER_KEY": bench.key, "APNS_WORKER_KEY_ID": bench.key_id,
+                "APNS_WORKER_TEAM_ID": bench.team_id, "APNS_WORKER_TOPIC": "com.example.app",
+                "APNS_WORKER_ENDPOINT": f"localhost:{peer.port}", "APNS_WORKER_CA": f"{bench.certificates}/ca.pem",
+            })
+
+    def stop(self):
+        """Its account."""
+        self.program.stop()
+        with open(self.account_file, encoding="utf-8") as file:
+            return json.load(file)
+
+
+def work(bench, setting, jobs=None, tokens=1, lanes=1, processes=1, backlog=None):
+    """From a backlog in Redis to settlement.
+
+    backlog: hold it at so many jobs while `jobs` are done; where it is larger than `jobs`, the rest is left over.
+    """
+    jobs = jobs or bench.notifications[setting] // tokens
+    redis = RedisServer(bench)
+    queue = Queue(redis.client, tokens)
+    queue.push(backlog or jobs)
+    peer = server(bench, setting)
+    redis.client("CONFIG", "RESETSTAT")
+    redis_before = redis.client.cpu_us()
+    workers = [Worker(bench, redis, peer, lanes, lanes * processes) for _ in range(processes)]
+    began, left_over = drain(queue, workers, jobs, backlog)
+    seconds = time.monotonic() - began
+    redis_us = redis.client.cpu_us() - redis_before
+    calls_per_256_jobs = 256 * redis.client.calls(*CALLS) / jobs
+    peaks = [worker.program.memory_kib("VmHWM") for worker in workers]
+    accounts = [worker.stop() for worker in workers]
+    seen = peer.stop()
+    redis.stop()
+    delivered = sum(account["delivered"] for account in accounts)
+    check(accounts, seen, delivered, expected=None if left_over else jobs * tokens)
+    result = {
+        "cpu_us": sum(worker.program.used_us() for worker in workers) / delivered,
+        "rate": delivered / seconds, "peak_kib": max(peaks),
+    }
+    # Where a backlog is held, Redis also makes jobs all the while.
+    if queue.pushed == (backlog or jobs):
+        result["redis_cpu_us"] = redis_us / delivered
+    if tokens == 1:
+        result["redis_calls_per_256_jobs"] = calls_per_256_jobs
+    return result
+
+
+def drain(queue, workers, jobs, backlog):
+    """Waits until so many jobs are done. When that began, by the clock, and whether jobs were left over."""
+    began = None
+    holds = backlog is not None and backlog < jobs
+    deadline = time.monotonic() + 900
+    while True:
+        fresh, rest = queue.depth()
+        done = queue.pushed - fresh - rest
+        began = began or (time.monotonic() if done or rest else None)
+        if holds and queue.pushed < jobs and fresh < backlog:
+            queue.push(min(backlog - fresh, jobs - queue.pushed))
+        elif done >= jobs:
+            return began or time.monotonic(), fresh + rest > 0
+        for worker in workers:
+            if worker.program.has_ended():
+                raise worker.program.failed("ended by itself")
+        if time.monotonic() > deadline:
+            raise Failed(f"{fresh} jobs are waiting and {rest} under way after 15 minutes")
+        time.sleep(pause(done, jobs, began, holds))
+
+
+def pause(done, jobs, began, holds):
+    """How long to leave Redis alone, for every look costs it 20 µs."""
+    if holds:
+        # A small backlog must not run dry.
+        return 0.0005
+    if not done:
+        return 0.005
+    expected = (time.monotonic() - began) * (jobs - done) / done
+    return max(0.003, min(0.1, expected / 3))
+
+
+def check(accounts, seen, delivered, expected):
+    """What was delivered is what was to be, and what the simulator has."""
+    for field in ("dead", "invalid", "expired", "dropped", "retried", "parked", "possibleDuplicates", "lostClaims"):
+        count = sum(account[field] for account in accounts)
+        if count:
+            raise Failed(f"the worker's account says {field}: {count}, where nothing went wrong")
+    if expected is not None and delivered != expected:
+        raise Failed(f"{delivered} notifications were delivered, not {expected}")
+    if seen is not None and (seen["accepted"] != delivered or seen["duplicates"] or seen["protocolErrors"]):
+        raise Failed(f"the worker says it delivered {delivered}; the simulator's account says {json.dumps(seen)}")
+
+
+def worker(bench, setting):
+    return work(bench, setting)
+
+
+def fanout(bench, setting):
+    return work(bench, setting, tokens=1000)
+
+
+def warm_worker(bench, redis, peer):
+    """A worker that has its connections and has sent something."""
+    queue = Queue(redis.client, is_timed=False)
+    running = Worker(bench, redis, peer)
+    queue.push(100)
+    await_true(lambda: sum(queue.depth()) == 0, "the worker has warmed up")
+    return running, queue
+
+
+def latency(bench, setting):
+    """From a producer's RPUSH to the simulator, at 1,000 jobs a second."""
+    redis = RedisServer(bench)
+    peer = Simulator(bench, setting, "--measure-latency", "sent_us")
+    running, queue = warm_worker(bench, redis, peer)
+    pace = Program(
+        "pace", [f"{bench.bin}/Benchmarks", "pace", "--job", bench.job, "--redis", redis.url, "--rate", 1000,
+                 "--seconds", bench.latency_seconds], bench.server_cores, bench.directory)
+    pace.wait(bench.latency_seconds + 30)
+    await_true(lambda: sum(queue.depth()) == 0, "all paced jobs are settled")
+    account = running.stop()
+    seen = peer.stop()
+    redis.stop()
+    check([account], seen, account["delivered"], 1000 * bench.latency_seconds + 100)
+    if seen["latency"]["count"] != 1000 * bench.latency_seconds:
+        raise Failed(f"the simulator measured {seen['latency']['count']} notifications")
+    names = {"p50_us": "p50", "p99_us": "p99", "p999_us": "p999", "max_us": "maximum"}
+    return {name: seen["latency"][f"{field}Microseconds"] for name, field in names.items()}
+
+
+def idle(bench, _):
+    """A worker that has nothing to do."""
+    redis = RedisServer(bench)
+    peer = server(bench, "at once")
+    running, _ = warm_worker(bench, redis, peer)
+    # What follows the last job, such as the end of a waiting command, is over after the longest of its pauses.
+    time.sleep(1)
+    redis.client.send("MONITOR")
+    redis.client.reply()
+    start, began = running.program.cpu_us(), time.monotonic()
+    commands = monitored(redis.client, bench.idle_seconds)
+    seconds = time.monotonic() - began
+    used = running.program.cpu_us() - start
+    memory = running.program.memory_kib("VmRSS")
+    running.stop()
+    peer.stop()
+    redis.stop()
+    return {
+        "cpu_percent": used / seconds / 1e4, "memory_kib": memory, "redis_commands_per_second": commands / seconds,
+        "start_cpu_ms": start / 1000,
+    }
+
+
+def monitored(client, seconds):
+    """How many commands clients send within a time. What scripts call in turn is marked `lua` and does not count."""
+    count, rest, end = 0, b"", time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        client.socket.settimeout(left)
+        try:
+            rest += client.socket.recv(65536)
+        except (socket.timeout, BlockingIOError):
+            break
+        *lines, rest = rest.split(b"\r\n")
+        count += sum(1 for line in lines if b" lua] " not in line)
+    return count
+
+
+def micro(bench, _):
+    """The hot parts one by one."""
+    redis = RedisServer(bench)
+    program = Program(
+        "micro", [f"{bench.bin}/Benchmarks", "micro", "--job", bench.job, "--redis", redis.url, "--key", bench.key,
+                  "--thousands", bench.notifications["delayed"] // 1000], bench.client_cores(1), bench.directory)
+    program.wait(300)
+    redis.stop()
+    costs = json.loads(program.said())
+    return {f"{part}.{unit}": value for part, cost in costs.items() for unit, value in cost.items()}

@@ -1,0 +1,103 @@
+"""Programs that are started, pinned to a core, watched and stopped."""
+
+import os
+import signal
+import subprocess
+import time
+
+
+class Failed(Exception):
+    pass
+
+
+def await_true(condition, what, seconds=30.0, pause=0.01):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise Failed(f"{what}: not within {seconds:.0f} s")
+        time.sleep(pause)
+
+
+class Program:
+    """One process. What it prints goes to files NAME.out and NAME.err of the directory."""
+
+    running = []
+    started = 0
+
+    def __init__(self, name, command, cores, directory, environment=None):
+        self.name = name
+        Program.started += 1
+        path = os.path.join(directory, f"{name}-{Program.started}")
+        self.output, self.errors = path + ".out", path + ".err"
+        # It dies with this process, however that ends; and both programs in front only replace themselves.
+        pinned = ["setpriv", "--pdeathsig", "KILL", "taskset", "-c", ",".join(map(str, cores)), *map(str, command)]
+        with open(self.output, "wb") as output, open(self.errors, "wb") as errors:
+            self.process = subprocess.Popen(
+                pinned, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, cwd=directory,
+                env={**clean_environment(), **(environment or {})})
+        self.pid = self.process.pid
+        self.began = time.monotonic()
+        self.usage = None
+        Program.running.append(self)
+
+    def said(self):
+        with open(self.output, encoding="utf-8", errors="replace") as output:
+            return output.read()
+
+    def failed(self, what):
+        with open(self.errors, encoding="utf-8", errors="replace") as errors:
+            return Failed(f"{self.name}: {what}\n{errors.read()[-2000:]}")
+
+    def cpu_us(self):
+        """CPU time of all its threads so far, in microseconds."""
+        # How Linux names the CPU clock of another process; see clock_getcpuclockid(3).
+        return time.clock_gettime_ns((~self.pid << 3) | 2) / 1000
+
+    def memory_kib(self, field):
+        """A line of /proc/PID/status: VmHWM is the most it has held, VmRSS what it holds."""
+        # Not ru_maxrss: that counts what this process held when it started the other.
+        with open(f"/proc/{self.pid}/status", encoding="ascii") as status:
+            for line in status:
+                if line.startswith(field + ":"):
+                    return int(line.split()[1])
+        raise self.failed("is gone")
+
+    def has_ended(self):
+        if self.usage is None:
+            pid, status, usage = os.wait4(self.pid, os.WNOHANG)
+            if pid:
+                self.usage = usage
+                self.ended = time.monotonic()
+                self.process.returncode = os.waitstatus_to_exitcode(status)
+                Program.running.remove(self)
+        return self.usage is not None
+
+    def used_us(self):
+        """CPU time of its whole life, once it has ended."""
+        return 1e6 * (self.usage.ru_utime + self.usage.ru_stime)
+
+    def wait(self, seconds):
+        try:
+            await_true(self.has_ended, f"{self.name} ends", seconds, pause=0.002)
+        except Failed as failure:
+            self.process.kill()
+            raise self.failed(str(failure)) from None
+        if self.process.returncode != 0:
+            raise self.failed(f"exit status {self.process.returncode}")
+
+    def stop(self):
+        if not self.has_ended():
+            self.process.send_signal(signal.SIGTERM)
+            self.wait(40)
+
+    @classmethod
+    def stop_all(cls):
+        for program in list(cls.running):
+            program.process.kill()
+            program.process.wait()
+        cls.running.clear()
+
+
+def clean_environment():
+    """Settings of the caller's own worker must not reach this one."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("APNS_WORKER_")}

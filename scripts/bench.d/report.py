@@ -1,0 +1,165 @@
+"""What was measured as one page: medians, goals, a table."""
+
+import os
+import platform
+import re
+import subprocess
+from statistics import median
+
+MEMORY_LIMIT_KIB = 64 * 1024
+
+
+def summary(values):
+    return {"median": round(median(values), 4), "min": round(min(values), 4), "max": round(max(values), 4)}
+
+
+def page(values, bench, options):
+    figures = {}
+    for name, settings in values.items():
+        for setting, metrics in settings.items():
+            for metric, numbers in metrics.items():
+                place(figures, name, setting, metric, options.only)[metric.split(".")[-1]] = summary(numbers)
+    return {
+        "machine": machine(), "rounds": options.rounds, "server": options.server, "quick": options.quick,
+        "notifications": bench.notifications,
+        "pinned": {"client": bench.client_cores(1), "servers": bench.server_cores, "cores": len(bench.cores)},
+        "figures": figures, "goals": goals(figures),
+    }
+
+
+def place(figures, name, setting, metric, only):
+    """Where a metric belongs: the parts, measured together, are figures each; those of `scale` are under it."""
+    if name == "micro":
+        part = metric.split(".")[0]
+        return figures.setdefault(part, {}) if part in only or part == "answer" else {}
+    target = figures
+    for key in name.split("."):
+        target = target.setdefault(key, {})
+    return target.setdefault(setting, {}) if setting else target
+
+
+def goals(figures):
+    """The goals whose figures were measured, each with what was reached."""
+    found = []
+
+    def goal(figure, setting, text, value, limit, unit, at_least=False):
+        # Compared as it is printed: three digits are more than the rounds agree on.
+        value = float(f"{value:.3g}")
+        met = value >= limit if at_least else value <= limit
+        found.append({
+            "figure": figure, "setting": setting, "goal": text, "value": value, "unit": unit, "met": met})
+
+    def settings_of(*path):
+        node = figures
+        for key in path:
+            node = node.get(key, {})
+        return node.items()
+
+    for setting, bare in settings_of("limit"):
+        for name, factor in (("worker", 2), ("fanout", 1.2)):
+            if setting in figures.get(name, {}):
+                ratio = figures[name][setting]["cpu_us"]["median"] / bare["cpu_us"]["median"]
+                goal(name, setting, f"at most {factor} × limit", ratio, factor, "× limit")
+    for setting, worker in settings_of("worker"):
+        goal("worker", setting, "at most 3 calls to Redis for 256 jobs",
+             worker["redis_calls_per_256_jobs"]["median"], 3, "calls")
+    scale_goals(figures, goal)
+    for setting, latency in settings_of("latency"):
+        goal("latency", setting, "p50 under 1 ms", latency["p50_us"]["median"] / 1000, 1, "ms")
+        goal("latency", setting, "p99 under 5 ms", latency["p99_us"]["median"] / 1000, 5, "ms")
+    if idle := figures.get("idle"):
+        goal("idle", "", "under 0.2 % of a core", idle["cpu_percent"]["median"], 0.2, "%")
+        goal("idle", "", "at most 2 commands a second", idle["redis_commands_per_second"]["median"], 2, "a second")
+    return found
+
+
+def scale_goals(figures, goal):
+    scale = figures.get("scale", {})
+    backlogs = {name: settings for name, settings in scale.items() if name.startswith("backlog")}
+    for setting in sorted({setting for settings in scale.values() for setting in settings}):
+        costs = [settings[setting]["cpu_us"]["median"] for settings in backlogs.values()]
+        goal("scale", setting, "cost flat within 10 % over all backlogs", max(costs) / min(costs), 1.1, "× the least")
+        # As CPU, for where cores are short: two lanes on two free cores do so many times one lane's work.
+        one = figures.get("worker", {}).get(setting)
+        if one and "lanes 2" in scale:
+            work = 2 * one["cpu_us"]["median"] / scale["lanes 2"][setting]["cpu_us"]["median"]
+            goal("scale", setting, "2 lanes do at least 1.8 × the work of one", work, 1.8, "× by CPU", at_least=True)
+    one_lane = [figures.get("worker", {}), figures.get("fanout", {})]
+    one_lane += [settings for name, settings in scale.items() if name != "lanes 2"]
+    peaks = [metrics["peak_kib"]["max"] for settings in one_lane for metrics in settings.values()]
+    if peaks:
+        goal("memory", "", "under 64 MiB with one lane, whatever the backlog", max(peaks) / 1024,
+             MEMORY_LIMIT_KIB / 1024, "MiB")
+
+
+def table(page):
+    quick = "; QUICK: too few for figures" if page["quick"] else ""
+    lines = [
+        f"{page['machine']['cpu']}, {page['machine']['cores']} cores, {page['machine']['os']}; "
+        f"server: {page['server']}; median of {page['rounds']} rounds (least–most){quick}",
+        "", f"{'figure':<24}{'answers':<9}{'CPU µs a notification':<24}{'a second':>9}{'peak MiB':>10}"
+        f"{'Redis µs':>10}{'calls/256':>11}",
+    ]
+    figures = page["figures"]
+    rows = [(name, figures[name]) for name in ("limit", "worker", "fanout") if name in figures]
+    rows += [("scale, " + name, settings) for name, settings in figures.get("scale", {}).items()]
+    for name, settings in rows:
+        for setting, metrics in settings.items():
+            lines.append(cost_row(name, setting, metrics))
+    for name in ("encode", "answer", "decode", "claim", "settle"):
+        if name in figures:
+            lines.append(f"{name:<33}{spread(figures[name]['ns'], 0)} ns, "
+                         f"{figures[name]['allocations']['median']:.2f} allocations")
+    for setting, metrics in figures.get("latency", {}).items():
+        parts = [f"{label} {spread(metrics[metric], 0)}"
+                 for metric, label in (("p50_us", "p50"), ("p99_us", "p99"), ("p999_us", "p99.9"))]
+        lines.append(f"{'latency':<24}{setting:<9}{', '.join(parts)} µs")
+    if idle := figures.get("idle"):
+        lines.append(f"{'idle':<33}{spread(idle['cpu_percent'], 3)} % of a core, "
+                     f"{idle['memory_kib']['median'] / 1024:.1f} MiB, "
+                     f"{spread(idle['redis_commands_per_second'], 2)} Redis commands a second, "
+                     f"{idle['start_cpu_ms']['median']:.1f} ms of CPU to start")
+    if page["goals"]:
+        lines += ["", f"{'goal':<62}{'reached':<24}"]
+    for one in page["goals"]:
+        what = f"{one['figure']}{' (' + one['setting'] + ')' if one['setting'] else ''}: {one['goal']}"
+        reached = f"{one['value']:.3g} {one['unit']}"
+        lines.append(f"{what:<62}{reached:<24}{'met' if one['met'] else 'MISSED'}")
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def cost_row(name, setting, metrics):
+    row = f"{name:<24}{setting:<9}{spread(metrics['cpu_us'], 2):<24}{metrics['rate']['median']:>9,.0f}"
+    if "peak_kib" in metrics:
+        redis = f"{metrics['redis_cpu_us']['median']:.2f}" if "redis_cpu_us" in metrics else ""
+        row += f"{metrics['peak_kib']['median'] / 1024:>10.1f}{redis:>10}"
+    if "redis_calls_per_256_jobs" in metrics:
+        row += f"{metrics['redis_calls_per_256_jobs']['median']:>11.2f}"
+    return row
+
+
+def spread(metric, digits):
+    return f"{metric['median']:,.{digits}f} ({metric['min']:,.{digits}f}–{metric['max']:,.{digits}f})"
+
+
+def machine():
+    cpu = "unknown"
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        if found := re.search(r"model name\s*: (.*)", file.read()):
+            cpu = found[1].strip()
+    release = platform.freedesktop_os_release()
+    return {
+        "cpu": cpu, "cores": os.cpu_count(), "os": release.get("PRETTY_NAME", release["NAME"]),
+        "kernel": platform.release(),
+        "versions": {
+            "swift": said("swift", "--version"), "redis": said("redis-server", "--version"),
+            "h2load": said("h2load", "--version"), "nginx": said("nginx", "-v"),
+            "openssl": said("openssl", "version"), "commit": said("git", "describe", "--always", "--dirty"),
+        },
+    }
+
+
+def said(*command):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    lines = [line for line in done.stdout.splitlines() if re.search(r"\d", line)]
+    return lines[0].strip() if lines else "unknown"

@@ -1,0 +1,65 @@
+"""As much of a Redis client as measuring needs."""
+
+import socket
+
+
+class RedisError(Exception):
+    pass
+
+
+class Redis:
+    def __init__(self, port):
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.reader = self.socket.makefile("rb")
+
+    def close(self):
+        self.reader.close()
+        self.socket.close()
+
+    def send(self, *arguments):
+        parts = [b"*%d\r\n" % len(arguments)]
+        for argument in arguments:
+            data = argument if isinstance(argument, bytes) else str(argument).encode()
+            parts.append(b"$%d\r\n%s\r\n" % (len(data), data))
+        self.socket.sendall(b"".join(parts))
+
+    def __call__(self, *arguments):
+        self.send(*arguments)
+        return self.reply()
+
+    def reply(self):
+        line = self.reader.readline()
+        if not line.endswith(b"\r\n"):
+            raise RedisError("Redis closed the connection")
+        kind, rest = line[:1], line[1:-2]
+        if kind == b"+":
+            return rest.decode()
+        if kind == b":":
+            return int(rest)
+        if kind == b"-":
+            raise RedisError(rest.decode())
+        if kind == b"$":
+            size = int(rest)
+            return None if size < 0 else self.reader.read(size + 2)[:-2]
+        if kind == b"*":
+            return [self.reply() for _ in range(int(rest))]
+        raise RedisError(f"not a reply of Redis: {line!r}")
+
+    def info(self, section):
+        text = self("INFO", section).decode()
+        return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+
+    def cpu_us(self):
+        """CPU time of the server in microseconds."""
+        info = self.info("cpu")
+        return 1e6 * (float(info["used_cpu_user"]) + float(info["used_cpu_sys"]))
+
+    def calls(self, *commands):
+        """How often clients, or scripts, have called any of these commands since the counts were reset."""
+        stats = self.info("commandstats")
+        count = 0
+        for command in commands:
+            line = stats.get(f"cmdstat_{command}", "calls=0")
+            count += int(line.split(",")[0].removeprefix("calls="))
+        return count

@@ -1,0 +1,107 @@
+"""The servers that are measured against, each private and on 127.0.0.1."""
+
+import json
+import os
+import shutil
+import socket
+import tempfile
+
+from programs import Failed, Program, await_true
+from resp import Redis
+
+DELAY = "20ms±5ms"
+
+
+def free_port():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
+def accepts(port):
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+class RedisServer:
+    def __init__(self, bench):
+        self.port = free_port()
+        self.url = f"redis://127.0.0.1:{self.port}"
+        self.program = Program(
+            "redis", ["redis-server", "--port", self.port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
+                      "--dir", bench.directory], bench.server_cores, bench.directory)
+        await_true(lambda: accepts(self.port), "redis-server listens")
+        self.client = Redis(self.port)
+
+    def stop(self):
+        self.client.close()
+        self.program.stop()
+
+
+class Simulator:
+    """apns-simulator, which answers at once, or after 20±5 ms and so out of order."""
+
+    def __init__(self, bench, setting, *options):
+        self.account_file = os.path.join(bench.directory, "simulator.json")
+        if setting == "delayed":
+            options = ("--delay", DELAY, *options)
+        certificates = bench.certificates
+        self.program = Program(
+            "apns-simulator", [
+                f"{bench.bin}/apns-simulator", "--certificate", f"{certificates}/server.pem",
+                "--key", f"{certificates}/server-key.pem",
+                "--provider-key", f"{bench.key_id}:{bench.team_id}:{bench.key}",
+                "--initial-streams", 1000, "--account", self.account_file, "--quiet", *options,
+            ], bench.server_cores, bench.directory)
+        await_true(lambda: self.program.said().endswith("\n") or self.program.has_ended(), "the simulator listens")
+        if self.program.has_ended():
+            raise self.program.failed("did not start")
+        self.port = json.loads(self.program.said())["port"]
+
+    def stop(self):
+        """Its account."""
+        self.program.stop()
+        with open(self.account_file, encoding="utf-8") as file:
+            return json.load(file)
+
+
+class Nginx:
+    """A server that we did not write. It answers at HEADERS, and counts for nobody."""
+
+    configuration = """
+daemon off; master_process off; worker_processes 1; pid {directory}/pid; error_log {directory}/error.log;
+events {{ worker_connections 64; }}
+http {{
+    access_log off;
+    client_body_temp_path {directory}/body; proxy_temp_path {directory}/proxy; fastcgi_temp_path {directory}/fastcgi;
+    uwsgi_temp_path {directory}/uwsgi; scgi_temp_path {directory}/scgi;
+    server {{
+        listen 127.0.0.1:{port} ssl http2;
+        ssl_certificate {certificates}/server.pem; ssl_certificate_key {certificates}/server-key.pem;
+        http2_max_concurrent_streams 500; keepalive_requests 1000000;
+        location /3/device/ {{ return 200; }}
+    }}
+}}
+"""
+
+    def __init__(self, bench, setting):
+        if setting != "at once":
+            raise Failed("nginx can only answer at once")
+        self.port = free_port()
+        self.own = tempfile.mkdtemp(dir=bench.directory)
+        path = os.path.join(self.own, "nginx.conf")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(self.configuration.format(
+                directory=self.own, port=self.port, certificates=bench.certificates))
+        self.program = Program(
+            "nginx", [shutil.which("nginx"), "-p", self.own, "-e", f"{self.own}/error.log", "-c", path],
+            bench.server_cores, bench.directory)
+        await_true(lambda: accepts(self.port) or self.program.has_ended(), "nginx listens")
+        if self.program.has_ended():
+            raise self.program.failed("did not start")
+
+    def stop(self):
+        self.program.stop()

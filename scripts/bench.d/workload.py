@@ -1,0 +1,72 @@
+"""Jobs, and how many of them are where."""
+
+import os
+
+TEMPLATE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "job.json")
+PREFIX = "push:{default}:"
+
+# Redis makes the jobs itself: nothing has to be sent, so that two million take seconds. 64 digits of a hash and a
+# number are as long and nearly as hard to compress as a real token.
+# KEYS jobs; ARGV first number, how many jobs, tokens a job, and the job's text in four parts.
+FILL = """
+local first, count, tokens = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+for number = first, first + count - 1 do
+    local list = {}
+    for index = 1, tokens do
+        list[index] = redis.sha1hex(number .. ':' .. index) .. string.format('%024x', number)
+    end
+    redis.call('RPUSH', KEYS[1], ARGV[4] .. 'job-' .. number .. ARGV[5] .. table.concat(list, '","') .. ARGV[6]
+        .. '1790000000000000' .. ARGV[7])
+end
+"""
+
+# What is left: {fresh jobs, jobs waiting or under way}.
+DEPTH = """
+local fresh = redis.call('LLEN', KEYS[1])
+local rest = redis.call('ZCARD', KEYS[2])
+for _, worker in ipairs(redis.call('ZRANGE', KEYS[3], 0, -1)) do
+    rest = rest + redis.call('HLEN', ARGV[1] .. 'claimed:' .. worker)
+        + redis.call('LLEN', ARGV[1] .. 'inbox:' .. worker)
+end
+return { fresh, rest }
+"""
+
+
+def template():
+    with open(TEMPLATE, encoding="utf-8") as file:
+        return file.read().strip()
+
+
+def payload():
+    """What a client sends as the body for such a job."""
+    text = template()
+    start = text.index('"payload":') + len('"payload":')
+    return text[start:-1].replace("@sent@", "1790000000000000")
+
+
+class Queue:
+    def __init__(self, redis, tokens=1, is_timed=True):
+        self.redis = redis
+        self.tokens = tokens
+        self.pushed = 0
+        text = template()
+        if tokens > 1:
+            text = text.replace('"token":"@token@"', '"tokens":["@token@"]')
+        if not is_timed:
+            # The simulator takes the time of sending from `sent_us`, and these are not to be in its account.
+            text = text.replace('"sent_us"', '"made_us"')
+        self.parts = []
+        for marker in ("@id@", "@token@", "@sent@"):
+            part, text = text.split(marker)
+            self.parts.append(part)
+        self.parts.append(text)
+
+    def push(self, count):
+        while count > 0:
+            chunk = min(count, max(1, 20_000 // self.tokens))
+            self.redis("EVAL", FILL, 1, PREFIX + "jobs", self.pushed, chunk, self.tokens, *self.parts)
+            self.pushed += chunk
+            count -= chunk
+
+    def depth(self):
+        return self.redis("EVAL", DEPTH, 3, PREFIX + "jobs", PREFIX + "retry", PREFIX + "workers", PREFIX)
