@@ -22,7 +22,7 @@ struct DeadLetterTests {
         #expect(DeadLetter.members().readableBytes == 0)
         let hostile = "\"\\\n\u{0}\u{7F}é"
         let job = try JobDecoder.decode(
-            ByteBuffer(string: #"{"id":"i\"d","app":"a\u0000pp","token":"ab","payload":{}}"#))
+            ByteBuffer(string: #"{"id":"i\"d","app":"a\u0022pp","token":"ab","payload":{}}"#))
         let members = DeadLetter.members(
             job: job, detail: hostile, status: 400, error: hostile,
             tokens: [ByteBuffer(string: "ab"), ByteBuffer(bytes: [0xFF, 0x22])])
@@ -30,7 +30,7 @@ struct DeadLetterTests {
         object.writeImmutableBuffer(members)
         object.writeString("}")
         #expect(try jsonObject(object))
-        #expect(members.text.hasPrefix(#","id":"i\"d","app":"a\u0000pp","status":400,"error":"\"\\\n"#))
+        #expect(members.text.hasPrefix(#","id":"i\"d","app":"a\"pp","status":400,"error":"\"\\\n"#))
         #expect(members.text.contains(#","tokens":["ab",""#))
     }
 

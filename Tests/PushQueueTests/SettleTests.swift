@@ -282,7 +282,8 @@ extension TestQueue {
     {
         let worker = worker(name, limits)
         for start in stride(from: 0, to: jobs.count, by: 5000) {
-            try redis.run(["RPUSH", keys.jobs].map { Array($0.utf8) } + jobs[start...].prefix(5000).map { Array($0.utf8) })
+            let command = ["RPUSH", keys.jobs] + jobs[start...].prefix(5000)
+            try redis.run(command.map { Array($0.utf8) })
         }
         #expect(try await worker.claim(jobs.count).bodies.count == jobs.count)
         return worker

@@ -65,12 +65,27 @@ final class TestQueue {
     /// Everything that the queue has in Redis, to see that nothing has changed; but for the ends of leases.
     func everything() throws -> [String: RedisValue] {
         let names = try texts("KEYS", keys.jobs.dropLast(4) + "*")
-        return try names.filter { $0 != keys.workers }.reduce(into: [:]) { $0[$1] = try redis.run("DUMP", $1) }
+        return try names.filter { $0 != keys.workers }.reduce(into: [:]) { $0[$1] = try value(of: $1) }
+    }
+
+    private func value(of key: String) throws -> RedisValue {
+        switch try redis.run("TYPE", key).text {
+        case "list": return try redis.run("LRANGE", key, "0", "-1")
+        case "zset": return try redis.run("ZRANGE", key, "0", "-1", "WITHSCORES")
+        case "hash":
+            // In whatever order Redis has them at the moment.
+            let flat = try redis.run("HGETALL", key).elements ?? []
+            let fields = stride(from: 0, to: flat.count, by: 2).map { RedisValue.array([flat[$0], flat[$0 + 1]]) }
+            return .array(fields.sorted { $0.elements?[0].text ?? "" < $1.elements?[0].text ?? "" })
+        default: return try redis.run("GET", key)
+        }
     }
 
     private func texts(_ command: String...) throws -> [String] {
         let reply = try redis.run(command.map { Array($0.utf8) })
-        return try #require(reply.elements, "\(command[0]) of \(command[1])").map { String(decoding: $0.bytes, as: UTF8.self) }
+        return try #require(reply.elements, "\(command[0]) of \(command[1])").map {
+            String(decoding: $0.bytes, as: UTF8.self)
+        }
     }
 }
 
@@ -126,9 +141,10 @@ struct TestWorker: Sendable {
     }
 
     private func call<Value: Sendable>(
-        _ body: @escaping @Sendable (
-            QueueConnection, @escaping (Result<Value, QueueConnection.Failure>) -> Void
-        ) -> Void
+        _ body:
+            @escaping @Sendable (
+                QueueConnection, @escaping (Result<Value, QueueConnection.Failure>) -> Void
+            ) -> Void
     ) async throws -> Value {
         try await withCheckedThrowingContinuation { continuation in
             eventLoop.execute { body(queue.value) { continuation.resume(with: $0) } }

@@ -1,0 +1,137 @@
+import NIOCore
+import PushQueue
+import TestSupport
+import Testing
+
+@Suite("Queue connections, when Redis is not as they left it")
+struct QueueConnectionTests {
+    @Test("a server that has forgotten the scripts learns them again")
+    func scriptFlush() async throws {
+        let server = try RedisServer()
+        try await withQueue(on: server) { queue in
+            let worker = queue.worker("w")
+            var first = 1
+            // Once with the scripts not yet known, once with them known, and once with them forgotten, and so again.
+            for _ in 0..<4 {
+                try queue.push(["a", "b", "c"])
+                #expect(try await worker.claim(3, first: first).bodies.count == 3)
+                #expect(try await worker.settle { $0.end(first, .delivered) } == 0)
+                #expect(try await queue.worker("x").reap("w") == nil)
+                #expect(try await worker.release() == 2)
+                try queue.redis.run("DEL", queue.keys.jobs)
+                first += 3
+                if first > 6 { #expect(try queue.redis.run("SCRIPT", "FLUSH") == .status("OK")) }
+            }
+            #expect(try queue.stats() == ["delivered": 4])
+        }
+    }
+
+    @Test("commands that were sent together all recover, and each is run once")
+    func scriptFlushWhilePipelined() async throws {
+        let server = try RedisServer()
+        try await withQueue(on: server) { queue in
+            let worker = try await queue.worker("w", claiming: (1...100).map { "job \($0)" })
+            try await worker.settle { $0.end(100, .delivered) }
+            try queue.redis.run("SCRIPT", "FLUSH")
+            let lost = try await withThrowingTaskGroup(of: Int.self) { group in
+                for claim in 1...99 { group.addTask { try await worker.settle { $0.end(claim, .delivered) } } }
+                return try await group.reduce(0, +)
+            }
+            #expect(lost == 0)
+            #expect(try queue.stats() == ["delivered": 100])
+        }
+    }
+
+    @Test("scripts are sent once, and called by their digest then")
+    func digests() async throws {
+        let server = try RedisServer()
+        try await withQueue(on: server) { queue in
+            let worker = queue.worker("w")
+            for _ in 0..<50 { _ = try await worker.claim(0) }
+            let statistics = try #require(queue.redis.run("INFO", "commandstats").text)
+            let calls = statistics.split(whereSeparator: \.isNewline).filter { $0.hasPrefix("cmdstat_eval") }
+            #expect(calls.contains { $0.hasPrefix("cmdstat_eval:calls=1,") })
+            #expect(calls.contains { $0.hasPrefix("cmdstat_evalsha:calls=49,") })
+        }
+    }
+
+    /// The keys that each script reads or writes, by what stands in place of the right type.
+    private func keys(_ script: QueueScript, _ queue: TestQueue) throws -> [String] {
+        let keys = queue.keys
+        let stats = try #require(queue.redis.run("KEYS", keys.statsPrefix + "*").elements?.first?.text)
+        return switch script {
+        case .claim: [keys.jobs, keys.retry, keys.claimed("w"), keys.inbox("w"), keys.workers, keys.dead, stats]
+        case .settle: [keys.claimed("w"), keys.retry, keys.dead, stats]
+        case .reap: [keys.workers, keys.claimed("w"), keys.inbox("w"), keys.jobs, keys.dead, stats]
+        case .release: [keys.workers, keys.claimed("w"), keys.inbox("w"), keys.jobs]
+        case .depth: []
+        }
+    }
+
+    @Test(
+        "a key of the wrong type is named, and nothing is changed, lost or doubled",
+        arguments: [QueueScript.claim, .settle, .reap, .release])
+    func wrongType(script: QueueScript) async throws {
+        try await withQueue { queue in
+            var limits = QueueLimits()
+            limits.maximumJobSize = 20
+            limits.maximumReclaims = 0
+            let worker = try await queue.worker("w", claiming: ["job 1", "job 2", "job 3", "job 4"], limits)
+            try await worker.settle { $0.end(4, .delivered) }
+            try queue.push(["fresh", "much too large to be claimed by this worker"])
+            try queue.push(retry: "due", at: 1)
+            try queue.redis.run("RPUSH", queue.keys.inbox("w"), "waited")
+            try queue.redis.run("ZADD", queue.keys.dead, "1", "{}\nolder")
+            if script == .reap { try queue.endLease("w") }
+            for key in try keys(script, queue) {
+                #expect(try queue.redis.run("RENAME", key, key + ":away") == .status("OK"))
+                try queue.redis.run("SET", key, "something else")
+                let before = try queue.everything()
+                let failure = await #expect(throws: QueueConnection.Failure.self) {
+                    switch script {
+                    case .claim: _ = try await worker.claim(10, first: 5)
+                    case .settle:
+                        try await worker.settle {
+                            $0.end(1, .delivered)
+                            $0.retry(2)
+                            $0.bury(3, reason: "X")
+                        }
+                    case .reap: try await queue.worker("x", limits).reap("w")
+                    default: try await worker.release()
+                    }
+                }
+                let text = failure?.description ?? ""
+                #expect(text.contains("WRONGTYPE \(key) holds a string"), "\(text)")
+                #expect(try queue.everything() == before, "\(key)")
+                #expect(try queue.redis.run("RENAME", key + ":away", key) == .status("OK"))
+            }
+        }
+    }
+
+    @Test("a lease is renewed even while the list of jobs is not one")
+    func renewalDespiteWrongType() async throws {
+        try await withQueue { queue in
+            try queue.redis.run("SET", queue.keys.jobs, "something else")
+            _ = try await queue.worker("w").claim(0)
+            #expect(try queue.workers() == ["w"])
+        }
+    }
+
+    @Test("a server without memory refuses claims and reaping with nothing lost, and still lets jobs end")
+    func outOfMemory() async throws {
+        let server = try RedisServer()
+        try await withQueue(on: server) { queue in
+            let worker = try await queue.worker("w", claiming: ["job 1", "job 2"])
+            try queue.push(["fresh"])
+            try queue.redis.run("CONFIG", "SET", "maxmemory", "1")
+            let before = try queue.everything()
+            await #expect(throws: QueueConnection.Failure.self) { _ = try await worker.claim(5, first: 3) }
+            await #expect(throws: QueueConnection.Failure.self) { try await worker.release() }
+            #expect(try queue.everything() == before)
+            #expect(try await worker.settle { $0.end(1, .delivered) } == 0)
+            try queue.redis.run("CONFIG", "SET", "maxmemory", "0")
+            #expect(try await worker.claimTexts(5, first: 3) == ["fresh"])
+            #expect(try queue.stats() == ["delivered": 1])
+        }
+    }
+}

@@ -1,0 +1,36 @@
+import PushQueue
+import Testing
+
+@Suite("Names of keys")
+struct QueueKeysTests {
+    @Test("all keys of a queue carry the same hash tag")
+    func names() throws {
+        let keys = try QueueKeys(prefix: "push", queue: "default")
+        #expect(keys.jobs == "push:{default}:jobs")
+        #expect(keys.retry == "push:{default}:retry")
+        #expect(keys.workers == "push:{default}:workers")
+        #expect(keys.dead == "push:{default}:dead")
+        #expect(keys.paused == "push:{default}:paused")
+        #expect(keys.statsPrefix == "push:{default}:stats:")
+        #expect(keys.stats("2026-11-21") == "push:{default}:stats:2026-11-21")
+        #expect(keys.claimed("host.1") == "push:{default}:claimed:host.1")
+        #expect(keys.inbox("host.1") == "push:{default}:inbox:host.1")
+        #expect(SharedKeys(prefix: "push").invalidTokens == "push:invalid-tokens")
+        #expect(SharedKeys(prefix: "push").invalidTokenDetails == "push:invalid-tokens:details")
+    }
+
+    @Test(
+        "names that would change the hash tag, or that nobody could type, are refused",
+        arguments: ["", "{", "}", "a{b}", "a b", "a\n", "é", "\u{7F}", String(repeating: "x", count: 101)])
+    func refused(name: String) throws {
+        let asPrefix = #expect(throws: QueueKeys.Invalid.self) { try QueueKeys(prefix: name) }
+        let asQueue = #expect(throws: QueueKeys.Invalid.self) { try QueueKeys(queue: name) }
+        #expect(asPrefix?.description.contains("prefix") == true)
+        #expect(asQueue?.description.contains("queue") == true)
+    }
+
+    @Test("other names are taken", arguments: ["a", "my-queue_1.x:y", "!", String(repeating: "x", count: 100)])
+    func taken(name: String) throws {
+        #expect(try QueueKeys(prefix: name, queue: name).jobs == "\(name):{\(name)}:jobs")
+    }
+}

@@ -1,0 +1,228 @@
+import NIOCore
+import PushQueue
+import Testing
+
+/// Workers that claim, settle, die, come back, reap and release in random order, and an account of where every job is.
+@Suite("A queue under workers that do anything at any time")
+struct QueueModelTests {
+    @Test("every job is in one place at any time, and ends once", arguments: 1...8)
+    func everyJobIsAccountedFor(seed: UInt64) async throws {
+        try await withQueue { queue in
+            var model = Model(seed: seed, queue: queue)
+            for _ in 0..<250 {
+                try await model.step()
+                try model.check()
+            }
+            try await model.finish()
+            try model.check()
+            #expect(model.ended.count + model.buried == model.pushed)
+            #expect(model.ended.count > 20 && model.buried > 5 && model.reclaimed > 5)
+        }
+    }
+}
+
+private struct Model {
+    private struct Worker {
+        let connection: TestWorker
+        var hasJoined = false
+        var next = 1
+        var lastClaim: (count: Int, first: Int)?
+        var lastBatch: Settlement?
+    }
+
+    private static let limits: QueueLimits = {
+        var limits = QueueLimits()
+        limits.maximumReclaims = 4
+        limits.maximumJobSize = 400
+        limits.maximumClaimSize = 900
+        return limits
+    }()
+
+    private let queue: TestQueue
+    private var random: SplitMix64
+    private var workers: [Worker] = []
+    private var names = 0
+    private(set) var pushed = 0
+    /// The numbers of jobs whose end Redis has taken.
+    private(set) var ended: Set<Int> = []
+    private(set) var buried = 0
+    private(set) var reclaimed = 0
+
+    init(seed: UInt64, queue: TestQueue) {
+        random = SplitMix64(state: seed)
+        self.queue = queue
+        for _ in 0..<4 { addWorker() }
+    }
+
+    private mutating func addWorker() {
+        workers.append(Worker(connection: queue.worker("w\(names)", Self.limits)))
+        names += 1
+    }
+
+    mutating func step() async throws {
+        let index = Int.random(in: 0..<workers.count, using: &random)
+        let name = workers[index].connection.name
+        switch Int.random(in: 0..<100, using: &random) {
+        case 0..<20: try push()
+        case 20..<50: try await claim(index)
+        case 50..<75: try await settle(index)
+        case 75..<80:
+            // The reply to a batch was lost, and it is written again.
+            guard let settlement = workers[index].lastBatch else { return }
+            let before = try queue.everything()
+            #expect(try await workers[index].connection.settle(settlement) == settlement.count)
+            #expect(try queue.everything() == before)
+        case 80..<84:
+            try queue.endLease(name)
+        case 84..<87:
+            // Killed: nobody will speak for it any more.
+            try queue.endLease(name)
+            workers.remove(at: index)
+            addWorker()
+        case 87..<94:
+            try await reap(by: index)
+        case 94..<97:
+            // As the server would for a blocking wait, while the worker is on the roll.
+            guard workers[index].hasJoined, try queue.workers().contains(name), try queue.inbox(name).isEmpty else {
+                return
+            }
+            try queue.redis.run("LMOVE", queue.keys.jobs, queue.keys.inbox(name), "LEFT", "RIGHT")
+        default:
+            try await workers[index].connection.release()
+            workers.remove(at: index)
+            addWorker()
+        }
+    }
+
+    private mutating func push() throws {
+        for _ in 0..<Int.random(in: 1...8, using: &random) {
+            let mark = "#\(pushed)#"
+            let filling = String(repeating: "x", count: .random(in: 0...450, using: &random))
+            let body =
+                switch Int.random(in: 0..<4, using: &random) {
+                case 0: "garbage \u{0}\n\(mark)"
+                case 1: #"{"v":1,"attempt":2,"token":"\#(mark)","payload":{}}"#
+                case 2: #"{"token":"ab","payload":"\#(filling)\#(mark)"}"#
+                default: mark
+                }
+            try queue.push([body])
+            pushed += 1
+        }
+    }
+
+    private mutating func claim(_ index: Int) async throws {
+        var worker = workers[index]
+        let isRepeated = worker.lastClaim != nil && Int.random(in: 0..<6, using: &random) == 0
+        let count = Int.random(in: 1...12, using: &random)
+        let (asked, first) = isRepeated ? worker.lastClaim ?? (count, worker.next) : (count, worker.next)
+        let claimed = try await worker.connection.claim(asked, first: first, join: !worker.hasJoined)
+        if claimed.leaseLost {
+            try await worker.connection.release()
+            workers.remove(at: index)
+            return addWorker()
+        }
+        let held = try queue.claims(worker.connection.name)
+        for (offset, body) in claimed.texts.enumerated() { #expect(held[first + offset] == body) }
+        worker.hasJoined = true
+        worker.lastClaim = (asked, first)
+        worker.next = max(worker.next, first + asked)
+        workers[index] = worker
+    }
+
+    /// Settles some of what the worker has, and of what it had.
+    private mutating func settle(_ index: Int) async throws {
+        // What was never claimed may yet be: numbers from the future are no test.
+        guard workers[index].next > 1 else { return }
+        let name = workers[index].connection.name
+        let held = try queue.claims(name)
+        var numbers = held.keys.sorted().shuffled(using: &random).prefix(.random(in: 0...10, using: &random)) + []
+        let foreign = (0..<2).map { _ in Int.random(in: 1...max(1, workers[index].next - 1), using: &random) }.filter {
+            held[$0] == nil
+        }
+        numbers += Set(foreign)
+        var settlement = Settlement()
+        var endings: [Int: String] = [:]
+        for number in numbers {
+            let body = held[number].map { ByteBuffer(string: $0) } ?? ByteBuffer()
+            let envelope = Envelope.read(body)
+            switch Int.random(in: 0..<8, using: &random) {
+            case 0...2:
+                settlement.end(number, Ending.allCases.randomElement(using: &random) ?? .delivered)
+                endings[number] = held[number]
+            case 3...5:
+                var writer = EnvelopeWriter(attempt: envelope.attempt + 1)
+                writer.write(claim: ByteBuffer(string: "\(name):\(number)"))
+                if Bool.random(using: &random) { writer.write(reclaims: envelope.reclaims) }
+                let delay = Int64(Bool.random(using: &random) ? 0 : 600_000)
+                settlement.retry(
+                    number, due: .after(milliseconds: delay), head: writer.head(), counter: "retried",
+                    reason: "Shutdown", original: envelope.original)
+            case 6:
+                settlement.bury(
+                    number, reason: "BadTopic", attempts: 1, members: ByteBuffer(), original: envelope.original)
+            default:
+                settlement.end(number, .fannedOut, notifications: 3)
+                endings[number] = held[number]
+            }
+        }
+        #expect(try await workers[index].connection.settle(settlement) == numbers.count { held[$0] == nil })
+        for body in endings.values { #expect(ended.insert(try Self.number(of: body)).inserted) }
+        workers[index].lastBatch = settlement
+        // A claim whose jobs are being settled has been answered: it is not repeated.
+        workers[index].lastClaim = nil
+    }
+
+    private mutating func reap(by index: Int) async throws {
+        guard let other = try queue.workers().randomElement(using: &random) else { return }
+        if let counts = try await workers[index].connection.reap(other) { reclaimed += counts[0] }
+    }
+
+    /// All workers die, and one that is patient enough ends what is left.
+    mutating func finish() async throws {
+        for name in try queue.workers() {
+            try queue.endLease(name)
+            if let counts = try await queue.worker("reaper").reap(name) { reclaimed += counts[0] }
+        }
+        for member in try queue.retries() { try queue.redis.run("ZADD", queue.keys.retry, "1", member) }
+        let last = queue.worker("last")
+        var first = 1
+        while true {
+            let claimed = try await last.claim(50, first: first)
+            guard !claimed.bodies.isEmpty else { break }
+            try await last.settle { settlement in
+                for offset in claimed.bodies.indices { settlement.end(first + offset, .delivered) }
+            }
+            for body in claimed.texts { #expect(ended.insert(try Self.number(of: body)).inserted) }
+            first += 50
+        }
+    }
+
+    /// Each job is in exactly one place: a key of Redis, or ended.
+    mutating func check() throws {
+        var places = Array(ended)
+        let letters = try queue.dead()
+        buried = letters.count
+        for letter in letters {
+            places.append(try Self.number(of: letter.original.text))
+            #expect(!Envelope.read(letter.original).isWrapped)
+        }
+        for body in try queue.jobs() + queue.retries() { places.append(try Self.number(of: body)) }
+        for key in try queue.everything().keys {
+            guard let worker = key.split(separator: ":").last.map(String.init) else { continue }
+            if key == queue.keys.claimed(worker) {
+                places += try queue.claims(worker).values.map(Self.number(of:))
+            } else if key == queue.keys.inbox(worker) {
+                places += try queue.inbox(worker).map(Self.number(of:))
+            }
+        }
+        let doubled = Dictionary(grouping: places) { $0 }.filter { $1.count > 1 }.keys.sorted()
+        try #require(doubled == [])
+        try #require(Set(0..<pushed).subtracting(places).sorted() == [])
+    }
+
+    private static func number(of body: String) throws -> Int {
+        let parts = body.split(separator: "#", omittingEmptySubsequences: false)
+        try #require(parts.count == 3, "a body with one mark: \(body)")
+        return try #require(Int(parts[1]))
+    }
+}
