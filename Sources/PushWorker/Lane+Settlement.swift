@@ -4,7 +4,7 @@ import PushQueue
 /// From what became of jobs to Redis.
 extension Lane {
     /// A batch leaves when it has so many claims, or this long after its first, or when the lane has nothing under way.
-    private static let batch = 128
+    private static let batch = 256
     private static let batchDelay = TimeAmount.milliseconds(10)
 
     /// Settles a job if all its notifications have ended.
