@@ -1,3 +1,4 @@
+import NIOConcurrencyHelpers
 import NIOCore
 import Testing
 
@@ -26,13 +27,19 @@ struct LivenessTests {
 
     @Test("that does not answer a PING loses its connection, and its requests may have been processed")
     func doesNotAnswer() async throws {
+        // The connection that gets the first request falls silent with it.
+        let silent = NIOLockedValueBox<Int?>(nil)
         let script: ScriptedPeer.Script = { connection, event in
-            // The first connection falls silent after its SETTINGS.
-            guard connection.number > 1 else {
-                if case .connected = event { connection.send(.settings(maximumStreams: 10)) }
-                return
+            if case .frame(let frame) = event, frame.kind == .headers {
+                silent.withLockedValue { $0 = $0 ?? connection.number }
             }
+            guard silent.withLockedValue({ $0 }) != connection.number else { return }
             answersAll(connection, event)
+            if case .frame(let frame) = event, frame.kind == .ping, frame.flags == 0 {
+                var pong = frame
+                pong.flags = HTTP2Frame.acknowledgement
+                connection.send(pong)
+            }
         }
         try await withPeer(script: script) { peer in
             let limits = { @Sendable (configuration: inout ConnectionPool.Configuration) in
