@@ -43,14 +43,19 @@ struct QueueWatch: Service {
         let client = makeClient()
         await cancelWhenGracefulShutdown {
             // Counted by how the depth falls, for a job that has been answered is still claimed until Redis has settled it.
-            var (done, previous) = (0, initialDepth)
+            var (done, previous, drawn) = (0, initialDepth, "")
             let started = NIODeadline.now()
             while !Task.isCancelled {
                 // A queue that cannot be asked is not done; the worker's own log tells what is wrong.
                 if let depth = try? await QueueDepth.read(client, configuration.queueKeys) {
                     done += max(0, previous - depth.total)
                     previous = depth.total
-                    if showsProgress { draw(depth, done: done, await worker.counters(), since: started) }
+                    if showsProgress {
+                        let line = line(depth, done: done, await worker.counters(), since: started)
+                        // Where nothing goes on for an hour, a log of this should not have 36,000 equal lines.
+                        if line != drawn { Terminal.tell("\r\(line)\u{1B}[K") }
+                        drawn = line
+                    }
                     if stopsWhenDone, depth.total == 0 { break }
                 }
                 try? await Task.sleep(for: .milliseconds(100))
@@ -60,7 +65,9 @@ struct QueueWatch: Service {
         try? await client.close().get()
     }
 
-    private func draw(_ depth: QueueDepth, done: Int, _ counters: LaneCounters, since start: NIODeadline) {
+    private func line(
+        _ depth: QueueDepth, done: Int, _ counters: LaneCounters, since start: NIODeadline
+    ) -> String {
         let total = done + depth.total
         let share = total > 0 ? Double(done) / Double(total) : 1
         let width = 32
@@ -69,6 +76,6 @@ struct QueueWatch: Service {
         let seconds = max(Double((NIODeadline.now() - start).nanoseconds) / 1e9, 0.001)
         let rate = Int(Double(counters.delivered) / seconds)
         let counts = "\(done)/\(total) settled  \(depth.retries) to retry  \(rate)/s"
-        Terminal.tell("\r\(bar) \(Int(share * 100)) %  \(counts) \u{1B}[K")
+        return "\(bar) \(Int(share * 100)) %  \(counts)"
     }
 }

@@ -1,5 +1,6 @@
 import Dispatch
 import Foundation
+import TestSupport
 
 /// A foreign client, run to its end.
 struct Command {
@@ -19,20 +20,21 @@ struct Command {
 
     private static func runBlocking(_ path: String, _ arguments: [String], timeout: Double) throws -> Command {
         let process = Process()
-        let output = Pipe()
+        let output = try ChildPipe()
         // Into a file, because a process that fills an unread pipe never ends.
         let errorFile = FileManager.default.temporaryDirectory.appending(path: "command-\(UUID().uuidString)")
         try Data().write(to: errorFile)
         defer { try? FileManager.default.removeItem(at: errorFile) }
         process.executableURL = URL(filePath: path)
         process.arguments = arguments
-        process.standardOutput = output
+        process.standardOutput = output.writing
         process.standardError = try FileHandle(forWritingTo: errorFile)
         process.standardInput = FileHandle.nullDevice
         try process.run()
+        try output.writing.close()
         let watchdog = DispatchWorkItem { process.terminate() }
         DispatchQueue.global().asyncAfter(deadline: .now() + timeout, execute: watchdog)
-        let said = output.fileHandleForReading.readDataToEndOfFile()
+        let said = output.reading.readDataToEndOfFile()
         process.waitUntilExit()
         watchdog.cancel()
         return Command(

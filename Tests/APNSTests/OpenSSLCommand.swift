@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 
 /// The `openssl` program, as a second opinion on what we sign.
 enum OpenSSLCommand {
@@ -10,15 +11,16 @@ enum OpenSSLCommand {
     /// Runs it with the files that are named by their arguments; output and errors together.
     static func run(_ arguments: [String], in directory: URL) throws -> Result {
         let process = Process()
-        let output = Pipe()
+        let output = try ChildPipe()
         process.executableURL = URL(filePath: "/usr/bin/env")
         process.arguments = ["openssl"] + arguments
         process.currentDirectoryURL = directory
         process.standardInput = FileHandle.nullDevice
-        process.standardOutput = output
-        process.standardError = output
+        process.standardOutput = output.writing
+        process.standardError = output.writing
         try process.run()
-        let said = output.fileHandleForReading.readDataToEndOfFile()
+        try output.writing.close()
+        let said = output.reading.readDataToEndOfFile()
         process.waitUntilExit()
         return Result(status: process.terminationStatus, output: String(decoding: said, as: UTF8.self))
     }

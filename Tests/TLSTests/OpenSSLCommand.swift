@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 
 /// An `openssl` command that runs beside a test and is talked to over its standard input and output.
 final class OpenSSLCommand {
@@ -8,23 +9,26 @@ final class OpenSSLCommand {
     }
 
     private let process = Process()
-    private let input = Pipe()
+    private let input: FileHandle
     private var chunks: AsyncStream<String>.Iterator
     /// Everything it has said so far, on standard output and error.
     private(set) var output = ""
 
     init(_ arguments: [String]) throws {
-        let said = Pipe()
+        let (given, said) = (try ChildPipe(), try ChildPipe())
+        input = given.writing
         let (stream, continuation) = AsyncStream.makeStream(of: String.self)
         chunks = stream.makeAsyncIterator()
         // The shell joins the two outputs: with one pipe given for both, Foundation now and then never tells the end.
         process.executableURL = URL(filePath: "/bin/sh")
         process.arguments = ["-c", "exec openssl \"$@\" 2>&1", "sh"] + arguments
-        process.standardInput = input
-        process.standardOutput = said
+        process.standardInput = given.reading
+        process.standardOutput = said.writing
         try process.run()
+        try given.reading.close()
+        try said.writing.close()
         Thread.detachNewThread {
-            while case let data = said.fileHandleForReading.availableData, !data.isEmpty {
+            while case let data = said.reading.availableData, !data.isEmpty {
                 continuation.yield(String(decoding: data, as: UTF8.self))
             }
             continuation.finish()
@@ -36,10 +40,10 @@ final class OpenSSLCommand {
     }
 
     func say(_ text: String) throws {
-        try input.fileHandleForWriting.write(contentsOf: Data(text.utf8))
+        try input.write(contentsOf: Data(text.utf8))
     }
 
-    func hangUp() throws { try input.fileHandleForWriting.close() }
+    func hangUp() throws { try input.close() }
 
     /// Waits until it has said that.
     func hear(_ text: String) async throws {
