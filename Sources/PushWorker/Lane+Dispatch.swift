@@ -40,9 +40,11 @@ extension Lane {
     /// Submits the notification of a job with one token.
     /// - Returns: `false` where no stream was free.
     private func submitOnly(_ index: Int, _ app: AppLane, isProbe: Bool) -> Bool {
-        guard let notification = jobs[index].notification else { return false }
-        guard submit(notification, of: index, token: nil, app, isProbe: isProbe) else { return false }
-        jobs[index].notification = nil
+        guard let notification = jobs[index].notification.take() else { return false }
+        guard submit(notification, of: index, token: nil, app, isProbe: isProbe) else {
+            jobs[index].notification = remade(index)
+            return false
+        }
         jobs[index].unsubmitted = 0
         app.waiting -= 1
         return true
@@ -80,7 +82,7 @@ extension Lane {
     }
 
     private func submit(
-        _ notification: Notification, of index: Int, token: DeviceToken?, _ app: AppLane, isProbe: Bool
+        _ notification: consuming Notification, of index: Int, token: DeviceToken?, _ app: AppLane, isProbe: Bool
     ) -> Bool {
         var flight = FlightEntry(job: index)
         flight.deviceToken = token
@@ -110,10 +112,15 @@ extension Lane {
     private func notification(of tag: Int) -> Notification? {
         let index = flights[tag].job
         if let fanOut = jobs[index].fanOut { return flights[tag].deviceToken.map(fanOut.notification(to:)) }
+        return remade(index)
+    }
+
+    /// The notification of a job with one token, made again from what was claimed: the pool keeps what it is given.
+    private func remade(_ index: Int) -> Notification? {
         guard let job = jobs[index].job else { return nil }
-        let app = apps[jobs[index].app]
         return try? notification(
-            for: job, app: app, identity: identity(of: job, claim: jobs[index].claim), firstSeen: jobs[index].firstSeen)
+            for: job, app: apps[jobs[index].app], identity: identity(of: job, claim: jobs[index].claim),
+            firstSeen: jobs[index].firstSeen)
     }
 
     // MARK: What cannot be sent for now

@@ -9,7 +9,10 @@ extension Lane: ConnectionPoolDelegate {
     /// must not be fed the same notification for ever.
     private static let maximumResends: UInt8 = 10
 
-    func connectionPoolChanged(_: ConnectionPool) { schedulePump() }
+    func connectionPoolChanged(_: ConnectionPool) {
+        // At once, so that what is sent now leaves with the connection's own flush; but never from within a pump.
+        if isPumping || phase == .starting || phase == .stopped { schedulePump() } else { pump() }
+    }
 
     func connectionPool(_ pool: ConnectionPool, completed tag: UInt64, with result: RequestResult) {
         let tag = Int(tag)

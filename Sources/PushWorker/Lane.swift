@@ -58,6 +58,7 @@ final class Lane: @unchecked Sendable {
     private var ticker: RepeatedTask?
     private var threadClock = ThreadClock()
     private var isPumpScheduled = false
+    private(set) var isPumping = false
     private var drained: EventLoopPromise<Void>?
     private var drainDeadline = NIODeadline.distantFuture
     private var isCutShort = false
@@ -137,6 +138,8 @@ final class Lane: @unchecked Sendable {
 
     /// Does whatever can be done now. To be called when something has changed; it is cheap when nothing has.
     func pump() {
+        isPumping = true
+        defer { isPumping = false }
         if phase == .draining { return finishDrainIfDone() }
         for app in apps { dispatch(app) }
         claimIfWorthwhile()

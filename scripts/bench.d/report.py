@@ -61,8 +61,8 @@ def goals(figures):
                 ratio = figures[name][setting]["cpu_us"]["median"] / bare["cpu_us"]["median"]
                 goal(name, setting, f"at most {factor} × limit", ratio, factor, "× limit")
     for setting, worker in settings_of("worker"):
-        goal("worker", setting, "at most 3 calls to Redis for 256 jobs",
-             worker["redis_calls_per_256_jobs"]["median"], 3, "calls")
+        goal("worker", setting, "at most 3 round trips to Redis for 256 jobs",
+             worker["redis_trips_per_256_jobs"]["median"], 3, "trips")
     scale_goals(figures, goal)
     for setting, latency in settings_of("latency"):
         goal("latency", setting, "p50 under 1 ms", latency["p50_us"]["median"] / 1000, 1, "ms")
@@ -98,7 +98,7 @@ def table(page):
         f"{page['machine']['cpu']}, {page['machine']['cores']} cores, {page['machine']['os']}; "
         f"server: {page['server']}; median of {page['rounds']} rounds (least–most){quick}",
         "", f"{'figure':<24}{'answers':<9}{'CPU µs a notification':<24}{'a second':>9}{'peak MiB':>10}"
-        f"{'Redis µs':>10}{'calls/256':>11}",
+        f"{'Redis µs':>10}{'trips/256':>11}",
     ]
     figures = page["figures"]
     rows = [(name, figures[name]) for name in ("limit", "worker", "fanout") if name in figures]
@@ -133,8 +133,8 @@ def cost_row(name, setting, metrics):
     if "peak_kib" in metrics:
         redis = f"{metrics['redis_cpu_us']['median']:.2f}" if "redis_cpu_us" in metrics else ""
         row += f"{metrics['peak_kib']['median'] / 1024:>10.1f}{redis:>10}"
-    if "redis_calls_per_256_jobs" in metrics:
-        row += f"{metrics['redis_calls_per_256_jobs']['median']:>11.2f}"
+    if "redis_trips_per_256_jobs" in metrics:
+        row += f"{metrics['redis_trips_per_256_jobs']['median']:>11.2f}"
     return row
 
 

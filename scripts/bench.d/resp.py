@@ -55,11 +55,6 @@ class Redis:
         info = self.info("cpu")
         return 1e6 * (float(info["used_cpu_user"]) + float(info["used_cpu_sys"]))
 
-    def calls(self, *commands):
-        """How often clients, or scripts, have called any of these commands since the counts were reset."""
-        stats = self.info("commandstats")
-        count = 0
-        for command in commands:
-            line = stats.get(f"cmdstat_{command}", "calls=0")
-            count += int(line.split(",")[0].removeprefix("calls="))
-        return count
+    def reads(self):
+        """How often the server has found something to read: commands that were sent together are read together."""
+        return int(self.info("stats")["total_reads_processed"])

@@ -97,7 +97,7 @@ public final class ConnectionPool {
     /// Sends a notification on the least busy connection.
     /// - Parameter tag: comes back with the result.
     /// - Returns: `false` where no stream is free; the notification has then not been taken.
-    public func submit(_ notification: Notification, tag: UInt64) -> Bool {
+    public func submit(_ notification: consuming Notification, tag: UInt64) -> Bool {
         var best: HTTP2Connection?
         var most = 0
         for connection in connections {

@@ -35,6 +35,8 @@ final class HTTP2Connection: ChannelInboundHandler {
     private var context: ChannelHandlerContext?
     private var output = ByteBuffer()
     private var isFlushScheduled = false
+    /// Whether a read is being taken, at whose end everything is flushed.
+    private var isReading = false
     private var isLeaving = false
     /// Every authorization this connection has sent, for nghttp2 may still hold a pointer into one.
     private var authorizations: [HeaderText] = []
@@ -58,7 +60,9 @@ final class HTTP2Connection: ChannelInboundHandler {
     ///   - deadline: when to give the request up.
     ///   - authorization: the provider token's header, for credentials that have one.
     /// - Returns: `false` where no stream may be opened now; the notification has then not been taken.
-    func submit(_ notification: Notification, tag: UInt64, deadline: NIODeadline, authorization: HeaderText?) -> Bool {
+    func submit(
+        _ notification: consuming Notification, tag: UInt64, deadline: NIODeadline, authorization: HeaderText?
+    ) -> Bool {
         guard state.freeStreams > 0 else { return false }
         if let authorization, authorization !== authorizations.last { authorizations.append(authorization) }
         guard session.submit(notification, tag: tag, deadline: deadline, authorization: authorization) else {
@@ -124,6 +128,7 @@ final class HTTP2Connection: ChannelInboundHandler {
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         guard state.phase != .closed else { return }
+        isReading = true
         let bytes = unwrapInboundIn(data)
         state.bytesRead(now: context.eventLoop.now)
         do throws(HTTP2Session.Failure) {
@@ -139,7 +144,9 @@ final class HTTP2Connection: ChannelInboundHandler {
     }
 
     func channelReadComplete(context: ChannelHandlerContext) {
+        // What the owner now submits leaves with what the read itself made necessary.
         owner?.connectionChanged(self)
+        isReading = false
         flush()
         closeIfDrained()
     }
@@ -161,7 +168,7 @@ final class HTTP2Connection: ChannelInboundHandler {
     // MARK: Frames
 
     private func scheduleFlush() {
-        guard !isFlushScheduled, let context else { return }
+        guard !isFlushScheduled, !isReading, let context else { return }
         isFlushScheduled = true
         context.eventLoop.assumeIsolated().execute { self.flush() }
     }
@@ -185,22 +192,31 @@ final class HTTP2Connection: ChannelInboundHandler {
     }
 
     private func takeEvents() {
-        guard !session.events.isEmpty else { return }
-        // What the owner does upon a completion may bring new events; they are left for the next round.
-        var events: [HTTP2Session.Event] = []
-        swap(&events, &session.events)
-        for event in events {
+        var lastStream = Int32.max
+        for event in session.events {
             switch event {
-            case .closed(let slot, let code): complete(slot, code: code)
             case .settings(let maximumStreams): state.settings(maximumStreams: maximumStreams)
-            case .goAway(let lastStream, let code, let debugData):
-                goAway(lastStream: lastStream, code: code, debugData: debugData)
+            case .goAway(let stream, let code, let debugData):
+                goAway(lastStream: stream, code: code, debugData: debugData)
+                lastStream = min(lastStream, stream)
             case .pingAnswered: break
             }
         }
-        if session.events.isEmpty {
-            events.removeAll(keepingCapacity: true)
-            swap(&events, &session.events)
+        session.events.removeAll(keepingCapacity: true)
+        completeClosed()
+        // Only now: what was answered before the GOAWAY is answered, wherever it lies.
+        if lastStream < .max { giveUp(above: lastStream) }
+    }
+
+    private func completeClosed() {
+        guard !session.closedStreams.isEmpty else { return }
+        // What the owner does upon a completion may close further ones; they are left for the next round.
+        var closed: [HTTP2Session.ClosedStream] = []
+        swap(&closed, &session.closedStreams)
+        for stream in closed { complete(stream.slot, code: stream.code) }
+        if session.closedStreams.isEmpty {
+            closed.removeAll(keepingCapacity: true)
+            swap(&closed, &session.closedStreams)
         }
     }
 
@@ -218,22 +234,26 @@ final class HTTP2Connection: ChannelInboundHandler {
     private func goAway(lastStream: Int32, code: UInt32, debugData: ByteBuffer) {
         let reason = ResponseBody(debugData)?.reason ?? (code == 0 ? nil : "HTTP/2 error code \(code)")
         state.goAway(lastStream: lastStream, reason: reason)
-        owner?.connectionChanged(self)
-        // nghttp2 has closed the streams above the last one; what it had not even opened it would close only when the
-        // others have ended.
+    }
+
+    /// Completes what lies above the last stream that the server processes: nghttp2 has closed the streams that it had
+    /// opened, but the others it would close only when those below have ended.
+    private func giveUp(above lastStream: Int32) {
         var index = session.slots.oldest
         while index >= 0 {
             let slot = session.slots.pointer(index)
             let next = slot.pointee.next
             if slot.pointee.stream > lastStream {
                 let result = state.lost(
-                    stream: slot.pointee.stream, isWritten: slot.pointee.isWritten, status: 0, why: "GOAWAY")
+                    stream: slot.pointee.stream, isWritten: slot.pointee.isWritten, status: slot.pointee.status,
+                    why: "GOAWAY")
                 let tag = slot.pointee.tag
                 session.slots.release(index)
                 owner?.connection(self, completed: tag, with: result)
             }
             index = next
         }
+        owner?.connectionChanged(self)
     }
 
     private func closeIfDrained() {

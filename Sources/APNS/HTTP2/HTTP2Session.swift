@@ -7,12 +7,17 @@ import NIOCore
 /// returned, for nghttp2 must not be entered again from within. Not thread-safe: it belongs to one event loop.
 final class HTTP2Session {
     enum Event: Equatable {
-        /// A stream has ended; its slot holds what came. 0 is NO_ERROR.
-        case closed(slot: Int32, code: UInt32)
         /// The server's settings, or new ones; `nil` means that it sets no limit.
         case settings(maximumStreams: Int?)
         case goAway(lastStream: Int32, code: UInt32, debugData: ByteBuffer)
         case pingAnswered
+    }
+
+    /// A stream that has ended; its slot holds what came.
+    struct ClosedStream: Equatable {
+        var slot: Int32
+        /// The HTTP/2 error code; 0 is NO_ERROR.
+        var code: UInt32
     }
 
     struct Failure: Error, Equatable, CustomStringConvertible {
@@ -20,8 +25,12 @@ final class HTTP2Session {
         var description: String { "HTTP/2 error: \(String(cString: nghttp2_strerror(code)))" }
     }
 
-    /// What has happened since the owner last emptied it.
+    /// What has happened to the connection since the owner last emptied it. It comes before what has happened to streams:
+    /// which of those were processed is told by a GOAWAY.
     var events: [Event] = []
+    /// The streams that have ended since the owner last emptied it. Apart from the events, for there is one for every
+    /// notification.
+    var closedStreams: [ClosedStream] = []
     var slots: RequestSlots
     /// What the server did that HTTP/2 forbids, in nghttp2's words, once it has done so.
     private(set) var complaint: String?
@@ -54,7 +63,7 @@ final class HTTP2Session {
 
     /// Opens a stream for a notification. There must be a free slot.
     /// - Returns: whether the session still takes requests (it does not after a GOAWAY).
-    func submit(_ notification: Notification, tag: UInt64, deadline: NIODeadline, authorization: HeaderText?) -> Bool {
+    func submit(_ notification: consuming Notification, tag: UInt64, deadline: NIODeadline, authorization: HeaderText?) -> Bool {
         guard let index = slots.take() else { return false }
         let slot = slots.pointer(index)
         slot.pointee.tag = tag
@@ -152,7 +161,7 @@ final class HTTP2Session {
     fileprivate func noteClosed(_ slot: UnsafeMutablePointer<RequestSlot>, code: UInt32) {
         // A request that was given up before nghttp2 opened its stream is closed by nghttp2 only later.
         guard slot.pointee.stream != 0 else { return }
-        events.append(.closed(slot: slots.index(of: UnsafeMutableRawPointer(slot)), code: code))
+        closedStreams.append(ClosedStream(slot: slots.index(of: UnsafeMutableRawPointer(slot)), code: code))
     }
 
     fileprivate func noteComplaint(_ text: String) { complaint = complaint ?? text }

@@ -34,11 +34,12 @@ package final class RequestFraming {
         }
         if let failure { throw failure }
         var answered = 0
-        for case .closed(let slot, _) in session.events {
+        for case let slot in session.closedStreams.map(\.slot) {
             if session.slots.pointer(slot).pointee.response()?.status == 200 { answered += 1 }
             session.slots.release(slot)
         }
         session.events.removeAll(keepingCapacity: true)
+        session.closedStreams.removeAll(keepingCapacity: true)
         return answered
     }
 }
