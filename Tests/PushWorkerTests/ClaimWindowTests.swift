@@ -24,11 +24,11 @@ struct ClaimWindowTests {
         check(window.renewal() == nil)
     }
 
-    @Test("waits, while busy, until a quarter of the streams are free")
+    @Test("waits, while busy, until a third of the streams are free")
     func batches() {
         var window = ClaimWindow()
         check(window.next(free: 100, busy: 400, now: start) == nil)
-        check(window.next(free: 125, busy: 375, now: start)?.count == 125)
+        check(window.next(free: 170, busy: 330, now: start)?.count == 170)
     }
 
     @Test("numbers its claims one after the other")

@@ -63,7 +63,9 @@ final class HTTP2Session {
 
     /// Opens a stream for a notification. There must be a free slot.
     /// - Returns: whether the session still takes requests (it does not after a GOAWAY).
-    func submit(_ notification: consuming Notification, tag: UInt64, deadline: NIODeadline, authorization: HeaderText?) -> Bool {
+    func submit(_ notification: consuming Notification, tag: UInt64, deadline: NIODeadline, authorization: HeaderText?)
+        -> Bool
+    {
         guard let index = slots.take() else { return false }
         let slot = slots.pointer(index)
         slot.pointee.tag = tag
