@@ -3,6 +3,9 @@ import NIOCore
 
 /// What becomes of a command that was sent to the wrong server.
 extension RedisClient {
+    /// How long a server that is left may take to answer what it was sent. Commands that block there are not waited for.
+    private static let leavingTime: TimeAmount = .seconds(1)
+
     func transmit(_ command: RedisCommand, _ request: RedisRequest, over reached: ServerFinder.Reached) {
         reached.connection.send(command, timeout: request.timeout) { result in
             if case .failure(.server(let error)) = result {
@@ -72,7 +75,7 @@ extension RedisClient {
             // What is lost with it is told first.
             self.eventLoop.execute { self.left(connection) }
         }
-        leavingLimit = eventLoop.scheduleTask(in: configuration.connectTimeout) {
+        leavingLimit = eventLoop.scheduleTask(in: Self.leavingTime) {
             connection.close(reason: "another server has to be used, and the last answers did not come in time")
         }
         tryAgain(because: error)

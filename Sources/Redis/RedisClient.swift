@@ -50,6 +50,7 @@ public final class RedisClient: @unchecked Sendable {
     var askedNodes: [RedisEndpoint.Location: AskedNode] = [:]
     var hasToldOfCluster = false
     private var refresh: Scheduled<Void>?
+    private var watch: SentinelWatch?
 
     private let random: @Sendable () -> Double
     private(set) var reconnect: ReconnectState
@@ -171,6 +172,8 @@ public final class RedisClient: @unchecked Sendable {
             self.reconnect.close()
             self.retry?.cancel()
             self.refresh?.cancel()
+            self.watch?.stop()
+            self.watch = nil
             self.leavingLimit?.cancel()
             let open = [self.current?.connection, self.leaving, self.next?.connection].compactMap { $0 }
             (self.current, self.leaving, self.next) = (nil, nil, nil)
@@ -244,7 +247,8 @@ public final class RedisClient: @unchecked Sendable {
         for request in handover.close() {
             if let command = request.command { transmit(command, request, over: reached) }
         }
-        scheduleRefresh(of: reached)
+        scheduleRefresh()
+        watchSentinels()
         onStateChange?(.ready)
         resumeWaiters(with: nil)
     }
@@ -283,23 +287,33 @@ public final class RedisClient: @unchecked Sendable {
     }
 
     /// Sentinels know of a failover that the old master has not heard of, and that we would not hear of from it.
-    private func scheduleRefresh(of reached: ServerFinder.Reached) {
+    private func watchSentinels() {
+        guard watch == nil, case .sentinel(let sentinel) = topology else { return }
+        let watch = SentinelWatch(master: sentinel.master, finder: finder, eventLoop: eventLoop) {
+            self.checkServer()
+        }
+        self.watch = watch
+        watch.start()
+    }
+
+    private func scheduleRefresh() {
         guard case .sentinel = topology else { return }
         let spread = 0.8 + 0.4 * random()
         let delay = TimeAmount.nanoseconds(Int64(Double(configuration.refreshInterval.nanoseconds) * spread))
         refresh = eventLoop.scheduleTask(in: delay) {
-            self.finder.check { location in
-                guard self.current?.connection === reached.connection else { return }
-                if let location, location != reached.location {
-                    self.leave(
-                        reached,
-                        because: .connectionLost(
-                            address: reached.location.address, sent: false,
-                            reason: "the Sentinels name \(location.address) the master now"))
-                } else {
-                    self.scheduleRefresh(of: reached)
-                }
-            }
+            self.scheduleRefresh()
+            self.checkServer()
+        }
+    }
+
+    /// Asks whether the server is still the one, and leaves it if it is not.
+    private func checkServer() {
+        guard let reached = current else { return }
+        finder.check { location in
+            guard let location, location != reached.location else { return }
+            let reason = "the Sentinels name \(location.address) the master now"
+            self.leave(
+                reached, because: .connectionLost(address: reached.location.address, sent: false, reason: reason))
         }
     }
 

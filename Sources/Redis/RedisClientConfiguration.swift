@@ -13,8 +13,8 @@ public struct RedisClientConfiguration: Sendable {
     /// How long a Sentinel or a Cluster node may take to connect, and again to answer, when it is asked for the server:
     /// a short time, for there are others to ask.
     public var askTimeout: TimeAmount = .seconds(2)
-    /// How often Sentinels are asked whether the master is still the same one; spread by a fifth either way. A failover
-    /// usually ends the connection, which is noticed at once; this finds those that do not.
+    /// How often Sentinels are asked whether the master is still the same one; spread by a fifth either way. They tell of
+    /// a failover by themselves; this is for news that got lost.
     public var refreshInterval: TimeAmount = .seconds(30)
     /// What `CLIENT LIST` shows; characters it does not take become `-`.
     public var clientName: String?

@@ -48,6 +48,8 @@ struct RedisRefusalTests {
         #expect(refusal("LOADING Redis is loading the dataset in memory", Self.sentinel) == .wrongServer)
         #expect(refusal("MASTERDOWN Link with MASTER is down", Self.sentinel) == .wrongServer)
         #expect(refusal("MASTERDOWN Link with MASTER is down", Self.single) == .none)
+        #expect(refusal("NOREPLICAS Not enough good replicas to write.", Self.sentinel) == .wrongServer)
+        #expect(refusal("NOREPLICAS Not enough good replicas to write.", Self.single) == .none)
         #expect(refusal("NOSCRIPT No matching script", Self.sentinel) == .none)
     }
 

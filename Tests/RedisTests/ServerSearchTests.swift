@@ -72,6 +72,9 @@ struct ServerSearchTests {
         #expect(search.begin() == .ask(place(2)))
         search.mistrust(place(7))
         #expect(search.advisers == [place(2), place(3), place(1)])
+        search.prefer(place(3))
+        search.prefer(place(7))
+        #expect(search.advisers == [place(3), place(2), place(1)])
     }
 
     @Test(

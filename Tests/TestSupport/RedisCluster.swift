@@ -42,7 +42,8 @@ public final class RedisCluster: Sendable {
         }
         try wait("all nodes serve") {
             try self.nodes.enumerated().allSatisfy { index, node in
-                let isInStep = try index < masters
+                let isInStep =
+                    try index < masters
                     || node.run("INFO", "replication").text?.contains("master_link_status:up") == true
                 return try isInStep && node.run("CLUSTER", "INFO").text?.contains("cluster_state:ok") == true
             }
@@ -104,7 +105,8 @@ public final class RedisCluster: Sendable {
         for node in [new, old] + nodes.filter({ $0 !== new && $0 !== old && $0.processIdentifier != nil }) {
             let answer = try node.run("CLUSTER", "SETSLOT", "\(slot)", "NODE", identifier)
             // Replicas are told by their masters.
-            if answer != .status("OK"), answer.text?.contains("replica") != true, answer.text?.contains("slave") != true {
+            if answer != .status("OK"), answer.text?.contains("replica") != true, answer.text?.contains("slave") != true
+            {
                 throw RedisServer.Failure(description: "SETSLOT NODE: \(answer)")
             }
         }

@@ -12,12 +12,13 @@ public final class RedisSentinelSet: Sendable {
     /// Starts a set and waits until the replicas are in step and every Sentinel knows of all.
     ///
     /// - Parameters:
-    ///   - downAfter: after how many milliseconds without an answer a Sentinel takes a server for dead.
+    ///   - downAfter: after how many milliseconds without an answer a Sentinel takes a server for dead. Much less, and it
+    ///     takes a new master for dead before it has asked it for the first time.
     ///   - arguments: options of master and replicas beyond those of ``RedisServer``.
     ///   - password: of master and replicas.
     ///   - sentinelPassword: of the Sentinels.
     public init(
-        replicas: Int = 2, sentinels: Int = 3, name: String = "mymaster", downAfter: Int = 500,
+        replicas: Int = 2, sentinels: Int = 3, name: String = "mymaster", downAfter: Int = 1500,
         arguments: [String] = [], password: String? = nil, sentinelPassword: String? = nil
     ) throws {
         self.name = name

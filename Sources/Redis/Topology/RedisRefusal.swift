@@ -30,8 +30,10 @@ enum RedisRefusal: Equatable {
             self = .wrongServer
         case ("ERR", _) where error.message.contains("-READONLY "):
             self = .wrongServer
-        // A replica without its master, a replica that is fetching its data, a master without its majority.
-        case ("MASTERDOWN", .sentinel), ("LOADING", .sentinel), ("LOADING", .cluster), ("CLUSTERDOWN", .cluster):
+        // A replica without its master, a master whose replicas follow another one, a replica that is fetching its data, a
+        // master without its majority.
+        case ("MASTERDOWN", .sentinel), ("NOREPLICAS", .sentinel), ("LOADING", .sentinel), ("LOADING", .cluster),
+            ("CLUSTERDOWN", .cluster):
             self = .wrongServer
         default:
             self = .none

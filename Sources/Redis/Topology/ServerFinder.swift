@@ -48,6 +48,20 @@ final class ServerFinder {
         }
     }
 
+    /// See `RedisClientConfiguration.askTimeout`.
+    var askTimeout: TimeAmount { configuration.askTimeout }
+
+    /// Connects to the one that would be asked first.
+    func connectToAdviser(completion: @escaping (Result<RedisConnection, RedisError>, Location) -> Void) {
+        guard let adviser = search.advisers.first else { return }
+        connect(to: adviserEndpoint(at: adviser), timeout: askTimeout) { completion($0, adviser) }
+    }
+
+    /// See `ServerSearch.prefer`.
+    func prefer(_ adviser: Location) {
+        search.prefer(adviser)
+    }
+
     /// See `ServerSearch.moved`.
     func moved(to location: Location) {
         search.moved(to: location)
@@ -124,7 +138,7 @@ final class ServerFinder {
     // MARK: Asking
 
     private func ask(_ adviser: Location, completion: @escaping (Result<ServerSearch.Advice, RedisError>) -> Void) {
-        connect(to: adviserEndpoint(at: adviser), timeout: configuration.askTimeout) { [self] result in
+        connect(to: adviserEndpoint(at: adviser), timeout: askTimeout) { [self] result in
             switch result {
             case .failure(let error): completion(.failure(error))
             case .success(let connection):
@@ -140,7 +154,7 @@ final class ServerFinder {
         _ adviser: Location, over connection: RedisConnection,
         completion: @escaping (Result<ServerSearch.Advice, RedisError>) -> Void
     ) {
-        let timeout = configuration.askTimeout
+        let timeout = askTimeout
         switch topology {
         case .single:
             // Nobody is asked for a single server.

@@ -117,6 +117,12 @@ struct ServerSearch {
         if hint == server { hint = nil }
     }
 
+    /// This one is known to know: it is asked first.
+    mutating func prefer(_ adviser: Location) {
+        guard let index = advisers.firstIndex(of: adviser) else { return }
+        advisers.insert(advisers.remove(at: index), at: 0)
+    }
+
     private mutating func askLast(_ adviser: Location) {
         guard let index = advisers.firstIndex(of: adviser) else { return }
         advisers.append(advisers.remove(at: index))
