@@ -25,7 +25,7 @@ struct RedisClusterTests {
 
     @Test("follows its slot from node to node under load: every command is executed, once, and in order")
     func migration() async throws {
-        let cluster = try RedisCluster()
+        let cluster = try await RedisCluster()
         let slot = try cluster.slot(of: "{queue}")
         try await withPipeline(cluster.url, key: "{queue}") { client, pipeline in
             for _ in 0..<3 {
@@ -54,7 +54,7 @@ struct RedisClusterTests {
 
     @Test("finds the replica that took the place of a killed master; what was acknowledged before is there")
     func promotion() async throws {
-        let cluster = try RedisCluster(replicas: 1)
+        let cluster = try await RedisCluster(replicas: 1)
         let owner = try cluster.owner(ofSlot: cluster.slot(of: "{queue}"))
         try await withClient(cluster.url, key: "{queue}") { client in
             var acknowledged = try await writeAll(0..<100, to: "{queue}list", by: client)
@@ -70,7 +70,7 @@ struct RedisClusterTests {
 
     @Test("repeats a blocking command at the node to which its slot has gone")
     func blocked() async throws {
-        let cluster = try RedisCluster()
+        let cluster = try await RedisCluster()
         let slot = try cluster.slot(of: "{queue}")
         let old = try cluster.owner(ofSlot: slot)
         let new = try #require(cluster.nodes.first { $0 !== old })
@@ -87,7 +87,7 @@ struct RedisClusterTests {
 
     @Test("leaves to its caller what it must not follow, and goes on")
     func refusals() async throws {
-        let cluster = try RedisCluster()
+        let cluster = try await RedisCluster()
         let slot = try cluster.slot(of: "{queue}")
         let old = try cluster.owner(ofSlot: slot)
         let new = try #require(cluster.nodes.first { $0 !== old })
@@ -115,7 +115,7 @@ struct RedisClusterTests {
 
     @Test("is ready again after the answer of a node that was asked is lost")
     func askedNodeLost() async throws {
-        let cluster = try RedisCluster()
+        let cluster = try await RedisCluster()
         let slot = try cluster.slot(of: "{queue}")
         let old = try cluster.owner(ofSlot: slot)
         let new = try #require(cluster.nodes.first { $0 !== old })
@@ -137,7 +137,7 @@ struct RedisClusterTests {
 
     @Test("finds its node by any that is alive, and says so when none is a Cluster's")
     func seeds() async throws {
-        let cluster = try RedisCluster(password: "hunter2")
+        let cluster = try await RedisCluster(password: "hunter2")
         let dead = try RedisServer.freePort()
         let single = try RedisServer(password: "hunter2")
         let url = "redis+cluster://:hunter2@127.0.0.1:\(dead),127.0.0.1:\(single.port)"
@@ -153,7 +153,7 @@ struct RedisClusterTests {
 
     @Test("of a single server's URL is told which URL it needs")
     func clusterBySingleURL() async throws {
-        let cluster = try RedisCluster()
+        let cluster = try await RedisCluster()
         let slot = try cluster.slot(of: "{queue}")
         let other = try #require(try cluster.nodes.first { try cluster.owner(ofSlot: slot) !== $0 })
         let log = LogLines()

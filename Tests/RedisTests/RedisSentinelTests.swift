@@ -8,7 +8,7 @@ import Testing
 struct RedisSentinelTests {
     @Test("follows the master when it is killed, and when a Sentinel is told to put another in its place")
     func failover() async throws {
-        let set = try RedisSentinelSet()
+        let set = try await RedisSentinelSet()
         let states = States()
         try await withClient(set.url, prepare: states.record) { client in
             var acknowledged = try await write(0..<100, by: client)
@@ -21,7 +21,7 @@ struct RedisSentinelTests {
 
             // The old master comes back, and is made a replica.
             try first.start()
-            try set.failOver()
+            try await set.failOver()
             acknowledged += try await write(300..<500, by: client)
             // The old master would go on for ten seconds more, until a Sentinel tells it that it is a replica.
             try await eventually { try await place(of: client) == .host("127.0.0.1", port: set.master().port) }
@@ -32,7 +32,7 @@ struct RedisSentinelTests {
 
     @Test("is told of a command that was blocked at the failover, and has the next one answered by the new master")
     func blocked() async throws {
-        let set = try RedisSentinelSet(replicas: 1)
+        let set = try await RedisSentinelSet(replicas: 1)
         var configuration = RedisClientConfiguration()
         configuration.commandTimeout = nil
         try await withClient(set.url, configuration) { client in
@@ -42,7 +42,7 @@ struct RedisSentinelTests {
             }
             let old = try set.master()
             try await eventually { try old.run("INFO", "clients").text?.contains("blocked_clients:1") == true }
-            try set.failOver()
+            try await set.failOver()
             await #expect(throws: RedisError.self) { _ = try await blocked.value }
             try await client.waitUntilReady(timeout: .seconds(20))
             async let moved = client.call(
@@ -121,7 +121,8 @@ struct RedisSentinelTests {
 
     @Test("logs in to both, by passwords and by files that are read again for each connection")
     func passwords() async throws {
-        let set = try RedisSentinelSet(replicas: 0, sentinels: 1, password: "server", sentinelPassword: "sentinel")
+        let set = try await RedisSentinelSet(
+            replicas: 0, sentinels: 1, password: "server", sentinelPassword: "sentinel")
         try await withClient(set.url) { client in
             _ = try await client.call(RedisCommand("SET", "a", "1"))
         }
@@ -146,7 +147,7 @@ struct RedisSentinelTests {
 
     @Test("asks the next Sentinel when one is dead, answers nothing, or is none")
     func badSentinels() async throws {
-        let set = try RedisSentinelSet(replicas: 0, sentinels: 1)
+        let set = try await RedisSentinelSet(replicas: 0, sentinels: 1)
         let stopped = try RedisServer(arguments: ["--sentinel"], file: ["sentinel monitor x 127.0.0.1 1 1"])
         let dead = try RedisServer.freePort()
         stopped.pause()

@@ -13,7 +13,7 @@ public final class RedisCluster: Sendable {
     ///   - arguments: options beyond those of ``RedisServer``.
     public init(
         masters: Int = 3, replicas: Int = 0, nodeTimeout: Int = 1000, arguments: [String] = [], password: String? = nil
-    ) throws {
+    ) async throws {
         var arguments = arguments
         if let password { arguments += ["--masterauth", password] }
         nodes = try (0..<masters * (1 + replicas)).map { _ in
@@ -35,12 +35,14 @@ public final class RedisCluster: Sendable {
             let bus = try nodes[0].run("CONFIG", "GET", "cluster-port").elements?.last?.text ?? ""
             try expectOK(try node.run("CLUSTER", "MEET", "127.0.0.1", "\(nodes[0].port)", bus), "CLUSTER MEET")
         }
-        try wait("the nodes meet") { try self.nodes.allSatisfy { try self.knownNodes($0) == self.nodes.count } }
+        try await eventually("the nodes meet") {
+            try self.nodes.allSatisfy { try self.knownNodes($0) == self.nodes.count }
+        }
         for index in masters..<nodes.count {
             let master = try identifier(of: nodes[index % masters])
             try expectOK(try nodes[index].run("CLUSTER", "REPLICATE", master), "CLUSTER REPLICATE")
         }
-        try wait("all nodes serve") {
+        try await eventually("all nodes serve") {
             try self.nodes.enumerated().allSatisfy { index, node in
                 let isInStep =
                     try index < masters

@@ -20,7 +20,7 @@ public final class RedisSentinelSet: Sendable {
     public init(
         replicas: Int = 2, sentinels: Int = 3, name: String = "mymaster", downAfter: Int = 1500,
         arguments: [String] = [], password: String? = nil, sentinelPassword: String? = nil
-    ) throws {
+    ) async throws {
         self.name = name
         // Without a delay a replica that is to follow another master is in step at once.
         var arguments = arguments + ["--repl-diskless-sync-delay", "0"]
@@ -42,7 +42,7 @@ public final class RedisSentinelSet: Sendable {
             if let sentinelPassword { file.append("sentinel sentinel-pass \(sentinelPassword)") }
             return try RedisServer(arguments: ["--sentinel"], password: sentinelPassword, file: file)
         }
-        try wait("the Sentinels find each other and the replicas") { try self.isComplete() }
+        try await eventually("the Sentinels find each other and the replicas") { try self.isComplete() }
     }
 
     /// `redis+sentinel://…`, with the passwords there are.
@@ -65,18 +65,18 @@ public final class RedisSentinelSet: Sendable {
     }
 
     /// Has a replica take the master's place, in good order, and waits until all Sentinels know.
-    public func failOver() throws {
+    public func failOver() async throws {
         let old = try master()
         // Right after another failover a Sentinel refuses for a while (INPROG, NOGOODSLAVE).
-        try wait("a Sentinel takes the order to fail over") {
+        try await eventually("a Sentinel takes the order to fail over") {
             try self.sentinels[0].run("SENTINEL", "FAILOVER", self.name) == .status("OK")
         }
-        try waitForNewMaster(after: old)
+        try await waitForNewMaster(after: old)
     }
 
     /// Waits until every living Sentinel names another master, and that is one.
-    public func waitForNewMaster(after old: RedisServer) throws {
-        try wait("the Sentinels name a new master") {
+    public func waitForNewMaster(after old: RedisServer) async throws {
+        try await eventually("the Sentinels name a new master") {
             let ports = try self.sentinels.filter { $0.processIdentifier != nil }.map { sentinel in
                 try sentinel.run("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.name).elements?.last?.number
             }
@@ -98,16 +98,5 @@ public final class RedisSentinelSet: Sendable {
             return number("num-slaves") == servers.count - 1
                 && number("num-other-sentinels") == sentinels.count - 1
         }
-    }
-}
-
-/// Looks again and again, for 20 seconds at the most.
-func wait(_ what: String, until isSo: () throws -> Bool) throws {
-    let deadline = ContinuousClock.now + .seconds(20)
-    while try !isSo() {
-        guard ContinuousClock.now < deadline else {
-            throw RedisServer.Failure(description: "waited 20 s in vain: \(what)")
-        }
-        usleep(10_000)
     }
 }
