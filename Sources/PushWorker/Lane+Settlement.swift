@@ -113,7 +113,8 @@ extension Lane {
             guard generation == self.generation else { return }
             switch result {
             case .success(let lost):
-                unconfirmed[number] = nil
+                // It may have been written twice: then only the first answer counts.
+                guard unconfirmed.removeValue(forKey: number) != nil else { return }
                 unconfirmedClaims -= batch.count
                 if lost > 0, !again { counters.lostClaims += lost }
                 if phase == .draining { schedulePump() }

@@ -10,10 +10,16 @@ public struct RedisClientConfiguration: Sendable {
     public var commandTimeout: TimeAmount? = .seconds(5)
     /// The waits between attempts to connect.
     public var backoff = ReconnectBackoff()
+    /// How long a Sentinel or a Cluster node may take to connect, and again to answer, when it is asked for the server:
+    /// a short time, for there are others to ask.
+    public var askTimeout: TimeAmount = .seconds(2)
+    /// How often Sentinels are asked whether the master is still the same one; spread by a fifth either way. They tell of
+    /// a failover by themselves; this is for news that got lost.
+    public var refreshInterval: TimeAmount = .seconds(30)
     /// What `CLIENT LIST` shows; characters it does not take become `-`.
     public var clientName: String?
-    /// How to do TLS with `rediss://` endpoints; without it, servers are verified by the system's authorities. It has
-    /// no bearing on other endpoints.
+    /// How to do TLS with `rediss` URLs; without it, servers are verified by the system's authorities. It has no bearing
+    /// on other URLs.
     public var tls: TLSContext?
 
     /// The defaults.

@@ -16,6 +16,9 @@ public final class RedisConnection: @unchecked Sendable {
     /// Called once, on the event loop and before the unanswered commands fail, when the connection ends.
     public var onClose: ((RedisError) -> Void)?
 
+    /// Takes the messages of channels that were subscribed to, which come unasked.
+    var onMessage: ((RESPReply) -> Void)?
+
     private let channel: any Channel
     private var pending = PendingCommands()
     private var outgoing = ByteBuffer()
@@ -91,6 +94,7 @@ public final class RedisConnection: @unchecked Sendable {
 
     func receive(_ reply: RESPReply) {
         guard ended == nil else { return }
+        if let onMessage, reply.root.count > 0, reply.root[0].string == "message" { return onMessage(reply) }
         guard let entry = pending.answered() else {
             // A server that has too many clients, or shuts us out otherwise, says so unasked and closes.
             if let error = reply.error {
@@ -146,6 +150,7 @@ public final class RedisConnection: @unchecked Sendable {
         channel.close(promise: nil)
         let onClose = self.onClose
         self.onClose = nil
+        onMessage = nil
         onClose?(error)
         for (entry, sent) in unanswered {
             entry.completion(.failure(failure(of: entry, sent: sent, at: now, because: error)))

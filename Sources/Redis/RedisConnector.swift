@@ -4,19 +4,18 @@ import TLS
 
 /// Makes connections: resolves the name, connects, logs in.
 struct RedisConnector {
-    let endpoint: RedisEndpoint
     let eventLoop: any EventLoop
     let configuration: RedisClientConfiguration
     private let tls: TLSContext?
 
+    /// - Parameter address: what the connections are to, for the error.
     /// - Throws: `.connect` when TLS cannot be set up on this machine.
     init(
-        endpoint: RedisEndpoint, eventLoop: any EventLoop, configuration: RedisClientConfiguration
+        usesTLS: Bool, address: String, eventLoop: any EventLoop, configuration: RedisClientConfiguration
     ) throws(RedisError) {
-        self.endpoint = endpoint
         self.eventLoop = eventLoop
         self.configuration = configuration
-        tls = endpoint.usesTLS ? try Self.context(configuration, address: endpoint.address) : nil
+        tls = usesTLS ? try Self.context(configuration, address: address) : nil
     }
 
     private static func context(
@@ -30,24 +29,40 @@ struct RedisConnector {
         }
     }
 
-    /// Connects; the name is resolved anew each time, so a failover by DNS is followed.
+    /// Connects; the name is resolved anew and the password's file read anew each time, so a failover by DNS and a new
+    /// password are followed.
     ///
-    /// - Parameter completion: on the event loop, with a connection that is ready, or with the reason why there is none.
-    func connect(completion: @escaping (Result<RedisConnection, RedisError>) -> Void) {
+    /// - Parameters:
+    ///   - timeout: how long connecting may take, and then again how long logging in may.
+    ///   - completion: on the event loop, with a connection that is ready, or with the reason why there is none.
+    func connect(
+        to endpoint: RedisEndpoint, timeout: TimeAmount,
+        completion: @escaping (Result<RedisConnection, RedisError>) -> Void
+    ) {
         eventLoop.preconditionInEventLoop()
+        let handshake: RedisHandshake
+        do throws(RedisError) {
+            handshake = RedisHandshake(
+                endpoint: try endpoint.withPasswordRead(), clientName: configuration.clientName)
+        } catch {
+            return completion(.failure(error))
+        }
         let completion = NIOLoopBound(completion, eventLoop: eventLoop)
-        open().assumeIsolated().whenComplete { result in
+        let steps = NIOLoopBound(handshake, eventLoop: eventLoop)
+        open(endpoint, timeout: timeout).assumeIsolated().whenComplete { result in
             switch result {
-            case .success(let connection): handshake(on: connection, completion: completion.value)
-            case .failure(let error): completion.value(.failure(connectError(for: error)))
+            case .success(let connection):
+                run(steps.value, on: connection, timeout: timeout, completion: completion.value)
+            case .failure(let error):
+                completion.value(.failure(connectError(for: error, address: endpoint.address)))
             }
         }
     }
 
-    private func open() -> EventLoopFuture<RedisConnection> {
+    private func open(_ endpoint: RedisEndpoint, timeout: TimeAmount) -> EventLoopFuture<RedisConnection> {
         let (address, location, tls) = (endpoint.address, endpoint.location, self.tls)
         let bootstrap = ClientBootstrap(group: eventLoop)
-            .connectTimeout(configuration.connectTimeout)
+            .connectTimeout(timeout)
             .channelOption(.socketOption(.so_keepalive), value: 1)
             .channelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
@@ -73,10 +88,11 @@ struct RedisConnector {
     }
 
     /// All steps leave in one write and cost one round trip.
-    private func handshake(
-        on connection: RedisConnection, completion: @escaping (Result<RedisConnection, RedisError>) -> Void
+    private func run(
+        _ handshake: RedisHandshake, on connection: RedisConnection, timeout: TimeAmount,
+        completion: @escaping (Result<RedisConnection, RedisError>) -> Void
     ) {
-        var handshake = RedisHandshake(endpoint: endpoint, clientName: configuration.clientName)
+        var handshake = handshake
         // The server may have said something, and closed, before we came to say anything.
         if let ended = connection.ended, case .failed(let error) = handshake.receive(.failure(ended)) {
             completion(.failure(error))
@@ -84,7 +100,7 @@ struct RedisConnector {
         }
         var isSettled = false
         for (_, command) in handshake.commands {
-            connection.send(command, timeout: configuration.connectTimeout) { result in
+            connection.send(command, timeout: timeout) { result in
                 guard !isSettled else { return }
                 switch handshake.receive(result) {
                 case .proceed:
@@ -101,9 +117,9 @@ struct RedisConnector {
         }
     }
 
-    private func connectError(for error: any Error) -> RedisError {
+    private func connectError(for error: any Error, address: String) -> RedisError {
         if let error = error as? RedisError { return error }
-        return .connect(address: endpoint.address, reason: plainReason(of: error))
+        return .connect(address: address, reason: plainReason(of: error))
     }
 }
 

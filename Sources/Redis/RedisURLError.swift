@@ -2,7 +2,7 @@
 ///
 /// The messages never repeat a part of the URL: with a password that is not percent-encoded, any part may be a piece of it.
 public enum RedisURLError: Error, Sendable, Equatable, CustomStringConvertible {
-    /// The scheme is none of `redis`, `rediss`, `unix` and `redis+unix`.
+    /// The scheme is none that is known.
     case scheme
     /// There is no host, or it holds characters that no host has.
     case host
@@ -10,12 +10,20 @@ public enum RedisURLError: Error, Sendable, Equatable, CustomStringConvertible {
     case port
     /// The database is not a number from 0 up.
     case database
+    /// A Cluster has no databases but 0.
+    case clusterDatabase
     /// A user without a password, which is more likely a password without its colon.
     case userWithoutPassword
+    /// A password and a file that holds one.
+    case passwordTwice
     /// A `%` that two hex digits do not follow, or bytes that are not UTF-8.
     case percentEncoding
     /// A `unix:` URL without an absolute path.
     case socketPath
+    /// A Sentinel URL that does not name the master.
+    case sentinelMaster
+    /// A user for the Sentinels without a password.
+    case sentinelUser
     /// A `?query` or `#fragment` that means nothing here.
     case query
 
@@ -24,22 +32,35 @@ public enum RedisURLError: Error, Sendable, Equatable, CustomStringConvertible {
         let encodingHint = "; if the password holds any of / ? # @ : %, percent-encode them"
         return switch self {
         case .scheme:
-            "the Redis URL must start with redis://, rediss:// (TLS), unix:// or redis+unix://"
+            "the Redis URL must start with redis://, rediss:// (TLS), unix://, redis+unix://, redis+sentinel:// or "
+                + "redis+cluster:// (with TLS: rediss+sentinel://, rediss+cluster://)"
         case .host:
-            "the Redis URL has no valid host: write redis://[user:password@]host[:port][/db]" + encodingHint
+            "the Redis URL has no valid host: write redis://[user:password@]host[:port][/db], and host:port,host:port "
+                + "for Sentinels and Cluster nodes" + encodingHint
         case .port:
             "the port of the Redis URL must be a number from 1 to 65535" + encodingHint
         case .database:
             "the database of the Redis URL must be a number such as /0" + encodingHint
+        case .clusterDatabase:
+            "a Redis Cluster has no databases to choose from: leave out the /db of the Redis URL" + encodingHint
         case .userWithoutPassword:
             "the Redis URL has a user without a password: write redis://user:password@host, "
                 + "or redis://:password@host when there is no user"
+        case .passwordTwice:
+            "the Redis URL has a password and a file that holds one: leave out one of them"
         case .percentEncoding:
             "the Redis URL has a % that does not begin an escape such as %2F, or an escape that is not UTF-8"
         case .socketPath:
             "the Redis URL must name a socket by its absolute path: unix:///run/redis/redis.sock"
+        case .sentinelMaster:
+            "the Redis URL must say which master the Sentinels are to be asked for: "
+                + "redis+sentinel://host1,host2/?master=mymaster"
+        case .sentinelUser:
+            "the Redis URL has a sentinel_user without sentinel_password or sentinel_password_file"
         case .query:
-            "the Redis URL has a ? or # part that is not understood (only unix: URLs take ?db=1)" + encodingHint
+            "the Redis URL has a ? or # part that is not understood (what may follow the ? is password_file=/path; for "
+                + "unix: also db=1; for Sentinel also master=, sentinel_user=, sentinel_password= and "
+                + "sentinel_password_file=)" + encodingHint
         }
     }
 }

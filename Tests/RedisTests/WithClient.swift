@@ -7,13 +7,15 @@ import Synchronization
 /// A started client on an event loop of its own, closed when `body` ends.
 func withClient(
     _ url: String, _ configuration: RedisClientConfiguration = RedisClientConfiguration(),
+    key: String = "",
     logger: Logger = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }), waiting: Bool = true,
     prepare: @Sendable (RedisClient) -> Void = { _ in },
     _ body: (RedisClient) async throws -> Void
 ) async throws {
     let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
     let client = RedisClient(
-        endpoint: try RedisEndpoint(url: url), eventLoop: group.next(), configuration: configuration, logger: logger)
+        topology: try RedisTopology(url: url), key: key, eventLoop: group.next(), configuration: configuration,
+        logger: logger)
     prepare(client)
     client.start()
     let result: Result<Void, any Error>

@@ -25,6 +25,7 @@ public final class RedisServer: Sendable {
     public let directory: URL
 
     private let arguments: [String]
+    private let configurationFile: [String]
     private let running = Mutex<Running?>(nil)
 
     /// Starts a server and waits until it answers PING.
@@ -32,7 +33,8 @@ public final class RedisServer: Sendable {
     /// - Parameters:
     ///   - arguments: options beyond `--save "" --appendonly no`, such as `["--appendonly", "yes"]`.
     ///   - password: sets `requirepass`.
-    public init(arguments: [String] = [], password: String? = nil) throws {
+    ///   - file: lines for a configuration file that the server may write to; Sentinels must have one.
+    public init(arguments: [String] = [], password: String? = nil, file: [String]? = nil) throws {
         // The helper connections below write to sockets that the server may have closed.
         _ = signal(SIGPIPE, SIG_IGN)
         self.arguments = arguments
@@ -40,6 +42,9 @@ public final class RedisServer: Sendable {
         directory = FileManager.default.temporaryDirectory.appendingPathComponent("redis-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
         port = try Self.freePort()
+        let path = directory.appendingPathComponent("redis.conf")
+        try file?.map { $0 + "\n" }.joined().write(to: path, atomically: true, encoding: .utf8)
+        configurationFile = file == nil ? [] : [path.path]
         try start()
     }
 
@@ -61,7 +66,7 @@ public final class RedisServer: Sendable {
         try running.withLock { running in
             guard running == nil else { return }
             let server = try Self.launch(
-                ["redis-server"] + defaultArguments + arguments, input: nil, directory: directory,
+                ["redis-server"] + configurationFile + defaultArguments + arguments, input: nil, directory: directory,
                 output: directory.appendingPathComponent("redis.log"))
             // Reading ends with the pipe, and the pipe with this process, SIGKILL included.
             let pipe = Pipe()

@@ -1,0 +1,129 @@
+/// The pieces of a Redis URL. No error repeats any of its text.
+enum RedisURLText {
+    /// User and password as the URL gives them, decoded.
+    struct Credentials: Equatable {
+        var user: String?
+        var password: String?
+        var passwordFile: String?
+    }
+
+    /// Cuts `…?query` off.
+    static func splitQuery(
+        _ text: Substring, allowing names: Set<String>
+    ) throws(RedisURLError) -> (place: Substring, query: [String: String]) {
+        guard !text.contains("#") else { throw .query }
+        guard let (place, query) = text.splitOnce(at: "?") else { return (text, [:]) }
+        var values: [String: String] = [:]
+        for item in query.split(separator: "&", omittingEmptySubsequences: false) where !query.isEmpty {
+            guard let (name, value) = item.splitOnce(at: "="), names.contains(String(name)), !value.isEmpty,
+                values.updateValue(try percentDecoded(value), forKey: String(name)) == nil
+            else { throw .query }
+        }
+        return (place, values)
+    }
+
+    /// Cuts `user:password@` off.
+    static func splitCredentials(
+        _ authority: Substring, passwordFile: String?
+    ) throws(RedisURLError) -> (credentials: Credentials, server: Substring) {
+        var credentials = Credentials(passwordFile: passwordFile)
+        // The last @, so that one in a password does no harm.
+        guard let at = authority.lastIndex(of: "@") else { return (credentials, authority) }
+        let server = authority[authority.index(after: at)...]
+        if let (user, password) = authority[..<at].splitOnce(at: ":") {
+            if !user.isEmpty { credentials.user = try percentDecoded(user) }
+            // `user:@` is a user with an empty password, which an ACL may allow; `:@` is nobody.
+            if passwordFile == nil {
+                if !user.isEmpty || !password.isEmpty { credentials.password = try percentDecoded(password) }
+            } else {
+                guard password.isEmpty else { throw .passwordTwice }
+            }
+        } else if at != authority.startIndex {
+            guard passwordFile != nil else { throw .userWithoutPassword }
+            credentials.user = try percentDecoded(authority[..<at])
+        }
+        return (credentials, server)
+    }
+
+    /// `host`, `host:port` or `[address]:port`.
+    static func server(_ text: Substring, defaultPort: Int = 6379) throws(RedisURLError) -> RedisEndpoint.Location {
+        let host: Substring
+        let port: Substring?
+        if text.first == "[" {
+            guard let end = text.firstIndex(of: "]") else { throw .host }
+            host = text[text.index(after: text.startIndex)..<end]
+            let rest = text[text.index(after: end)...]
+            guard rest.isEmpty || rest.first == ":" else { throw .host }
+            guard host.utf8.allSatisfy({ $0.isHexDigit || $0 == UInt8(ascii: ":") || $0 == UInt8(ascii: ".") }) else {
+                throw .host
+            }
+            port = rest.isEmpty ? nil : rest.dropFirst()
+        } else {
+            let parts = text.splitOnce(at: ":")
+            host = parts?.0 ?? text
+            port = parts?.1
+            guard host.utf8.allSatisfy(\.isHostNameByte) else { throw .host }
+        }
+        guard !host.isEmpty else { throw .host }
+        guard let port else { return .host(String(host), port: defaultPort) }
+        guard let number = decimal(port), (1...65535).contains(number) else { throw .port }
+        return .host(String(host), port: number)
+    }
+
+    /// Servers with commas between them, each once.
+    static func servers(_ text: Substring, defaultPort: Int) throws(RedisURLError) -> [RedisEndpoint.Location] {
+        var servers: [RedisEndpoint.Location] = []
+        for part in text.split(separator: ",", omittingEmptySubsequences: false) {
+            let server = try server(part, defaultPort: defaultPort)
+            if !servers.contains(server) { servers.append(server) }
+        }
+        return servers
+    }
+
+    static func database(_ text: some StringProtocol) throws(RedisURLError) -> Int {
+        guard let number = decimal(text) else { throw .database }
+        return number
+    }
+
+    static func percentDecoded(_ text: Substring) throws(RedisURLError) -> String {
+        var bytes: [UInt8] = []
+        var rest = text.utf8[...]
+        while let byte = rest.popFirst() {
+            guard byte == UInt8(ascii: "%") else {
+                bytes.append(byte)
+                continue
+            }
+            let digits = rest.prefix(2)
+            guard digits.count == 2, digits.allSatisfy(\.isHexDigit), let value = UInt8(Substring(digits), radix: 16)
+            else { throw .percentEncoding }
+            bytes.append(value)
+            rest = rest.dropFirst(2)
+        }
+        guard let decoded = String(validating: bytes, as: UTF8.self) else { throw .percentEncoding }
+        return decoded
+    }
+
+    private static func decimal(_ text: some StringProtocol) -> Int? {
+        guard !text.isEmpty, text.utf8.allSatisfy({ (0x30...0x39).contains($0) }) else { return nil }
+        return Int(text)
+    }
+}
+
+extension StringProtocol where SubSequence == Substring {
+    func splitOnce(at separator: String) -> (Substring, Substring)? {
+        guard let range = self.firstRange(of: separator) else { return nil }
+        return (self[..<range.lowerBound], self[range.upperBound...])
+    }
+}
+
+extension UInt8 {
+    fileprivate var isHexDigit: Bool {
+        (0x30...0x39).contains(self) || (0x41...0x46).contains(self) || (0x61...0x66).contains(self)
+    }
+
+    /// Letters, digits, `-`, `.`, and `_`, which service names in compose files have.
+    fileprivate var isHostNameByte: Bool {
+        (0x30...0x39).contains(self) || (0x41...0x5a).contains(self) || (0x61...0x7a).contains(self)
+            || self == UInt8(ascii: "-") || self == UInt8(ascii: ".") || self == UInt8(ascii: "_")
+    }
+}

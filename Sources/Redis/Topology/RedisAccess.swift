@@ -1,0 +1,54 @@
+/// Who we are to a server and how we talk to it: everything of an endpoint but the place.
+///
+/// Its descriptions, reflections included, never show the password.
+public struct RedisAccess: Sendable, Equatable {
+    /// The ACL user; `nil` for the default user.
+    public var user: String?
+    /// The password; `nil` for no authentication, or for one from a file.
+    public var password: String?
+    /// A file that holds the password, read again for each connection.
+    public var passwordFile: String?
+    /// The number of the database.
+    public var database: Int
+    /// Whether connections are over TLS.
+    public var usesTLS: Bool
+
+    /// Access from its parts.
+    public init(
+        user: String? = nil, password: String? = nil, passwordFile: String? = nil, database: Int = 0,
+        usesTLS: Bool = false
+    ) {
+        self.user = user
+        self.password = password
+        self.passwordFile = passwordFile
+        self.database = database
+        self.usesTLS = usesTLS
+    }
+
+    /// What stands before the host in a URL, the password hidden.
+    var shownCredentials: String {
+        password == nil && passwordFile == nil ? "" : "\(user ?? ""):***@"
+    }
+}
+
+extension RedisAccess: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+    /// The user, the database and whether there is TLS.
+    public var description: String {
+        "\(shownCredentials)/\(database)\(usesTLS ? " over TLS" : "")"
+    }
+
+    /// As `description`.
+    public var debugDescription: String { description }
+
+    /// Only what `description` shows, so that `dump` shows no password either.
+    public var customMirror: Mirror { Mirror(self, children: ["access": description]) }
+}
+
+extension RedisEndpoint {
+    /// An endpoint from place and access.
+    public init(location: Location, access: RedisAccess) {
+        self.init(
+            location: location, user: access.user, password: access.password, database: access.database,
+            usesTLS: access.usesTLS, passwordFile: access.passwordFile)
+    }
+}

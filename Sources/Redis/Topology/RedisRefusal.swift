@@ -1,0 +1,76 @@
+/// What an error that answers a command says about where the command should have gone.
+///
+/// In each of these cases the command was not executed.
+enum RedisRefusal: Equatable {
+    /// Nothing: the answer is the caller's to deal with.
+    case none
+    /// The slot belongs to this server now, for this command and all others.
+    case moved(RedisEndpoint.Location)
+    /// The slot is on its way to this server, which has the key of this command already.
+    case ask(RedisEndpoint.Location)
+    /// The server is no longer the one to talk to; who is has to be found out.
+    case wrongServer
+
+    /// - Parameters:
+    ///   - topology: what the client is connected to.
+    ///   - slot: the client's slot. A command with a key of another slot is the caller's mistake: to follow it would
+    ///     carry the client away from where its other commands belong.
+    ///   - sender: who answered.
+    init(_ error: RedisServerError, topology: RedisTopology, slot: Int, sender: RedisEndpoint.Location) {
+        switch (error.prefix, topology) {
+        case ("MOVED", .cluster):
+            self =
+                Redirection(error, sender: sender).map { $0.slot == slot ? .moved($0.location) : .none }
+                ?? .wrongServer
+        case ("ASK", .cluster):
+            self = Redirection(error, sender: sender).map { $0.slot == slot ? .ask($0.location) : .none } ?? .none
+        // A master that became a replica, also behind a name in the DNS. Before Redis 7 a script that writes is stopped
+        // at its first write, and the word is somewhere in the middle.
+        case ("READONLY", _):
+            self = .wrongServer
+        case ("ERR", _) where error.message.contains("-READONLY "):
+            self = .wrongServer
+        // A replica without its master, a master whose replicas follow another one, a replica that is fetching its data, a
+        // master without its majority.
+        case ("MASTERDOWN", .sentinel), ("NOREPLICAS", .sentinel), ("LOADING", .sentinel), ("LOADING", .cluster),
+            ("CLUSTERDOWN", .cluster):
+            self = .wrongServer
+        default:
+            self = .none
+        }
+    }
+}
+
+/// The words after `MOVED` or `ASK`: a slot and a server.
+struct Redirection: Equatable {
+    let slot: Int
+    let location: RedisEndpoint.Location
+
+    init?(_ error: RedisServerError, sender: RedisEndpoint.Location) {
+        let words = error.message.split(separator: " ")
+        guard words.count >= 3, let slot = Int(words[1]), (0..<RedisHashSlot.count).contains(slot),
+            // The last colon: an IPv6 address stands there without brackets.
+            let colon = words[2].lastIndex(of: ":"),
+            let location = RedisEndpoint.Location(
+                announced: String(words[2][..<colon]), port: Int(words[2][words[2].index(after: colon)...]),
+                by: sender)
+        else { return nil }
+        self.slot = slot
+        self.location = location
+    }
+}
+
+extension RedisEndpoint.Location {
+    /// A place as a server tells of it. Without a host it is the sender's own (`cluster-preferred-endpoint-type
+    /// unknown-endpoint`); `?` is a node that should have announced its host name, and did not.
+    init?(announced host: String?, port: Int?, by sender: RedisEndpoint.Location) {
+        guard let port, (1...65535).contains(port), host != "?" else { return nil }
+        if let host, !host.isEmpty {
+            self = .host(host, port: port)
+        } else if case .host(let own, _) = sender {
+            self = .host(own, port: port)
+        } else {
+            return nil
+        }
+    }
+}

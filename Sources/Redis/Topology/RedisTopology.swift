@@ -1,0 +1,142 @@
+/// The servers that a Redis URL stands for.
+///
+/// Its descriptions, reflections included, never show a password.
+public enum RedisTopology: Sendable, Equatable {
+    /// One server.
+    case single(RedisEndpoint)
+    /// A master that Sentinels know the place of.
+    case sentinel(Sentinel)
+    /// The nodes of a Cluster, of which each key has its own.
+    case cluster(Cluster)
+
+    /// Where to ask for a master, and how to talk to it.
+    public struct Sentinel: Sendable, Equatable {
+        /// The Sentinels to begin with; they name others.
+        public var sentinels: [RedisEndpoint.Location]
+        /// What the Sentinels call the master.
+        public var master: String
+        /// Who we are to the master.
+        public var access: RedisAccess
+        /// Who we are to the Sentinels.
+        public var sentinelAccess: RedisAccess
+
+        /// From its parts.
+        public init(
+            sentinels: [RedisEndpoint.Location], master: String, access: RedisAccess = RedisAccess(),
+            sentinelAccess: RedisAccess = RedisAccess()
+        ) {
+            self.sentinels = sentinels
+            self.master = master
+            self.access = access
+            self.sentinelAccess = sentinelAccess
+        }
+    }
+
+    /// Where to ask for the owner of a slot, and how to talk to it.
+    public struct Cluster: Sendable, Equatable {
+        /// The nodes to begin with; they name others.
+        public var nodes: [RedisEndpoint.Location]
+        /// Who we are to all nodes; the database is 0.
+        public var access: RedisAccess
+
+        /// From its parts.
+        public init(nodes: [RedisEndpoint.Location], access: RedisAccess = RedisAccess()) {
+            self.nodes = nodes
+            self.access = access
+        }
+    }
+
+    /// Parses what `RedisEndpoint` does, and
+    /// `redis+sentinel://[user:password@]host[:26379],…[/db]?master=name[&sentinel_user=…][&sentinel_password=…]`,
+    /// `redis+cluster://[user:password@]host[:6379],…`, and both with `rediss+` for TLS to all servers.
+    /// `password_file` and `sentinel_password_file` take the place of the passwords.
+    ///
+    /// - Throws: `RedisURLError`, which never repeats a part of the URL.
+    public init(url: String) throws(RedisURLError) {
+        guard let (scheme, rest) = url.splitOnce(at: "://") else { throw .scheme }
+        switch scheme.lowercased() {
+        case "redis+sentinel": self = .sentinel(try Sentinel(rest, usesTLS: false))
+        case "rediss+sentinel": self = .sentinel(try Sentinel(rest, usesTLS: true))
+        case "redis+cluster": self = .cluster(try Cluster(rest, usesTLS: false))
+        case "rediss+cluster": self = .cluster(try Cluster(rest, usesTLS: true))
+        default: self = .single(try RedisEndpoint(url: url))
+        }
+    }
+
+    /// Whether connections are over TLS.
+    public var usesTLS: Bool {
+        switch self {
+        case .single(let endpoint): endpoint.usesTLS
+        case .sentinel(let sentinel): sentinel.access.usesTLS
+        case .cluster(let cluster): cluster.access.usesTLS
+        }
+    }
+
+    /// The servers as people write them: the one, or those to be asked.
+    public var address: String {
+        switch self {
+        case .single(let endpoint): endpoint.address
+        case .sentinel(let sentinel): sentinel.sentinels.map(\.address).joined(separator: ",")
+        case .cluster(let cluster): cluster.nodes.map(\.address).joined(separator: ",")
+        }
+    }
+}
+
+extension RedisTopology.Sentinel {
+    fileprivate init(_ rest: Substring, usesTLS: Bool) throws(RedisURLError) {
+        let (place, query) = try RedisURLText.splitQuery(
+            rest,
+            allowing: ["master", "password_file", "sentinel_user", "sentinel_password", "sentinel_password_file"])
+        let (authority, path) = place.splitOnce(at: "/") ?? (place, "")
+        let (credentials, servers) = try RedisURLText.splitCredentials(authority, passwordFile: query["password_file"])
+        let sentinels = try RedisURLText.servers(servers, defaultPort: 26379)
+        guard let master = query["master"] else { throw .sentinelMaster }
+        let (password, file) = (query["sentinel_password"], query["sentinel_password_file"])
+        guard password == nil || file == nil else { throw .passwordTwice }
+        guard query["sentinel_user"] == nil || password != nil || file != nil else { throw .sentinelUser }
+        self.init(
+            sentinels: sentinels, master: master,
+            access: RedisAccess(
+                user: credentials.user, password: credentials.password, passwordFile: credentials.passwordFile,
+                database: path.isEmpty ? 0 : try RedisURLText.database(path), usesTLS: usesTLS),
+            sentinelAccess: RedisAccess(
+                user: query["sentinel_user"], password: password, passwordFile: file, usesTLS: usesTLS))
+    }
+}
+
+extension RedisTopology.Cluster {
+    fileprivate init(_ rest: Substring, usesTLS: Bool) throws(RedisURLError) {
+        let (place, query) = try RedisURLText.splitQuery(rest, allowing: ["password_file"])
+        let (authority, path) = place.splitOnce(at: "/") ?? (place, "")
+        let (credentials, servers) = try RedisURLText.splitCredentials(authority, passwordFile: query["password_file"])
+        guard path.isEmpty || path == "0" else { throw .clusterDatabase }
+        self.init(
+            nodes: try RedisURLText.servers(servers, defaultPort: 6379),
+            access: RedisAccess(
+                user: credentials.user, password: credentials.password, passwordFile: credentials.passwordFile,
+                usesTLS: usesTLS))
+    }
+}
+
+extension RedisTopology: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+    /// The URL without its passwords.
+    public var description: String {
+        let scheme = usesTLS ? "rediss" : "redis"
+        switch self {
+        case .single(let endpoint):
+            return endpoint.description
+        case .sentinel(let sentinel):
+            let database = sentinel.access.database == 0 ? "" : "/\(sentinel.access.database)"
+            return "\(scheme)+sentinel://\(sentinel.access.shownCredentials)\(address)\(database)"
+                + "?master=\(sentinel.master)"
+        case .cluster(let cluster):
+            return "\(scheme)+cluster://\(cluster.access.shownCredentials)\(address)"
+        }
+    }
+
+    /// As `description`.
+    public var debugDescription: String { description }
+
+    /// Only what `description` shows, so that `dump` shows no password either.
+    public var customMirror: Mirror { Mirror(self, children: ["url": description]) }
+}

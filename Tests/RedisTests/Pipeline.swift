@@ -1,0 +1,83 @@
+import NIOCore
+import Redis
+import Synchronization
+
+/// A client that is kept busy: always some dozens of commands under way, each on two keys of their own.
+final class Pipeline: Sendable {
+    private struct State {
+        var next = 0
+        var isStopped = false
+        var answers: [Int] = []
+        var failures: [String] = []
+    }
+
+    private static let depth = 50
+
+    private let client: RedisClient
+    private let tag: String
+    private let state = Mutex(State())
+
+    init(_ client: RedisClient, tag: String) {
+        self.client = client
+        self.tag = tag
+    }
+
+    /// What went wrong; nothing should.
+    var failures: [String] { state.withLock { Array($0.failures.prefix(5)) } }
+
+    func start() {
+        client.eventLoop.execute { for _ in 0..<Self.depth { self.sendNext() } }
+    }
+
+    /// Waits until so many more commands are answered.
+    func advance(by count: Int) async throws {
+        let goal = answered + count
+        try await eventually { self.answered >= goal || !self.failures.isEmpty }
+    }
+
+    /// Ends the load.
+    /// - Returns: what was appended to the list, in the order of the answers.
+    func finish() async throws -> [Int] {
+        state.withLock { $0.isStopped = true }
+        try await eventually {
+            try await self.client.eventLoop.submit { self.client.pendingCount == 0 }.get()
+        }
+        return state.withLock { $0.answers }
+    }
+
+    private var answered: Int { state.withLock { $0.answers.count } }
+
+    private func sendNext() {
+        let number = state.withLock { state -> Int? in
+            guard !state.isStopped else { return nil }
+            defer { state.next += 1 }
+            return state.next
+        }
+        guard let number else { return }
+        client.send(RedisCommand("RPUSH", "\(tag)list", "\(number)")) { result in
+            self.state.withLock { state in
+                switch result {
+                case .success: state.answers.append(number)
+                case .failure(let error): state.failures.append("\(number): \(error)")
+                }
+            }
+        }
+        client.send(RedisCommand("INCR", "\(tag)count")) { result in
+            if case .failure(let error) = result {
+                self.state.withLock { $0.failures.append("count \(number): \(error)") }
+            }
+            self.client.eventLoop.execute { self.sendNext() }
+        }
+    }
+}
+
+/// A client under load; see `Pipeline`.
+func withPipeline(
+    _ url: String, key: String, _ body: (RedisClient, Pipeline) async throws -> Void
+) async throws {
+    try await withClient(url, key: key) { client in
+        let pipeline = Pipeline(client, tag: key)
+        pipeline.start()
+        try await body(client, pipeline)
+    }
+}

@@ -1,0 +1,177 @@
+import NIOCore
+import Redis
+import Synchronization
+import TestSupport
+import Testing
+
+@Suite("A client of a Cluster", .timeLimit(.minutes(2)))
+struct RedisClusterTests {
+    @Test("computes the slots that Redis does")
+    func slots() throws {
+        let server = try RedisServer(
+            arguments: ["--cluster-enabled", "yes", "--cluster-port", "\(RedisServer.freePort())"])
+        let connection = try server.connect()
+        var keys = ["", "a", "123456789", "push:{default}:jobs", "{}a", "{", "}", "a{b", "a{}{b}", "{{a}}", "{a}{b}"]
+        var random = Seeded(state: 1)
+        for _ in 0..<300 {
+            let length = Int.random(in: 0...20, using: &random)
+            keys.append(String((0..<length).map { _ in "ab{}é:0".randomElement(using: &random) ?? "a" }))
+        }
+        for key in keys {
+            #expect(try connection.run("CLUSTER", "KEYSLOT", key).number == RedisHashSlot.of(key), "\(key)")
+        }
+        #expect(RedisHashSlot.of("push:{default}:jobs") == RedisHashSlot.of("push:{default}:retry"))
+    }
+
+    @Test("follows its slot from node to node under load: every command is executed, once, and in order")
+    func migration() async throws {
+        let cluster = try await RedisCluster()
+        let slot = try cluster.slot(of: "{queue}")
+        try await withPipeline(cluster.url, key: "{queue}") { client, pipeline in
+            for _ in 0..<3 {
+                let old = try cluster.owner(ofSlot: slot)
+                let new = try #require(cluster.nodes.first { $0 !== old })
+                #expect(try await place(of: client) == .host("127.0.0.1", port: old.port))
+                try await pipeline.advance(by: 500)
+                try cluster.beginMigration(ofSlot: slot, from: old, to: new)
+                // Keys that are not there yet come to be on the new node, by ASK.
+                try await pipeline.advance(by: 500)
+                try cluster.migrateKeys(ofSlot: slot, from: old, to: new)
+                try await pipeline.advance(by: 500)
+                try cluster.finishMigration(ofSlot: slot, from: old, to: new)
+                try await pipeline.advance(by: 500)
+                try await eventually { try await place(of: client) == .host("127.0.0.1", port: new.port) }
+            }
+            let acknowledged = try await pipeline.finish()
+            #expect(pipeline.failures.isEmpty, "\(pipeline.failures)")
+            let owner = try cluster.owner(ofSlot: slot)
+            let stored = try owner.run("LRANGE", "{queue}list", "0", "-1").elements?.compactMap(\.number)
+            #expect(stored == acknowledged)
+            #expect(acknowledged == Array(0..<acknowledged.count))
+            #expect(try owner.run("GET", "{queue}count").number == acknowledged.count)
+        }
+    }
+
+    @Test("finds the replica that took the place of a killed master; what was acknowledged before is there")
+    func promotion() async throws {
+        let cluster = try await RedisCluster(replicas: 1)
+        let owner = try cluster.owner(ofSlot: cluster.slot(of: "{queue}"))
+        try await withClient(cluster.url, key: "{queue}") { client in
+            var acknowledged = try await writeAll(0..<100, to: "{queue}list", by: client)
+            _ = try await client.call(RedisCommand("WAIT", "1", "5000"))
+            owner.kill()
+            acknowledged += try await writeAll(100..<200, to: "{queue}list", by: client)
+            #expect(try await place(of: client) != .host("127.0.0.1", port: owner.port))
+            let stored = try await client.call(RedisCommand("LRANGE", "{queue}list", "0", "-1"))
+            // A number whose answer was lost is written again: at least once each.
+            #expect(Set(stored.root.children.compactMap { $0.string.flatMap { Int($0) } }) == Set(acknowledged))
+        }
+    }
+
+    @Test("repeats a blocking command at the node to which its slot has gone")
+    func blocked() async throws {
+        let cluster = try await RedisCluster()
+        let slot = try cluster.slot(of: "{queue}")
+        let old = try cluster.owner(ofSlot: slot)
+        let new = try #require(cluster.nodes.first { $0 !== old })
+        try await withClient(cluster.url, key: "{queue}") { client in
+            async let moved = client.call(
+                RedisCommand("BLMOVE", "{queue}jobs", "{queue}inbox", "LEFT", "RIGHT", "20"), deadline: .seconds(25))
+            try await eventually { try old.run("INFO", "clients").text?.contains("blocked_clients:1") == true }
+            try cluster.migrate(slot: slot, from: old, to: new)
+            try await eventually { try new.run("INFO", "clients").text?.contains("blocked_clients:1") == true }
+            try new.run("RPUSH", "{queue}jobs", "job")
+            #expect(try await moved.root.string == "job")
+        }
+    }
+
+    @Test("leaves to its caller what it must not follow, and goes on")
+    func refusals() async throws {
+        let cluster = try await RedisCluster()
+        let slot = try cluster.slot(of: "{queue}")
+        let old = try cluster.owner(ofSlot: slot)
+        let new = try #require(cluster.nodes.first { $0 !== old })
+        try await withClient(cluster.url, key: "{queue}") { client in
+            #expect(try await prefix(of: RedisCommand("MGET", "{queue}a", "{other}a"), client) == "CROSSSLOT")
+            let elsewhere = try #require(
+                try (0..<1000).map { "key\($0)" }.first { try cluster.owner(ofSlot: cluster.slot(of: $0)) === new })
+            #expect(try await prefix(of: RedisCommand("GET", elsewhere), client) == "MOVED")
+            #expect(try await place(of: client) == .host("127.0.0.1", port: old.port))
+
+            // Of two keys the one is here and the other nowhere yet: neither node can say.
+            _ = try await client.call(RedisCommand("SET", "{queue}a", "1"))
+            try cluster.beginMigration(ofSlot: slot, from: old, to: new)
+            #expect(try await prefix(of: RedisCommand("MGET", "{queue}b", "{queue}c"), client) == "TRYAGAIN")
+            let asked = try await client.call(RedisCommand("GET", "{queue}b"))
+            #expect(asked.root.isNull)
+
+            // The node that is to be asked is gone: the caller learns that nothing was done, and nothing else is lost.
+            new.kill()
+            #expect(try await prefix(of: RedisCommand("SET", "{queue}b", "1"), client) == "ASK")
+            let here = try await client.call(RedisCommand("GET", "{queue}a"))
+            #expect(here.root.string == "1")
+        }
+    }
+
+    @Test("is ready again after the answer of a node that was asked is lost")
+    func askedNodeLost() async throws {
+        let cluster = try await RedisCluster()
+        let slot = try cluster.slot(of: "{queue}")
+        let old = try cluster.owner(ofSlot: slot)
+        let new = try #require(cluster.nodes.first { $0 !== old })
+        let states = States()
+        var configuration = RedisClientConfiguration()
+        configuration.commandTimeout = .milliseconds(300)
+        try await withClient(cluster.url, configuration, key: "{queue}", prepare: states.record) { client in
+            try cluster.beginMigration(ofSlot: slot, from: old, to: new)
+            _ = try await client.call(RedisCommand("SET", "{queue}a", "1"))
+            new.pause()
+            let error = await #expect(throws: RedisError.self) {
+                try await client.call(RedisCommand("SET", "{queue}a", "2"))
+            }
+            #expect(error?.mayHaveBeenExecuted == true)
+            new.resume()
+            try await eventually { states.all.last == .ready && states.failures.count >= 1 }
+        }
+    }
+
+    @Test("finds its node by any that is alive, and says so when none is a Cluster's")
+    func seeds() async throws {
+        let cluster = try await RedisCluster(password: "hunter2")
+        let dead = try RedisServer.freePort()
+        let single = try RedisServer(password: "hunter2")
+        let url = "redis+cluster://:hunter2@127.0.0.1:\(dead),127.0.0.1:\(single.port)"
+        try await withClient("\(url),127.0.0.1:\(cluster.nodes[2].port)", key: "a") { client in
+            let reply = try await client.call(RedisCommand("SET", "a", "1"))
+            #expect(reply.root.string == "OK")
+        }
+        let error = try await failure(of: url)
+        #expect(error.description.contains("Connection refused"))
+        #expect(error.description.contains("this is no Cluster node: use redis:// in the Redis URL"))
+        #expect(!error.description.contains("hunter2"))
+    }
+
+    @Test("of a single server's URL is told which URL it needs")
+    func clusterBySingleURL() async throws {
+        let cluster = try await RedisCluster()
+        let slot = try cluster.slot(of: "{queue}")
+        let other = try #require(try cluster.nodes.first { try cluster.owner(ofSlot: slot) !== $0 })
+        let log = LogLines()
+        try await withClient(other.url, logger: log.logger) { client in
+            for _ in 0..<3 {
+                let prefix = try await prefix(of: RedisCommand("GET", "{queue}a"), client)
+                #expect(prefix == "MOVED")
+            }
+        }
+        #expect(log.lines.filter { $0.contains("begin the Redis URL with redis+cluster://") }.count == 1)
+    }
+
+    private func prefix(of command: RedisCommand, _ client: RedisClient) async throws -> String? {
+        do {
+            _ = try await client.call(command)
+            return nil
+        } catch RedisError.server(let error) {
+            return error.prefix
+        }
+    }
+}

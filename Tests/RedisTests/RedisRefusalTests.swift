@@ -1,0 +1,99 @@
+import Testing
+
+@testable import Redis
+
+@Suite("An error that tells of another server")
+struct RedisRefusalTests {
+    static let sender = RedisEndpoint.Location.host("10.0.0.1", port: 6379)
+    static let single = RedisTopology.single(RedisEndpoint(location: sender))
+    static let sentinel = RedisTopology.sentinel(RedisTopology.Sentinel(sentinels: [sender], master: "m"))
+    static let cluster = RedisTopology.cluster(RedisTopology.Cluster(nodes: [sender]))
+
+    @Test(
+        "in a Cluster names the owner of the slot, or is told to find it",
+        arguments: [
+            ("MOVED 7 10.0.0.2:6380", RedisRefusal.moved(.host("10.0.0.2", port: 6380))),
+            ("MOVED 7 fe80::2:6380", .moved(.host("fe80::2", port: 6380))),
+            ("MOVED 7 :6380", .moved(.host("10.0.0.1", port: 6380))),
+            ("MOVED 7 ?:6380", .wrongServer), ("MOVED 7 a:0", .wrongServer), ("MOVED 7", .wrongServer),
+            ("MOVED x a:1", .wrongServer), ("MOVED 16384 a:1", .wrongServer),
+            ("MOVED 8 10.0.0.2:6380", .none), ("ASK 8 10.0.0.2:6380", .none),
+            ("ASK 7 redis-2.net:1", .ask(.host("redis-2.net", port: 1))), ("ASK 7", .none),
+            ("CLUSTERDOWN The cluster is down", .wrongServer), ("LOADING Redis is loading", .wrongServer),
+            ("TRYAGAIN Multiple keys request during rehashing of slot", .none), ("CROSSSLOT Keys", .none),
+            ("BUSY Redis is busy running a script", .none), ("ERR MOVED 7 a:1", .none),
+            ("UNBLOCKED client unblocked via CLIENT UNBLOCK", .none),
+        ])
+    func inCluster(text: String, expected: RedisRefusal) {
+        #expect(refusal(text, Self.cluster) == expected)
+    }
+
+    @Test(
+        "from a master that became a replica has another one found",
+        arguments: [single, sentinel, cluster],
+        [
+            "READONLY You can't write against a read only replica.",
+            "ERR Error running script (call to f_1): @user_script:7: @user_script: 7: -READONLY You can't write "
+                + "against a read only replica. ",
+        ])
+    func readOnly(topology: RedisTopology, text: String) {
+        #expect(refusal(text, topology) == .wrongServer)
+    }
+
+    @Test("is the caller's where there is no other server")
+    func others() {
+        #expect(refusal("MOVED 7 a:1", Self.single) == .none)
+        #expect(refusal("MOVED 7 a:1", Self.sentinel) == .none)
+        #expect(refusal("LOADING Redis is loading the dataset in memory", Self.single) == .none)
+        #expect(refusal("LOADING Redis is loading the dataset in memory", Self.sentinel) == .wrongServer)
+        #expect(refusal("MASTERDOWN Link with MASTER is down", Self.sentinel) == .wrongServer)
+        #expect(refusal("MASTERDOWN Link with MASTER is down", Self.single) == .none)
+        #expect(refusal("NOREPLICAS Not enough good replicas to write.", Self.sentinel) == .wrongServer)
+        #expect(refusal("NOREPLICAS Not enough good replicas to write.", Self.single) == .none)
+        #expect(refusal("NOSCRIPT No matching script", Self.sentinel) == .none)
+    }
+
+    private func refusal(_ text: String, _ topology: RedisTopology) -> RedisRefusal {
+        RedisRefusal(RedisServerError(text: text), topology: topology, slot: 7, sender: Self.sender)
+    }
+}
+
+@Suite("What waits for the next owner of a slot")
+struct HandoverTests {
+    let moved = RedisServerError(text: "MOVED 7 a:1")
+
+    @Test("is sent in the old order: what was sent away before what came later")
+    func order() {
+        var handover = Handover()
+        #expect(handover.take(request("early")) == false)
+        handover.open()
+        #expect(handover.takeBack(request("1"), because: moved) == true)
+        #expect(handover.take(request("3")) == true)
+        #expect(handover.takeBack(request("2"), because: moved) == true)
+        #expect(handover.count == 3)
+        let requests = handover.close()
+        #expect(requests.map { $0.command?.description } == ["1", "2", "3"].map { request($0).command?.description })
+        #expect(requests.map(\.redirections) == [1, 1, 0])
+        #expect(!handover.isOpen && handover.count == 0)
+        #expect(handover.takeBack(request("late"), because: moved) == false)
+    }
+
+    @Test("comes back to its caller after five redirections")
+    func loop() throws {
+        var request = request("a")
+        for _ in 0..<5 {
+            var handover = Handover()
+            handover.open()
+            #expect(handover.takeBack(request, because: moved) == true)
+            request = try #require(handover.close().first)
+        }
+        var handover = Handover()
+        handover.open()
+        let isKept = handover.takeBack(request, because: moved)
+        #expect(!isKept)
+    }
+
+    private func request(_ name: String) -> RedisRequest {
+        RedisRequest(command: RedisCommand(name), timeout: nil, completion: { _ in })
+    }
+}

@@ -1,0 +1,203 @@
+import Foundation
+import NIOCore
+import Redis
+import TestSupport
+import Testing
+
+@Suite("A client of a master under Sentinels", .timeLimit(.minutes(2)))
+struct RedisSentinelTests {
+    @Test("follows the master when it is killed, and when a Sentinel is told to put another in its place")
+    func failover() async throws {
+        let set = try await RedisSentinelSet()
+        let states = States()
+        try await withClient(set.url, prepare: states.record) { client in
+            var acknowledged = try await write(0..<100, by: client)
+            let first = try set.master()
+            first.kill()
+            acknowledged += try await write(100..<300, by: client)
+            let second = try set.master()
+            #expect(second.port != first.port)
+            #expect(try elements(of: second) >= 200)
+
+            // The old master comes back, and is made a replica.
+            try first.start()
+            try await set.failOver()
+            acknowledged += try await write(300..<500, by: client)
+            // The old master would go on for ten seconds more, until a Sentinel tells it that it is a replica.
+            try await eventually { try await place(of: client) == .host("127.0.0.1", port: set.master().port) }
+            #expect(acknowledged == Array(0..<500))
+        }
+        #expect(states.failures.count >= 2)
+    }
+
+    @Test("is told of a command that was blocked at the failover, and has the next one answered by the new master")
+    func blocked() async throws {
+        let set = try await RedisSentinelSet(replicas: 1)
+        var configuration = RedisClientConfiguration()
+        configuration.commandTimeout = nil
+        try await withClient(set.url, configuration) { client in
+            let blocked = Task {
+                try await client.call(
+                    RedisCommand("BLMOVE", "jobs", "inbox", "LEFT", "RIGHT", "30"), deadline: .seconds(40))
+            }
+            let old = try set.master()
+            try await eventually { try old.run("INFO", "clients").text?.contains("blocked_clients:1") == true }
+            try await set.failOver()
+            await #expect(throws: RedisError.self) { _ = try await blocked.value }
+            try await client.waitUntilReady(timeout: .seconds(20))
+            async let moved = client.call(
+                RedisCommand("BLMOVE", "jobs", "inbox", "LEFT", "RIGHT", "20"), deadline: .seconds(30))
+            try set.master().run("RPUSH", "jobs", "job")
+            #expect(try await moved.root.string == "job")
+        }
+    }
+
+    @Test("leaves a master that its Sentinels do not name any more, though it goes on answering")
+    func refresh() async throws {
+        let servers = [try RedisServer(), try RedisServer()]
+        let sentinel = try RedisServer(
+            arguments: ["--sentinel"], file: ["sentinel monitor m 127.0.0.1 \(servers[0].port) 1"])
+        var configuration = RedisClientConfiguration()
+        configuration.refreshInterval = .milliseconds(100)
+        try await withClient("redis+sentinel://127.0.0.1:\(sentinel.port)?master=m", configuration) { client in
+            _ = try await client.call(RedisCommand("SET", "a", "1"))
+            try sentinel.run("SENTINEL", "REMOVE", "m")
+            try sentinel.run("SENTINEL", "MONITOR", "m", "127.0.0.1", "\(servers[1].port)", "1")
+            try await eventually { try await place(of: client) == .host("127.0.0.1", port: servers[1].port) }
+            _ = try await client.call(RedisCommand("SET", "b", "2"))
+        }
+        #expect(try servers[0].run("GET", "a") == "1")
+        #expect(try servers[1].run("GET", "b") == "2")
+    }
+
+    @Test("finds another master by itself when the one it has turns read-only")
+    func readOnly() async throws {
+        let servers = [try RedisServer(), try RedisServer()]
+        let sentinel = try RedisServer(
+            arguments: ["--sentinel"], file: ["sentinel monitor m 127.0.0.1 \(servers[0].port) 1"])
+        try await withClient("redis+sentinel://127.0.0.1:\(sentinel.port)?master=m") { client in
+            _ = try await client.call(RedisCommand("SET", "a", "1"))
+            // Redis closes the connections of blocked clients only; this one learns it from the answer.
+            try sentinel.run("SENTINEL", "REMOVE", "m")
+            try servers[0].run("REPLICAOF", "127.0.0.1", "\(servers[1].port)")
+            let error = await #expect(throws: RedisError.self) {
+                _ = try await client.call(RedisCommand("SET", "b", "2"))
+            }
+            guard case .server(let answer) = error else { throw ChildProcess.Failure(description: "\(error as Any)") }
+            #expect(answer.prefix == "READONLY")
+            let none = await #expect(throws: RedisError.self) {
+                try await client.waitUntilReady(timeout: .milliseconds(300))
+            }
+            #expect(none?.description.contains("no master named \"m\"; check ?master=") == true)
+            try sentinel.run("SENTINEL", "MONITOR", "m", "127.0.0.1", "\(servers[1].port)", "1")
+            try await client.waitUntilReady(timeout: .seconds(20))
+            _ = try await client.call(RedisCommand("SET", "c", "3"))
+        }
+        #expect(try servers[1].run("GET", "c") == "3")
+    }
+
+    @Test("does not take a replica for the master, and goes on when it becomes one")
+    func staleSentinel() async throws {
+        let master = try RedisServer()
+        let replica = try RedisServer()
+        try replica.run("REPLICAOF", "127.0.0.1", "\(master.port)")
+        // It lets nobody know its replicas, so the Sentinel does not put things right.
+        let sentinel = try RedisServer(
+            arguments: ["--sentinel"],
+            file: [
+                "sentinel monitor m 127.0.0.1 \(replica.port) 1",
+                "sentinel down-after-milliseconds m 60000",
+            ])
+        try await withClient("redis+sentinel://127.0.0.1:\(sentinel.port)?master=m", waiting: false) { client in
+            let error = await #expect(throws: RedisError.self) {
+                try await client.waitUntilReady(timeout: .milliseconds(500))
+            }
+            // Sentinel itself follows a replica that it is told to monitor to its master, sooner or later.
+            if let error { #expect(error.description.contains("it is a replica")) }
+            try replica.run("REPLICAOF", "NO", "ONE")
+            try await client.waitUntilReady(timeout: .seconds(20))
+        }
+    }
+
+    @Test("logs in to both, by passwords and by files that are read again for each connection")
+    func passwords() async throws {
+        let set = try await RedisSentinelSet(
+            replicas: 0, sentinels: 1, password: "server", sentinelPassword: "sentinel")
+        try await withClient(set.url) { client in
+            _ = try await client.call(RedisCommand("SET", "a", "1"))
+        }
+        let file = set.servers[0].directory.appendingPathComponent("password")
+        try "wrong\n".write(to: file, atomically: true, encoding: .utf8)
+        let url =
+            "redis+sentinel://127.0.0.1:\(set.sentinels[0].port)?master=mymaster&sentinel_password=sentinel"
+            + "&password_file=\(file.path)"
+        try await withClient(url, waiting: false) { client in
+            let error = await #expect(throws: RedisError.self) {
+                try await client.waitUntilReady(timeout: .seconds(20))
+            }
+            guard case .authentication = error else { throw ChildProcess.Failure(description: "\(error as Any)") }
+            try "server\n".write(to: file, atomically: true, encoding: .utf8)
+            try await eventually { try await client.eventLoop.submit { client.isReady }.get() }
+            _ = try await client.call(RedisCommand("SET", "a", "2"))
+        }
+        let error = try await failure(
+            of: "redis+sentinel://127.0.0.1:\(set.sentinels[0].port)?master=mymaster")
+        guard case .authentication = error else { throw ChildProcess.Failure(description: "\(error)") }
+    }
+
+    @Test("asks the next Sentinel when one is dead, answers nothing, or is none")
+    func badSentinels() async throws {
+        let set = try await RedisSentinelSet(replicas: 0, sentinels: 1)
+        let stopped = try RedisServer(arguments: ["--sentinel"], file: ["sentinel monitor x 127.0.0.1 1 1"])
+        let dead = try RedisServer.freePort()
+        stopped.pause()
+        defer { stopped.resume() }
+        var configuration = RedisClientConfiguration()
+        configuration.askTimeout = .milliseconds(300)
+        let others = "127.0.0.1:\(dead),127.0.0.1:\(stopped.port),127.0.0.1:\(set.servers[0].port)"
+        try await withClient(
+            "redis+sentinel://\(others),127.0.0.1:\(set.sentinels[0].port)?master=mymaster", configuration
+        ) { client in
+            _ = try await client.call(RedisCommand("SET", "a", "1"))
+        }
+        let error = try await failure(of: "redis+sentinel://\(others)?master=mymaster", configuration)
+        for reason in ["Connection refused", "no answer within 300 ms", "check that a Sentinel listens there"] {
+            #expect(error.description.contains(reason), "\(error)")
+        }
+    }
+
+    private func write(_ numbers: Range<Int>, by client: RedisClient) async throws -> [Int] {
+        try await writeAll(numbers, to: "list", by: client)
+    }
+
+    private func elements(of server: RedisServer) throws -> Int {
+        try server.run("LLEN", "list").number ?? 0
+    }
+}
+
+/// Where the client's commands go now.
+func place(of client: RedisClient) async throws -> RedisEndpoint.Location? {
+    try await client.eventLoop.submit { client.server }.get()
+}
+
+/// Appends numbers to a list, each again until it is acknowledged, as a worker would.
+func writeAll(_ numbers: Range<Int>, to key: String, by client: RedisClient) async throws -> [Int] {
+    var acknowledged: [Int] = []
+    for number in numbers {
+        let deadline = ContinuousClock.now + .seconds(30)
+        while true {
+            do {
+                _ = try await client.call(RedisCommand("RPUSH", key, "\(number)"))
+                break
+            } catch let error as RedisError {
+                guard ContinuousClock.now < deadline else { throw error }
+                if case .server = error {
+                    try await Task.sleep(for: .milliseconds(20))
+                }
+                try await client.waitUntilReady(timeout: .seconds(30))
+            }
+        }
+        acknowledged.append(number)
+    }
+    return acknowledged
+}

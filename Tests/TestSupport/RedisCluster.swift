@@ -1,0 +1,143 @@
+import Foundation
+
+/// A private Redis Cluster on 127.0.0.1.
+public final class RedisCluster: Sendable {
+    /// The masters that the Cluster began with, then the replicas: the first replica is the first master's, and so on.
+    public let nodes: [RedisServer]
+
+    /// Starts a Cluster with the slots spread evenly, and waits until all nodes serve.
+    ///
+    /// - Parameters:
+    ///   - replicas: for each master.
+    ///   - nodeTimeout: after how many milliseconds without an answer a node is taken for dead.
+    ///   - arguments: options beyond those of ``RedisServer``.
+    public init(
+        masters: Int = 3, replicas: Int = 0, nodeTimeout: Int = 1000, arguments: [String] = [], password: String? = nil
+    ) async throws {
+        var arguments = arguments
+        if let password { arguments += ["--masterauth", password] }
+        nodes = try (0..<masters * (1 + replicas)).map { _ in
+            try RedisServer(
+                arguments: arguments + [
+                    "--cluster-enabled", "yes", "--cluster-node-timeout", "\(nodeTimeout)",
+                    // By default 10,000 above the other, which may be no port at all.
+                    "--cluster-port", "\(RedisServer.freePort())",
+                    "--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0",
+                ], password: password)
+        }
+        for (index, node) in nodes.enumerated() { try node.run("CLUSTER", "SET-CONFIG-EPOCH", "\(index + 1)") }
+        for index in 0..<masters {
+            let slots = (16384 * index / masters)..<(16384 * (index + 1) / masters)
+            let command = ["CLUSTER", "ADDSLOTS"] + slots.map(String.init)
+            try expectOK(try nodes[index].connect().run(command.map { Array($0.utf8) }), "CLUSTER ADDSLOTS")
+        }
+        for node in nodes.dropFirst() {
+            let bus = try nodes[0].run("CONFIG", "GET", "cluster-port").elements?.last?.text ?? ""
+            try expectOK(try node.run("CLUSTER", "MEET", "127.0.0.1", "\(nodes[0].port)", bus), "CLUSTER MEET")
+        }
+        try await eventually("the nodes meet") {
+            try self.nodes.allSatisfy { try self.knownNodes($0) == self.nodes.count }
+        }
+        for index in masters..<nodes.count {
+            let master = try identifier(of: nodes[index % masters])
+            try expectOK(try nodes[index].run("CLUSTER", "REPLICATE", master), "CLUSTER REPLICATE")
+        }
+        try await eventually("all nodes serve") {
+            try self.nodes.enumerated().allSatisfy { index, node in
+                let isInStep =
+                    try index < masters
+                    || node.run("INFO", "replication").text?.contains("master_link_status:up") == true
+                return try isInStep && node.run("CLUSTER", "INFO").text?.contains("cluster_state:ok") == true
+            }
+        }
+    }
+
+    /// `redis+cluster://…`, with the password if there is one.
+    public var url: String {
+        "redis+cluster://" + (nodes[0].password.map { ":\($0)@" } ?? "")
+            + nodes.map { "127.0.0.1:\($0.port)" }.joined(separator: ",")
+    }
+
+    /// The slot of a key.
+    public func slot(of key: String) throws -> Int {
+        try living().run("CLUSTER", "KEYSLOT", key).number ?? -1
+    }
+
+    /// The node that owns a slot, by the word of another node.
+    /// - Parameter witness: whom to ask; else any living node.
+    public func owner(ofSlot slot: Int, by witness: RedisServer? = nil) throws -> RedisServer {
+        let ranges = try (witness ?? living()).run("CLUSTER", "SLOTS").elements ?? []
+        for range in ranges.compactMap(\.elements) where range.count > 2 {
+            guard let first = range[0].number, let last = range[1].number, (first...last).contains(slot) else {
+                continue
+            }
+            let port = range[2].elements?[1].number
+            if let node = nodes.first(where: { $0.port == port }) { return node }
+        }
+        throw RedisServer.Failure(description: "nobody owns slot \(slot)")
+    }
+
+    /// Begins to move a slot: from now on what its owner does not have is asked of the other node.
+    public func beginMigration(ofSlot slot: Int, from old: RedisServer, to new: RedisServer) throws {
+        try expectOK(
+            try new.run("CLUSTER", "SETSLOT", "\(slot)", "IMPORTING", identifier(of: old)), "SETSLOT IMPORTING")
+        try expectOK(
+            try old.run("CLUSTER", "SETSLOT", "\(slot)", "MIGRATING", identifier(of: new)), "SETSLOT MIGRATING")
+    }
+
+    /// Moves the keys of a slot that is being moved.
+    public func migrateKeys(ofSlot slot: Int, from old: RedisServer, to new: RedisServer) throws {
+        while let keys = try old.run("CLUSTER", "GETKEYSINSLOT", "\(slot)", "100").elements, !keys.isEmpty {
+            for key in keys.compactMap(\.text) {
+                var command = ["MIGRATE", "127.0.0.1", "\(new.port)", key, "0", "5000"]
+                if let password = new.password { command += ["AUTH", password] }
+                let answer = try old.connect().run(command.map { Array($0.utf8) })
+                // NOKEY: a list was emptied in the meantime.
+                guard answer == .status("OK") || answer == .status("NOKEY") else {
+                    throw RedisServer.Failure(description: "MIGRATE: \(answer)")
+                }
+            }
+        }
+    }
+
+    /// Ends the move of a slot.
+    public func finishMigration(ofSlot slot: Int, from old: RedisServer, to new: RedisServer) throws {
+        let identifier = try identifier(of: new)
+        // The new owner first: were the old one first, and the new one to fail now, nobody would own the slot.
+        for node in [new, old] + nodes.filter({ $0 !== new && $0 !== old && $0.processIdentifier != nil }) {
+            let answer = try node.run("CLUSTER", "SETSLOT", "\(slot)", "NODE", identifier)
+            // Replicas are told by their masters.
+            if answer != .status("OK"), answer.text?.contains("replica") != true, answer.text?.contains("slave") != true
+            {
+                throw RedisServer.Failure(description: "SETSLOT NODE: \(answer)")
+            }
+        }
+    }
+
+    /// Moves a slot with all its keys.
+    public func migrate(slot: Int, from old: RedisServer, to new: RedisServer) throws {
+        try beginMigration(ofSlot: slot, from: old, to: new)
+        try migrateKeys(ofSlot: slot, from: old, to: new)
+        try finishMigration(ofSlot: slot, from: old, to: new)
+    }
+
+    private func living() throws -> RedisServer {
+        guard let node = nodes.first(where: { $0.processIdentifier != nil }) else {
+            throw RedisServer.Failure(description: "no node of the Cluster runs")
+        }
+        return node
+    }
+
+    private func identifier(of node: RedisServer) throws -> String {
+        try node.run("CLUSTER", "MYID").text ?? ""
+    }
+
+    private func knownNodes(_ node: RedisServer) throws -> Int {
+        let lines = try node.run("CLUSTER", "NODES").text?.split(separator: "\n") ?? []
+        return lines.filter { !$0.contains("handshake") && !$0.contains("noaddr") }.count
+    }
+
+    private func expectOK(_ answer: RedisValue, _ command: String) throws {
+        guard answer == .status("OK") else { throw RedisServer.Failure(description: "\(command): \(answer)") }
+    }
+}

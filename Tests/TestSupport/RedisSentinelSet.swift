@@ -1,0 +1,102 @@
+import Foundation
+
+/// A master, its replicas, and the Sentinels that watch over them: all private, on 127.0.0.1.
+public final class RedisSentinelSet: Sendable {
+    /// The master that the set began with, then its replicas.
+    public let servers: [RedisServer]
+    /// The Sentinels.
+    public let sentinels: [RedisServer]
+    /// What the Sentinels call the master.
+    public let name: String
+
+    /// Starts a set and waits until the replicas are in step and every Sentinel knows of all.
+    ///
+    /// - Parameters:
+    ///   - downAfter: after how many milliseconds without an answer a Sentinel takes a server for dead. Much less, and it
+    ///     takes a new master for dead before it has asked it for the first time.
+    ///   - arguments: options of master and replicas beyond those of ``RedisServer``.
+    ///   - password: of master and replicas.
+    ///   - sentinelPassword: of the Sentinels.
+    public init(
+        replicas: Int = 2, sentinels: Int = 3, name: String = "mymaster", downAfter: Int = 1500,
+        arguments: [String] = [], password: String? = nil, sentinelPassword: String? = nil
+    ) async throws {
+        self.name = name
+        // Without a delay a replica that is to follow another master is in step at once.
+        var arguments = arguments + ["--repl-diskless-sync-delay", "0"]
+        if let password { arguments += ["--masterauth", password] }
+        let servers = try (0...replicas).map { _ in
+            // Sentinel has a server write down whom it follows, so that it comes back as what it was.
+            try RedisServer(arguments: arguments, password: password, file: [])
+        }
+        for replica in servers.dropFirst() { try replica.run("REPLICAOF", "127.0.0.1", "\(servers[0].port)") }
+        let quorum = sentinels / 2 + 1
+        self.servers = servers
+        self.sentinels = try (0..<sentinels).map { _ in
+            var file = [
+                "sentinel monitor \(name) 127.0.0.1 \(servers[0].port) \(quorum)",
+                "sentinel down-after-milliseconds \(name) \(downAfter)",
+                "sentinel failover-timeout \(name) 3000",
+            ]
+            if let password { file.append("sentinel auth-pass \(name) \(password)") }
+            if let sentinelPassword { file.append("sentinel sentinel-pass \(sentinelPassword)") }
+            return try RedisServer(arguments: ["--sentinel"], password: sentinelPassword, file: file)
+        }
+        try await eventually("the Sentinels find each other and the replicas") { try self.isComplete() }
+    }
+
+    /// `redis+sentinel://…`, with the passwords there are.
+    public var url: String {
+        let login = servers[0].password.map { ":\($0)@" } ?? ""
+        let places = sentinels.map { "127.0.0.1:\($0.port)" }.joined(separator: ",")
+        let password = sentinels[0].password.map { "&sentinel_password=\($0)" } ?? ""
+        return "redis+sentinel://\(login)\(places)/?master=\(name)\(password)"
+    }
+
+    /// The server that the first living Sentinel names the master.
+    public func master() throws -> RedisServer {
+        for sentinel in sentinels where sentinel.processIdentifier != nil {
+            let place = try sentinel.run("SENTINEL", "GET-MASTER-ADDR-BY-NAME", name)
+            if let port = place.elements?.last?.number, let server = servers.first(where: { $0.port == port }) {
+                return server
+            }
+        }
+        throw RedisServer.Failure(description: "no Sentinel knows the master")
+    }
+
+    /// Has a replica take the master's place, in good order, and waits until all Sentinels know.
+    public func failOver() async throws {
+        let old = try master()
+        // Right after another failover a Sentinel refuses for a while (INPROG, NOGOODSLAVE).
+        try await eventually("a Sentinel takes the order to fail over") {
+            try self.sentinels[0].run("SENTINEL", "FAILOVER", self.name) == .status("OK")
+        }
+        try await waitForNewMaster(after: old)
+    }
+
+    /// Waits until every living Sentinel names another master, and that is one.
+    public func waitForNewMaster(after old: RedisServer) async throws {
+        try await eventually("the Sentinels name a new master") {
+            let ports = try self.sentinels.filter { $0.processIdentifier != nil }.map { sentinel in
+                try sentinel.run("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.name).elements?.last?.number
+            }
+            guard let port = ports.first, port != old.port, ports.allSatisfy({ $0 == port }),
+                let server = self.servers.first(where: { $0.port == port })
+            else { return false }
+            return try server.run("ROLE").elements?.first == "master"
+        }
+    }
+
+    private func isComplete() throws -> Bool {
+        let inStep = try servers[0].run("INFO", "replication").text ?? ""
+        guard inStep.components(separatedBy: "state=online").count == servers.count else { return false }
+        return try sentinels.allSatisfy { sentinel in
+            let fields = try sentinel.run("SENTINEL", "MASTER", name).elements ?? []
+            func number(_ field: RedisValue) -> Int? {
+                fields.firstIndex(of: field).flatMap { fields[$0 + 1].number }
+            }
+            return number("num-slaves") == servers.count - 1
+                && number("num-other-sentinels") == sentinels.count - 1
+        }
+    }
+}
