@@ -12,7 +12,8 @@ final class JobTally {
     var possibleDuplicates = 0
     var invalid: Int { invalidTokens.count }
     private(set) var retry: Retry?
-    private(set) var dead: Dead?
+    /// One for each reason.
+    private(set) var dead: [Dead] = []
 
     /// Notifications that are to be sent again.
     struct Retry {
@@ -27,10 +28,9 @@ final class JobTally {
         var spendsAttempt: Bool
     }
 
-    /// Notifications that will never be delivered.
+    /// Notifications that will never be delivered, for one reason.
     struct Dead {
         var tokens: [ByteBuffer]
-        /// Why, for the last of them.
         var reason: String
         /// What the last attempt failed of, where that is not the reason itself.
         var error: String?
@@ -62,6 +62,10 @@ final class JobTally {
     }
 
     func add(dead token: ByteBuffer, reason: String, error: String? = nil, status: Int?) {
-        dead = Dead(tokens: (dead?.tokens ?? []) + [token], reason: reason, error: error, status: status)
+        if let index = dead.firstIndex(where: { $0.reason == reason }) {
+            dead[index].tokens.append(token)
+        } else {
+            dead.append(Dead(tokens: [token], reason: reason, error: error, status: status))
+        }
     }
 }

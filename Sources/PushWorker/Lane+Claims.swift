@@ -23,7 +23,8 @@ extension Lane {
     }
 
     func claimIfWorthwhile() {
-        guard phase == .running, client.isReady, unconfirmedClaims < Self.maximumUnconfirmed else { return }
+        let unsettled = unconfirmedClaims + settlement.count + awaitingInvalidTokens.count
+        guard phase == .running, client.isReady, unsettled < Self.maximumUnconfirmed else { return }
         guard let claim = window.next(free: room, busy: flights.count, now: eventLoop.now) else { return }
         // What is settled leaves in the same write as the claim.
         flushSettlement()

@@ -116,7 +116,7 @@ extension Lane {
     }
 
     /// The notification of a job with one token, made again from what was claimed: the pool keeps what it is given.
-    private func remade(_ index: Int) -> Notification? {
+    func remade(_ index: Int) -> Notification? {
         guard let job = jobs[index].job else { return nil }
         return try? notification(
             for: job, app: apps[jobs[index].app], identity: identity(of: job, claim: jobs[index].claim),

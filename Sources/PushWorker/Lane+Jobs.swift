@@ -78,7 +78,8 @@ extension Lane {
     /// A job that must not be sent yet waits among the retries.
     private func hold(_ job: Job, claim: Int, until time: Int64) {
         counters.scheduled += 1
-        let writer = envelope(of: job, claim: claim, attempt: job.envelope.attempt, firstSeen: now)
+        var writer = envelope(of: job, claim: claim, attempt: job.envelope.attempt, firstSeen: now)
+        if job.envelope.overridesTokens, let tokens = job.tokens { writer.write(tokens: tokens.map(job.text)) }
         settlement.retry(
             claim, due: .at(milliseconds: time), head: writer.head(), counter: "scheduled", reason: nil,
             original: job.original)

@@ -31,9 +31,11 @@ extension Lane: ConnectionPoolDelegate {
             retry(tag, reason: reason, status: result.status, retryAfter: retryAfter, isUncertain: isUncertain)
         case .resend(let reason):
             guard flights[tag].resends >= Self.maximumResends else { return resend(tag, app) }
+            if flights[tag].isProbe { app.breaker.probeInconclusive() }
             retry(tag, reason: reason, status: nil, retryAfter: nil, isUncertain: false)
         case .renewProviderToken:
             if renew(tag, app) { return resend(tag, app) }
+            trip(app, reason: "\(Reason.expiredProviderToken.rawValue) (is this machine's clock right?)")
             postpone(tag, reason: Reason.expiredProviderToken.rawValue, delay: breakerDelay(app))
         case .pauseApp(let reason):
             postpone(tag, reason: reason, delay: breakerDelay(app))
@@ -83,8 +85,9 @@ extension Lane: ConnectionPoolDelegate {
 
     private func resend(_ tag: Int, _ app: AppLane) {
         guard phase == .running else { return abandon(tag) }
-        flights[tag].resends += 1
+        if flights[tag].isProbe { app.breaker.probeInconclusive() }
         flights[tag].isProbe = false
+        flights[tag].resends += 1
         counters.resent += 1
         app.resends.append(tag, in: flights)
         schedulePump()
@@ -143,8 +146,8 @@ extension Lane: ConnectionPoolDelegate {
         switch verdict {
         case .pauseApp(let reason):
             trip(app, reason: reason)
-        case .renewProviderToken where flights[tag].isRenewed:
-            trip(app, reason: "\(Reason.expiredProviderToken.rawValue) (is this machine's clock right?)")
+        case .resend, .renewProviderToken:
+            break  // Known only when it is decided whether it goes out again.
         case .delivered, .tokenInvalid:
             guard app.breaker.isOpen, flights[tag].isProbe, let reason = app.breaker.worked() else { return }
             logger.notice("the app is sending again", metadata: app.logMetadata.merging(["was": "\(reason)"]) { $1 })
@@ -157,7 +160,10 @@ extension Lane: ConnectionPoolDelegate {
     private func trip(_ app: AppLane, reason: String) {
         guard app.breaker.trip(reason: reason, now: eventLoop.now) else { return }
         logger.error(
-            "APNs refuses the app: \(reason); its jobs are put off until a probe gets through. Check its key, key ID, team ID, topic and environment",
+            """
+            APNs refuses the app: \(reason); its jobs are put off until a probe gets through. \
+            Check its key, key ID, team ID, topic and environment
+            """,
             metadata: app.logMetadata)
     }
 
@@ -171,7 +177,7 @@ extension Lane: ConnectionPoolDelegate {
 
     private func noteInvalid(_ tag: Int, reason: String, since: Int64?) {
         let index = flights[tag].job
-        let topic = jobs[index].job.flatMap { job in job.topic.map(job.text) } ?? apps[jobs[index].app].topic
+        let topic = jobs[index].fanOut?.template.topic ?? remade(index)?.topic ?? apps[jobs[index].app].topic
         tally(of: index).invalidTokens.append(
             InvalidToken(token: token(of: tag), at: since ?? now, reason: reason, topic: topic, source: .apns))
     }

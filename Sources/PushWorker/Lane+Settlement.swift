@@ -29,8 +29,9 @@ extension Lane {
     private func settle(_ entry: JobEntry) {
         guard let tally = entry.tally, let job = entry.job else { return }
         let claim = entry.claim
-        if let dead = tally.dead {
-            let settles = tally.retry == nil && tally.kinds == 0
+        let isOnlyDead = tally.retry == nil && tally.kinds == 0
+        for (index, dead) in tally.dead.enumerated() {
+            let settles = isOnlyDead && index == tally.dead.count - 1
             bury(entry, job, dead, settles: settles)
             // The script counts one for a letter that settles its claim, and none for another.
             let uncounted = dead.tokens.count - (settles ? 1 : 0)

@@ -4,34 +4,23 @@ import Testing
 
 @Suite("The apns-simulator command")
 struct CommandLineTests {
-    // The tests' own binary lies beside it or, when a helper loads it, its bundle does.
-    private static func path() throws -> String {
-        let candidates = CommandLine.arguments.map { argument in
-            URL(filePath: argument).deletingLastPathComponent().appending(path: "apns-simulator").path
-        }
-        return try #require(candidates.first { FileManager.default.isExecutableFile(atPath: $0) })
-    }
-
     @Test("says where it listens, writes its account when asked, and ends with 0 on SIGTERM", .timeLimit(.minutes(1)))
     func lives() async throws {
         let directory = FileManager.default.temporaryDirectory.appending(path: "simulator-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(at: directory) }
         let account = directory.appending(path: "account.json")
-        let process = Process()
-        let output = Pipe()
-        process.executableURL = URL(filePath: try Self.path())
-        process.arguments = [
-            "--certificate", try TestCertificates.path("server.pem"), "--key",
-            try TestCertificates.path("server-key.pem"),
-            "--account", account.path, "--port-file", directory.appending(path: "port").path, "--quiet",
-            "--rule", "prefix=dead,answer=410",
-        ]
-        process.standardOutput = output
-        try process.run()
-        defer { if process.isRunning { process.terminate() } }
+        let process = try ChildProcess(
+            try BuiltProgram.path("apns-simulator"),
+            [
+                "--certificate", try TestCertificates.path("server.pem"), "--key",
+                try TestCertificates.path("server-key.pem"),
+                "--account", account.path, "--port-file", directory.appending(path: "port").path, "--quiet",
+                "--rule", "prefix=dead,answer=410",
+            ])
+        try await eventually("a line that says where it listens") { process.output.hasSuffix("\n") }
         let line = try #require(
-            JSONSerialization.jsonObject(with: output.fileHandleForReading.availableData) as? [String: Int])
+            JSONSerialization.jsonObject(with: Data(process.output.utf8)) as? [String: Int])
         let port = try #require(line["port"])
         #expect(line["pid"] == Int(process.processIdentifier))
         #expect(try String(contentsOf: directory.appending(path: "port"), encoding: .utf8) == "\(port)\n")
@@ -45,17 +34,16 @@ struct CommandLineTests {
             ])
         #expect(answer.output.contains("Unregistered"))
 
-        kill(process.processIdentifier, SIGUSR1)
-        let deadline = ContinuousClock.now + .seconds(20)
-        while !FileManager.default.fileExists(atPath: account.path), ContinuousClock.now < deadline {
-            await Task.yield()
+        process.send(SIGUSR1)
+        try await eventually("the account") {
+            (try? JSONSerialization.jsonObject(with: Data(contentsOf: account))) != nil
         }
         #expect(try String(contentsOf: account, encoding: .utf8).contains("410 Unregistered"))
         try FileManager.default.removeItem(at: account)
 
-        process.terminate()
-        process.waitUntilExit()
-        #expect(process.terminationStatus == 0)
+        process.send(SIGTERM)
+        let ending = try await process.wait()
+        #expect(ending == .exited(0))
         #expect(try String(contentsOf: account, encoding: .utf8).contains("\"requests\" : 1"))
     }
 
@@ -69,7 +57,7 @@ struct CommandLineTests {
         ])
     func refuses(_ arguments: [String], _ words: String) async throws {
         let result = try await Command.run(
-            try Self.path(),
+            try BuiltProgram.path("apns-simulator"),
             [
                 "--certificate", try TestCertificates.path("server.pem"), "--key",
                 try TestCertificates.path("server-key.pem"),

@@ -21,7 +21,7 @@ enum ForeignServer {
                 [
                     "nghttpd", "--address=127.0.0.1", "--htdocs=\(directory.path)", "--max-concurrent-streams=100",
                     "\(port)", try TestCertificates.path("server-key.pem"), try TestCertificates.path("server.pem"),
-                ], port: port, in: directory, body)
+                ], port: port, body)
         }
     }
 
@@ -49,45 +49,20 @@ enum ForeignServer {
             let file = directory.appending(path: "nginx.conf")
             try Data(configuration.utf8).write(to: file)
             try await run(
-                ["nginx", "-p", directory.path, "-e", directory.path + "/error.log", "-c", file.path], port: port,
-                in: directory, body)
+                ["nginx", "-p", directory.path, "-e", directory.path + "/error.log", "-c", file.path], port: port, body)
         }
     }
 
     private static func run(
-        _ command: [String], port: Int, in directory: URL, _ body: (_ port: Int) async throws -> Void
+        _ command: [String], port: Int, _ body: (_ port: Int) async throws -> Void
     ) async throws {
-        let path = "\(ProcessInfo.processInfo.environment["PATH"] ?? ""):/usr/sbin".split(separator: ":")
-            .map { "\($0)/\(command[0])" }.first { FileManager.default.isExecutableFile(atPath: $0) }
-        guard let path else {
-            throw Failure(
-                description: "\(command[0]) is not installed (on Debian: apt-get install nginx-light nghttp2-server)")
-        }
-        let log = directory.appending(path: "output.log")
-        try Data().write(to: log)
-        // Ends with this process, however that ends: reading ends with the pipe. The shell must not wait for its child:
-        // it would do so by SIGCHLD, which the threads of this process block, and a child inherits that.
-        let pipe = Pipe()
-        _ = fcntl(pipe.fileHandleForWriting.fileDescriptor, F_SETFD, FD_CLOEXEC)
-        let process = Process()
-        process.executableURL = URL(filePath: "/bin/sh")
-        process.arguments =
-            ["-c", "\"$@\" </dev/null & server=$!; read line; kill -9 $server", "sh", path] + command.dropFirst()
-        process.currentDirectoryURL = directory
-        process.standardInput = pipe
-        process.standardOutput = try FileHandle(forWritingTo: log)
-        process.standardError = try FileHandle(forWritingTo: log)
-        try process.run()
-        defer {
-            try? pipe.fileHandleForWriting.close()
-            process.waitUntilExit()
-        }
+        let process = try ChildProcess(command[0], Array(command.dropFirst()))
+        defer { process.kill() }
         do {
-            try await eventually("\(command[0]) listens") { process.isRunning && isListening(port) }
+            try await eventually("\(command[0]) listens, or has ended") { process.ending != nil || isListening(port) }
             try await body(port)
         } catch {
-            let output = String(decoding: try Data(contentsOf: log), as: UTF8.self)
-            throw Failure(description: "\(error); \(command[0]) says: \(output)")
+            throw process.failure("\(error)")
         }
     }
 

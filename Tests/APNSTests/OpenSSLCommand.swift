@@ -10,19 +10,10 @@ enum OpenSSLCommand {
 
     /// Runs it with the files that are named by their arguments; output and errors together.
     static func run(_ arguments: [String], in directory: URL) throws -> Result {
-        let process = Process()
-        let output = try ChildPipe()
-        process.executableURL = URL(filePath: "/usr/bin/env")
-        process.arguments = ["openssl"] + arguments
-        process.currentDirectoryURL = directory
-        process.standardInput = FileHandle.nullDevice
-        process.standardOutput = output.writing
-        process.standardError = output.writing
-        try process.run()
-        try output.writing.close()
-        let said = output.reading.readDataToEndOfFile()
-        process.waitUntilExit()
-        return Result(status: process.terminationStatus, output: String(decoding: said, as: UTF8.self))
+        let process = try ChildProcess(
+            "/bin/sh", ["-c", "cd \"$0\" && exec openssl \"$@\" 2>&1", directory.path] + arguments)
+        guard case .exited(let status) = try process.waitBlocking() else { throw process.failure("was ended") }
+        return Result(status: status, output: process.output)
     }
 }
 

@@ -17,24 +17,14 @@ public enum TestCertificates {
     private static let made: Result<String, Failure> = {
         let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
             .deletingLastPathComponent()
-        let process = Process()
-        let errors = Pipe()
-        process.executableURL = root.appending(path: "scripts/make-certs")
-        process.arguments = [path]
-        process.standardError = errors
-        // Not `waitUntilExit`: it spins a run loop, and on a thread of the concurrency pool it may never come back.
-        let ended = DispatchSemaphore(value: 0)
-        process.terminationHandler = { _ in ended.signal() }
-        do {
-            try process.run()
-        } catch {
-            return .failure(Failure(description: "scripts/make-certs does not start: \(error)"))
-        }
-        let said = errors.fileHandleForReading.readDataToEndOfFile()
-        ended.wait()
         atexit { try? FileManager.default.removeItem(atPath: TestCertificates.path) }
-        guard process.terminationStatus == 0 else {
-            return .failure(Failure(description: "scripts/make-certs: \(String(decoding: said, as: UTF8.self))"))
+        do {
+            let process = try ChildProcess(root.appending(path: "scripts/make-certs").path, [path])
+            guard try process.waitBlocking() == .exited(0) else {
+                return .failure(Failure(description: "\(process.failure("failed"))"))
+            }
+        } catch {
+            return .failure(Failure(description: "scripts/make-certs: \(error)"))
         }
         return .success(path)
     }()

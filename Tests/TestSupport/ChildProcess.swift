@@ -109,6 +109,19 @@ public final class ChildProcess: Sendable {
         return ending
     }
 
+    /// Waits for its end on this thread: for programs that take a moment only.
+    public func waitBlocking(within limit: Duration = .seconds(60)) throws -> Ending {
+        let deadline = ContinuousClock.now + limit
+        while true {
+            if let ending { return ending }
+            guard ContinuousClock.now < deadline else {
+                kill()
+                throw failure("did not end within \(limit)")
+            }
+            usleep(1000)
+        }
+    }
+
     /// An error that ends with what the program said last.
     public func failure(_ message: String) -> Failure {
         Failure(description: "\(name): \(message); it said:\n\(output.suffix(1000))\n\(errors.suffix(3000))")

@@ -3,18 +3,12 @@ import Synchronization
 
 /// A private `redis-server` on 127.0.0.1 with its own port and directory, which keeps nothing on disk unless told.
 ///
-/// It ends with `stop`, with the object, or at the latest with the test process, however that ends: a watchdog waits for
-/// the end of a pipe that only the test process holds.
+/// It ends with `stop`, with the object, or at the latest with the test process, however that ends.
 public final class RedisServer: Sendable {
     /// Why there is no server.
     public struct Failure: Error, CustomStringConvertible {
         /// What went wrong, with the end of the server's log where there is one.
         public let description: String
-    }
-
-    private struct Running {
-        let server: Process
-        let watchdog: Process
     }
 
     /// The port on 127.0.0.1.
@@ -26,7 +20,7 @@ public final class RedisServer: Sendable {
 
     private let arguments: [String]
     private let configurationFile: [String]
-    private let running = Mutex<Running?>(nil)
+    private let running = Mutex<ChildProcess?>(nil)
 
     /// Starts a server and waits until it answers PING.
     ///
@@ -59,24 +53,13 @@ public final class RedisServer: Sendable {
     }
 
     /// The server's process id, while it runs.
-    public var processIdentifier: Int32? { running.withLock { $0?.server.processIdentifier } }
+    public var processIdentifier: Int32? { running.withLock { $0?.processIdentifier } }
 
     /// Starts the server again after `stop` or `kill`, with the same port and directory.
     public func start() throws {
         try running.withLock { running in
             guard running == nil else { return }
-            let server = try Self.launch(
-                ["redis-server"] + configurationFile + defaultArguments + arguments, input: nil, directory: directory,
-                output: directory.appendingPathComponent("redis.log"))
-            // Reading ends with the pipe, and the pipe with this process, SIGKILL included.
-            let pipe = Pipe()
-            _ = fcntl(pipe.fileHandleForWriting.fileDescriptor, F_SETFD, FD_CLOEXEC)
-            let watchdog = try Self.launch(
-                ["sh", "-c", "read line; kill -9 $0; rm -rf \"$1\"", "\(server.processIdentifier)", directory.path],
-                input: pipe, directory: directory, output: nil)
-            try? pipe.fileHandleForReading.close()
-            running = Running(server: server, watchdog: watchdog)
-            Self.pipes.withLock { $0[watchdog.processIdentifier] = pipe }
+            running = try ChildProcess("redis-server", configurationFile + defaultArguments + arguments)
         }
         try waitUntilReady()
     }
@@ -84,11 +67,7 @@ public final class RedisServer: Sendable {
     /// Ends the server in good order and waits for its end.
     public func stop() {
         resume()
-        // Not by SIGTERM: children inherit the signal mask of the thread that starts them, and Swift's threads block it.
-        // The answer is the end of the connection, so it is always an error; if it is another one, SIGKILL will do.
-        do {
-            try run("SHUTDOWN")
-        } catch {}
+        running.withLock { $0 }?.send(SIGTERM)
         end(afterGrace: .seconds(10))
     }
 
@@ -121,6 +100,7 @@ public final class RedisServer: Sendable {
     private var defaultArguments: [String] {
         var arguments = [
             "--bind", "127.0.0.1", "--port", "\(port)", "--dir", directory.path, "--save", "", "--appendonly", "no",
+            "--logfile", directory.appendingPathComponent("redis.log").path,
         ]
         if let password { arguments += ["--requirepass", password] }
         return arguments
@@ -133,20 +113,15 @@ public final class RedisServer: Sendable {
         }
         guard let ended else { return }
         let deadline = ContinuousClock.now + grace
-        while ended.server.isRunning {
-            if ContinuousClock.now >= deadline { _ = Foundation.kill(ended.server.processIdentifier, SIGKILL) }
-            usleep(2000)
-        }
-        // Before the process id can be another's.
-        _ = Foundation.kill(ended.watchdog.processIdentifier, SIGKILL)
-        Self.pipes.withLock { _ = $0.removeValue(forKey: ended.watchdog.processIdentifier) }
+        while ended.ending == nil, ContinuousClock.now < deadline { usleep(2000) }
+        ended.kill()
     }
 
     private func waitUntilReady() throws {
         let deadline = ContinuousClock.now + .seconds(15)
         while true {
             if let answer = try? connect().run("PING"), answer == .status("PONG") { return }
-            guard running.withLock({ $0?.server.isRunning ?? false }) else {
+            guard running.withLock({ $0?.ending == nil }) else {
                 kill()
                 throw Failure(description: "redis-server ended at once; its log says:\n\(log.suffix(1000))")
             }
@@ -156,37 +131,6 @@ public final class RedisServer: Sendable {
             }
             usleep(5000)
         }
-    }
-
-    /// The pipes' writing ends, which must stay open as long as the watchdogs wait.
-    private static let pipes = Mutex<[Int32: Pipe]>([:])
-
-    private static func launch(
-        _ command: [String], input: Pipe?, directory: URL, output: URL?
-    ) throws -> Process {
-        let path = (ProcessInfo.processInfo.environment["PATH"] ?? "/usr/bin:/bin").split(separator: ":")
-            .map { "\($0)/\(command[0])" }.first { FileManager.default.isExecutableFile(atPath: $0) }
-        guard let path else {
-            throw Failure(
-                description: "\(command[0]) is not on PATH: install it (on Debian: apt-get install redis-server)")
-        }
-        let process = Process()
-        process.executableURL = URL(fileURLWithPath: path)
-        process.arguments = Array(command.dropFirst())
-        process.currentDirectoryURL = directory
-        process.standardInput = input ?? FileHandle.nullDevice
-        if let output {
-            let descriptor = open(output.path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o600)
-            guard descriptor >= 0 else { throw Failure(description: "cannot write \(output.path)") }
-            let log = FileHandle(fileDescriptor: descriptor, closeOnDealloc: true)
-            process.standardOutput = log
-            process.standardError = log
-        } else {
-            process.standardOutput = FileHandle.nullDevice
-            process.standardError = FileHandle.nullDevice
-        }
-        try process.run()
-        return process
     }
 
     /// A port that nobody on 127.0.0.1 had a moment ago.

@@ -1,0 +1,65 @@
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("A job for many devices")
+    struct BigJobTests {
+        private static let count = 20_000
+
+        private func bigJob() -> String {
+            let tokens = (0..<Self.count).map { "\"\(TestJob.token("b", $0))\"" }.joined(separator: ",")
+            return #"{"id":"big","tokens":[\#(tokens)],"payload":{"aps":{"alert":"to all"}}}"#
+        }
+
+        @Test("is shared by workers, and a crash in its middle sends no more twice than the pieces under way")
+        func crash() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess(options: ["--delay", "100ms±50ms"])
+            try redis.push([bigJob()])
+            let options = ["--max-connections", "1", "--max-streams", "300"]
+            let first = try WorkerProcess(redis: redis.url, endpoint: simulator.port, options: options)
+            try await eventually("the first piece is done") { try QueueContents(redis).count("delivered") >= 1000 }
+            let second = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port, options: options + ["--exit-when-done"])
+            try await eventually("both have pieces") {
+                try redis.connect().run("ZCARD", "push:{default}:workers").number == 2
+                    && QueueContents(redis).count("delivered") >= 3000
+            }
+            first.process.kill()
+            let claims = try QueueContents(redis).claims
+            let account = try await second.finish()
+            let queue = try QueueContents(redis)
+            let accepted = try await simulator.stop()
+
+            #expect(queue.isSettled && queue.workers.isEmpty && queue.dead.isEmpty)
+            #expect(queue.count("split") == 1)
+            #expect(queue.count("delivered") == Self.count)
+            #expect(accepted.distinctTokens == Self.count && accepted.distinctIDs == Self.count)
+            #expect(accepted.duplicates <= claims * 1000)
+            #expect(account.delivered > 0 && account.delivered < Self.count)
+        }
+
+        @Test("does not hold up what stands behind it")
+        func smallJobBehind() async throws {
+            let redis = try RedisServer()
+            // 200 at once, each answered after 200 ms: the big job takes twenty seconds.
+            let simulator = try await SimulatorProcess(options: ["--delay", "200ms±50ms"])
+            try redis.push([bigJob()] + TestJob.many(20, prefix: "5"))
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port, options: ["--max-connections", "1", "--max-streams", "200"])
+            try await eventually("the small jobs are delivered") {
+                let taken = try await simulator.account().acceptedByToken
+                return (0..<20).allSatisfy { taken[TestJob.token("5", $0)] == 1 }
+            }
+            let soFar = try await simulator.account().distinctTokens
+            #expect(soFar < Self.count)
+            _ = try await worker.stop()
+            // What is left of the piece under way goes back, and nothing of it is sent again.
+            let accepted = try await simulator.stop()
+            let queue = try QueueContents(redis)
+            #expect(accepted.duplicates == 0)
+            #expect(queue.count("delivered") == accepted.distinctTokens)
+            #expect(queue.claims == 0 && queue.workers.isEmpty)
+        }
+    }
+}
