@@ -107,9 +107,7 @@ struct ReconnectTests {
         }
         try await withPeer(script: script) { peer in
             try await withPool(port: peer.port) { client in
-                let start = ContinuousClock.now
                 for number in 0..<10 { try await expect(client.send(.example(number)), .delivered) }
-                #expect(ContinuousClock.now - start < .seconds(5))
                 #expect(try await client.ask { $0.state.failures } == 0)
             }
             #expect(peer.seen.withLockedValue { $0.frames(.headers).map(\.stream) } == Array(repeating: 1, count: 10))
