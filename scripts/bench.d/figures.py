@@ -83,14 +83,19 @@ def work(bench, setting, jobs=None, tokens=1, lanes=1, processes=1, backlog=None
     jobs = jobs or bench.notifications[setting] // tokens
     redis = RedisServer(bench)
     queue = Queue(redis.client, tokens)
-    queue.push(backlog or jobs)
+    holds = backlog is not None and backlog < jobs
+    if holds:
+        queue.prepare(jobs)
+        queue.top_up(backlog)
+    else:
+        queue.push(backlog or jobs)
     peer = server(bench, setting)
-    redis_before, reads_before = redis.client.cpu_us(), redis.client.reads()
+    redis_before, reads_before = redis.client.cpu_us(), redis.client.others_reads()
     workers = [Worker(bench, redis, peer, lanes, lanes * processes) for _ in range(processes)]
-    began, left_over = drain(queue, workers, jobs, backlog)
+    began, left_over = drain(queue, workers, jobs, backlog if holds else None)
     seconds = time.monotonic() - began
     redis_us = redis.client.cpu_us() - redis_before
-    trips_per_256_jobs = 256 * (redis.client.reads() - reads_before) / jobs
+    trips_per_256_jobs = 256 * (redis.client.others_reads() - reads_before) / jobs
     peaks = [worker.program.memory_kib("VmHWM") for worker in workers]
     accounts = [worker.stop() for worker in workers]
     seen = peer.stop()
@@ -101,25 +106,28 @@ def work(bench, setting, jobs=None, tokens=1, lanes=1, processes=1, backlog=None
         "cpu_us": sum(worker.program.used_us() for worker in workers) / delivered,
         "rate": delivered / seconds, "peak_kib": max(peaks),
     }
-    # Where a backlog is held, Redis also makes jobs all the while.
-    if queue.pushed == (backlog or jobs):
+    # Where a backlog is held, Redis also moves jobs all the while.
+    if not holds:
         result["redis_cpu_us"] = redis_us / delivered
     if tokens == 1:
         result["redis_trips_per_256_jobs"] = trips_per_256_jobs
     return result
 
 
-def drain(queue, workers, jobs, backlog):
-    """Waits until so many jobs are done. When that began, by the clock, and whether jobs were left over."""
+def drain(queue, workers, jobs, held):
+    """Waits until so many jobs are done, and holds the backlog where that is asked for.
+
+    When that began, by the clock, and whether jobs were left over.
+    """
     began = None
-    holds = backlog is not None and backlog < jobs
     deadline = time.monotonic() + 900
     while True:
         fresh, rest = queue.depth()
         done = queue.pushed - fresh - rest
         began = began or (time.monotonic() if done or rest else None)
-        if holds and queue.pushed < jobs and fresh < backlog:
-            queue.push(min(backlog - fresh, jobs - queue.pushed))
+        if held and queue.pushed < jobs:
+            if fresh < held:
+                queue.top_up(held)
         elif done >= jobs:
             return began or time.monotonic(), fresh + rest > 0
         for worker in workers:
@@ -127,18 +135,18 @@ def drain(queue, workers, jobs, backlog):
                 raise worker.program.failed("ended by itself")
         if time.monotonic() > deadline:
             raise Failed(f"{fresh} jobs are waiting and {rest} under way after 15 minutes")
-        time.sleep(pause(done, jobs, began, holds))
+        time.sleep(pause(done, jobs, began, held))
 
 
-def pause(done, jobs, began, holds):
+def pause(done, jobs, began, held):
     """How long to leave Redis alone, for every look costs it 20 µs."""
-    if holds:
-        # A small backlog must not run dry.
-        return 0.0005
     if not done:
-        return 0.005
-    expected = (time.monotonic() - began) * (jobs - done) / done
-    return max(0.003, min(0.1, expected / 3))
+        return 0.001 if held else 0.005
+    a_job = (time.monotonic() - began) / done
+    if held:
+        # A small backlog must not run dry.
+        return max(0.0005, min(0.1, a_job * held / 3))
+    return max(0.003, min(0.1, a_job * (jobs - done) / 3))
 
 
 def check(accounts, seen, delivered, expected):

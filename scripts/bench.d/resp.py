@@ -12,6 +12,7 @@ class Redis:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.reader = self.socket.makefile("rb")
+        self.commands = 0
 
     def close(self):
         self.reader.close()
@@ -26,6 +27,7 @@ class Redis:
 
     def __call__(self, *arguments):
         self.send(*arguments)
+        self.commands += 1
         return self.reply()
 
     def reply(self):
@@ -55,6 +57,7 @@ class Redis:
         info = self.info("cpu")
         return 1e6 * (float(info["used_cpu_user"]) + float(info["used_cpu_sys"]))
 
-    def reads(self):
-        """How often the server has found something to read: commands that were sent together are read together."""
-        return int(self.info("stats")["total_reads_processed"])
+    def others_reads(self):
+        """How often the server has found something to read from others, who send some commands together."""
+        own = self.commands
+        return int(self.info("stats")["total_reads_processed"]) - own

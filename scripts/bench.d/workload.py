@@ -4,6 +4,8 @@ import os
 
 TEMPLATE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "job.json")
 PREFIX = "push:{default}:"
+# Where no worker looks.
+PREPARED = "bench:prepared"
 
 # Redis makes the jobs itself: nothing has to be sent, so that two million take seconds. 64 digits of a hash and a
 # number are as long and nearly as hard to compress as a real token.
@@ -18,6 +20,21 @@ for number = first, first + count - 1 do
     redis.call('RPUSH', KEYS[1], ARGV[4] .. 'job-' .. number .. ARGV[5] .. table.concat(list, '","') .. ARGV[6]
         .. '1790000000000000' .. ARGV[7])
 end
+"""
+
+# Moves jobs made before to the list until it has so many. Making them costs Redis as much as a worker's whole work; moving
+# them does not, and so does not show in what is measured meanwhile.
+# KEYS made, jobs; ARGV how many jobs to have.
+TOP_UP = """
+local missing = tonumber(ARGV[1]) - redis.call('LLEN', KEYS[2])
+local moved = 0
+while moved < missing do
+    local jobs = redis.call('LPOP', KEYS[1], math.min(1000, missing - moved))
+    if not jobs then break end
+    redis.call('RPUSH', KEYS[2], unpack(jobs))
+    moved = moved + #jobs
+end
+return moved
 """
 
 # What is left: {fresh jobs, jobs waiting or under way}.
@@ -48,6 +65,7 @@ class Queue:
     def __init__(self, redis, tokens=1, is_timed=True):
         self.redis = redis
         self.tokens = tokens
+        self.made = 0
         self.pushed = 0
         text = template()
         if tokens > 1:
@@ -62,10 +80,23 @@ class Queue:
         self.parts.append(text)
 
     def push(self, count):
+        """Makes jobs for the workers."""
+        self.fill(PREFIX + "jobs", count)
+        self.pushed += count
+
+    def prepare(self, count):
+        """Makes jobs, and keeps them for `top_up`."""
+        self.fill(PREPARED, count)
+
+    def top_up(self, backlog):
+        """Gives the workers prepared jobs until so many are waiting."""
+        self.pushed += self.redis("EVAL", TOP_UP, 2, PREPARED, PREFIX + "jobs", backlog)
+
+    def fill(self, key, count):
         while count > 0:
             chunk = min(count, max(1, 20_000 // self.tokens))
-            self.redis("EVAL", FILL, 1, PREFIX + "jobs", self.pushed, chunk, self.tokens, *self.parts)
-            self.pushed += chunk
+            self.redis("EVAL", FILL, 1, key, self.made, chunk, self.tokens, *self.parts)
+            self.made += chunk
             count -= chunk
 
     def depth(self):
