@@ -44,14 +44,12 @@ public final class QueueConnection {
 
     private let client: RedisClient
     private let limits: QueueLimits
-    private let sharedKeys: SharedKeys
     private var digests: [String?] = Array(repeating: nil, count: QueueScript.allCases.count)
 
     /// - Parameter client: for commands that do not block.
-    public init(client: RedisClient, keys: QueueKeys, sharedKeys: SharedKeys, worker: String, limits: QueueLimits) {
+    public init(client: RedisClient, keys: QueueKeys, worker: String, limits: QueueLimits) {
         self.client = client
         self.keys = keys
-        self.sharedKeys = sharedKeys
         self.worker = worker
         self.limits = limits
     }
@@ -166,28 +164,23 @@ public final class QueueConnection {
             })
     }
 
-    /// Adds tokens to the set of invalid ones, with what is known about each.
-    /// - Parameter completion: called when Redis has them all, or not.
-    public func addInvalidTokens(_ tokens: [InvalidToken], completion: @escaping (Result<Void, Failure>) -> Void) {
-        guard !tokens.isEmpty else { return completion(.success(())) }
-        var add = RedisCommand("SADD", expecting: tokens.count + 1, bytes: tokens.count * 64)
-        add.append(sharedKeys.invalidTokens)
-        var details = RedisCommand("HSET", expecting: tokens.count * 2 + 1, bytes: tokens.count * 200)
-        details.append(sharedKeys.invalidTokenDetails)
-        for token in tokens {
-            add.append(token.token)
-            details.append(token.token)
-            details.append(token.details)
+    // MARK: What Redis holds
+
+    /// The numbers of all the worker's claims.
+    public func claimNumbers(completion: @escaping (Result<[Int], RedisError>) -> Void) {
+        client.send(RedisCommand("HKEYS", keys.claimed(worker))) { result in
+            completion(result.map { reply in reply.root.children.compactMap { $0.string.flatMap(Int.init) } })
         }
-        var first: RedisError?
-        // One connection answers in order: when the second answer is here, so is the first.
-        client.send(add) { if case .failure(let error) = $0 { first = error } }
-        client.send(details) { result in
-            switch (result, first) {
-            case (.success, nil): completion(.success(()))
-            case (.failure(let error), _), (_, .some(let error)): completion(.failure(.redis(error)))
-            }
-        }
+    }
+
+    /// The jobs of some of the worker's claims; `nil` for one that is not there any more.
+    public func bodies(
+        of claims: [Int], completion: @escaping (Result<[ByteBuffer?], RedisError>) -> Void
+    ) {
+        var command = RedisCommand("HMGET", expecting: claims.count + 1, bytes: 64 + claims.count * 16)
+        command.append(keys.claimed(worker))
+        for claim in claims { command.append(claim) }
+        client.send(command) { result in completion(result.map { $0.root.children.map(\.bytes) }) }
     }
 
     // MARK: Scripts

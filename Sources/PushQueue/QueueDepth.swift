@@ -13,6 +13,13 @@ public struct QueueDepth: Sendable, Equatable {
     /// All of them.
     public var total: Int { jobs + retries + claims }
 
+    /// From its parts.
+    public init(jobs: Int, retries: Int, claims: Int) {
+        self.jobs = jobs
+        self.retries = retries
+        self.claims = claims
+    }
+
     /// Asks Redis.
     /// - Throws: ``RedisError``, or ``QueueConnection/Failure/unexpectedReply(_:)``.
     public static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> QueueDepth {

@@ -29,6 +29,7 @@ public struct Settlement: Sendable {
 
     private var acknowledged: [[Int]] = Array(repeating: [], count: Ending.allCases.count)
     private var arguments = RedisArguments()
+    private var otherClaims: [Int] = []
     /// How many claims are settled.
     public private(set) var count = 0
 
@@ -38,11 +39,15 @@ public struct Settlement: Sendable {
     /// Whether there is nothing to write.
     public var isEmpty: Bool { count == 0 }
 
+    /// The claims that are settled.
+    public var claims: [Int] { acknowledged.flatMap { $0 } + otherClaims }
+
     /// The job has ended.
     /// - Parameter notifications: how many notifications have ended with it, in that way.
     public mutating func end(_ claim: Int, _ ending: Ending, notifications: Int = 1) {
         count += 1
         guard notifications > 1 || ending == .fannedOut else { return acknowledged[ending.index].append(claim) }
+        otherClaims.append(claim)
         // Not among the others, which are written first: letters stand before it, which need the claim, and counts behind
         // it, which ask whether it was found.
         arguments.append("ack")
@@ -72,6 +77,7 @@ public struct Settlement: Sendable {
         arguments.append(original.lowerBound)
         arguments.append(original.count)
         if let reason { addCount("\(counter):\(reason)", 1) }
+        otherClaims.append(claim)
         count += 1
     }
 
@@ -96,6 +102,7 @@ public struct Settlement: Sendable {
             arguments.append(piece.lowerBound)
             arguments.append(piece.count)
         }
+        otherClaims.append(claim)
         count += 1
     }
 
@@ -118,7 +125,10 @@ public struct Settlement: Sendable {
         arguments.append(all)
         arguments.append(original.lowerBound)
         arguments.append(original.count)
-        if settles { count += 1 }
+        if settles {
+            otherClaims.append(claim)
+            count += 1
+        }
     }
 
     /// Counts something if the settlement before it found its claim.

@@ -16,15 +16,29 @@ struct ClaimWindow {
     /// How long a lane that found nothing leaves Redis alone, at the most. Retries that another worker put off, and jobs
     /// for which nobody was woken, are found after this.
     static let idlePoll = TimeAmount.seconds(1)
+    /// The same for a queue that is paused: it has to be seen within a second that it is not any more.
+    static let pausedPoll = TimeAmount.milliseconds(700)
+    /// For how long the room of a claim under way is kept free.
+    static let patience = TimeAmount.milliseconds(100)
 
     private var nextNumber = 1
-    private var hasJoined = false
+    /// Whether there is a lease, as far as Redis has said.
+    private(set) var hasJoined = false
     private var underWay: Claim?
+    private var askedAt = NIODeadline.distantPast
     private var inDoubt: Claim?
+    private var isRepeated = false
     private var notBefore = NIODeadline.distantPast
 
     /// Whether a claim is under way.
     var isAsking: Bool { underWay != nil }
+
+    /// How many jobs the claim that is under way may bring, for which room has to be kept. One whose answer takes long
+    /// keeps none: a Redis that hangs must not hold up the queues of another.
+    func reserved(now: NIODeadline) -> Int {
+        guard let underWay, now - askedAt < Self.patience else { return 0 }
+        return underWay.count
+    }
 
     /// The claim to make now, if any.
     /// - Parameters:
@@ -33,7 +47,9 @@ struct ClaimWindow {
     mutating func next(free: Int, busy: Int, now: NIODeadline) -> Claim? {
         guard underWay == nil else { return nil }
         if let inDoubt {
+            askedAt = now
             underWay = inDoubt
+            isRepeated = true
             self.inDoubt = nil
             return underWay
         }
@@ -44,6 +60,8 @@ struct ClaimWindow {
         let isRenewal = now >= notBefore
         guard free >= worthwhile, isRenewal else { return nil }
         let claim = Claim(first: nextNumber, count: min(free, Self.maximumCount), join: !hasJoined)
+        askedAt = now
+        isRepeated = false
         underWay = claim
         return claim
     }
@@ -51,6 +69,7 @@ struct ClaimWindow {
     /// Only renews the lease: for a lane that has no room for more.
     mutating func renewal() -> Claim? {
         guard underWay == nil, inDoubt == nil else { return nil }
+        isRepeated = false
         underWay = Claim(first: nextNumber, count: 0, join: !hasJoined)
         return underWay
     }
@@ -67,7 +86,7 @@ struct ClaimWindow {
         nextNumber = claim.first + max(received, claim.count)
         guard claim.count > 0 else { return false }
         if received == claim.count { return true }
-        var pause = Self.idlePoll
+        var pause = isPaused ? Self.pausedPoll : Self.idlePoll
         if !isPaused, let nextDue, nextDue < pause.nanoseconds / 1_000_000 {
             // A large job cut the claim short, or a retry is due soon.
             pause = .milliseconds(max(nextDue, received > 0 ? 0 : 1))
@@ -78,15 +97,24 @@ struct ClaimWindow {
 
     /// No answer came. `mayHaveRun`: the claim may have been made all the same.
     mutating func failed(mayHaveRun: Bool, now: NIODeadline) {
-        if mayHaveRun, let underWay, underWay.count > 0 { inDoubt = underWay }
+        if mayHaveRun || isRepeated, let underWay, underWay.count > 0 { inDoubt = underWay }
         underWay = nil
         notBefore = now
     }
 
-    /// The server refused the claim (read-only, loading, out of memory): again after a while.
+    /// The server refused the claim (read-only, loading, out of memory): again after a while. One that was in doubt before
+    /// still is.
     mutating func refused(now: NIODeadline, pause: TimeAmount) {
+        if isRepeated { inDoubt = underWay }
         underWay = nil
         notBefore = now + pause
+    }
+
+    /// Whether the claim with this number was given to the lane, or was settled since: what is asked for now, or was and
+    /// will be asked for again, was not.
+    func wasAnswered(_ number: Int) -> Bool {
+        let open = [underWay, inDoubt].compactMap { $0 }.filter { $0.count > 0 }.map(\.first).min()
+        return number < open ?? nextNumber
     }
 
     /// A job is there: ask at once.
@@ -96,6 +124,7 @@ struct ClaimWindow {
     mutating func startAfresh() {
         underWay = nil
         inDoubt = nil
+        isRepeated = false
         hasJoined = false
         notBefore = .distantPast
     }

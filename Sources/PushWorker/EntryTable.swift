@@ -12,54 +12,57 @@ protocol LinkedEntry {
 final class EntryTable<Entry: LinkedEntry> {
     private(set) var count = 0
     private var capacity: Int
-    private var entries: UnsafeMutablePointer<Entry>
+    private var storage: UnsafeMutablePointer<Entry>
     private var free: Int
 
     init(capacity: Int = 64) {
         self.capacity = capacity
-        entries = .allocate(capacity: capacity)
+        storage = .allocate(capacity: capacity)
         free = -1
         makeFree(0..<capacity)
     }
 
     deinit {
-        entries.deinitialize(count: capacity)
-        entries.deallocate()
+        storage.deinitialize(count: capacity)
+        storage.deallocate()
     }
 
     subscript(index: Int) -> Entry {
         unsafeAddress {
             precondition(index >= 0 && index < capacity, "no such entry")
-            return UnsafePointer(entries + index)
+            return UnsafePointer(storage + index)
         }
         unsafeMutableAddress {
             precondition(index >= 0 && index < capacity, "no such entry")
-            return entries + index
+            return storage + index
         }
     }
+
+    /// All entries, those that hold nothing included. A copy.
+    var entries: [Entry] { Array(UnsafeBufferPointer(start: storage, count: capacity)) }
 
     func insert(_ entry: consuming Entry) -> Int {
         if free < 0 { grow() }
         let index = free
-        free = entries[index].next
-        entries[index] = entry
+        free = storage[index].next
+        storage[index] = entry
         count += 1
         return index
     }
 
     /// Frees an index; whatever its entry held is let go.
     func release(_ index: Int) {
-        entries[index] = Entry()
-        entries[index].next = free
+        storage[index] = Entry()
+        storage[index].next = free
         free = index
         count -= 1
     }
 
     private func grow() {
         let larger = UnsafeMutablePointer<Entry>.allocate(capacity: capacity * 2)
-        larger.moveInitialize(from: entries, count: capacity)
-        entries.deallocate()
-        entries = larger
+        larger.moveInitialize(from: storage, count: capacity)
+        storage.deallocate()
+        storage = larger
         let added = capacity..<capacity * 2
         capacity *= 2
         makeFree(added)
@@ -67,8 +70,8 @@ final class EntryTable<Entry: LinkedEntry> {
 
     private func makeFree(_ range: Range<Int>) {
         for index in range.reversed() {
-            (entries + index).initialize(to: Entry())
-            entries[index].next = free
+            (storage + index).initialize(to: Entry())
+            storage[index].next = free
             free = index
         }
     }

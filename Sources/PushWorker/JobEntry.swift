@@ -19,6 +19,8 @@ struct JobEntry: LinkedEntry {
     var tally: JobTally?
     /// The index of the app in the lane.
     var app = 0
+    /// The index of the queue in the lane.
+    var queue = 0
     var next = -1
     /// When the job was first seen, in milliseconds of Redis' clock: durations count from it.
     var firstSeen: Int64 = 0

@@ -119,7 +119,8 @@ extension Lane {
     func remade(_ index: Int) -> Notification? {
         guard let job = jobs[index].job else { return nil }
         return try? notification(
-            for: job, app: apps[jobs[index].app], identity: identity(of: job, claim: jobs[index].claim),
+            for: job, app: apps[jobs[index].app],
+            identity: identity(of: job, claim: jobs[index].claim, in: queues[jobs[index].queue]),
             firstSeen: jobs[index].firstSeen)
     }
 

@@ -7,44 +7,48 @@ extension Lane {
     /// A job with more tokens is split.
     private static let maximumTokens = 1000
 
-    func accept(_ body: ByteBuffer, claim: Int) {
+    /// - Parameter isRecovered: whether the job may have been sent before, under the same claim.
+    func accept(_ body: ByteBuffer, claim: Int, from queue: QueueLane, isRecovered: Bool = false) {
         let job: Job
         do throws(JobError) {
             job = try JobDecoder.decode(body)
         } catch {
             let envelope = Envelope.read(body)
             counters.dead += 1
-            settlement.bury(
+            queue.settlement.bury(
                 claim, reason: error.reason, attempts: envelope.attempt - 1,
                 members: DeadLetter.members(detail: "\(error)"), original: envelope.original)
-            return settlementGrew()
+            return queue.settlementGrew()
         }
         do throws(Unsendable) {
-            try accept(job, claim: claim)
+            try accept(job, claim: claim, from: queue, isRecovered: isRecovered)
         } catch {
-            bury(job, claim: claim, reason: error.reason, detail: error.detail)
+            bury(job, claim: claim, in: queue, reason: error.reason, detail: error.detail)
         }
     }
 
-    private func accept(_ job: Job, claim: Int) throws(Unsendable) {
-        let now = now
-        if let sendAt = job.sendAt, sendAt > now { return hold(job, claim: claim, until: sendAt) }
+    private func accept(_ job: Job, claim: Int, from queue: QueueLane, isRecovered: Bool) throws(Unsendable) {
+        let now = queue.now
+        if let sendAt = job.sendAt, sendAt > now { return hold(job, claim: claim, in: queue, until: sendAt) }
         var entry = JobEntry(claim: claim, body: job.body)
-        entry.generation = generation
+        entry.queue = queue.index
+        entry.generation = queue.generation
         entry.firstSeen = job.envelope.enqueued ?? now
         if let expiration = job.expirationSecond(firstSeen: entry.firstSeen), expiration > 0, expiration * 1000 <= now {
             counters.expired += job.tokenCount
-            settlement.end(claim, .expired, notifications: job.tokenCount)
-            return settlementGrew()
+            queue.settlement.end(claim, .expired, notifications: job.tokenCount)
+            return queue.settlementGrew()
         }
         entry.app = try route(job)
-        if job.tokenCount > Self.maximumTokens { return split(job, claim: claim, firstSeen: entry.firstSeen) }
+        if job.tokenCount > Self.maximumTokens {
+            return split(job, claim: claim, in: queue, firstSeen: entry.firstSeen)
+        }
         entry.namesTopic = job.topic != nil
         entry.readySince = eventLoop.now
         entry.open = job.tokenCount
         entry.unsubmitted = entry.open
         let app = apps[entry.app]
-        let identity = identity(of: job, claim: claim)
+        let identity = identity(of: job, claim: claim, in: queue)
         let notification = try notification(for: job, app: app, identity: identity, firstSeen: entry.firstSeen)
         if let tokens = job.tokens {
             entry.fanOut = FanOut(template: notification, identity: identity, job: job, tokens: tokens)
@@ -52,7 +56,7 @@ extension Lane {
         } else {
             entry.notification = notification
         }
-        if job.envelope.reclaims > 0 {
+        if job.envelope.reclaims > 0 || isRecovered {
             counters.possibleDuplicates += entry.open
             let tally = entry.tally ?? JobTally()
             tally.possibleDuplicates = entry.open
@@ -63,27 +67,27 @@ extension Lane {
     }
 
     /// Replaces a job for many devices by pieces: so it spreads over the fleet, and a crash or a retry concerns a piece.
-    private func split(_ job: Job, claim: Int, firstSeen: Int64) {
+    private func split(_ job: Job, claim: Int, in queue: QueueLane, firstSeen: Int64) {
         let writer = envelope(
-            of: job, claim: claim, attempt: job.envelope.attempt, firstSeen: firstSeen, namesClaim: false)
-        settlement.split(
+            of: job, claim: claim, in: queue, attempt: job.envelope.attempt, firstSeen: firstSeen, namesClaim: false)
+        queue.settlement.split(
             claim, prefix: writer.prefix(), pieces: job.tokenPieces(of: Self.maximumTokens), cut: job.tokensMember,
             original: job.original)
         // The pieces are due as soon as this is written, and for every lane.
-        flushSettlement()
-        window.wake()
-        onBacklog?()
+        queue.flushSettlement()
+        queue.window.wake()
+        onBacklog?(queue.index)
     }
 
     /// A job that must not be sent yet waits among the retries.
-    private func hold(_ job: Job, claim: Int, until time: Int64) {
+    private func hold(_ job: Job, claim: Int, in queue: QueueLane, until time: Int64) {
         counters.scheduled += 1
-        var writer = envelope(of: job, claim: claim, attempt: job.envelope.attempt, firstSeen: now)
+        var writer = envelope(of: job, claim: claim, in: queue, attempt: job.envelope.attempt, firstSeen: queue.now)
         if job.envelope.overridesTokens, let tokens = job.tokens { writer.write(tokens: tokens.map(job.text)) }
-        settlement.retry(
+        queue.settlement.retry(
             claim, due: .at(milliseconds: time), head: writer.head(), counter: "scheduled", reason: nil,
             original: job.original)
-        settlementGrew()
+        queue.settlementGrew()
     }
 
     private func route(_ job: Job) throws(Unsendable) -> Int {
@@ -149,20 +153,20 @@ extension Lane {
     }
 
     /// What `apns-id`s are derived from: the job's id or, for a job without one, its first claim.
-    func identity(of job: Job, claim: Int) -> ByteBuffer {
+    func identity(of job: Job, claim: Int, in queue: QueueLane) -> ByteBuffer {
         if let id = job.id ?? job.envelope.origin { return job.text(id) }
         return ByteBuffer(string: "\(queue.worker):\(claim)")
     }
 
     /// The head of the wrapper for the next attempt.
     func envelope(
-        of job: Job, claim: Int, attempt: Int, firstSeen: Int64, namesClaim: Bool = true
+        of job: Job, claim: Int, in queue: QueueLane, attempt: Int, firstSeen: Int64, namesClaim: Bool = true
     ) -> EnvelopeWriter {
         var writer = EnvelopeWriter(attempt: attempt)
         if let id = job.id {
             writer.write(id: job.text(id))
         } else {
-            writer.write(origin: identity(of: job, claim: claim))
+            writer.write(origin: identity(of: job, claim: claim, in: queue))
         }
         writer.write(enqueued: firstSeen)
         // Makes the wrapped job unlike any other: equal members of a sorted set would be one.
@@ -170,16 +174,16 @@ extension Lane {
         return writer
     }
 
-    func bury(_ job: Job, claim: Int, reason: String, detail: String) {
+    private func bury(_ job: Job, claim: Int, in queue: QueueLane, reason: String, detail: String) {
         counters.dead += job.tokenCount
-        settlement.bury(
+        queue.settlement.bury(
             claim, reason: reason, attempts: job.envelope.attempt - 1,
             members: DeadLetter.members(job: job, detail: detail), original: job.original)
         if job.tokenCount > 1 {
-            settlement.addCount("dead", job.tokenCount - 1)
-            settlement.addCount("dead:\(reason)", job.tokenCount - 1)
+            queue.settlement.addCount("dead", job.tokenCount - 1)
+            queue.settlement.addCount("dead:\(reason)", job.tokenCount - 1)
         }
-        settlementGrew()
+        queue.settlementGrew()
     }
 }
 

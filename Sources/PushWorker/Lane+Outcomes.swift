@@ -111,7 +111,7 @@ extension Lane: ConnectionPoolDelegate {
         let delay = configuration.retry.delay(
             afterAttempt: attempt, retryAfter: retryAfter, jitter: .random(in: 0..<1))
         if let expiration = job.expirationSecond(firstSeen: jobs[index].firstSeen), expiration > 0,
-            now + delay >= expiration * 1000
+            queues[jobs[index].queue].now + delay >= expiration * 1000
         {
             counters.expired += 1
             tally.expired += 1
@@ -179,7 +179,9 @@ extension Lane: ConnectionPoolDelegate {
         let index = flights[tag].job
         let topic = jobs[index].fanOut?.template.topic ?? remade(index)?.topic ?? apps[jobs[index].app].topic
         tally(of: index).invalidTokens.append(
-            InvalidToken(token: token(of: tag), at: since ?? now, reason: reason, topic: topic, source: .apns))
+            InvalidToken(
+                token: token(of: tag), at: since ?? queues[jobs[index].queue].now, reason: reason, topic: topic,
+                source: .apns))
     }
 }
 

@@ -8,7 +8,7 @@ import Redis
 ///
 /// Its own Redis connections, its own APNs connections, its own claims; no locks and no hops between threads. Everything
 /// here runs on ``eventLoop``, but for what says otherwise. What the parts decide is in value types (``ClaimWindow``,
-/// ``AppBreaker``, ``Verdict``, ``RetryPolicy``); the lane carries it out:
+/// ``QueueSchedule``, ``AppBreaker``, ``Verdict``, ``RetryPolicy``); the lane and its queues carry it out:
 ///
 ///     claim → accept (decode, route, check) → dispatch → complete → settle
 ///
@@ -23,38 +23,25 @@ final class Lane: @unchecked Sendable {
     /// The seconds since 1970, for provider tokens only: jobs go by Redis' clock.
     let wallClock: @Sendable () -> Int64
     /// Called when a claim was full, so that other lanes look for work too. From this lane's event loop.
-    var onBacklog: (@Sendable () -> Void)?
+    var onBacklog: (@Sendable (_ queue: Int) -> Void)?
 
-    let client: RedisClient
-    /// For the blocking wait; only one lane of a process has one.
-    let waiter: RedisClient?
-    var queue: QueueConnection
+    private let clients: RedisClients
+    var queues: [QueueLane] = []
+    var schedule: QueueSchedule
+    var invalidTokens: InvalidTokenSet?
     var apps: [AppLane] = []
     let jobs = EntryTable<JobEntry>()
     let flights = EntryTable<FlightEntry>()
-    var window = ClaimWindow()
     var counters = LaneCounters()
     private(set) var phase = Phase.starting
 
-    /// What is to be settled next, and what was written and not yet confirmed.
-    var settlement = Settlement()
-    var unconfirmed: [Int: Settlement] = [:]
-    var nextSettlement = 0
-    var unconfirmedClaims = 0
-    var isSettleScheduled = false
     /// Jobs whose invalid tokens have to be in the set before they are settled.
     var awaitingInvalidTokens: [JobEntry] = []
-    var isWritingInvalidTokens = false
-
-    /// Redis' clock: what it said, and when.
-    var clock: (at: NIODeadline, milliseconds: Int64) = (.distantPast, 0)
-    var isWaiting = false
-    var waiterID: Int?
-    var generation = 0
-    var reapAfter: [String: NIODeadline] = [:]
-    var lastRenewal = NIODeadline.distantPast
-    var lastIncident: [String: NIODeadline] = [:]
-    var hasBacklog = false
+    /// Those whose tokens are being written.
+    var writingInvalidTokens: [JobEntry] = []
+    private var lastIncident: [String: NIODeadline] = [:]
+    private var turn = 0
+    var readiness = Readiness()
     private var ticker: RepeatedTask?
     private var threadClock = ThreadClock()
     private var isPumpScheduled = false
@@ -77,20 +64,12 @@ final class Lane: @unchecked Sendable {
         self.eventLoop = eventLoop
         self.logger = logger
         self.wallClock = wallClock
-        var redis = RedisClientConfiguration()
+        schedule = QueueSchedule(
+            weights: configuration.queues.map(\.weight), isStrict: configuration.queueOrder == .strict)
+        var redis = configuration.redisClient
         redis.clientName = "apns-worker:\(configuration.workerName):\(index)"
-        client = RedisClient(
-            endpoint: configuration.redis, eventLoop: eventLoop, configuration: redis, logger: logger)
-        if index == 0 {
-            redis.clientName = "apns-worker:\(configuration.workerName):wait"
-            waiter = RedisClient(
-                endpoint: configuration.redis, eventLoop: eventLoop, configuration: redis, logger: logger)
-        } else {
-            waiter = nil
-        }
-        queue = QueueConnection(
-            client: client, keys: configuration.queueKeys, sharedKeys: configuration.sharedKeys,
-            worker: "\(configuration.workerName).\(index)", limits: configuration.queueLimits)
+        clients = RedisClients(
+            topology: configuration.redis, eventLoop: eventLoop, configuration: redis, logger: logger)
     }
 
     /// Begins to connect and to work. From anywhere.
@@ -108,12 +87,34 @@ final class Lane: @unchecked Sendable {
             apps.append(appLane)
         }
         phase = .running
-        client.onStateChange = { [self] state in redisChanged(state) }
-        client.start()
-        waiter?.onStateChange = { [self] state in waiterChanged(state) }
-        waiter?.start()
+        startQueues()
         for app in apps { app.pool.check(now: eventLoop.now) }
         ticker = eventLoop.scheduleRepeatedTask(initialDelay: .zero, delay: Self.tickInterval) { [self] _ in tick() }
+    }
+
+    private func startQueues() {
+        clients.onStateChange = { [weak self] client, state in
+            guard let self else { return }
+            for queue in queues where queue.client === client { queue.redisChanged(state) }
+            if case .ready = state { writeInvalidTokens() }
+        }
+        for (number, queue) in configuration.queues.enumerated() {
+            let waiter = index == 0 ? makeWaiter(for: queue.keys) : nil
+            let queueLane = QueueLane(
+                queue.keys, index: number, lane: self, client: clients.client(for: queue.keys.jobs), waiter: waiter)
+            waiter?.onStateChange = { [unowned queueLane] state in queueLane.waiterChanged(state) }
+            waiter?.start()
+            queues.append(queueLane)
+        }
+        invalidTokens = InvalidTokenSet(clients: clients, keys: configuration.sharedKeys)
+    }
+
+    /// A blocked connection holds up what comes after, so each queue's wait has one of its own.
+    private func makeWaiter(for keys: QueueKeys) -> RedisClient {
+        var redis = configuration.redisClient
+        redis.clientName = "apns-worker:\(configuration.workerName):wait:\(keys.queue)"
+        return RedisClient(
+            topology: configuration.redis, key: keys.jobs, eventLoop: eventLoop, configuration: redis, logger: logger)
     }
 
     /// What the lane does when nothing else makes it do something.
@@ -129,8 +130,9 @@ final class Lane: @unchecked Sendable {
             app.pool.check(now: now)
             parkWhatCannotBeSent(app, now: now)
         }
-        if now - lastRenewal > .milliseconds(Int64(configuration.queueLimits.lease) / 5) { renewLease() }
+        for queue in queues { queue.renewLeaseIfDue() }
         writeInvalidTokens()
+        tellOfReadiness(now: now)
         if phase == .draining, now >= drainDeadline { cutDrainShort() }
         growIfStarved()
         pump()
@@ -142,8 +144,26 @@ final class Lane: @unchecked Sendable {
         defer { isPumping = false }
         if phase == .draining { return finishDrainIfDone() }
         for app in apps { dispatch(app) }
+        for queue in queues where !queue.forgotten.isEmpty { queue.takeForgotten() }
         claimIfWorthwhile()
-        if flights.count == 0 { flushSettlement() }
+        if flights.count == 0 { flushSettlements() }
+    }
+
+    /// Asks queues for jobs as long as there is room for some.
+    private func claimIfWorthwhile() {
+        guard phase == .running else { return }
+        let now = eventLoop.now
+        let busy = flights.count
+        turn &+= 1
+        while let next = schedule.next({ queues[$0].availability(turn: turn, now: now) }) {
+            let reserved = queues.reduce(0) { $0 + $1.window.reserved(now: now) }
+            queues[next].lastTurn = turn
+            queues[next].claim(free: max(0, room - reserved), busy: busy)
+        }
+    }
+
+    private func flushSettlements() {
+        for queue in queues { queue.flushSettlement() }
     }
 
     /// Pumps once when what is going on in this turn of the event loop is over.
@@ -157,15 +177,12 @@ final class Lane: @unchecked Sendable {
     }
 
     /// Another lane has found more work than it can take. From anywhere.
-    func wake() {
+    func wake(queue: Int) {
         eventLoop.execute { [self] in
-            window.wake()
+            queues[queue].window.wake()
             schedulePump()
         }
     }
-
-    /// Redis' time in milliseconds since 1970.
-    var now: Int64 { clock.milliseconds + (eventLoop.now - clock.at).nanoseconds / 1_000_000 }
 
     /// How many notifications could be under way in addition to those that are.
     var room: Int {
@@ -174,21 +191,32 @@ final class Lane: @unchecked Sendable {
     }
 
     /// Tells of something that went wrong: once, and then once a minute at the most.
-    func incident(_ message: String, key: String, metadata: Logger.Metadata = [:]) {
+    func incident(_ message: String, key: String, _ logger: Logger? = nil, metadata: Logger.Metadata = [:]) {
         let now = eventLoop.now
         if let last = lastIncident[key], now - last < .seconds(60) { return }
         lastIncident[key] = now
-        logger.error("\(message)", metadata: metadata)
+        (logger ?? self.logger).error("\(message)", metadata: metadata)
     }
 
     /// Opens another connection where there is more work than streams, and time to do it in: when each answer takes long,
     /// a connection's streams are all busy while the processor is not.
     private func growIfStarved() {
         let used = threadClock.sinceLast()
-        guard hasBacklog, phase == .running, room <= flights.count, used < Self.tickInterval.nanoseconds / 2 else {
+        guard queues.contains(where: \.hasBacklog), phase == .running, room <= flights.count,
+            used < Self.tickInterval.nanoseconds / 2
+        else {
             return
         }
         apps.filter { !$0.breaker.isOpen }.min { $0.pool.freeStreams < $1.pool.freeStreams }?.pool.wantStreams()
+    }
+
+    /// The claims of a queue that are being worked on, under the name that the queue has now.
+    func claims(of queue: QueueLane) -> [Int] {
+        let waiting = awaitingInvalidTokens + writingInvalidTokens
+        // Entries that hold nothing have no claim.
+        return (jobs.entries + waiting).filter {
+            $0.claim > 0 && $0.queue == queue.index && $0.generation == queue.generation
+        }.map(\.claim)
     }
 
     // MARK: Drain
@@ -202,7 +230,7 @@ final class Lane: @unchecked Sendable {
             drained = promise
             phase = .draining
             drainDeadline = eventLoop.now + limit
-            stopWaiting()
+            for queue in queues { queue.stopWaiting() }
             dropUnsent()
             pump()
             return promise.futureResult
@@ -243,22 +271,15 @@ final class Lane: @unchecked Sendable {
 
     private func finishDrainIfDone() {
         guard flights.count == 0 || hasGivenUp else { return }
-        flushSettlement()
-        let isSettled =
-            settlement.isEmpty && unconfirmed.isEmpty && awaitingInvalidTokens.isEmpty && !isWritingInvalidTokens
-        guard isSettled && !isWaiting || hasGivenUp else { return }
+        flushSettlements()
+        guard queues.allSatisfy(\.isSettled) || hasGivenUp else { return }
         phase = .stopped
         ticker?.cancel()
-        queue.release { [self] result in
-            switch result {
-            case .success(let released):
-                if released > 0 { logger.info("gave unsent jobs back", metadata: ["jobs": "\(released)"]) }
-            case .failure(let error):
-                logger.warning(
-                    "could not give unsent jobs back; another worker takes them when the lease ends: \(error)")
-            }
-            let closing = apps.map { $0.pool.close() } + [client.close()] + (waiter.map { [$0.close()] } ?? [])
-            EventLoopFuture.andAllComplete(closing, on: eventLoop).assumeIsolated().whenComplete { _ in
+        EventLoopFuture.andAllComplete(queues.map { $0.release() }, on: eventLoop).assumeIsolated().whenComplete { _ in
+            let closing =
+                self.apps.map { $0.pool.close() } + [self.clients.close()]
+                + self.queues.compactMap { $0.waiter?.close() }
+            EventLoopFuture.andAllComplete(closing, on: self.eventLoop).assumeIsolated().whenComplete { _ in
                 self.drained?.succeed(())
             }
         }

@@ -37,12 +37,12 @@ public final class Worker: Service {
     public func run() async throws {
         for lane in lanes {
             let others = lanes.filter { $0 !== lane }
-            if !others.isEmpty { lane.onBacklog = { others.forEach { $0.wake() } } }
+            if !others.isEmpty { lane.onBacklog = { queue in others.forEach { $0.wake(queue: queue) } } }
             try await lane.start()
         }
         let apps = configuration.apps.map { "\($0.name) → \($0.endpoint)" }.joined(separator: ", ")
         var metadata: Logger.Metadata = ["worker": "\(configuration.workerName)", "lanes": "\(lanes.count)"]
-        metadata["queue"] = "\(configuration.queueKeys.queue)"
+        metadata["queue"] = "\(configuration.queues.map(\.keys.queue).joined(separator: ", "))"
         metadata["redis"] = "\(configuration.redis)"
         metadata["apps"] = "\(apps)"
         logger.info("working", metadata: metadata)
@@ -67,6 +67,19 @@ public final class Worker: Service {
                 "dead": "\(total.dead)", "retried": "\(total.retried)",
             ])
         do { try await group.shutdownGracefully() } catch { logger.error("the event loops did not stop: \(error)") }
+    }
+
+    /// Whether the worker can do its work now, and what keeps it from that.
+    public func health() async -> WorkerHealth {
+        var problems: [String] = []
+        for lane in lanes {
+            do {
+                problems += try await lane.health().get().problems
+            } catch {
+                problems.append("the worker has stopped")
+            }
+        }
+        return WorkerHealth(problems: problems)
     }
 
     /// What all lanes have done since the start.

@@ -4,10 +4,14 @@ import Redis
 
 /// Everything a worker needs to know.
 public struct WorkerConfiguration: Sendable {
-    /// Where the queue is.
-    public var redis: RedisEndpoint
-    /// The queue's keys in Redis.
-    public var queueKeys: QueueKeys
+    /// Where the queues are.
+    public var redis: RedisTopology
+    /// How to connect there. Its client name is of no consequence: each connection gets its own.
+    public var redisClient = RedisClientConfiguration()
+    /// The queues to take jobs from, at least one.
+    public var queues: [QueueConfiguration]
+    /// Which queue's turn it is when several have work.
+    public var queueOrder = QueueOrder.weighted
     /// The keys that all queues share.
     public var sharedKeys: SharedKeys
     /// The lease, and the bounds of what is kept.
@@ -25,11 +29,11 @@ public struct WorkerConfiguration: Sendable {
 
     /// Takes what has no default.
     public init(
-        redis: RedisEndpoint, queueKeys: QueueKeys, sharedKeys: SharedKeys, apps: [AppConfiguration],
+        redis: RedisTopology, queues: [QueueConfiguration], sharedKeys: SharedKeys, apps: [AppConfiguration],
         workerName: String
     ) {
         self.redis = redis
-        self.queueKeys = queueKeys
+        self.queues = queues
         self.sharedKeys = sharedKeys
         self.apps = apps
         self.workerName = workerName

@@ -1,8 +1,6 @@
 import ArgumentParser
 import FoundationEssentials
-import Logging
 import NIOCore
-import NIOPosix
 import PushQueue
 import Redis
 
@@ -41,14 +39,10 @@ struct Enqueue: AsyncParsableCommand {
     @Flag(help: "Enqueue lines of standard input even if they are no jobs.") var unchecked = false
 
     func run() async throws {
-        let (keys, _) = try queue.keys()
-        let endpoint = try queue.endpoint()
+        let keys = try queue.keys()
         // A mistake in the flags shows at once, and not after a wait for Redis.
         let job = try jobOfFlags()
-        let client = RedisClient(
-            endpoint: endpoint, eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
-            logger: Logger(label: "enqueue", factory: { _ in SwiftLogNoOpLogHandler() }))
-        client.start()
+        let client = try queue.redis.client(for: keys.jobs)
         do {
             try await client.waitUntilReady(timeout: .seconds(10))
             if let job {

@@ -21,33 +21,52 @@ struct QueueWatch: Service {
         self.showsProgress = showsProgress
         self.stopsWhenDone = stopsWhenDone
         guard showsProgress else { return }
-        let client = makeClient()
+        let clients = makeClients()
         // Without Redis the bar starts when Redis is there; the worker's log tells why it is not.
-        if (try? await client.waitUntilReady(timeout: .seconds(2))) != nil,
-            let depth = try? await QueueDepth.read(client, configuration.queueKeys)
-        {
-            initialDepth = depth.total
-        }
-        try? await client.close().get()
+        for client in clients { _ = try? await client.waitUntilReady(timeout: .seconds(2)) }
+        if let depth = try? await depth(clients) { initialDepth = depth.total }
+        await close(clients)
     }
 
-    private func makeClient() -> RedisClient {
-        let client = RedisClient(
-            endpoint: configuration.redis, eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
-            logger: Logger(label: "watch", factory: { _ in SwiftLogNoOpLogHandler() }))
-        client.start()
-        return client
+    /// One for each queue, for in a Cluster they can be with different servers.
+    private func makeClients() -> [RedisClient] {
+        var redis = configuration.redisClient
+        redis.clientName = "apns-worker:\(configuration.workerName):watch"
+        return configuration.queues.map { queue in
+            let client = RedisClient(
+                topology: configuration.redis, key: queue.keys.jobs,
+                eventLoop: MultiThreadedEventLoopGroup.singleton.next(), configuration: redis,
+                logger: Logger(label: "watch", factory: { _ in SwiftLogNoOpLogHandler() }))
+            client.start()
+            return client
+        }
+    }
+
+    private func close(_ clients: [RedisClient]) async {
+        for client in clients { try? await client.close().get() }
+    }
+
+    /// What all queues hold.
+    private func depth(_ clients: [RedisClient]) async throws -> QueueDepth {
+        var sum = QueueDepth(jobs: 0, retries: 0, claims: 0)
+        for (client, queue) in zip(clients, configuration.queues) {
+            let depth = try await QueueDepth.read(client, queue.keys)
+            sum.jobs += depth.jobs
+            sum.retries += depth.retries
+            sum.claims += depth.claims
+        }
+        return sum
     }
 
     func run() async throws {
-        let client = makeClient()
+        let clients = makeClients()
         await cancelWhenGracefulShutdown {
             // Counted by how the depth falls, for a job that has been answered is still claimed until Redis has settled it.
             var (done, previous, drawn) = (0, initialDepth, "")
             let started = NIODeadline.now()
             while !Task.isCancelled {
                 // A queue that cannot be asked is not done; the worker's own log tells what is wrong.
-                if let depth = try? await QueueDepth.read(client, configuration.queueKeys) {
+                if let depth = try? await depth(clients) {
                     done += max(0, previous - depth.total)
                     previous = depth.total
                     if showsProgress {
@@ -62,7 +81,7 @@ struct QueueWatch: Service {
             }
         }
         if showsProgress { Terminal.tell("\n") }
-        try? await client.close().get()
+        await close(clients)
     }
 
     private func line(

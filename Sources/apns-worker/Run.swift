@@ -21,7 +21,7 @@ struct Run: AsyncParsableCommand {
             Each setting can be given by its flag or by the environment variable in brackets; the flag wins.
             """)
 
-    @OptionGroup(title: "Queue") var queue: QueueOptions
+    @OptionGroup(title: "Queues") var queues: QueuesOptions
     @OptionGroup(title: "App") var app: AppOptions
 
     @Option(help: "Event loops that work, 0 for one a core. (APNS_WORKER_LANES; default 0)")
@@ -78,10 +78,12 @@ struct Run: AsyncParsableCommand {
     }
 
     private func workerConfiguration() throws -> WorkerConfiguration {
-        let (keys, shared) = try queue.keys()
         var worker = WorkerConfiguration(
-            redis: try queue.endpoint(), queueKeys: keys, sharedKeys: shared, apps: [try app.app()],
+            redis: try queues.redis.topology(), queues: try queues.queues(),
+            sharedKeys: SharedKeys(prefix: queues.redis.keyPrefix), apps: [try app.app()],
             workerName: Self.uniqueName())
+        worker.redisClient = try queues.redis.clientConfiguration()
+        worker.queueOrder = try queues.order()
         worker.lanes = try Setting.number(lanes, "APNS_WORKER_LANES", in: 0...256) ?? 0
         if let base = try Setting.number(retryBase, "APNS_WORKER_RETRY_BASE", in: 1...3_600_000) {
             worker.retry.base = Int64(base)

@@ -1,7 +1,5 @@
 import ArgumentParser
 import FoundationEssentials
-import PushQueue
-import Redis
 
 /// A setting that a flag or an environment variable gives, the flag first.
 enum Setting {
@@ -34,38 +32,6 @@ enum Setting {
             return Array(try Data(contentsOf: URL(filePath: path)))
         } catch {
             throw ValidationError("cannot read the \(what) \(path): does it exist, and may this user read it?")
-        }
-    }
-}
-
-/// Where the queue is: the same flags for every command.
-struct QueueOptions: ParsableArguments {
-    @Option(
-        help: "Redis, as redis://[user:password@]host:port/db. (APNS_WORKER_REDIS_URL; default redis://127.0.0.1:6379)")
-    var redis: String?
-
-    @Option(help: "The queue's name. (APNS_WORKER_QUEUE; default default)")
-    var queue: String?
-
-    @Option(help: "What all keys in Redis begin with. (APNS_WORKER_PREFIX; default push)")
-    var prefix: String?
-
-    func endpoint() throws -> RedisEndpoint {
-        let url = Setting.text(redis, "APNS_WORKER_REDIS_URL") ?? "redis://127.0.0.1:6379"
-        do {
-            return try RedisEndpoint(url: url)
-        } catch {
-            throw ValidationError("APNS_WORKER_REDIS_URL (or --redis): \(error)")
-        }
-    }
-
-    func keys() throws -> (QueueKeys, SharedKeys) {
-        let prefix = Setting.text(prefix, "APNS_WORKER_PREFIX") ?? "push"
-        do {
-            let keys = try QueueKeys(prefix: prefix, queue: Setting.text(queue, "APNS_WORKER_QUEUE") ?? "default")
-            return (keys, SharedKeys(prefix: prefix))
-        } catch {
-            throw ValidationError("\(error)")
         }
     }
 }

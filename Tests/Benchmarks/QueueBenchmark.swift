@@ -55,7 +55,7 @@ enum QueueBenchmark {
             var limits = QueueLimits()
             limits.lease = 3_600_000
             queue = QueueConnection(
-                client: client, keys: keys, sharedKeys: SharedKeys(), worker: "bench", limits: limits)
+                client: client, keys: keys, worker: "bench", limits: limits)
             self.promise = promise
             self.batches = batches
         }

@@ -93,5 +93,30 @@ extension EndToEnd {
             #expect(account.delivered == count && queue.dead.isEmpty)
             #expect(accepted.accepted == count && accepted.duplicates == 0)
         }
+
+        @Test("a Redis that comes back older than it was has its jobs done again")
+        func olderRedis() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess(options: ["--delay", "1s"])
+            let count = 200
+            try redis.push(TestJob.many(count))
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port, options: ["--max-streams", "200", "--max-connections", "1"])
+            try await eventually("all are claimed") { try QueueContents(redis).claims == count }
+            try redis.run("SAVE")
+            try await eventually("all are settled") { try QueueContents(redis).count("delivered") == count }
+            redis.kill()
+            try redis.start()
+            #expect(try QueueContents(redis).claims > 0)
+            // Nobody else may take them over: their owner lives.
+            try await eventually("all are settled again") { try QueueContents(redis).count("delivered") == count }
+            let account = try await worker.stop()
+            let queue = try QueueContents(redis)
+            let accepted = try await simulator.stop()
+            #expect(queue.isSettled && queue.workers.isEmpty && queue.count("reclaimed") == 0)
+            #expect(accepted.distinctTokens == count && accepted.duplicates > 0)
+            #expect(accepted.duplicates <= account.possibleDuplicates && account.possibleDuplicates <= count)
+            #expect(worker.log.contains("lost settlements"))
+        }
     }
 }

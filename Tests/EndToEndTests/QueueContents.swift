@@ -33,27 +33,34 @@ struct QueueContents {
     let counters: [String: Int]
     let keys: Set<String>
 
-    init(_ redis: RedisServer) throws {
+    /// - Parameter redis: the server that has the queue.
+    init(_ redis: RedisServer, queue: String = "default") throws {
+        let base = "push:{\(queue)}:"
         let connection = try redis.connect()
         let keys = Set(try connection.run("KEYS", "*").strings())
         self.keys = keys
-        jobs = try connection.run("LRANGE", "push:{default}:jobs", "0", "-1").list().map { try $0.rawBytes() }
-        let retries = try connection.run("ZRANGE", "push:{default}:retry", "0", "-1", "WITHSCORES").list()
+        jobs = try connection.run("LRANGE", base + "jobs", "0", "-1").list().map { try $0.rawBytes() }
+        let retries = try connection.run("ZRANGE", base + "retry", "0", "-1", "WITHSCORES").list()
         self.retries = try stride(from: 0, to: retries.count, by: 2).map { index in
             (try retries[index].rawBytes(), try #require(retries[index + 1].text.flatMap(Double.init)))
         }
-        workers = try connection.run("ZRANGE", "push:{default}:workers", "0", "-1").strings()
+        workers = try connection.run("ZRANGE", base + "workers", "0", "-1").strings()
         claims = try keys.reduce(into: 0) { sum, key in
-            if key.hasPrefix("push:{default}:claimed:") { sum += try connection.run("HLEN", key).number ?? 0 }
-            if key.hasPrefix("push:{default}:inbox:") { sum += try connection.run("LLEN", key).number ?? 0 }
+            if key.hasPrefix(base + "claimed:") { sum += try connection.run("HLEN", key).number ?? 0 }
+            if key.hasPrefix(base + "inbox:") { sum += try connection.run("LLEN", key).number ?? 0 }
         }
-        dead = try connection.run("ZRANGE", "push:{default}:dead", "0", "-1").list().map { try Letter($0.rawBytes()) }
-        invalidTokens = Set(try connection.run("SMEMBERS", "push:invalid-tokens").strings())
-        invalidTokenDetails = try connection.run("HGETALL", "push:invalid-tokens:details").pairs().mapValues {
+        dead = try connection.run("ZRANGE", base + "dead", "0", "-1").list().map { try Letter($0.rawBytes()) }
+        // In a Cluster other servers may have them.
+        let sets = SharedKeys()
+        invalidTokens =
+            keys.contains(sets.invalidTokens) ? Set(try connection.run("SMEMBERS", sets.invalidTokens).strings()) : []
+        let hasDetails = keys.contains(sets.invalidTokenDetails)
+        let details = hasDetails ? try connection.run("HGETALL", sets.invalidTokenDetails).pairs() : [:]
+        invalidTokenDetails = try details.mapValues {
             try JSONDecoder().decode(InvalidTokenDetails.self, from: Data($0.utf8))
         }
         var counters: [String: Int] = [:]
-        for key in keys where key.hasPrefix("push:{default}:stats:") {
+        for key in keys where key.hasPrefix(base + "stats:") {
             for (field, count) in try connection.run("HGETALL", key).pairs() {
                 counters[field, default: 0] += try #require(Int(count))
             }

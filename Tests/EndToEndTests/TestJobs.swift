@@ -31,14 +31,16 @@ enum TestJob {
 
 extension RedisServer {
     /// Puts jobs onto the queue as any producer would.
-    func push(_ jobs: [String]) throws { try push(jobs.map { Array($0.utf8) }) }
+    func push(_ jobs: [String], queue: String = "default") throws {
+        try push(jobs.map { Array($0.utf8) }, queue: queue)
+    }
 
     /// Puts jobs of any bytes onto the queue.
-    func push(_ jobs: [[UInt8]]) throws {
+    func push(_ jobs: [[UInt8]], queue: String = "default") throws {
         let connection = try connect()
         for start in stride(from: 0, to: jobs.count, by: 500) {
             let reply = try connection.run(
-                [Array("RPUSH".utf8), Array("push:{default}:jobs".utf8)] + jobs[start..<min(start + 500, jobs.count)])
+                [Array("RPUSH".utf8), Array("push:{\(queue)}:jobs".utf8)] + jobs[start..<min(start + 500, jobs.count)])
             try #require(reply.number != nil, "RPUSH was answered with \(reply)")
         }
     }

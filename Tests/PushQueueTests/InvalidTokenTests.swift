@@ -1,5 +1,7 @@
 import NIOCore
 import PushQueue
+import Redis
+import TestSupport
 import Testing
 
 @Suite("The set of invalid tokens")
@@ -13,10 +15,9 @@ struct InvalidTokenTests {
     @Test("has each token once, and beside it what was last said of it")
     func add() async throws {
         try await withQueue { queue in
-            let worker = queue.worker("w")
-            try await worker.addInvalidTokens([token("aa", at: 1), token("bb"), token("aa", at: 1_792_800_000_000)])
-            try await worker.addInvalidTokens([token("bb", at: 7, reason: "BadDeviceToken")])
-            try await worker.addInvalidTokens([token("bb", at: 7, reason: "BadDeviceToken")])
+            try await queue.addInvalidTokens([token("aa", at: 1), token("bb"), token("aa", at: 1_792_800_000_000)])
+            try await queue.addInvalidTokens([token("bb", at: 7, reason: "BadDeviceToken")])
+            try await queue.addInvalidTokens([token("bb", at: 7, reason: "BadDeviceToken")])
             let set = try queue.redis.run("SMEMBERS", queue.sharedKeys.invalidTokens).elements
             #expect(Set(set?.compactMap(\.text) ?? []) == ["aa", "bb"])
             let details = queue.sharedKeys.invalidTokenDetails
@@ -32,7 +33,7 @@ struct InvalidTokenTests {
     @Test("what stands beside a token is JSON, whatever the reason and the topic")
     func hostile() async throws {
         try await withQueue { queue in
-            try await queue.worker("w").addInvalidTokens([
+            try await queue.addInvalidTokens([
                 InvalidToken(
                     token: ByteBuffer(string: "aa"), at: 0, reason: "\"}\n\\",
                     topic: ByteBuffer(bytes: [0xFF, 0x22, 0]),
@@ -47,9 +48,8 @@ struct InvalidTokenTests {
     @Test("takes thousands at once, and none")
     func sizes() async throws {
         try await withQueue { queue in
-            let worker = queue.worker("w")
-            try await worker.addInvalidTokens([])
-            try await worker.addInvalidTokens((0..<10_000).map { token("\($0)") })
+            try await queue.addInvalidTokens([])
+            try await queue.addInvalidTokens((0..<10_000).map { token("\($0)") })
             #expect(try queue.redis.run("SCARD", queue.sharedKeys.invalidTokens) == 10_000)
             #expect(try queue.redis.run("HLEN", queue.sharedKeys.invalidTokenDetails) == 10_000)
         }
@@ -64,11 +64,28 @@ struct InvalidTokenTests {
             ] {
                 try queue.redis.run("DEL", other)
                 try queue.redis.run("SET", broken, "something else")
-                await #expect(throws: QueueConnection.Failure.self) {
-                    try await queue.worker("w").addInvalidTokens([token("aa")])
+                await #expect(throws: RedisError.self) {
+                    try await queue.addInvalidTokens([token("aa")])
                 }
                 try queue.redis.run("DEL", broken)
             }
         }
+    }
+
+    @Test("is found in a Cluster, where its two keys are with two servers")
+    func cluster() async throws {
+        let cluster = try await RedisCluster()
+        func owners(_ keys: SharedKeys) throws -> [RedisServer] {
+            try [keys.invalidTokens, keys.invalidTokenDetails].map { try cluster.owner(ofSlot: cluster.slot(of: $0)) }
+        }
+        let keys = try #require(
+            try (0..<100).map { SharedKeys(prefix: "push\($0)") }.first { keys in
+                let owners = try owners(keys)
+                return owners[0] !== owners[1]
+            })
+        let owners = try owners(keys)
+        try await addInvalidTokensToSet([token("aa"), token("bb")], keys, on: RedisTopology(url: cluster.url))
+        #expect(try owners[0].run("SCARD", keys.invalidTokens) == 2)
+        #expect(try owners[1].run("HLEN", keys.invalidTokenDetails) == 2)
     }
 }

@@ -24,7 +24,11 @@ final class TestQueue {
     }
 
     func worker(_ name: String, _ limits: QueueLimits = QueueLimits()) -> TestWorker {
-        TestWorker(name, client: client, keys: keys, sharedKeys: sharedKeys, limits: limits)
+        TestWorker(name, client: client, keys: keys, limits: limits)
+    }
+
+    func addInvalidTokens(_ tokens: [InvalidToken]) async throws {
+        try await addInvalidTokensToSet(tokens, sharedKeys, on: client.topology)
     }
 
     func push(_ jobs: [String]) throws {
@@ -102,11 +106,11 @@ struct TestWorker: Sendable {
     private let queue: NIOLoopBoundBox<QueueConnection>
     private let eventLoop: any EventLoop
 
-    init(_ name: String, client: RedisClient, keys: QueueKeys, sharedKeys: SharedKeys, limits: QueueLimits) {
+    init(_ name: String, client: RedisClient, keys: QueueKeys, limits: QueueLimits) {
         self.name = name
         eventLoop = client.eventLoop
         queue = .makeBoxSendingValue(
-            QueueConnection(client: client, keys: keys, sharedKeys: sharedKeys, worker: name, limits: limits),
+            QueueConnection(client: client, keys: keys, worker: name, limits: limits),
             eventLoop: client.eventLoop)
     }
 
@@ -136,10 +140,6 @@ struct TestWorker: Sendable {
     @discardableResult
     func release() async throws -> Int { try await call { $0.release(completion: $1) } }
 
-    func addInvalidTokens(_ tokens: [InvalidToken]) async throws {
-        try await call { $0.addInvalidTokens(tokens, completion: $1) }
-    }
-
     private func call<Value: Sendable>(
         _ body:
             @escaping @Sendable (
@@ -168,6 +168,22 @@ func withQueue(on server: RedisServer? = nil, _ body: (TestQueue) async throws -
         result = .failure(error)
     }
     try await client.close().get()
+    try result.get()
+}
+
+/// Adds tokens as a worker's lane does.
+func addInvalidTokensToSet(_ tokens: [InvalidToken], _ keys: SharedKeys, on topology: RedisTopology) async throws {
+    let loop = MultiThreadedEventLoopGroup.singleton.next()
+    let clients = RedisClients(
+        topology: topology, eventLoop: loop, logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
+    let set = try await loop.submit {
+        NIOLoopBoundBox(InvalidTokenSet(clients: clients, keys: keys), eventLoop: loop)
+    }.get()
+    try await eventually("both clients are ready") { try await loop.submit { set.value.isReady }.get() }
+    let result: Result<Void, RedisError> = await withCheckedContinuation { continuation in
+        loop.execute { set.value.add(tokens) { continuation.resume(returning: $0) } }
+    }
+    try await loop.flatSubmit { clients.close() }.get()
     try result.get()
 }
 

@@ -51,6 +51,26 @@ struct ClaimWindowTests {
         check(window.next(free: 10, busy: 0, now: start) != nil)
     }
 
+    @Test("looks more often at a queue that is paused, so that it goes on within a second")
+    func paused() {
+        var window = ClaimWindow()
+        _ = window.next(free: 10, busy: 0, now: start)
+        _ = window.answered(received: 0, isPaused: true, nextDue: 5, now: start)
+        check(window.next(free: 10, busy: 0, now: start + .milliseconds(600)) == nil)
+        check(window.next(free: 10, busy: 0, now: start + .milliseconds(800)) != nil)
+    }
+
+    @Test("keeps room for what a claim may bring, unless its answer takes long")
+    func reserved() {
+        var window = ClaimWindow()
+        check(window.reserved(now: start) == 0)
+        _ = window.next(free: 10, busy: 0, now: start)
+        check(window.reserved(now: start + .milliseconds(99)) == 10)
+        check(window.reserved(now: start + .milliseconds(100)) == 0)
+        _ = window.answered(received: 10, isPaused: false, nextDue: nil, now: start)
+        check(window.reserved(now: start) == 0)
+    }
+
     @Test("looks again when the next retry is due")
     func due() {
         var window = ClaimWindow()
@@ -70,6 +90,26 @@ struct ClaimWindowTests {
         _ = window.answered(received: 4, isPaused: false, nextDue: nil, now: start)
         window.wake()
         check(window.next(free: 10, busy: 0, now: start)?.first == 11)
+    }
+
+    @Test("repeats it until it is answered, also when it is refused or not sent in the meantime")
+    func stillInDoubt() {
+        var window = ClaimWindow()
+        let claim = window.next(free: 10, busy: 0, now: start)
+        window.failed(mayHaveRun: true, now: start)
+        check(window.next(free: 5, busy: 0, now: start) == claim)
+        window.refused(now: start, pause: .seconds(1))
+        check(window.next(free: 5, busy: 0, now: start) == claim)
+        window.failed(mayHaveRun: false, now: start)
+        check(window.next(free: 5, busy: 0, now: start) == claim)
+        check(!window.wasAnswered(1))
+        _ = window.answered(received: 2, isPaused: false, nextDue: nil, now: start)
+        check(window.wasAnswered(1) && window.wasAnswered(10) && !window.wasAnswered(11))
+        // One that was not in doubt was not executed when it is refused.
+        window.wake()
+        check(window.next(free: 5, busy: 0, now: start)?.first == 11)
+        window.refused(now: start, pause: .seconds(1))
+        check(window.next(free: 7, busy: 0, now: start + .seconds(1)) == .init(first: 11, count: 7, join: false))
     }
 
     @Test("does not repeat a claim that was never sent")

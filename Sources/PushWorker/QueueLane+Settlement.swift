@@ -1,0 +1,112 @@
+import NIOCore
+import PushQueue
+
+/// From what became of jobs to Redis.
+extension QueueLane {
+    /// A batch leaves when it has so many claims, or this long after its first, or when the lane has nothing under way.
+    private static let batch = 256
+    private static let batchDelay = TimeAmount.milliseconds(10)
+
+    /// Settles a job, all of whose notifications have ended, and whose invalid tokens are in the set.
+    func settle(_ entry: JobEntry) {
+        guard let tally = entry.tally, let job = entry.job else { return }
+        let claim = entry.claim
+        let isOnlyDead = tally.retry == nil && tally.kinds == 0
+        for (index, dead) in tally.dead.enumerated() {
+            let settles = isOnlyDead && index == tally.dead.count - 1
+            bury(entry, job, dead, settles: settles)
+            // The script counts one for a letter that settles its claim, and none for another.
+            let uncounted = dead.tokens.count - (settles ? 1 : 0)
+            if uncounted > 0 {
+                settlement.addCount("dead", uncounted)
+                settlement.addCount("dead:\(dead.reason)", uncounted)
+            }
+        }
+        if let retry = tally.retry {
+            self.retry(entry, job, retry)
+        } else if tally.kinds > 0 {
+            settlement.end(claim, job.tokens == nil ? tally.ending : .fannedOut)
+        }
+        if job.tokens != nil {
+            for (field, count) in [
+                ("delivered", tally.delivered), ("invalid", tally.invalid), ("expired", tally.expired),
+                ("dropped", tally.dropped),
+            ] where count > 0 {
+                settlement.addCount(field, count)
+            }
+        }
+        if tally.possibleDuplicates > 0 { settlement.addCount("possible_duplicates", tally.possibleDuplicates) }
+    }
+
+    private func retry(_ entry: JobEntry, _ job: Job, _ retry: JobTally.Retry) {
+        var writer = lane.envelope(
+            of: job, claim: entry.claim, in: self, attempt: job.envelope.attempt + (retry.spendsAttempt ? 1 : 0),
+            firstSeen: entry.firstSeen)
+        if job.tokens != nil { writer.write(tokens: retry.tokens) }
+        writer.write(errorStatus: retry.status, reason: retry.reason, at: now)
+        let counter: StaticString = retry.spendsAttempt ? "retried" : "parked"
+        settlement.retry(
+            entry.claim, due: .after(milliseconds: retry.delay), head: writer.head(), counter: counter,
+            reason: retry.reason, original: job.original)
+        if retry.tokens.count > 1 {
+            settlement.addCount("\(counter)", retry.tokens.count - 1)
+            settlement.addCount("\(counter):\(retry.reason)", retry.tokens.count - 1)
+        }
+    }
+
+    private func bury(_ entry: JobEntry, _ job: Job, _ dead: JobTally.Dead, settles: Bool) {
+        settlement.bury(
+            entry.claim, reason: dead.reason, attempts: job.envelope.attempt,
+            members: DeadLetter.members(
+                job: job, status: dead.status, error: dead.error, tokens: job.tokens == nil ? [] : dead.tokens),
+            original: job.original, settles: settles)
+    }
+
+    func settlementGrew() {
+        if settlement.count >= Self.batch { return flushSettlement() }
+        guard !isSettleScheduled else { return }
+        isSettleScheduled = true
+        eventLoop.scheduleTask(in: Self.batchDelay) { [self] in
+            isSettleScheduled = false
+            flushSettlement()
+        }
+    }
+
+    func flushSettlement() {
+        lane.writeInvalidTokens()
+        guard !settlement.isEmpty, client.isReady else { return }
+        let number = nextSettlement
+        nextSettlement += 1
+        unconfirmed[number] = settlement
+        unconfirmedClaims += settlement.count
+        settlement = Settlement()
+        write(number, again: false)
+    }
+
+    /// Redis is back: what it had not confirmed is written again. What it had done all the same does nothing now.
+    func resendUnconfirmed() {
+        for number in unconfirmed.keys.sorted() { write(number, again: true) }
+    }
+
+    private func write(_ number: Int, again: Bool) {
+        guard let batch = unconfirmed[number] else { return }
+        let generation = generation
+        connection.settle(batch) { [self] result in
+            guard generation == self.generation else { return }
+            switch result {
+            case .success(let lost):
+                // It may have been written twice: then only the first answer counts.
+                guard unconfirmed.removeValue(forKey: number) != nil else { return }
+                unconfirmedClaims -= batch.count
+                if lost > 0, !again { lane.counters.lostClaims += lost }
+                if lane.phase == .draining { lane.schedulePump() }
+            case .failure(.redis(let error)) where !error.isAnswer:
+                break  // Written again when the connection is back.
+            case .failure(let failure):
+                lane.incident(
+                    "Redis refused a settlement; it is tried again: \(failure)", key: "settle \(index)", logger)
+                eventLoop.scheduleTask(in: .milliseconds(.random(in: 500...1500))) { self.write(number, again: true) }
+            }
+        }
+    }
+}

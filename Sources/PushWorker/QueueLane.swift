@@ -1,0 +1,291 @@
+import Logging
+import NIOCore
+import PushQueue
+import Redis
+
+/// One of a lane's queues: claims, the lease, the blocking wait, and settlement.
+///
+/// Belongs to its lane, and to the lane's event loop. Each queue has a lease of its own, for in a Cluster each can be with
+/// another server, and one that cannot be reached must not hold up the others.
+final class QueueLane {
+    unowned let lane: Lane
+    /// Its place among the lane's queues.
+    let index: Int
+    let keys: QueueKeys
+    let client: RedisClient
+    /// For the blocking wait; only one lane of a process has one.
+    let waiter: RedisClient?
+    let logger: Logger
+
+    var connection: QueueConnection
+    var window = ClaimWindow()
+    /// Redis' clock: what it said, and when.
+    private var clock: (at: NIODeadline, milliseconds: Int64) = (.distantPast, 0)
+    /// The name under which jobs are claimed changes when a lease is lost, and this with it.
+    private(set) var generation = 0
+    private(set) var hasBacklog = false
+    /// Why Redis refuses claims, as long as it does.
+    private(set) var refusal: String?
+    /// In which of the lane's rounds the queue last had its turn.
+    var lastTurn = 0
+
+    /// What is to be settled next, and what was written and not yet confirmed.
+    var settlement = Settlement()
+    var unconfirmed: [Int: Settlement] = [:]
+    var nextSettlement = 0
+    var unconfirmedClaims = 0
+    var isSettleScheduled = false
+    /// Jobs whose invalid tokens are being written before they are settled.
+    var awaitingInvalidTokens = 0
+
+    /// Claims that Redis has brought back, and whether some of them are being fetched.
+    var forgotten: [Int] = []
+    var isTakingForgotten = false
+
+    private var isWaiting = false
+    private var waiterID: Int?
+    private var reapAfter: [String: NIODeadline] = [:]
+    private var lastRenewal = NIODeadline.distantPast
+
+    /// How long the server may hold the blocking wait, in seconds. Less than any lease: when a lease has ended, no wait of
+    /// its owner can still put a job into the inbox.
+    private static let waitSeconds = 5
+    /// Settlements that Redis has not confirmed: beyond this the lane claims no more of the queue.
+    private static let maximumUnconfirmed = 10_000
+
+    init(_ keys: QueueKeys, index: Int, lane: Lane, client: RedisClient, waiter: RedisClient?) {
+        self.keys = keys
+        self.index = index
+        self.lane = lane
+        self.client = client
+        self.waiter = waiter
+        var logger = lane.logger
+        if lane.configuration.queues.count > 1 { logger[metadataKey: "queue"] = "\(keys.queue)" }
+        self.logger = logger
+        connection = QueueConnection(
+            client: client, keys: keys, worker: "\(lane.configuration.workerName).\(lane.index)",
+            limits: lane.configuration.queueLimits)
+    }
+
+    var eventLoop: any EventLoop { lane.eventLoop }
+
+    /// The name under which jobs are claimed.
+    var worker: String { connection.worker }
+
+    /// Redis' time in milliseconds since 1970.
+    var now: Int64 { clock.milliseconds + (eventLoop.now - clock.at).nanoseconds / 1_000_000 }
+
+    /// Whether Redis has confirmed all that there was to settle, and no wait can bring another job.
+    var isSettled: Bool { settlement.isEmpty && unconfirmed.isEmpty && awaitingInvalidTokens == 0 && !isWaiting }
+
+    func redisChanged(_ state: RedisClient.State) {
+        guard case .ready = state else { return }
+        forgotten = []
+        lookForForgotten()
+        resendUnconfirmed()
+        window.wake()
+        lane.schedulePump()
+    }
+
+    // MARK: Claims
+
+    /// Makes the claim that is to be made now, if any.
+    /// - Parameters:
+    ///   - free: how many more notifications could be under way.
+    ///   - busy: how many are.
+    func claim(free: Int, busy: Int) {
+        guard canClaim, let claim = window.next(free: free, busy: busy, now: eventLoop.now) else { return }
+        // What is settled leaves in the same write as the claim.
+        flushSettlement()
+        send(claim)
+    }
+
+    /// Whether a claim could be made if there were room for its jobs.
+    private var canClaim: Bool {
+        !window.isAsking && client.isReady
+            && unconfirmedClaims + settlement.count + awaitingInvalidTokens < Self.maximumUnconfirmed
+    }
+
+    /// Whether it can be asked for jobs.
+    /// - Parameter turn: the lane's round, in which each queue has one turn at the most.
+    func availability(turn: Int, now: NIODeadline) -> QueueSchedule.Availability {
+        if window.reserved(now: now) > 0 { return .asked }
+        return canClaim && lastTurn != turn ? .ready : .unavailable
+    }
+
+    func renewLeaseIfDue() {
+        let interval = TimeAmount.milliseconds(Int64(lane.configuration.queueLimits.lease) / 5)
+        guard eventLoop.now - lastRenewal > interval else { return }
+        lastRenewal = eventLoop.now
+        guard client.isReady, let claim = window.renewal() else { return }
+        send(claim)
+    }
+
+    private func send(_ claim: ClaimWindow.Claim) {
+        lastRenewal = eventLoop.now
+        let generation = generation
+        connection.claim(count: claim.count, first: claim.first, join: claim.join) { [self] result in
+            guard generation == self.generation, lane.phase != .stopped else { return }
+            switch result {
+            case .success(let claimed): answered(claim, claimed)
+            case .failure(let failure): failed(failure)
+            }
+        }
+    }
+
+    private func answered(_ claim: ClaimWindow.Claim, _ claimed: QueueConnection.Claimed) {
+        clock = (eventLoop.now, claimed.now)
+        if refusal != nil {
+            refusal = nil
+            logger.notice("Redis takes claims again")
+        }
+        if claimed.leaseLost { return startAfresh() }
+        if claim.join { logger.debug("joined the queue", metadata: ["worker": "\(worker)"]) }
+        hasBacklog = window.answered(
+            received: claimed.bodies.count, isPaused: claimed.isPaused, nextDue: claimed.nextDue, now: eventLoop.now)
+        if claim.count > 0 { lane.schedule.answered(index, received: claimed.bodies.count, isDry: !hasBacklog) }
+        // A drain began while the claim was under way: what it brought is given back with the worker's other claims.
+        guard lane.phase == .running else { return lane.schedulePump() }
+        lane.counters.claimedJobs += claimed.bodies.count
+        for (offset, body) in claimed.bodies.enumerated() { lane.accept(body, claim: claim.first + offset, from: self) }
+        if let expired = claimed.expiredWorker, expired != worker { considerReaping(expired) }
+        if hasBacklog {
+            lane.onBacklog?(index)
+        } else if claim.count > 0, !claimed.isPaused {
+            waitForJob()
+            if let due = claimed.nextDue, due < 1000 { wake(in: .milliseconds(max(1, due))) }
+        }
+        lane.pump()
+    }
+
+    private func wake(in delay: TimeAmount) {
+        eventLoop.scheduleTask(in: delay) { [self] in
+            window.wake()
+            lane.schedulePump()
+        }
+    }
+
+    private func failed(_ failure: QueueConnection.Failure) {
+        if case .redis(let error) = failure, !error.isAnswer {
+            window.failed(mayHaveRun: error.mayHaveBeenExecuted, now: eventLoop.now)
+        } else {
+            // Read-only, loading, out of memory: the server is there, and will come round.
+            window.refused(now: eventLoop.now, pause: .milliseconds(.random(in: 500...1500)))
+            if refusal == nil { logger.error("Redis refuses claims: \(failure)") }
+            refusal = "\(failure)"
+        }
+    }
+
+    /// The lease ended while this process was not looking (it was stopped, or the machine was). Others have the claims
+    /// now; what is still under way is no longer this worker's to settle.
+    private func startAfresh() {
+        logger.warning(
+            "the lease was lost; going on under another name",
+            metadata: ["worker": "\(worker)", "in_flight": "\(lane.flights.count)"])
+        generation += 1
+        window.startAfresh()
+        lane.counters.lostClaims += settlement.count + unconfirmedClaims
+        settlement = Settlement()
+        unconfirmed = [:]
+        unconfirmedClaims = 0
+        forgotten = []
+        // A wait that was still blocked may have put a job into the old inbox.
+        let old = connection
+        old.release { _ in }
+        connection = QueueConnection(
+            client: client, keys: keys, worker: "\(lane.configuration.workerName).\(lane.index).\(generation)",
+            limits: lane.configuration.queueLimits)
+        lane.schedulePump()
+    }
+
+    /// Gives back what has not been settled, and ends the lease.
+    func release() -> EventLoopFuture<Void> {
+        let done = eventLoop.makePromise(of: Void.self)
+        connection.release { [self] result in
+            switch result {
+            case .success(let released):
+                if released > 0 { logger.info("gave unsent jobs back", metadata: ["jobs": "\(released)"]) }
+            case .failure(let error):
+                logger.warning(
+                    "could not give unsent jobs back; another worker takes them when the lease ends: \(error)")
+            }
+            done.succeed(())
+        }
+        return done.futureResult
+    }
+
+    // MARK: Workers that are no more
+
+    /// Takes over the claims of a worker whose lease has ended, after a pause of random length: whoever is first does it,
+    /// and fifty others need not try.
+    private func considerReaping(_ expired: String) {
+        let now = eventLoop.now
+        guard let after = reapAfter[expired] else {
+            if reapAfter.count > 100 { reapAfter.removeAll() }
+            reapAfter[expired] = now + .milliseconds(.random(in: 0...1000))
+            return
+        }
+        guard now >= after else { return }
+        reapAfter[expired] = nil
+        connection.reap(expired) { [self] result in
+            switch result {
+            case .success(let counts?):
+                logger.warning(
+                    "took over the jobs of a worker that is gone",
+                    metadata: [
+                        "worker": "\(expired)", "jobs": "\(counts.reclaimed)", "poisoned": "\(counts.poisoned)",
+                    ])
+                window.wake()
+                lane.schedulePump()
+            case .success(nil): break
+            case .failure(let failure):
+                lane.incident(
+                    "could not take over the jobs of \(expired): \(failure)", key: "reap \(index)", logger)
+            }
+        }
+    }
+
+    // MARK: The blocking wait
+
+    func waiterChanged(_ state: RedisClient.State) {
+        guard case .ready = state, let waiter else { return }
+        waiter.send(RedisCommand("CLIENT", "ID")) { [self] result in
+            if case .success(let reply) = result { waiterID = reply.root.integer }
+        }
+    }
+
+    /// Lets the server wake this process as soon as there is a job.
+    private func waitForJob() {
+        guard let waiter, !isWaiting, lane.phase == .running, waiter.isReady else { return }
+        isWaiting = true
+        let command = RedisCommand(
+            "BLMOVE", keys.jobs, keys.inbox(worker), "LEFT", "RIGHT", "\(Self.waitSeconds)")
+        waiter.send(command, deadline: .seconds(Int64(Self.waitSeconds) + 5)) { [self] result in
+            isWaiting = false
+            switch result {
+            case .success(let reply):
+                if !reply.root.isNull { window.wake() }
+            case .failure(let error):
+                // The timer finds jobs too, if later; a wait that fails at once must not be asked for again at once.
+                if error.isAnswer {
+                    lane.incident("Redis refused the wait for jobs: \(error)", key: "wait \(index)", logger)
+                }
+            }
+            lane.schedulePump()
+        }
+    }
+
+    /// Ends the wait in such a way that no job can get into the inbox any more.
+    func stopWaiting() {
+        // In a failover the two may be with different servers, where the number is another client's.
+        guard isWaiting, let waiterID, client.isReady, client.server == waiter?.server else { return }
+        client.send(RedisCommand("CLIENT", "UNBLOCK", "\(waiterID)")) { _ in }
+    }
+}
+
+extension RedisError {
+    /// Whether the server answered, and refused.
+    var isAnswer: Bool {
+        if case .server = self { true } else { false }
+    }
+}

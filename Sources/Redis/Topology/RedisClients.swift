@@ -1,0 +1,51 @@
+import Logging
+import NIOCore
+
+/// The clients for keys of several slots, on one event loop: in a Cluster one for each slot, else one for all.
+///
+/// `@unchecked Sendable`: all state is touched on `eventLoop` only, which every method checks.
+public final class RedisClients: @unchecked Sendable {
+    /// Where the servers are, or who knows.
+    public let topology: RedisTopology
+    /// The event loop that the clients live on.
+    public let eventLoop: any EventLoop
+    /// Called on the event loop at each change of a client's state. Set it before the first client is asked for.
+    public var onStateChange: ((RedisClient, RedisClient.State) -> Void)?
+
+    private let configuration: RedisClientConfiguration
+    private let logger: Logger
+    private var clients: [Int: RedisClient] = [:]
+
+    /// No clients yet.
+    public init(
+        topology: RedisTopology, eventLoop: any EventLoop,
+        configuration: RedisClientConfiguration = RedisClientConfiguration(), logger: Logger
+    ) {
+        self.topology = topology
+        self.eventLoop = eventLoop
+        self.configuration = configuration
+        self.logger = logger
+    }
+
+    /// The client that serves a key; the first time, it begins to connect. On the event loop only.
+    public func client(for key: String) -> RedisClient {
+        eventLoop.preconditionInEventLoop()
+        let slot = if case .cluster = topology { RedisHashSlot.of(key) } else { 0 }
+        if let client = clients[slot] { return client }
+        let client = RedisClient(
+            topology: topology, key: key, eventLoop: eventLoop, configuration: configuration, logger: logger)
+        clients[slot] = client
+        client.onStateChange = { [weak self, weak client] state in
+            if let self, let client { self.onStateChange?(client, state) }
+        }
+        client.start()
+        return client
+    }
+
+    /// Closes all clients for good. On the event loop only.
+    /// - Returns: a future of the end of all connections.
+    public func close() -> EventLoopFuture<Void> {
+        eventLoop.preconditionInEventLoop()
+        return EventLoopFuture.andAllComplete(clients.values.map { $0.close() }, on: eventLoop)
+    }
+}

@@ -1,0 +1,95 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("Several queues")
+    struct QueuesTests {
+        /// What of each queue has been delivered, at one moment.
+        private func delivered(_ redis: RedisServer, _ queues: [String]) throws -> [Int] {
+            try queues.map { try QueueContents(redis, queue: $0).count("delivered") }
+        }
+
+        @Test("share the worker by their weights while all have work, and each is emptied in the end")
+        func weighted() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess(options: ["--delay", "20ms±5ms"])
+            let queues = ["critical", "default", "bulk"]
+            for (index, queue) in queues.enumerated() {
+                try redis.push(TestJob.many(3000, prefix: "\(index)"), queue: queue)
+            }
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port,
+                options: [
+                    "--queue", "critical:6,default:3,bulk:1", "--max-connections", "1", "--max-streams", "100",
+                    "--exit-when-done",
+                ])
+            try await eventually("the first queue is done with for the most part") {
+                try delivered(redis, ["critical"])[0] > 2500
+            }
+            let halfway = try delivered(redis, queues)
+            #expect(halfway[0] < 3000, "too late to see anything")
+            // Exact to what is under way, and what was delivered between the three looks.
+            #expect(abs(halfway[1] - halfway[0] / 2) < 500, "\(halfway)")
+            #expect(abs(halfway[2] - halfway[0] / 6) < 400, "\(halfway)")
+            let account = try await worker.finish()
+            #expect(account.delivered == 9000)
+            for queue in queues {
+                let contents = try QueueContents(redis, queue: queue)
+                #expect(contents.isSettled && contents.workers.isEmpty && contents.count("delivered") == 3000)
+            }
+            let accepted = try await simulator.stop()
+            #expect(accepted.accepted == 9000 && accepted.duplicates == 0)
+        }
+
+        @Test("in strict order, wait for the one before them")
+        func strict() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess(options: ["--delay", "20ms±5ms"])
+            for (index, queue) in ["first", "second"].enumerated() {
+                try redis.push(TestJob.many(2000, prefix: "\(index)"), queue: queue)
+            }
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port,
+                options: [
+                    "--queue", "first,second", "--queue-order", "strict", "--max-connections", "1", "--max-streams",
+                    "100", "--exit-when-done",
+                ])
+            var seen = [0, 0]
+            try await eventually("the second queue has its turn") {
+                // The other way round, one would be seen later than the other.
+                let second = try delivered(redis, ["second"])[0]
+                seen = [try delivered(redis, ["first"])[0], second]
+                return second > 0
+            }
+            #expect(seen[0] >= 2000 - 100, "\(seen)")
+            #expect(try await worker.finish().delivered == 4000)
+        }
+
+        @Test("do not wait for one that is paused, which goes on as soon as it is resumed")
+        func paused() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            try redis.run("SET", "push:{one}:paused", "maintenance")
+            for (index, queue) in ["one", "two"].enumerated() {
+                try redis.push(TestJob.many(500, prefix: "\(index)"), queue: queue)
+            }
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port, options: ["--queue", "one,two", "--exit-when-done"])
+            try await eventually("the other is done") { try delivered(redis, ["two"])[0] == 500 }
+            let waiting = try QueueContents(redis, queue: "one")
+            #expect(waiting.count("delivered") == 0 && waiting.claims + waiting.jobs.count == 500)
+            try redis.run("DEL", "push:{one}:paused")
+            let account = try await worker.finish()
+            #expect(account.delivered == 1000 && account.lostClaims == 0)
+        }
+
+        @Test(
+            "of one name are refused, and so are weights that are none", arguments: ["a,a", "a:0", "a:b", "a:", "a,,b"])
+        func refused(queues: String) async throws {
+            let result = try await CommandLineTests.run(["run", "--topic", "a", "--queue", queues])
+            #expect(result.ending != .exited(0))
+            #expect(result.errors.contains("--queue"))
+        }
+    }
+}

@@ -1,0 +1,125 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("Where Redis is")
+    struct TopologyTests {
+        @Test("a failover of Sentinel is followed without a restart, and nothing is lost")
+        func sentinel() async throws {
+            let set = try await RedisSentinelSet(arguments: ["--min-replicas-to-write", "1"])
+            let simulator = try await SimulatorProcess(options: ["--delay", "60ms±40ms"])
+            let count = 4000
+            try set.master().push(TestJob.many(count))
+            let worker = try WorkerProcess(
+                redis: set.url, endpoint: simulator.port,
+                options: ["--max-connections", "1", "--max-streams", "200", "--exit-when-done"])
+            try await eventually("it is at work") { try QueueContents(set.master()).count("delivered") > 500 }
+            try await set.failOver()
+            let account = try await worker.finish()
+            let queue = try QueueContents(set.master())
+            let accepted = try await simulator.stop()
+            #expect(queue.isSettled && queue.workers.isEmpty && queue.dead.isEmpty)
+            #expect(queue.count("delivered") == count)
+            #expect(accepted.distinctTokens == count)
+            // What the old master had not passed on is done again.
+            #expect(account.delivered == accepted.accepted)
+        }
+
+        @Test("in a Cluster two queues are with two servers, and one that moves is followed")
+        func cluster() async throws {
+            let cluster = try await RedisCluster()
+            let simulator = try await SimulatorProcess(
+                rules: ["prefix=dead,answer=410"], options: ["--delay", "60ms±40ms"])
+            let queues = ["a", "b"]
+            let slots = try queues.map { try cluster.slot(of: "push:{\($0)}:jobs") }
+            let owners = try slots.map { try cluster.owner(ofSlot: $0) }
+            #expect(owners[0] !== owners[1])
+            let count = 2000
+            for (index, queue) in queues.enumerated() {
+                let jobs = TestJob.many(count, prefix: "\(index)") + TestJob.many(20, prefix: "dead\(index)")
+                let result = try await CommandLineTests.run(
+                    ["enqueue", "--queue", queue], environment: ["APNS_WORKER_REDIS_URL": cluster.url],
+                    input: jobs.joined(separator: "\n"))
+                #expect(result.output == "enqueued \(count + 20) jobs on \(queue)\n", "\(result.errors)")
+            }
+            let worker = try WorkerProcess(
+                redis: cluster.url, endpoint: simulator.port,
+                options: [
+                    "--queue", "a:2,b:1", "--max-connections", "1", "--max-streams", "200", "--exit-when-done",
+                ])
+            try await eventually("it is at work") {
+                try QueueContents(owners[0], queue: "a").count("delivered") > 200
+            }
+            try cluster.migrate(slot: slots[0], from: owners[0], to: owners[1])
+            let account = try await worker.finish()
+            for queue in queues {
+                let contents = try QueueContents(owners[1], queue: queue)
+                #expect(contents.isSettled && contents.workers.isEmpty && contents.dead.isEmpty)
+                #expect(contents.count("delivered") == count && contents.count("invalid") == 20)
+            }
+            let accepted = try await simulator.stop()
+            #expect(account.delivered == 2 * count && account.lostClaims == 0)
+            #expect(accepted.distinctTokens == 2 * count && accepted.duplicates == 0)
+            let invalid = try cluster.owner(ofSlot: cluster.slot(of: "push:invalid-tokens"))
+            #expect(try invalid.run("SCARD", "push:invalid-tokens") == 40)
+            let details = try cluster.owner(ofSlot: cluster.slot(of: "push:invalid-tokens:details"))
+            #expect(try details.run("HLEN", "push:invalid-tokens:details") == 40)
+        }
+
+        @Test("over TLS, with a client certificate, an ACL user, a password from a file and a database of one's own")
+        func secured() async throws {
+            let port = try RedisServer.freePort()
+            let redis = try RedisServer(
+                arguments: [
+                    "--tls-port", "\(port)", "--tls-auth-clients", "yes",
+                    "--tls-cert-file", try TestCertificates.path("server.pem"),
+                    "--tls-key-file", try TestCertificates.path("server-key.pem"),
+                    "--tls-ca-cert-file", try TestCertificates.path("ca.pem"),
+                ])
+            // What a worker needs, and no more.
+            try redis.run(
+                "ACL", "SETUSER", "worker", "on", ">s3cret", "~push:*", "+@connection", "+@scripting", "+@read",
+                "+@write", "+time")
+            let passwordFile = redis.directory.appending(path: "password")
+            try "s3cret\n".write(to: passwordFile, atomically: true, encoding: .utf8)
+            let environment = [
+                "APNS_WORKER_REDIS_URL": "rediss://worker@localhost:\(port)/3?password_file=\(passwordFile.path)",
+                "APNS_WORKER_REDIS_CA": try TestCertificates.path("ca.pem"),
+                "APNS_WORKER_REDIS_CERTIFICATE": try TestCertificates.path("client.pem"),
+                "APNS_WORKER_REDIS_CERTIFICATE_KEY": try TestCertificates.path("client-key.pem"),
+            ]
+            let jobs = TestJob.many(200).joined(separator: "\n")
+            let enqueued = try await CommandLineTests.run(["enqueue"], environment: environment, input: jobs)
+            #expect(enqueued.output == "enqueued 200 jobs on default\n", "\(enqueued.errors)")
+            #expect(try redis.run("DBSIZE") == 0)
+
+            let simulator = try await SimulatorProcess()
+            let flags = [
+                "--redis-ca": "APNS_WORKER_REDIS_CA", "--redis-certificate": "APNS_WORKER_REDIS_CERTIFICATE",
+                "--redis-certificate-key": "APNS_WORKER_REDIS_CERTIFICATE_KEY",
+            ]
+            let worker = try WorkerProcess(
+                redis: environment["APNS_WORKER_REDIS_URL"] ?? "", endpoint: simulator.port,
+                options: flags.flatMap { [$0, environment[$1] ?? ""] })
+            try await eventually("all are delivered") { try await simulator.account().accepted == 200 }
+            let names = try redis.run("CLIENT", "LIST").text ?? ""
+            #expect(names.contains("name=apns-worker:") && names.contains("user=worker"))
+            #expect(try await worker.stop().delivered == 200)
+            #expect(!worker.log.contains("s3cret"))
+        }
+
+        @Test(
+            "what is wrong with its certificates is said",
+            arguments: [
+                (["--redis-ca", "/does/not/exist", "--redis", "rediss://localhost"], "/does/not/exist"),
+                (["--redis-ca", "x", "--redis", "redis://localhost"], "rediss"),
+                (["--redis-certificate-key", "x.pem", "--redis", "rediss://localhost"], "without its certificate"),
+            ])
+        func mistakes(flags: [String], words: String) async throws {
+            let result = try await CommandLineTests.run(["enqueue", "--token", "ab", "--alert", "x"] + flags)
+            #expect(result.ending != .exited(0))
+            #expect(result.errors.contains(words), "\(result.errors)")
+        }
+    }
+}

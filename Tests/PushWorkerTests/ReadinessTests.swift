@@ -1,0 +1,49 @@
+import NIOCore
+import Testing
+
+@testable import PushWorker
+
+@Suite("Readiness")
+struct ReadinessTests {
+    let start = NIODeadline.uptimeNanoseconds(1_000_000_000)
+
+    @Test("is not told of when it is lost for less than a moment")
+    func moment() {
+        var readiness = Readiness()
+        check(readiness.update(isReady: false, now: start) == nil)
+        check(readiness.update(isReady: false, now: start + .milliseconds(999)) == nil)
+        check(readiness.update(isReady: true, now: start + .milliseconds(999)) == nil)
+        check(readiness.update(isReady: false, now: start + .milliseconds(1500)) == nil)
+    }
+
+    @Test("is told of once when it is lost, and once when it is back")
+    func once() {
+        var readiness = Readiness()
+        check(readiness.update(isReady: false, now: start) == nil)
+        check(readiness.update(isReady: false, now: start + .seconds(1)) == .lost)
+        check(readiness.update(isReady: false, now: start + .seconds(3600)) == nil)
+        check(readiness.update(isReady: true, now: start + .seconds(3601)) == .regained(after: .seconds(3601)))
+        check(readiness.update(isReady: true, now: start + .seconds(3602)) == nil)
+    }
+
+    @Test("comes and goes in turns, in any order of events", arguments: 0..<100)
+    func anyOrder(seed: UInt64) {
+        var random = SplitMix(seed: seed)
+        var readiness = Readiness()
+        var now = start
+        var (isLost, isReady) = (false, true)
+        for _ in 0..<500 {
+            now = now + .milliseconds(Int64.random(in: 0...700, using: &random))
+            if Int.random(in: 0..<4, using: &random) == 0 { isReady.toggle() }
+            switch readiness.update(isReady: isReady, now: now) {
+            case .lost:
+                #expect(!isLost && !isReady)
+                isLost = true
+            case .regained(let after):
+                #expect(isLost && isReady && after >= Readiness.patience)
+                isLost = false
+            case nil: break
+            }
+        }
+    }
+}
