@@ -70,6 +70,9 @@ class Bench:
         self.latency_seconds = 2 if options.quick else 20
         self.idle_seconds = 3 if options.quick else 30
         self.backlogs = (1000, 10_000, 100_000) if options.quick else (1000, 100_000, 2_000_000)
+        # How often each backlog is taken, and for how many notifications.
+        self.slices = {"at once": (2, 5000), "delayed": (2, 5000)} if options.quick else {
+            "at once": (6, 60_000), "delayed": (6, 15_000)}
         self.cores = sorted(os.sched_getaffinity(0))
         self.server_cores = self.cores[:1]
 
@@ -99,13 +102,9 @@ class Bench:
         return plan
 
     def scale(self, setting):
-        for backlog in self.backlogs:
-            # With answers after 20 ms, two million jobs are a minute of the same; their backlog is what counts.
-            jobs = self.notifications[setting]
-            if setting == "at once":
-                jobs = max(backlog, jobs)
-            yield f"scale.backlog {backlog}", setting, with_options(jobs=jobs, backlog=backlog)
-        yield "scale.lanes 2", setting, with_options(lanes=2)
+        yield "scale.backlogs", setting, figures.backlogs
+        for lanes in (1, 2):
+            yield f"scale.lanes {lanes}", setting, with_options(lanes=lanes)
         for processes in (2, 4):
             yield f"scale.processes {processes}", setting, with_options(processes=processes)
 

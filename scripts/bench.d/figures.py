@@ -75,24 +75,16 @@ class Worker:
             return json.load(file)
 
 
-def work(bench, setting, jobs=None, tokens=1, lanes=1, processes=1, backlog=None):
-    """From a backlog in Redis to settlement.
-
-    backlog: hold it at so many jobs while `jobs` are done; where it is larger than `jobs`, the rest is left over.
-    """
+def work(bench, setting, jobs=None, tokens=1, lanes=1, processes=1):
+    """From a backlog in Redis to settlement."""
     jobs = jobs or bench.notifications[setting] // tokens
     redis = RedisServer(bench)
     queue = Queue(redis.client, tokens)
-    holds = backlog is not None and backlog < jobs
-    if holds:
-        queue.prepare(jobs)
-        queue.top_up(backlog)
-    else:
-        queue.push(backlog or jobs)
+    queue.push(jobs)
     peer = server(bench, setting)
     redis_before, reads_before = redis.client.cpu_us(), redis.client.others_reads()
     workers = [Worker(bench, redis, peer, lanes, lanes * processes) for _ in range(processes)]
-    began, left_over = drain(queue, workers, jobs, backlog if holds else None)
+    began = drain(queue, workers, jobs)
     seconds = time.monotonic() - began
     redis_us = redis.client.cpu_us() - redis_before
     trips_per_256_jobs = 256 * (redis.client.others_reads() - reads_before) / jobs
@@ -101,52 +93,108 @@ def work(bench, setting, jobs=None, tokens=1, lanes=1, processes=1, backlog=None
     seen = peer.stop()
     redis.stop()
     delivered = sum(account["delivered"] for account in accounts)
-    check(accounts, seen, delivered, expected=None if left_over else jobs * tokens)
+    check(accounts, seen, delivered, jobs * tokens)
     result = {
         "cpu_us": sum(worker.program.used_us() for worker in workers) / delivered,
-        "rate": delivered / seconds, "peak_kib": max(peaks),
+        "rate": delivered / seconds, "peak_kib": max(peaks), "redis_cpu_us": redis_us / delivered,
     }
-    # Where a backlog is held, Redis also moves jobs all the while.
-    if not holds:
-        result["redis_cpu_us"] = redis_us / delivered
     if tokens == 1:
         result["redis_trips_per_256_jobs"] = trips_per_256_jobs
     return result
 
 
-def drain(queue, workers, jobs, held):
-    """Waits until so many jobs are done, and holds the backlog where that is asked for.
-
-    When that began, by the clock, and whether jobs were left over.
-    """
+def drain(queue, workers, jobs):
+    """Waits until so many jobs are done. When that began, by the clock."""
     began = None
     deadline = time.monotonic() + 900
     while True:
         fresh, rest = queue.depth()
         done = queue.pushed - fresh - rest
         began = began or (time.monotonic() if done or rest else None)
-        if held and queue.pushed < jobs:
-            if fresh < held:
-                queue.top_up(held)
-        elif done >= jobs:
-            return began or time.monotonic(), fresh + rest > 0
-        for worker in workers:
-            if worker.program.has_ended():
-                raise worker.program.failed("ended by itself")
+        if done >= jobs:
+            return began or time.monotonic()
+        must_work(workers)
         if time.monotonic() > deadline:
             raise Failed(f"{fresh} jobs are waiting and {rest} under way after 15 minutes")
-        time.sleep(pause(done, jobs, began, held))
+        time.sleep(pause(done, jobs, began))
 
 
-def pause(done, jobs, began, held):
+def must_work(workers):
+    for worker in workers:
+        if worker.program.has_ended():
+            raise worker.program.failed("ended by itself")
+
+
+def pause(done, jobs, began):
     """How long to leave Redis alone, for every look costs it 20 µs."""
     if not done:
-        return 0.001 if held else 0.005
-    a_job = (time.monotonic() - began) / done
-    if held:
-        # A small backlog must not run dry.
-        return max(0.0005, min(0.1, a_job * held / 3))
-    return max(0.003, min(0.1, a_job * (jobs - done) / 3))
+        return 0.005
+    expected = (time.monotonic() - began) * (jobs - done) / done
+    return max(0.003, min(0.1, expected / 3))
+
+
+def backlogs(bench, setting):
+    """One worker at several backlogs in turn, a second of each and many times.
+
+    A shared machine's speed drifts from minute to minute by more than what is looked for; within seconds it does not.
+    """
+    rounds, jobs = bench.slices[setting]
+    sizes = bench.backlogs
+    redis = RedisServer(bench)
+    queue = Queue(redis.client)
+    queue.prepare(sizes[-1] + rounds * (len(sizes) * (jobs + WARM_UP) + sum(sizes[:-1])))
+    peer = server(bench, setting)
+    worker = Worker(bench, redis, peer)
+    sums = {size: [0, 0, 0, 0] for size in sizes}
+    for number in range(rounds):
+        for offset in range(len(sizes)):
+            size = sizes[(number + offset) % len(sizes)]
+            slice_of = at_backlog(queue, worker, None if size == sizes[-1] else size, jobs)
+            sums[size] = [total + part for total, part in zip(sums[size], slice_of)]
+    peak = worker.program.memory_kib("VmHWM")
+    account = worker.stop()
+    check([account], peer.stop(), account["delivered"], None)
+    redis.stop()
+    result = {}
+    for size, (cpu_us, delivered, seconds, reads) in sums.items():
+        result[f"{size}.cpu_us"] = cpu_us / delivered
+        result[f"{size}.rate"] = delivered / seconds
+        result[f"{size}.peak_kib"] = peak
+        result[f"{size}.redis_trips_per_256_jobs"] = 256 * reads / delivered
+    costs = [result[f"{size}.cpu_us"] for size in sizes]
+    result["flatness"] = max(costs) / min(costs)
+    return result
+
+
+# Notifications after a change of the backlog that are not counted.
+WARM_UP = 3000
+
+
+def at_backlog(queue, worker, held, jobs):
+    """Lets so many jobs be done; CPU in µs, notifications, seconds, reads by Redis.
+
+    held: the backlog; None for all that has been prepared.
+    """
+    queue.take_back()
+    if held is None:
+        queue.give_all()
+    start = before = None
+    deadline = time.monotonic() + 300
+    while True:
+        # Looked at as often at any backlog; the smallest must not run dry.
+        for _ in range(5):
+            if held is not None:
+                queue.top_up(held)
+            time.sleep(0.002)
+        now = (worker.program.cpu_us(), queue.delivered(), time.monotonic(), queue.redis.others_reads())
+        start = start or now
+        if before is None and now[1] - start[1] >= WARM_UP:
+            before = now
+        elif before and now[1] - before[1] >= jobs:
+            return [after - earlier for after, earlier in zip(now, before)]
+        must_work([worker])
+        if time.monotonic() > deadline:
+            raise Failed(f"{now[1] - start[1]} jobs were done within 5 minutes")
 
 
 def check(accounts, seen, delivered, expected):

@@ -37,6 +37,15 @@ end
 return moved
 """
 
+# How many notifications have been delivered, by the workers' own counters of all days.
+DELIVERED = """
+local sum = 0
+for _, key in ipairs(redis.call('KEYS', ARGV[1])) do
+    sum = sum + (redis.call('HGET', key, 'delivered') or 0)
+end
+return sum
+"""
+
 # What is left: {fresh jobs, jobs waiting or under way}.
 DEPTH = """
 local fresh = redis.call('LLEN', KEYS[1])
@@ -91,6 +100,21 @@ class Queue:
     def top_up(self, backlog):
         """Gives the workers prepared jobs until so many are waiting."""
         self.pushed += self.redis("EVAL", TOP_UP, 2, PREPARED, PREFIX + "jobs", backlog)
+
+    def take_back(self):
+        """What is waiting goes: to where prepared jobs are, if it is all of them, else for good."""
+        self.redis("EVAL", """
+            if redis.call('EXISTS', KEYS[2]) == 0 then return end
+            if redis.call('EXISTS', KEYS[1]) == 0 then redis.call('RENAME', KEYS[2], KEYS[1])
+            else redis.call('UNLINK', KEYS[2]) end
+        """, 2, PREPARED, PREFIX + "jobs")
+
+    def give_all(self):
+        """All prepared jobs are waiting, in no time."""
+        self.redis("RENAME", PREPARED, PREFIX + "jobs")
+
+    def delivered(self):
+        return self.redis("EVAL", DELIVERED, 0, PREFIX + "stats:*")
 
     def fill(self, key, count):
         while count > 0:
