@@ -99,6 +99,46 @@ public final class QueueConnection {
                 expiredWorker: expired.isEmpty ? nil : expired, bodies: bodies))
     }
 
+    /// Makes sure that jobs are the only ones with their ids.
+    /// - Parameter completion: gets what became of each, in their order.
+    public func reserve(
+        _ reservations: [Reservation], completion: @escaping (Result<[ReservationResult], Failure>) -> Void
+    ) {
+        guard !reservations.isEmpty else { return completion(.success([])) }
+        run(
+            .reserve, [keys.claimed(worker), keys.statsPrefix], then: reservations.map { keys.unique($0.id) },
+            expecting: reservations.count * 6 + 2,
+            arguments: { [worker] command in
+                command.append(worker)
+                for reservation in reservations {
+                    command.append(reservation.claim)
+                    command.append(Int(reservation.milliseconds))
+                    command.append(reservation.head)
+                    command.append(reservation.original.lowerBound)
+                    command.append(reservation.original.count)
+                }
+            },
+            completion: { result in
+                completion(
+                    result.flatMap { reply in
+                        let results = reply.root.children.compactMap { Self.reservationResult($0.integer) }
+                        guard results.count == reservations.count else {
+                            return .failure(.unexpectedReply(.reserve))
+                        }
+                        return .success(results)
+                    })
+            })
+    }
+
+    private static func reservationResult(_ code: Int?) -> ReservationResult? {
+        switch code {
+        case 1: .granted
+        case 0: .duplicate
+        case -1: .lost
+        default: nil
+        }
+    }
+
     /// Settles claims.
     /// - Parameter completion: gets how many were no longer (or not any more) the worker's own.
     public func settle(_ settlement: Settlement, completion: @escaping (Result<Int, Failure>) -> Void) {
@@ -186,15 +226,18 @@ public final class QueueConnection {
     // MARK: Scripts
 
     private func run(
-        _ script: QueueScript, _ keyNames: [String], expecting count: Int = 16,
+        _ script: QueueScript, _ keyNames: [String], then moreKeys: [ByteBuffer] = [],
+        expecting count: Int = 16,
         arguments: @escaping (inout RedisCommand) -> Void,
         completion: @escaping (Result<RESPReply, Failure>) -> Void
     ) {
         func make(_ name: String, _ text: (inout RedisCommand) -> Void) -> RedisCommand {
-            var command = RedisCommand(name, expecting: count + keyNames.count + 2, bytes: 512 + count * 8)
+            var command = RedisCommand(
+                name, expecting: count + keyNames.count + moreKeys.count + 2, bytes: 512 + count * 8)
             text(&command)
-            command.append(keyNames.count)
+            command.append(keyNames.count + moreKeys.count)
             for key in keyNames { command.append(key) }
+            for key in moreKeys { command.append(key) }
             arguments(&command)
             return command
         }

@@ -130,6 +130,10 @@ struct TestWorker: Sendable {
         try await call { $0.settle(settlement, completion: $1) }
     }
 
+    func reserve(_ reservations: [Reservation]) async throws -> [ReservationResult] {
+        try await call { $0.reserve(reservations, completion: $1) }
+    }
+
     @discardableResult
     func reap(_ other: String) async throws -> [Int]? {
         try await call { queue, done in
