@@ -33,8 +33,28 @@ public final class QueueConnection {
         public var nextDue: Int64?
         /// A worker whose lease has ended and whose claims somebody should return.
         public var expiredWorker: String?
+        /// How many dead letters had to go to keep within the limits.
+        public var evicted: Int
         /// The jobs, under consecutive numbers from the one that was given. They share one buffer.
         public var bodies: [ByteBuffer]
+    }
+
+    /// What a settlement did.
+    public struct Settled: Sendable, Equatable {
+        /// How many claims were no longer (or not any more) the worker's own, and were left alone.
+        public var lost: Int
+        /// How many dead letters had to go to keep within the limits.
+        public var evicted: Int
+    }
+
+    /// What became of the claims of a worker that is gone.
+    public struct Reaped: Sendable, Equatable {
+        /// How many jobs went back to the list.
+        public var reclaimed: Int
+        /// How many became dead letters.
+        public var poisoned: Int
+        /// How many dead letters had to go to keep within the limits.
+        public var evicted: Int
     }
 
     /// The keys of the queue.
@@ -85,7 +105,8 @@ public final class QueueConnection {
     private static func readClaim(_ reply: RESPReply) -> Result<Claimed, Failure> {
         var elements = reply.root.children
         guard let status = elements.next()?.integer, let now = elements.next()?.integer,
-            let due = elements.next()?.integer, let expired = elements.next()?.string
+            let due = elements.next()?.integer, let expired = elements.next()?.string,
+            let evicted = elements.next()?.integer
         else { return .failure(.unexpectedReply(.claim)) }
         var bodies: [ByteBuffer] = []
         bodies.reserveCapacity(elements.underestimatedCount)
@@ -96,12 +117,51 @@ public final class QueueConnection {
         return .success(
             Claimed(
                 isPaused: status == 1, leaseLost: status == 2, now: Int64(now), nextDue: due < 0 ? nil : Int64(due),
-                expiredWorker: expired.isEmpty ? nil : expired, bodies: bodies))
+                expiredWorker: expired.isEmpty ? nil : expired, evicted: evicted, bodies: bodies))
+    }
+
+    /// Makes sure that jobs are the only ones with their ids.
+    /// - Parameter completion: gets what became of each, in their order.
+    public func reserve(
+        _ reservations: [Reservation], completion: @escaping (Result<[ReservationResult], Failure>) -> Void
+    ) {
+        guard !reservations.isEmpty else { return completion(.success([])) }
+        run(
+            .reserve, [keys.claimed(worker), keys.statsPrefix], then: reservations.map { keys.unique($0.id) },
+            expecting: reservations.count * 6 + 2,
+            arguments: { [worker] command in
+                command.append(worker)
+                for reservation in reservations {
+                    command.append(reservation.claim)
+                    command.append(Int(reservation.milliseconds))
+                    command.append(reservation.head)
+                    command.append(reservation.original.lowerBound)
+                    command.append(reservation.original.count)
+                }
+            },
+            completion: { result in
+                completion(
+                    result.flatMap { reply in
+                        let results = reply.root.children.compactMap { Self.reservationResult($0.integer) }
+                        guard results.count == reservations.count else {
+                            return .failure(.unexpectedReply(.reserve))
+                        }
+                        return .success(results)
+                    })
+            })
+    }
+
+    private static func reservationResult(_ code: Int?) -> ReservationResult? {
+        switch code {
+        case 1: .granted
+        case 0: .duplicate
+        case -1: .lost
+        default: nil
+        }
     }
 
     /// Settles claims.
-    /// - Parameter completion: gets how many were no longer (or not any more) the worker's own.
-    public func settle(_ settlement: Settlement, completion: @escaping (Result<Int, Failure>) -> Void) {
+    public func settle(_ settlement: Settlement, completion: @escaping (Result<Settled, Failure>) -> Void) {
         run(
             .settle, [keys.claimed(worker), keys.retry, keys.dead, keys.statsPrefix],
             expecting: settlement.expectedArguments,
@@ -114,19 +174,17 @@ public final class QueueConnection {
             completion: { result in
                 completion(
                     result.flatMap { reply in
-                        guard reply.root.count == 3, let lost = reply.root[1].integer else {
-                            return .failure(.unexpectedReply(.settle))
-                        }
-                        return .success(lost)
+                        guard reply.root.count == 3, let lost = reply.root[1].integer,
+                            let evicted = reply.root[2].integer
+                        else { return .failure(.unexpectedReply(.settle)) }
+                        return .success(Settled(lost: lost, evicted: evicted))
                     })
             })
     }
 
     /// Returns the claims of a worker whose lease has ended.
-    /// - Parameter completion: gets how many jobs went back and how many were poison; `nil` when somebody was faster.
-    public func reap(
-        _ other: String, completion: @escaping (Result<(reclaimed: Int, poisoned: Int)?, Failure>) -> Void
-    ) {
+    /// - Parameter completion: gets `nil` when the lease has not ended, or somebody was faster.
+    public func reap(_ other: String, completion: @escaping (Result<Reaped?, Failure>) -> Void) {
         run(
             .reap,
             [keys.workers, keys.claimed(other), keys.inbox(other), keys.jobs, keys.dead, keys.statsPrefix],
@@ -139,10 +197,11 @@ public final class QueueConnection {
             completion: { result in
                 completion(
                     result.flatMap { reply in
-                        guard reply.root.count == 2, let reclaimed = reply.root[0].integer,
-                            let poisoned = reply.root[1].integer
+                        guard reply.root.count == 3, let reclaimed = reply.root[0].integer,
+                            let poisoned = reply.root[1].integer, let evicted = reply.root[2].integer
                         else { return .failure(.unexpectedReply(.reap)) }
-                        return .success(reclaimed < 0 ? nil : (reclaimed, poisoned))
+                        if reclaimed < 0 { return .success(nil) }
+                        return .success(Reaped(reclaimed: reclaimed, poisoned: poisoned, evicted: evicted))
                     })
             })
     }
@@ -186,15 +245,18 @@ public final class QueueConnection {
     // MARK: Scripts
 
     private func run(
-        _ script: QueueScript, _ keyNames: [String], expecting count: Int = 16,
+        _ script: QueueScript, _ keyNames: [String], then moreKeys: [ByteBuffer] = [],
+        expecting count: Int = 16,
         arguments: @escaping (inout RedisCommand) -> Void,
         completion: @escaping (Result<RESPReply, Failure>) -> Void
     ) {
         func make(_ name: String, _ text: (inout RedisCommand) -> Void) -> RedisCommand {
-            var command = RedisCommand(name, expecting: count + keyNames.count + 2, bytes: 512 + count * 8)
+            var command = RedisCommand(
+                name, expecting: count + keyNames.count + moreKeys.count + 2, bytes: 512 + count * 8)
             text(&command)
-            command.append(keyNames.count)
+            command.append(keyNames.count + moreKeys.count)
             for key in keyNames { command.append(key) }
+            for key in moreKeys { command.append(key) }
             arguments(&command)
             return command
         }

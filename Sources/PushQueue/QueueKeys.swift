@@ -1,3 +1,5 @@
+import NIOCore
+
 /// The names of a queue's keys in Redis. All keys of a queue carry the same hash tag, so that a queue is one Cluster slot
 /// and each of its transitions can be one script.
 public struct QueueKeys: Sendable {
@@ -52,6 +54,14 @@ public struct QueueKeys: Sendable {
 
     /// LIST of at most one job, moved there by a worker's blocking wait.
     public func inbox(_ worker: String) -> String { "\(base)inbox:\(worker)" }
+
+    /// STRING: the claim that has reserved a job's id.
+    /// - Parameter id: a producer's id, of any bytes: only ever behind the prefix, which has the hash tag already.
+    public func unique(_ id: ByteBuffer) -> ByteBuffer {
+        var key = ByteBuffer(string: base + "unique:")
+        key.writeImmutableBuffer(id)
+        return key
+    }
 
     /// HASH of a day's counters.
     /// - Parameter date: such as `2026-11-21`, in UTC.

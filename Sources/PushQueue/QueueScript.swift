@@ -1,6 +1,7 @@
 /// The Lua scripts that are the queue's transitions. Each script's file starts with its keys, arguments and reply.
 public enum QueueScript: Int, CaseIterable, Sendable {
     case claim
+    case reserve
     case settle
     case reap
     case release
@@ -11,6 +12,7 @@ public enum QueueScript: Int, CaseIterable, Sendable {
         let own =
             switch self {
             case .claim: PackageResources.claim_lua
+            case .reserve: PackageResources.reserve_lua
             case .settle: PackageResources.settle_lua
             case .reap: PackageResources.reap_lua
             case .release: PackageResources.release_lua

@@ -94,11 +94,11 @@ extension QueueLane {
         connection.settle(batch) { [self] result in
             guard generation == self.generation else { return }
             switch result {
-            case .success(let lost):
+            case .success(let settled):
                 // It may have been written twice: then only the first answer counts.
                 guard unconfirmed.removeValue(forKey: number) != nil else { return }
                 unconfirmedClaims -= batch.count
-                if lost > 0, !again { lane.counters.lostClaims += lost }
+                if !again { lane.counters.lostClaims += settled.lost }
                 if lane.phase == .draining { lane.schedulePump() }
             case .failure(.redis(let error)) where !error.isAnswer:
                 break  // Written again when the connection is back.

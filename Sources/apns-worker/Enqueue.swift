@@ -34,6 +34,8 @@ struct Enqueue: AsyncParsableCommand {
     @Option(help: "Until when it is good: seconds since 1970, 0 for now or never, or a duration such as 1h.")
     var expiration: String?
     @Option(help: "Notifications with the same collapse id are shown once.") var collapseID: String?
+    @Option(help: "For how long no other job with the same --id is sent, such as 1h; at most 30d.")
+    var uniqueFor: String?
     @Option(help: "Attempts at the most.") var maxAttempts: Int?
     @Flag(help: "Before all others in the queue.") var first = false
     @Flag(help: "Enqueue lines of standard input even if they are no jobs.") var unchecked = false
@@ -89,6 +91,13 @@ struct Enqueue: AsyncParsableCommand {
                     "--expiration is seconds since 1970, 0, or a duration such as 45s, 30m, 1h30m, 7d or 2w")
             }
             encoder.expiration = parsed
+        }
+        if let uniqueFor {
+            guard let seconds = JobDuration.seconds(uniqueFor), JobDuration.uniqueFor.contains(seconds) else {
+                throw ValidationError("--unique-for is a duration from 1s to 30d, such as 45s, 30m, 1h30m or 7d")
+            }
+            guard id != nil else { throw ValidationError("--unique-for needs --id: the id that is to be unique") }
+            encoder.uniqueFor = seconds
         }
         return try encoder.encode()
     }

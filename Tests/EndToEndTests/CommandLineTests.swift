@@ -35,6 +35,7 @@ extension EndToEnd {
                     "x",
                     "--topic", "com.example.app", "--push-type", "alert", "--priority", "5", "--expiration", "1h",
                     "--collapse-id", "c", "--max-attempts", "3", "--app", "default",
+                    "--unique-for", "1h30m",
                 ], environment: ["APNS_WORKER_REDIS_URL": redis.url])
             #expect(result.ending == .exited(0), "\(result.errors)")
             #expect(result.output == "enqueued 1 job on default\n")
@@ -43,7 +44,7 @@ extension EndToEnd {
                 job == [
                     "id": "x", "tokens": [token, TestJob.token("cd", 2)], "app": "default", "topic": "com.example.app",
                     "push_type": "alert", "priority": 5, "expiration": "3600s", "collapse_id": "c", "max_attempts": 3,
-                    "payload": ["aps": ["alert": "Say \"hé\""]],
+                    "unique_for": "5400s", "payload": ["aps": ["alert": "Say \"hé\""]],
                 ] as NSDictionary)
         }
 
@@ -99,6 +100,9 @@ extension EndToEnd {
                 (["enqueue", "--token", "ab", "--payload", "{"], "payload is not valid JSON"),
                 (["enqueue", "--token", "ab", "--alert", "x", "--priority", "7"], "1, 5 or 10"),
                 (["enqueue", "--token", "ab", "--alert", "x", "--expiration", "soon"], "--expiration"),
+                (["enqueue", "--token", "ab", "--alert", "x", "--id", "x", "--unique-for", "31d"], "--unique-for"),
+                (["enqueue", "--token", "ab", "--alert", "x", "--id", "x", "--unique-for", "60"], "--unique-for"),
+                (["enqueue", "--token", "ab", "--alert", "x", "--unique-for", "1h"], "--id"),
                 (["enqueue", "--redis", "http://x", "--token", "ab", "--alert", "x"], "redis://"),
                 (["enqueue", "--queue", "{q}", "--token", "ab", "--alert", "x"], "queue name"),
                 (["run"], "APNS_WORKER_TOPIC"), (["run", "--topic", "a"], "--key"),

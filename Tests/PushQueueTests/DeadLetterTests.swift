@@ -1,6 +1,7 @@
 import NIOCore
-import PushQueue
 import Testing
+
+@testable import PushQueue
 
 @Suite("Dead letters")
 struct DeadLetterTests {
@@ -49,7 +50,9 @@ struct DeadLetterTests {
             try await worker.settle { $0.bury(2, reason: "X") }
             #expect(try queue.dead().map(\.original.text) == ["old", "job1", "job2"])
             // What is thrown out to make room counts as dead all the same.
-            try await worker.settle { settlement in for claim in 3...5 { settlement.bury(claim, reason: "X") } }
+            let last = Settlement.filled { settlement in for claim in 3...5 { settlement.bury(claim, reason: "X") } }
+            #expect(try await worker.settled(last) == QueueConnection.Settled(lost: 0, evicted: 3))
+            #expect(try await worker.settled(last) == QueueConnection.Settled(lost: 3, evicted: 0))
             #expect(try queue.dead().map(\.original.text) == ["job3", "job4", "job5"])
             #expect(try queue.stats() == ["dead": 5, "dead:X": 5, "dead_evicted": 4])
         }
@@ -81,11 +84,16 @@ struct DeadLetterTests {
             limits.maximumReclaims = 0
             try queue.push(["larger", "largest", "job1", "job2"])
             let worker = queue.worker("w", limits)
-            #expect(try await worker.claimTexts(10) == ["job1", "job2"])
+            let claimed = try await worker.claim(10)
+            #expect(claimed.texts == ["job1", "job2"] && claimed.evicted == 1)
+            #expect(try await worker.claim(10).evicted == 0)
             #expect(try queue.dead().map(\.original.text).count == 1)
             #expect(try queue.stats()["dead_evicted"] == 1)
             try queue.endLease("w")
-            #expect(try await queue.worker("x", limits).reap("w") == [0, 2])
+            let reaper = queue.worker("x", limits)
+            #expect(
+                try await reaper.reaped("w") == QueueConnection.Reaped(reclaimed: 0, poisoned: 2, evicted: 2))
+            #expect(try await reaper.reaped("w") == nil)
             #expect(try queue.dead().count == 1)
             #expect(try queue.stats() == ["dead": 4, "dead:JobTooLarge": 2, "dead:Poison": 2, "dead_evicted": 3])
         }

@@ -40,7 +40,7 @@ struct JobDecoderTests {
              "priority": 5, "expiration": 1900000000, "collapse_id": "order 17",
              "apns_id": "0F8FAD5B-d9cb-469f-a165-70867728950e", "send_at": 1900000000.25,
              "registered_at": "2026-01-02T03:04:05Z", "enqueued_at": 1800000000, "max_attempts": 7,
-             "on_uncertain": "drop", "unknown": [{"token": "x"}], "payload" : {"aps": {"alert": "Hi"}} }
+             "on_uncertain": "drop", "unique_for": "1h30m", "unknown": [{"token": "x"}], "payload" : {"aps": {"alert": "Hi"}} }
             """#
         let job = try decodeJob(text)
         #expect(job.string(job.id) == "order-17")
@@ -59,6 +59,7 @@ struct JobDecoderTests {
         #expect(job.enqueuedAt == 1_800_000_000_000)
         #expect(job.maxAttempts == 7)
         #expect(job.onUncertain == .drop)
+        #expect(job.uniqueFor == 5_400_000)
         #expect(job.raw(job.payload) == #"{"aps": {"alert": "Hi"}}"#)
         #expect(job.original == 0..<text.utf8.count)
         #expect(String(buffer: job.originalBytes) == text)
@@ -72,7 +73,7 @@ struct JobDecoderTests {
         #expect(job.id == nil && job.app == nil && job.topic == nil && job.pushType == nil && job.collapseID == nil)
         #expect(job.apnsID == nil && job.priority == nil && job.expiration == nil && job.sendAt == nil)
         #expect(job.registeredAt == nil && job.enqueuedAt == nil && job.maxAttempts == nil)
-        #expect(job.onUncertain == .resend)
+        #expect(job.onUncertain == .resend && job.uniqueFor == nil)
     }
 
     @Test("gives out slices of what was claimed, and copies only to decode escapes")
@@ -110,7 +111,7 @@ struct JobDecoderTests {
         let names = [
             "ID", "iD", "i", "idx", "apP", "tokem", "tomic", "toke", "Token", "tokenz", "paylaod", "apns-id", "send-at",
             "prioritY", "push-type", "expirations", "expiratioN", "collapse-id", "enqueued-at", "max-attempts",
-            "on-uncertain", "registered-at", "", "token\\u0000",
+            "on-uncertain", "registered-at", "unique-for", "unique_foR", "", "token\\u0000",
         ]
         for name in names {
             let job = try decodeJob(Self.job(#""\#(name)":[1]"#))
@@ -184,6 +185,13 @@ struct JobDecoderTests {
             (.registeredAt, ["-1", #""x""#]), (.enqueuedAt, ["-0.001", #""x""#, "true"]),
             (.maxAttempts, ["0", "-1", "1001", "1.5", #""3""#]),
             (.onUncertain, [#""""#, #""Drop""#, #""retry""#, "true", "0"]),
+            (
+                .uniqueFor,
+                [
+                    "0", "60", "1.5", "true", "[]", "{}", #""""#, #""0s""#, #""soon""#, #""-1h""#, #""1.5h""#,
+                    #""1h1h""#, #""2592001s""#, #""30d1s""#, #""31d""#, #""5w""#, #""99999999999999999999w""#,
+                ]
+            ),
             (.payload, ["[]", #""{}""#, "5", "true"]), (.token, ["5", "[]", #"["ab"]"#, "{}"]),
             (.tokens, ["[]", #""ab""#, "[5]", #"["ab",null]"#, #"["ab",["cd"]]"#, "{}", "5"]),
         ])
@@ -220,6 +228,29 @@ struct JobDecoderTests {
         }
         let job = try decodeJob(Self.job(#""id":"\"\\\/\u00e9\uD83D\uDE00""#))
         #expect(job.string(job.id) == "\"\\/é😀")
+    }
+
+    @Test("unique_for is a duration from a second to thirty days")
+    func uniqueFor() throws {
+        for (text, milliseconds) in [
+            ("1s", 1000), ("1h", 3_600_000), ("4w2d", 2_592_000_000), ("30d", 2_592_000_000),
+            ("2592000s", 2_592_000_000),
+            (#"1\u0068"#, 3_600_000),
+        ] as [(String, Int64)] {
+            #expect(try decodeJob(Self.job(#""unique_for":"\#(text)","id":"x""#)).uniqueFor == milliseconds)
+        }
+    }
+
+    @Test("unique_for needs an id, be it the wrapper's")
+    func uniqueForNeedsID() throws {
+        let job = Self.job(#""unique_for":"1h""#)
+        #expect(jobError(job) == .missingID)
+        #expect(jobError(Self.job(#""unique_for":"1h","id":null"#)) == .missingID)
+        #expect(jobError(job)?.description.contains("`unique_for` but no `id`") == true)
+        #expect(jobError(Self.job(#""unique_for":null"#)) == nil)
+        #expect(jobError(#"{"unique_for":"1h","payload":{}}"#) == .missingToken)
+        #expect(try decodeJob(#"{"v":1,"id":"made","job":\#(job)}"#).uniqueFor == 3_600_000)
+        #expect(jobError(#"{"v":1,"origin":"w:1","job":\#(job)}"#) == .missingID)
     }
 
     @Test("integers may be written in any way that JSON has")
@@ -279,6 +310,7 @@ struct JobDecoderTests {
             (.malformedJSON(bad), "MalformedJSON"), (.malformedPayload(bad), "MalformedJSON"),
             (.malformedJSON(JSONError(kind: .tooDeep, offset: 0)), "TooDeep"), (.notAnObject(offset: 0), "NotAnObject"),
             (.missingToken, "MissingToken"), (.tokenAndTokens, "TokenAndTokens"), (.missingPayload, "MissingPayload"),
+            (.missingID, "MissingID"),
             (.invalidMember(.id, offset: 0), "InvalidMember"), (.duplicateMember(.id, offset: 0), "DuplicateMember"),
             (.tooLarge(bytes: 1 << 31), "TooLarge"),
         ]

@@ -22,6 +22,7 @@ struct JobEncoderTests {
         encoder.enqueuedAt = 1_800_000_000_120
         encoder.maxAttempts = 3
         encoder.onUncertain = .drop
+        encoder.uniqueFor = 5400
         let job = try JobDecoder.decode(encoder.encode())
         #expect(job.string(job.id) == encoder.id)
         #expect(job.tokenStrings == ["ab", "cd"])
@@ -37,6 +38,7 @@ struct JobEncoderTests {
         #expect(job.enqueuedAt == 1_800_000_000_120)
         #expect(job.maxAttempts == 3)
         #expect(job.onUncertain == .drop)
+        #expect(job.uniqueFor == 5_400_000)
         #expect(job.raw(job.payload) == payload)
     }
 
@@ -81,5 +83,9 @@ struct JobEncoderTests {
         #expect(reason { $0.sendAt = -1001 } == "InvalidMember")
         #expect(reason { $0.expiration = .epoch(-1) } == "InvalidMember")
         #expect(reason { $0.expiration = .after(seconds: -1) } == "InvalidMember")
+        #expect(reason { $0.uniqueFor = 60 } == "MissingID")
+        for seconds: Int64 in [0, -1, 2_592_001, .max] {
+            #expect(reason { ($0.id, $0.uniqueFor) = ("x", seconds) } == "InvalidMember")
+        }
     }
 }

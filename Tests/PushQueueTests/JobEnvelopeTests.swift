@@ -11,7 +11,7 @@ struct JobEnvelopeTests {
     func everything() throws {
         let job = try decodeJob(
             #"{"v":1,"id":"m\u0061de","origin":"host-1.0:17","attempt":3,"reclaims":2,"tokens":["cd","ef"],"#
-                + #""error":{"status":503,"reason":"Shutdown","at":1},"claim":"host-1.1:4","enqueued":1700000000123,"#
+                + #""error":{"status":503,"reason":"Shutdown","at":1},"claim":"host-1.1:4","enqueued":1700000000123,"reserved":true,"#
                 + #""later":{"x":[1]},"job":\#(Self.original)}"#)
         let envelope = job.envelope
         #expect(envelope.isWrapped)
@@ -25,6 +25,7 @@ struct JobEnvelopeTests {
         #expect(job.raw(envelope.error) == #"{"status":503,"reason":"Shutdown","at":1}"#)
         #expect(job.string(envelope.claim) == "host-1.1:4")
         #expect(envelope.enqueued == 1_700_000_000_123)
+        #expect(envelope.isReserved)
         #expect(job.enqueuedAt == 1_700_000_000_123)
         #expect(String(buffer: job.originalBytes) == Self.original)
         #expect(job.raw(job.payload) == #"{"a":1}"#)
@@ -36,7 +37,7 @@ struct JobEnvelopeTests {
         #expect(job.envelope.isWrapped)
         #expect(job.envelope.attempt == 1)
         #expect(job.envelope.reclaims == 0)
-        #expect(!job.envelope.overridesTokens)
+        #expect(!job.envelope.overridesTokens && !job.envelope.isReserved)
         #expect(job.string(job.id) == "own")
         #expect(job.string(job.token) == "ab")
     }
@@ -110,6 +111,9 @@ struct JobEnvelopeTests {
             #"{"v":1,"attempt":2,"attempt":3,"job":{}}"#, #"{"v":1,"error":"x","job":{}}"#,
             #"{"v":1,attempt:2,"job":{}}"#,
             #"{"v":1,"attempt":2 "job":{}}"#, #"{"v":1,"x":tru,"job":{}}"#, #"{"v":1,"attempt":2,"jo"#, #"{"v":1,"#,
+            #"{"v":1,"reserved":false,"job":{}}"#, #"{"v":1,"reserved":1,"job":{}}"#,
+            #"{"v":1,"reserved":trux,"job":{}}"#,
+            #"{"v":1,"reserved":"true","job":{}}"#, #"{"v":1,"reserved":true,"reserved":true,"job":{}}"#,
             #"{"v":1,"x":"job":{}}"#, #"{"v":1,"token":"ab","payload":{},"job":{}}"#, "",
         ])
     func plain(text: String) {
@@ -154,6 +158,7 @@ struct JobEnvelopeTests {
             writer.write(errorStatus: 429, reason: text, at: 1_700_000_000_123)
             writer.write(claim: ByteBuffer(string: text))
             writer.write(enqueued: 1_600_000_000_000)
+            writer.write(reserved: id.count > 2)
             let body = writer.wrapping(ByteBuffer(string: Self.original))
             #expect(Array(body.readableBytesView).jsonError == nil)
             let job = try JobDecoder.decode(body)
@@ -164,6 +169,7 @@ struct JobEnvelopeTests {
             #expect(job.tokenStrings == ["ab", text])
             #expect(job.string(job.envelope.claim) == text)
             #expect(job.envelope.enqueued == 1_600_000_000_000)
+            #expect(job.envelope.isReserved == (id.count > 2))
             #expect(String(buffer: job.originalBytes) == Self.original)
 
             var again = EnvelopeWriter(attempt: 5)
@@ -179,12 +185,14 @@ struct JobEnvelopeTests {
         writer.write(id: ByteBuffer(string: "7"))
         writer.write(tokens: [ByteBuffer(string: "ab"), ByteBuffer(string: "cd")])
         writer.write(errorStatus: 503, reason: "Shutdown", at: 12)
+        writer.write(reserved: true)
         #expect(
             String(buffer: writer.head())
-                == #"{"v":1,"attempt":2,"id":"7","tokens":["ab","cd"],"error":{"status":503,"reason":"Shutdown","at":12},"job":"#
-        )
+                == #"{"v":1,"attempt":2,"id":"7","tokens":["ab","cd"],"error":{"status":503,"reason":"Shutdown","at":12},"#
+                + #""reserved":true,"job":"#)
         var bare = EnvelopeWriter(into: ByteBuffer(string: "before"))
         bare.write(tokens: EmptyCollection())
+        bare.write(reserved: false)
         bare.write(errorStatus: nil, reason: "ConnectionLost", at: 5)
         #expect(
             String(buffer: bare.wrapping(ByteBuffer(string: "x")))

@@ -16,6 +16,7 @@ struct QueueConnectionTests {
                 try queue.push(["a", "b", "c"])
                 #expect(try await worker.claim(3, first: first).bodies.count == 3)
                 #expect(try await worker.settle { $0.end(first, .delivered) } == 0)
+                #expect(try await worker.reserve([.bare(first + 1, "b", id: "\(first)")]) == [.granted])
                 #expect(try await queue.worker("x").reap("w") == nil)
                 #expect(try await worker.release() == 2)
                 try queue.redis.run("DEL", queue.keys.jobs)
@@ -61,6 +62,7 @@ struct QueueConnectionTests {
         let stats = try #require(queue.redis.run("KEYS", keys.statsPrefix + "*").elements?.first?.text)
         return switch script {
         case .claim: [keys.jobs, keys.retry, keys.claimed("w"), keys.inbox("w"), keys.workers, keys.dead, stats]
+        case .reserve: [keys.claimed("w"), stats, keys.unique(ByteBuffer(string: "x")).text]
         case .settle: [keys.claimed("w"), keys.retry, keys.dead, stats]
         case .reap: [keys.workers, keys.claimed("w"), keys.inbox("w"), keys.jobs, keys.dead, stats]
         case .release: [keys.workers, keys.claimed("w"), keys.inbox("w"), keys.jobs]
@@ -70,7 +72,7 @@ struct QueueConnectionTests {
 
     @Test(
         "a key of the wrong type is named, and nothing is changed, lost or doubled",
-        arguments: [QueueScript.claim, .settle, .reap, .release])
+        arguments: [QueueScript.claim, .reserve, .settle, .reap, .release])
     func wrongType(script: QueueScript) async throws {
         try await withQueue { queue in
             var limits = QueueLimits()
@@ -83,13 +85,19 @@ struct QueueConnectionTests {
             try queue.redis.run("RPUSH", queue.keys.inbox("w"), "waited")
             try queue.redis.run("ZADD", queue.keys.dead, "1", "{}\nolder")
             if script == .reap { try queue.endLease("w") }
+            if script == .reserve { #expect(try await worker.reserve([.bare(1, "job 1", id: "x")]) == [.granted]) }
             for key in try keys(script, queue) {
                 #expect(try queue.redis.run("RENAME", key, key + ":away") == .status("OK"))
-                try queue.redis.run("SET", key, "something else")
+                // What is a string anyway is replaced by something else than a string.
+                let kind = key.contains(":unique:") ? "list" : "string"
+                try queue.redis.run(kind == "list" ? "RPUSH" : "SET", key, "something else")
                 let before = try queue.everything()
                 let failure = await #expect(throws: QueueConnection.Failure.self) {
                     switch script {
                     case .claim: _ = try await worker.claim(10, first: 5)
+                    case .reserve:
+                        // The key's own check is asked for by the second, after the first could have been granted.
+                        _ = try await worker.reserve([.bare(2, "job 2", id: "new"), .bare(3, "job 3", id: "x")])
                     case .settle:
                         try await worker.settle {
                             $0.end(1, .delivered)
@@ -101,7 +109,7 @@ struct QueueConnectionTests {
                     }
                 }
                 let text = failure?.description ?? ""
-                #expect(text.contains("WRONGTYPE \(key) holds a string"), "\(text)")
+                #expect(text.contains("WRONGTYPE \(key) holds a \(kind)"), "\(text)")
                 #expect(try queue.everything() == before, "\(key)")
                 #expect(try queue.redis.run("RENAME", key + ":away", key) == .status("OK"))
             }
@@ -127,6 +135,9 @@ struct QueueConnectionTests {
             let before = try queue.everything()
             await #expect(throws: QueueConnection.Failure.self) { _ = try await worker.claim(5, first: 3) }
             await #expect(throws: QueueConnection.Failure.self) { try await worker.release() }
+            await #expect(throws: QueueConnection.Failure.self) {
+                _ = try await worker.reserve([.bare(1, "job 1", id: "x")])
+            }
             #expect(try queue.everything() == before)
             #expect(try await worker.settle { $0.end(1, .delivered) } == 0)
             try queue.redis.run("CONFIG", "SET", "maxmemory", "0")

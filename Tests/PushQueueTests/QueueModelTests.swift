@@ -1,6 +1,7 @@
 import NIOCore
-import PushQueue
 import Testing
+
+@testable import PushQueue
 
 /// Workers that claim, settle, die, come back, reap and release in random order, and an account of where every job is.
 @Suite("A queue under workers that do anything at any time")
@@ -16,6 +17,7 @@ struct QueueModelTests {
             try await model.finish()
             try model.check()
             #expect(model.ended.count + model.buried == model.pushed)
+            #expect(model.duplicates > 0 && model.reservedJobs.count > 5)
             #expect(model.ended.count > 20 && model.buried > 5 && model.reclaimed > 5)
         }
     }
@@ -47,6 +49,10 @@ private struct Model {
     private(set) var ended: Set<Int> = []
     private(set) var buried = 0
     private(set) var reclaimed = 0
+    /// The ids that are taken, and the numbers of the jobs that have them.
+    private var reservedIDs: Set<String> = []
+    private(set) var reservedJobs: Set<Int> = []
+    private(set) var duplicates = 0
 
     init(seed: UInt64, queue: TestQueue) {
         random = SplitMix64(state: seed)
@@ -64,8 +70,9 @@ private struct Model {
         let name = workers[index].connection.name
         switch Int.random(in: 0..<100, using: &random) {
         case 0..<20: try push()
-        case 20..<50: try await claim(index)
-        case 50..<75: try await settle(index)
+        case 20..<45: try await claim(index)
+        case 45..<55: try await reserve(index)
+        case 55..<75: try await settle(index)
         case 75..<80:
             // The reply to a batch was lost, and it is written again.
             guard let settlement = workers[index].lastBatch else { return }
@@ -153,6 +160,7 @@ private struct Model {
                 var writer = EnvelopeWriter(attempt: envelope.attempt + 1)
                 writer.write(claim: ByteBuffer(string: "\(name):\(number)"))
                 if Bool.random(using: &random) { writer.write(reclaims: envelope.reclaims) }
+                writer.write(reserved: envelope.isReserved)
                 let delay = Int64(Bool.random(using: &random) ? 0 : 600_000)
                 settlement.retry(
                     number, due: .after(milliseconds: delay), head: writer.head(), counter: "retried",
@@ -169,6 +177,46 @@ private struct Model {
         for body in endings.values { #expect(ended.insert(try Self.number(of: body)).inserted) }
         workers[index].lastBatch = settlement
         // A claim whose jobs are being settled has been answered: it is not repeated.
+        workers[index].lastClaim = nil
+    }
+
+    /// Asks for ids for some of what the worker has and one that it has not.
+    private mutating func reserve(_ index: Int) async throws {
+        let worker = workers[index]
+        let held = try queue.claims(worker.connection.name)
+        var (reservations, expected): ([Reservation], [ReservationResult]) = ([], [])
+        for (number, text) in held.sorted(by: { $0.key < $1.key }).prefix(5) {
+            let body = ByteBuffer(string: text)
+            let envelope = Envelope.read(body)
+            guard !envelope.isReserved else { continue }
+            let id = "id-\(Int.random(in: 0..<60, using: &random))"
+            reservations.append(
+                Reservation(
+                    claim: number, id: ByteBuffer(string: id), milliseconds: 600_000, claimed: body, envelope: envelope)
+            )
+            if reservedIDs.insert(id).inserted {
+                expected.append(.granted)
+                reservedJobs.insert(try Self.number(of: text))
+            } else {
+                expected.append(.duplicate)
+                duplicates += 1
+                #expect(ended.insert(try Self.number(of: text)).inserted)
+            }
+        }
+        if worker.next > 1 {
+            reservations.append(.bare(1_000_000, "x", id: "never"))
+            expected.append(.lost)
+        }
+        #expect(try await worker.connection.reserve(reservations) == expected)
+        // The reply was lost, and it is asked again.
+        let before = try queue.everything()
+        let again = expected.map { $0 == .duplicate ? .lost : $0 }
+        #expect(try await worker.connection.reserve(reservations) == again)
+        #expect(try queue.everything() == before)
+        for (reservation, result) in zip(reservations, expected) where result == .granted {
+            #expect(try queue.claims(worker.connection.name)[reservation.claim] == reservation.body.text)
+        }
+        // A claim that was asked about has been answered: it is not repeated.
         workers[index].lastClaim = nil
     }
 
@@ -206,14 +254,20 @@ private struct Model {
             places.append(try Self.number(of: letter.original.text))
             #expect(!Envelope.read(letter.original).isWrapped)
         }
-        for body in try queue.jobs() + queue.retries() { places.append(try Self.number(of: body)) }
+        var bodies = try queue.jobs() + queue.retries()
         for key in try queue.everything().keys {
             guard let worker = key.split(separator: ":").last.map(String.init) else { continue }
             if key == queue.keys.claimed(worker) {
-                places += try queue.claims(worker).values.map(Self.number(of:))
+                bodies += try queue.claims(worker).values
             } else if key == queue.keys.inbox(worker) {
-                places += try queue.inbox(worker).map(Self.number(of:))
+                bodies += try queue.inbox(worker)
             }
+        }
+        for body in bodies {
+            let number = try Self.number(of: body)
+            places.append(number)
+            // Wherever it goes, it takes its reservation with it.
+            #expect(Envelope.read(ByteBuffer(string: body)).isReserved == reservedJobs.contains(number))
         }
         let doubled = Dictionary(grouping: places) { $0 }.filter { $1.count > 1 }.keys.sorted()
         try #require(doubled == [])

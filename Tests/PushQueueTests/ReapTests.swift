@@ -94,17 +94,21 @@ struct ReapTests {
         (#"{"v":1,"attempt":7,"id":"payload","job":{}}"#, "{}"),
         (#"{"v":1,"attempt":7,"id":"token","error":{"reason":"token"},"job":{}}"#, "{}"),
         (#"{"v":1,"attempt":7,"id":"\"job\":","tokens":["job","payload"],"job":{}}"#, "{}"),
+        (#"{"v":1,"reserved":true,"attempt":2,"job":{}}"#, "{}"), (#"{"v":1,"reserved":true,"job":{}}"#, "{}"),
         (#"{"v":1,"id":"x","attempt":2,"job":{}}"#, "{}"), (#"{"v":1,"job":}"#, ""),
         // A producer's own jobs that begin like a wrapper.
         (#"{"v":1,"attempt":2,"token":"ab","payload":{}}"#, #"{"v":1,"attempt":2,"token":"ab","payload":{}}"#),
         (#"{"v":1,"reclaims":9,"payload":{"job":1},"job":2}"#, #"{"v":1,"reclaims":9,"payload":{"job":1},"job":2}"#),
         (#"{"v":1,"attempt":1,"x":{"job":1},"token":"ab"}"#, #"{"v":1,"attempt":1,"x":{"job":1},"token":"ab"}"#),
         (#"{"v":1,"attempt":x,"job":{}}"#, #"{"v":1,"attempt":x,"job":{}}"#),
+        (#"{"v":1,"reserved":1,"job":{}}"#, #"{"v":1,"reserved":1,"job":{}}"#),
         (#"{"v":1,"attempt":0,"job":{}}"#, #"{"v":1,"attempt":0,"job":{}}"#),
         (#"{"v":1,"attempt":1,"job":{}} "#, #"{"v":1,"attempt":1,"job":{}} "#),
     ]
 
-    @Test("reclaims are counted up to the limit, then the job is poison, with its bytes untouched", arguments: 0..<19)
+    @Test(
+        "reclaims are counted up to the limit, then the job is poison, with its bytes untouched",
+        arguments: bodies.indices)
     func poison(index: Int) async throws {
         let (body, original) = Self.bodies[index]
         try await withQueue { queue in
@@ -127,6 +131,7 @@ struct ReapTests {
                 #expect(envelope.attempt == before.attempt)
                 #expect(envelope.enqueued == before.enqueued)
                 #expect(envelope.overridesTokens == before.overridesTokens)
+                #expect(envelope.isReserved == before.isReserved)
                 #expect((envelope.id == nil) == (before.id == nil))
             }
             _ = try await queue.worker("last", limits).claim(1)
@@ -172,6 +177,7 @@ struct ReapTests {
                 }
                 if Bool.random(using: &random) { writer.write(claim: pick(&random)) }
                 if Bool.random(using: &random) { writer.write(enqueued: 1_700_000_000_000) }
+                if Bool.random(using: &random) { writer.write(reserved: true) }
                 bodies.append(writer.wrapping(ByteBuffer(string: originals.randomElement(using: &random)!)))
             }
             _ = try await queue.worker("w", claiming: bodies.map(\.text))
@@ -188,7 +194,7 @@ struct ReapTests {
                 #expect(after.slice(new.origin) == before.slice(old.origin))
                 #expect(after.slice(new.claim) == before.slice(old.claim))
                 #expect(after.slice(new.error) == before.slice(old.error))
-                #expect(new.overridesTokens == old.overridesTokens)
+                #expect(new.overridesTokens == old.overridesTokens && new.isReserved == old.isReserved)
             }
         }
     }

@@ -127,14 +127,24 @@ struct TestWorker: Sendable {
 
     @discardableResult
     func settle(_ settlement: Settlement) async throws -> Int {
+        try await settled(settlement).lost
+    }
+
+    func settled(_ settlement: Settlement) async throws -> QueueConnection.Settled {
         try await call { $0.settle(settlement, completion: $1) }
+    }
+
+    func reserve(_ reservations: [Reservation]) async throws -> [ReservationResult] {
+        try await call { $0.reserve(reservations, completion: $1) }
     }
 
     @discardableResult
     func reap(_ other: String) async throws -> [Int]? {
-        try await call { queue, done in
-            queue.reap(other) { result in done(result.map { $0.map { [$0.reclaimed, $0.poisoned] } }) }
-        }
+        try await reaped(other).map { [$0.reclaimed, $0.poisoned] }
+    }
+
+    func reaped(_ other: String) async throws -> QueueConnection.Reaped? {
+        try await call { $0.reap(other, completion: $1) }
     }
 
     @discardableResult

@@ -13,6 +13,8 @@ public struct Envelope: Equatable, Sendable {
     public internal(set) var attempt = 1
     /// How often the job was taken back from a worker that died.
     public internal(set) var reclaims = 0
+    /// Whether the job has the reservation that its `unique_for` asks for.
+    public internal(set) var isReserved = false
     /// The job's id.
     public internal(set) var id: JobField?
     /// The claim that the wrapper was made from, as `<worker>:<number>`.
@@ -118,6 +120,11 @@ private enum EnvelopeReader {
         case .enqueued:
             guard let enqueued = try scanner.integer(in: JobTime.range) else { return false }
             envelope.enqueued = enqueued
+        case .reserved:
+            // Only ever written where it is so.
+            guard scanner.next == UInt8(ascii: "t") else { return false }
+            try scanner.skipLiteral()
+            envelope.isReserved = true
         default:
             try scanner.skipValue()
         }
@@ -125,7 +132,7 @@ private enum EnvelopeReader {
     }
 
     private struct HeadMember: OptionSet {
-        let rawValue: UInt8
+        let rawValue: UInt16
 
         static let id = HeadMember(rawValue: 1)
         static let origin = HeadMember(rawValue: 2)
@@ -135,8 +142,9 @@ private enum EnvelopeReader {
         static let error = HeadMember(rawValue: 32)
         static let claim = HeadMember(rawValue: 64)
         static let enqueued = HeadMember(rawValue: 128)
+        static let reserved = HeadMember(rawValue: 256)
 
-        init(rawValue: UInt8) { self.rawValue = rawValue }
+        init(rawValue: UInt16) { self.rawValue = rawValue }
 
         init?(name: UnsafeRawBufferPointer) {
             if name.isEqual(to: "id") {
@@ -155,6 +163,8 @@ private enum EnvelopeReader {
                 self = .claim
             } else if name.isEqual(to: "enqueued") {
                 self = .enqueued
+            } else if name.isEqual(to: "reserved") {
+                self = .reserved
             } else {
                 return nil
             }

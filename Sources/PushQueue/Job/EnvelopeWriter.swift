@@ -79,6 +79,12 @@ public struct EnvelopeWriter: Sendable {
         buffer.writeJSONString(claim)
     }
 
+    /// Whether the job has its reservation: what is written for a job that has it must say so, or the next claim would ask
+    /// for it again and find it taken.
+    public mutating func write(reserved: Bool) {
+        if reserved { buffer.writeStaticString(#","reserved":true"#) }
+    }
+
     /// When the job was first seen, in milliseconds since 1970.
     public mutating func write(enqueued: Int64) {
         buffer.writeStaticString(#","enqueued":"#)

@@ -9,9 +9,6 @@ public enum Expiration: Equatable, Sendable {
     /// The last second that is taken, the end of the year 9999. A time in milliseconds is always beyond it.
     public static let latestEpoch: Int64 = 253_402_300_799
 
-    /// The longest duration that is taken, 100 years in seconds.
-    public static let longestDuration: Int64 = 3_153_600_000
-
     /// Reads what a person writes: `0`, a second since 1970, or a duration such as `45s`, `30m`, `1h30m`, `7d` or `2w`.
     /// - Parameter text: the text.
     /// - Returns: nil if it is neither.
@@ -19,41 +16,8 @@ public enum Expiration: Equatable, Sendable {
         if let second = Int64(text), (0...Self.latestEpoch).contains(second) {
             self = .epoch(second)
         } else {
-            var text = text
-            guard let seconds = text.withUTF8({ Self.duration(UnsafeRawBufferPointer($0)) }) else { return nil }
+            guard let seconds = JobDuration.seconds(text) else { return nil }
             self = .after(seconds: seconds)
-        }
-    }
-
-    /// Reads a duration: numbers with the units w, d, h, m and s, each at most once and the larger ones first.
-    static func duration(_ text: UnsafeRawBufferPointer) -> Int64? {
-        var total: Int64 = 0
-        var number: Int64?
-        var smallest = Int64.max
-        for byte in text {
-            if byte &- UInt8(ascii: "0") < 10 {
-                let value = (number ?? 0) * 10 + Int64(byte - UInt8(ascii: "0"))
-                guard value <= longestDuration else { return nil }
-                number = value
-                continue
-            }
-            guard let count = number, let unit = seconds(inUnit: byte), unit < smallest else { return nil }
-            total += count * unit
-            guard total <= longestDuration else { return nil }
-            smallest = unit
-            number = nil
-        }
-        return number == nil && smallest != .max ? total : nil
-    }
-
-    private static func seconds(inUnit unit: UInt8) -> Int64? {
-        switch unit {
-        case UInt8(ascii: "s"): 1
-        case UInt8(ascii: "m"): 60
-        case UInt8(ascii: "h"): 3600
-        case UInt8(ascii: "d"): 86400
-        case UInt8(ascii: "w"): 604_800
-        default: nil
         }
     }
 }

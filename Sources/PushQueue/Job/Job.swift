@@ -47,6 +47,8 @@ public struct Job: Sendable {
     public internal(set) var enqueuedAt: Int64?
     /// How many attempts the job has, 1 to 1000.
     public internal(set) var maxAttempts: Int?
+    /// For how many milliseconds no other job with the same id is sent, 1000 to 30 days' worth; there is an ``id`` then.
+    public internal(set) var uniqueFor: Int64?
     /// What to do when an answer never came.
     public internal(set) var onUncertain = OnUncertain.resend
 

@@ -34,6 +34,8 @@ public struct JobEncoder: Sendable {
     public var maxAttempts: Int?
     /// What to do when an answer never came.
     public var onUncertain: Job.OnUncertain?
+    /// For how many seconds no other job with the same id is sent; it needs an ``id``.
+    public var uniqueFor: Int64?
 
     /// - Parameters:
     ///   - tokens: the device tokens, at least one.
@@ -63,6 +65,7 @@ public struct JobEncoder: Sendable {
         writer.write(.enqueuedAt, time: enqueuedAt)
         writer.write(.maxAttempts, maxAttempts.map { Int64($0) })
         writer.write(.onUncertain, onUncertain.map { $0 == .drop ? "drop" : "resend" })
+        writer.write(.uniqueFor, uniqueFor.map { "\($0)s" })
         writer.begin(.payload)
         writer.buffer.writeImmutableBuffer(payload)
         writer.buffer.writeInteger(UInt8(ascii: "}"))

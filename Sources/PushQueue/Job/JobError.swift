@@ -14,6 +14,8 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
     case tokenAndTokens
     /// No `payload`.
     case missingPayload
+    /// `unique_for` without the `id` that is to be unique.
+    case missingID
     /// A member is not of its type or out of its range.
     case invalidMember(JobMember, offset: Int)
     /// A member that means something is there twice, and the two could differ.
@@ -30,6 +32,7 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
         case .missingToken: "MissingToken"
         case .tokenAndTokens: "TokenAndTokens"
         case .missingPayload: "MissingPayload"
+        case .missingID: "MissingID"
         case .invalidMember: "InvalidMember"
         case .duplicateMember: "DuplicateMember"
         case .tooLarge: "TooLarge"
@@ -45,6 +48,7 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
         case .missingToken: "the job has no device token: it needs `token` (a string) or `tokens` (an array of strings)"
         case .tokenAndTokens: "the job has both `token` and `tokens`; it must have exactly one of them"
         case .missingPayload: "the job has no `payload`: it needs the APNs payload as a JSON object"
+        case .missingID: "the job has `unique_for` but no `id`: give it the id that no other job is to be sent with"
         case .invalidMember(let member, let offset):
             "the job's `\(member.name)` at byte \(offset) is invalid: it must be \(member.expectation)"
         case .duplicateMember(let member, let offset):
@@ -63,7 +67,8 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
         case .notAnObject(let offset): return .notAnObject(offset: offset - distance)
         case .invalidMember(let member, let offset): return .invalidMember(member, offset: offset - distance)
         case .duplicateMember(let member, let offset): return .duplicateMember(member, offset: offset - distance)
-        case .malformedPayload, .missingToken, .tokenAndTokens, .missingPayload, .tooLarge: return self
+        case .malformedPayload, .missingToken, .tokenAndTokens, .missingPayload, .missingID, .tooLarge:
+            return self
         }
     }
 }

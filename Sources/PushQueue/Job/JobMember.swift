@@ -32,6 +32,8 @@ public enum JobMember: UInt8, CaseIterable, Sendable {
     case onUncertain
     /// When the producer made the job.
     case enqueuedAt
+    /// For how long no other job with the same id is sent.
+    case uniqueFor
 
     /// The member's name in a job.
     public var name: StaticString {
@@ -52,6 +54,7 @@ public enum JobMember: UInt8, CaseIterable, Sendable {
         case .maxAttempts: "max_attempts"
         case .onUncertain: "on_uncertain"
         case .enqueuedAt: "enqueued_at"
+        case .uniqueFor: "unique_for"
         }
     }
 
@@ -73,6 +76,7 @@ public enum JobMember: UInt8, CaseIterable, Sendable {
                 + " such as \"2030-01-31T12:00:00Z\""
         case .maxAttempts: "an integer from 1 to 1000"
         case .onUncertain: "\"resend\" or \"drop\""
+        case .uniqueFor: "a duration from one second to 30 days, such as \"45s\", \"1h30m\" or \"7d\""
         }
     }
 
@@ -93,7 +97,7 @@ public enum JobMember: UInt8, CaseIterable, Sendable {
             }
         case 8: candidate = .priority
         case 9: candidate = .pushType
-        case 10: candidate = .expiration
+        case 10: candidate = name[0] == UInt8(ascii: "e") ? .expiration : .uniqueFor
         case 11: candidate = name[0] == UInt8(ascii: "c") ? .collapseID : .enqueuedAt
         case 12: candidate = name[0] == UInt8(ascii: "m") ? .maxAttempts : .onUncertain
         case 13: candidate = .registeredAt

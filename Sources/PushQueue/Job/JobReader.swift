@@ -47,7 +47,8 @@ struct JobReader {
         try scanner.finish()
         if job.token == nil, job.tokenList == nil { return .missingToken }
         if job.token != nil, job.tokenList != nil { return .tokenAndTokens }
-        return hasPayload ? nil : .missingPayload
+        if !hasPayload { return .missingPayload }
+        return job.uniqueFor != nil && job.id == nil ? .missingID : nil
     }
 
     @inline(__always)
@@ -82,6 +83,9 @@ struct JobReader {
         case .expiration:
             job.expiration = try expiration()
             return job.expiration != nil
+        case .uniqueFor:
+            guard let seconds = try duration(), JobDuration.uniqueFor.contains(seconds) else { return false }
+            job.uniqueFor = seconds * 1000
         case .sendAt:
             job.sendAt = try time()
             return job.sendAt != nil
@@ -132,7 +136,8 @@ struct JobReader {
                 }
                 return text.isEqual(to: "resend")
             }
-        case .tokens, .priority, .expiration, .payload, .sendAt, .registeredAt, .maxAttempts, .enqueuedAt:
+        case .tokens, .priority, .expiration, .payload, .sendAt, .registeredAt, .maxAttempts, .enqueuedAt,
+            .uniqueFor:
             return false
         }
     }
@@ -141,8 +146,12 @@ struct JobReader {
         guard scanner.next == UInt8(ascii: "\"") else {
             return try scanner.integer(in: 0...Expiration.latestEpoch).map { .epoch($0) }
         }
-        return JSONText.withCharacters(of: try scanner.string(), in: scanner.bytes) { Expiration.duration($0) }
-            .map { .after(seconds: $0) }
+        return try duration().map { .after(seconds: $0) }
+    }
+
+    private mutating func duration() throws(JSONError) -> Int64? {
+        guard scanner.next == UInt8(ascii: "\"") else { return nil }
+        return JSONText.withCharacters(of: try scanner.string(), in: scanner.bytes) { JobDuration.seconds($0) }
     }
 
     private mutating func time() throws(JSONError) -> Int64? {

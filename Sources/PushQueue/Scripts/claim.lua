@@ -17,11 +17,12 @@
 --       7 max bytes       stop when the bodies add up to this; at least one is returned
 --       8 max dead        how many dead letters are kept
 --       9 max dead age    for how long, ms
--- Reply { status, now, due, expired, body... }
+-- Reply { status, now, due, expired, evicted, body... }
 --       status            0 claimed, 1 paused, 2 the lease was lost: the claims were returned, take a new name
 --       now               Redis' time, ms
 --       due               ms until the next retry is due, 0 when some are, -1 when there is none
 --       expired           the name of a worker whose lease has ended, or ''
+--       evicted           dead letters that had to go because there were too many, or were too old
 --       body...           the jobs, under the numbers first, first + 1, ...
 --
 -- Run twice with the same `first`, it returns what the first run claimed.
@@ -36,7 +37,7 @@ if wrong then
 end
 
 if ARGV[2] == '0' and not redis.call('ZSCORE', KEYS[5], worker) then
-    return { 2, now, -1, '' }
+    return { 2, now, -1, '', 0 }
 end
 redis.call('ZADD', KEYS[5], now + ARGV[3], worker)
 
@@ -46,7 +47,7 @@ if oldest[2] and tonumber(oldest[2]) < now then
     expired = oldest[1]
 end
 
-local reply = { 0, now, -1, expired }
+local reply = { 0, now, -1, expired, 0 }
 
 local function next_due()
     local head = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
@@ -154,6 +155,6 @@ end
 if buried > 0 then
     count(KEYS[8], now, 'dead', buried)
     count(KEYS[8], now, 'dead:JobTooLarge', buried)
-    trim_dead(KEYS[7], KEYS[8], now, tonumber(ARGV[8]), tonumber(ARGV[9]))
+    reply[5] = trim_dead(KEYS[7], KEYS[8], now, tonumber(ARGV[8]), tonumber(ARGV[9]))
 end
 return reply

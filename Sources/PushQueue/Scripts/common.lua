@@ -36,7 +36,8 @@ local function unwrap(body)
         local head = stop and string.sub(body, 1, stop)
         local is_json, members = pcall(cjson.decode, (head or '') .. 'null}')
         if head and is_json and members.payload == nil and members.token == nil
-            and is_counter(members.attempt, 1) and is_counter(members.reclaims, 0) then
+            and is_counter(members.attempt, 1) and is_counter(members.reclaims, 0)
+            and (members.reserved == nil or members.reserved == true) then
             return head, string.sub(body, stop + 1, -2), members.reclaims or 0
         end
     end

@@ -10,9 +10,10 @@
 --       2 max reclaims    a job that was reclaimed more often is poison, and becomes a dead letter
 --       3 max dead        how many dead letters are kept
 --       4 max dead age    for how long, ms
--- Reply { reclaimed, poisoned }
+-- Reply { reclaimed, poisoned, evicted }
 --       reclaimed         how many jobs went back, -1 when the lease has not ended or somebody was faster
 --       poisoned          how many became dead letters
+--       evicted           dead letters that had to go because there were too many, or were too old
 --
 -- Run twice, the second run finds no lease and does nothing.
 
@@ -28,7 +29,7 @@ end
 
 local lease = redis.call('ZSCORE', KEYS[1], worker)
 if not lease or tonumber(lease) >= now then
-    return { -1, 0 }
+    return { -1, 0, 0 }
 end
 
 local numbers = redis.call('HKEYS', KEYS[2])
@@ -40,7 +41,7 @@ for i = #inbox, 1, -1 do
     redis.call('LPUSH', KEYS[4], inbox[i])
 end
 
-local reclaimed, poisoned = #inbox, 0
+local reclaimed, poisoned, evicted = #inbox, 0, 0
 for _, number in ipairs(numbers) do
     local body = redis.call('HGET', KEYS[2], number)
     local head, original, before = unwrap(body)
@@ -68,6 +69,6 @@ count(KEYS[6], now, 'reclaimed', reclaimed)
 if poisoned > 0 then
     count(KEYS[6], now, 'dead', poisoned)
     count(KEYS[6], now, 'dead:Poison', poisoned)
-    trim_dead(KEYS[5], KEYS[6], now, tonumber(ARGV[3]), tonumber(ARGV[4]))
+    evicted = trim_dead(KEYS[5], KEYS[6], now, tonumber(ARGV[3]), tonumber(ARGV[4]))
 end
-return { reclaimed, poisoned }
+return { reclaimed, poisoned, evicted }
