@@ -29,6 +29,9 @@ extension Lane {
 
     private func accept(_ job: Job, claim: Int, from queue: QueueLane, isRecovered: Bool) throws(Unsendable) {
         let now = queue.now
+        if let reservation = Reservation(of: job, claim: claim) {
+            return queue.reserve(reservation, isRecovered: isRecovered)
+        }
         if let sendAt = job.sendAt, sendAt > now { return hold(job, claim: claim, in: queue, until: sendAt) }
         var entry = JobEntry(claim: claim, body: job.body)
         entry.queue = queue.index
@@ -169,6 +172,7 @@ extension Lane {
             writer.write(origin: identity(of: job, claim: claim, in: queue))
         }
         writer.write(enqueued: firstSeen)
+        writer.write(reserved: job.envelope.isReserved)
         // Makes the wrapped job unlike any other: equal members of a sorted set would be one.
         if namesClaim { writer.write(claim: ByteBuffer(string: "\(queue.worker):\(claim)")) }
         return writer

@@ -156,7 +156,7 @@ final class Lane: @unchecked Sendable {
         let busy = flights.count
         turn &+= 1
         while let next = schedule.next({ queues[$0].availability(turn: turn, now: now) }) {
-            let reserved = queues.reduce(0) { $0 + $1.window.reserved(now: now) }
+            let reserved = queues.reduce(0) { $0 + $1.window.reserved(now: now) + $1.awaitingReservation.count }
             queues[next].lastTurn = turn
             queues[next].claim(free: max(0, room - reserved), busy: busy)
         }
@@ -191,11 +191,16 @@ final class Lane: @unchecked Sendable {
     }
 
     /// Tells of something that went wrong: once, and then once a minute at the most.
-    func incident(_ message: String, key: String, _ logger: Logger? = nil, metadata: Logger.Metadata = [:]) {
+    /// - Returns: whether it was told.
+    @discardableResult
+    func incident(
+        _ message: @autoclosure () -> String, key: String, _ logger: Logger? = nil, metadata: Logger.Metadata = [:]
+    ) -> Bool {
         let now = eventLoop.now
-        if let last = lastIncident[key], now - last < .seconds(60) { return }
+        if let last = lastIncident[key], now - last < .seconds(60) { return false }
         lastIncident[key] = now
-        (logger ?? self.logger).error("\(message)", metadata: metadata)
+        (logger ?? self.logger).error("\(message())", metadata: metadata)
+        return true
     }
 
     /// Opens another connection where there is more work than streams, and time to do it in: when each answer takes long,

@@ -22,6 +22,8 @@ public struct LaneCounters: Sendable, Equatable {
     public var resent = 0
     /// Kept as dead letters.
     public var dead = 0
+    /// Jobs that were not sent because another with their id was.
+    public var duplicates = 0
     /// Sent, or to be sent, a second time although APNs may have taken the first.
     public var possibleDuplicates = 0
     /// Settlements that found that somebody else had taken the claim over.
@@ -38,6 +40,6 @@ public struct LaneCounters: Sendable, Equatable {
 
     private static let members: [WritableKeyPath<LaneCounters, Int> & Sendable] = [
         \.claimedJobs, \.submitted, \.delivered, \.invalid, \.expired, \.dropped, \.retried, \.parked, \.scheduled,
-        \.resent, \.dead, \.possibleDuplicates, \.lostClaims,
+        \.resent, \.dead, \.duplicates, \.possibleDuplicates, \.lostClaims,
     ]
 }

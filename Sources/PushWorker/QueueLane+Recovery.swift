@@ -56,6 +56,7 @@ extension QueueLane {
     private var knownClaims: Set<Int> {
         var known = Set(settlement.claims)
         for settlement in unconfirmed.values { known.formUnion(settlement.claims) }
+        known.formUnion(awaitingReservation.map(\.reservation.claim))
         known.formUnion(lane.claims(of: self))
         return known
     }

@@ -98,6 +98,7 @@ extension QueueLane {
                 // It may have been written twice: then only the first answer counts.
                 guard unconfirmed.removeValue(forKey: number) != nil else { return }
                 unconfirmedClaims -= batch.count
+                tellOfEvictions(settled.evicted)
                 if !again { lane.counters.lostClaims += settled.lost }
                 if lane.phase == .draining { lane.schedulePump() }
             case .failure(.redis(let error)) where !error.isAnswer:

@@ -24,6 +24,8 @@ final class QueueLane {
     /// The name under which jobs are claimed changes when a lease is lost, and this with it.
     private(set) var generation = 0
     private(set) var hasBacklog = false
+    /// Dead letters that had to go and were not told of yet.
+    private var evicted = 0
     /// Why Redis refuses claims, as long as it does.
     private(set) var refusal: String?
     /// In which of the lane's rounds the queue last had its turn.
@@ -38,6 +40,9 @@ final class QueueLane {
     /// Jobs whose invalid tokens are being written before they are settled.
     var awaitingInvalidTokens = 0
 
+    /// Jobs that wait for their reservation, in the order of their claims.
+    var awaitingReservation: [(reservation: Reservation, isRecovered: Bool)] = []
+    var isReserving = false
     /// Claims that Redis has brought back, and whether some of them are being fetched.
     var forgotten: [Int] = []
     var isTakingForgotten = false
@@ -83,6 +88,7 @@ final class QueueLane {
         forgotten = []
         lookForForgotten()
         resendUnconfirmed()
+        makeReservations()
         window.wake()
         lane.schedulePump()
     }
@@ -140,6 +146,7 @@ final class QueueLane {
             logger.notice("Redis takes claims again")
         }
         if claimed.leaseLost { return startAfresh() }
+        tellOfEvictions(claimed.evicted)
         if claim.join { logger.debug("joined the queue", metadata: ["worker": "\(worker)"]) }
         hasBacklog = window.answered(
             received: claimed.bodies.count, isPaused: claimed.isPaused, nextDue: claimed.nextDue, now: eventLoop.now)
@@ -176,6 +183,16 @@ final class QueueLane {
         }
     }
 
+    /// Dead letters had to go; what they said is lost, which somebody should know.
+    func tellOfEvictions(_ count: Int) {
+        guard count > 0 else { return }
+        evicted += count
+        let isTold = lane.incident(
+            "dead letters had to go because there are too many or they are too old", key: "evicted \(index)", logger,
+            metadata: ["letters": "\(evicted)"])
+        if isTold { evicted = 0 }
+    }
+
     /// The lease ended while this process was not looking (it was stopped, or the machine was). Others have the claims
     /// now; what is still under way is no longer this worker's to settle.
     private func startAfresh() {
@@ -189,6 +206,8 @@ final class QueueLane {
         unconfirmed = [:]
         unconfirmedClaims = 0
         forgotten = []
+        lane.counters.lostClaims += awaitingReservation.count
+        awaitingReservation = []
         // A wait that was still blocked may have put a job into the old inbox.
         let old = connection
         old.release { _ in }
@@ -230,6 +249,7 @@ final class QueueLane {
         connection.reap(expired) { [self] result in
             switch result {
             case .success(let counts?):
+                tellOfEvictions(counts.evicted)
                 logger.warning(
                     "took over the jobs of a worker that is gone",
                     metadata: [

@@ -21,6 +21,7 @@ struct Account: Encodable {
     var scheduled: Int
     var resent: Int
     var dead: Int
+    var duplicates: Int
     var possibleDuplicates: Int
     var lostClaims: Int
     /// Microseconds of the process' CPU time, user and system.
@@ -40,6 +41,7 @@ struct Account: Encodable {
         scheduled = counters.scheduled
         resent = counters.resent
         dead = counters.dead
+        duplicates = counters.duplicates
         possibleDuplicates = counters.possibleDuplicates
         lostClaims = counters.lostClaims
         var usage = rusage()

@@ -7,7 +7,7 @@ public final class WorkerProcess: Sendable {
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public let claimedJobs, submitted, delivered, invalid, expired, dropped, retried, parked, scheduled: Int
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-        public let resent, dead, possibleDuplicates, lostClaims: Int
+        public let resent, dead, duplicates, possibleDuplicates, lostClaims: Int
     }
 
     /// The process.

@@ -1,0 +1,53 @@
+import NIOCore
+import PushQueue
+
+/// Jobs that are sent only if no other with their id is.
+extension QueueLane {
+    /// How many are reserved in one call.
+    private static let reservationBatch = 256
+
+    /// Keeps a job until it has its reservation. All of a claim are asked for together.
+    func reserve(_ reservation: Reservation, isRecovered: Bool) {
+        awaitingReservation.append((reservation, isRecovered))
+        guard !isReserving else { return }
+        eventLoop.execute { [self] in makeReservations() }
+    }
+
+    /// Asks for reservations, those first that have waited longest.
+    func makeReservations() {
+        guard !awaitingReservation.isEmpty, !isReserving, client.isReady, lane.phase == .running else { return }
+        isReserving = true
+        let batch = Array(awaitingReservation.prefix(Self.reservationBatch))
+        let generation = generation
+        connection.reserve(batch.map(\.reservation)) { [self] result in
+            isReserving = false
+            guard generation == self.generation else { return makeReservations() }
+            switch result {
+            case .success(let results):
+                awaitingReservation.removeFirst(batch.count)
+                for ((reservation, isRecovered), result) in zip(batch, results) {
+                    reserved(reservation, result, isRecovered: isRecovered)
+                }
+                makeReservations()
+                lane.schedulePump()
+            case .failure(.redis(let error)) where !error.isAnswer:
+                break  // Asked for again when the connection is back; what was granted meanwhile is granted again.
+            case .failure(let failure):
+                lane.incident(
+                    "Redis refused a reservation; it is tried again: \(failure)", key: "reserve \(index)", logger)
+                eventLoop.scheduleTask(in: .milliseconds(.random(in: 500...1500))) { [self] in makeReservations() }
+            }
+        }
+    }
+
+    private func reserved(_ reservation: Reservation, _ result: ReservationResult, isRecovered: Bool) {
+        switch result {
+        // In a drain it is given back with what is claimed, and keeps its reservation.
+        case .granted where lane.phase == .running:
+            lane.accept(reservation.body, claim: reservation.claim, from: self, isRecovered: isRecovered)
+        case .granted: break
+        case .duplicate: lane.counters.duplicates += 1
+        case .lost: lane.counters.lostClaims += 1
+        }
+    }
+}
