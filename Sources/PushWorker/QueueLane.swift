@@ -7,7 +7,9 @@ import Redis
 ///
 /// Belongs to its lane, and to the lane's event loop. Each queue has a lease of its own, for in a Cluster each can be with
 /// another server, and one that cannot be reached must not hold up the others.
-final class QueueLane {
+///
+/// `@unchecked Sendable`: as with ``Lane``, state is touched on the event loop only; nothing else calls it.
+final class QueueLane: @unchecked Sendable {
     unowned let lane: Lane
     /// Its place among the lane's queues.
     let index: Int
