@@ -1,0 +1,100 @@
+import Foundation
+import TestSupport
+import Testing
+
+/// A worker that is at work on a backlog when something befalls its Redis.
+struct OutageScene {
+    let redis: RedisServer
+    let simulator: SimulatorProcess
+    let worker: WorkerProcess
+    let count: Int
+
+    /// Starts all three, and waits until a tenth of the jobs are delivered.
+    /// - Parameters:
+    ///   - count: jobs with a token each.
+    ///   - arguments: of the server.
+    ///   - rules: of the simulator.
+    ///   - options: of the worker, besides those that keep 200 notifications under way.
+    init(count: Int = 4000, arguments: [String] = [], rules: [String] = [], options: [String] = []) async throws {
+        self.count = count
+        let redis = try RedisServer(arguments: arguments)
+        self.redis = redis
+        simulator = try await SimulatorProcess(rules: rules, options: ["--delay", "60ms±40ms"])
+        try redis.push(TestJob.many(count))
+        worker = try Self.worker(redis, simulator, options)
+        try await eventually("it is at work") { try redis.counted("delivered") > count / 10 }
+    }
+
+    /// Starts a worker like the first.
+    static func worker(
+        _ redis: RedisServer, _ simulator: SimulatorProcess, _ options: [String] = []
+    ) throws -> WorkerProcess {
+        try WorkerProcess(
+            redis: redis.url, endpoint: simulator.port,
+            options: ["--max-connections", "1", "--max-streams", "200", "--exit-when-done"] + options)
+    }
+
+    /// Waits until the worker has written this to its log.
+    func says(_ words: String, sourceLocation: SourceLocation = #_sourceLocation) async throws {
+        try await worker.says(words)
+    }
+
+    /// Waits until APNs gets nothing more: all that the worker had claimed has been answered.
+    func apnsIsQuiet() async throws {
+        var requests = -1
+        try await eventually("the worker has sent what it had claimed") {
+            let now = try await simulator.account().requests
+            defer { requests = now }
+            return now == requests
+        }
+    }
+
+    /// Waits until the worker has done all there was, and expects that each job was delivered exactly once, that all
+    /// accounts agree, and that the log is short.
+    func finishWithoutDuplicates(
+        complaints: ClosedRange<Int> = 1...3, sourceLocation: SourceLocation = #_sourceLocation
+    ) async throws {
+        let account = try await worker.finish()
+        let queue = try QueueContents(redis)
+        let accepted = try await simulator.stop()
+        expectAgreement(account, queue, accepted, sourceLocation: sourceLocation)
+        #expect(account.delivered == count && queue.dead.isEmpty, sourceLocation: sourceLocation)
+        #expect(accepted.accepted == count && accepted.duplicates == 0, sourceLocation: sourceLocation)
+        worker.expectComplaints(complaints, sourceLocation: sourceLocation)
+    }
+}
+
+extension WorkerProcess {
+    /// Waits until it has written this to its log.
+    func says(_ words: String) async throws {
+        try await eventually("the worker says: \(words)", within: .seconds(20)) {
+            if let ending = process.ending { throw process.failure("ended with \(ending)") }
+            return log.contains(words)
+        }
+    }
+
+    /// The lines in which it says that something is wrong.
+    var complaints: [String] {
+        log.split(separator: "\n").filter { $0.contains(" warning ") || $0.contains(" error ") }.map(String.init)
+    }
+
+    /// Expects that it told of what was wrong, and did not go on and on about it; nor about its end.
+    func expectComplaints(_ count: ClosedRange<Int>, sourceLocation: SourceLocation = #_sourceLocation) {
+        let lines = log.split(separator: "\n")
+        #expect(count.contains(complaints.count), "\(complaints.joined(separator: "\n"))", sourceLocation: sourceLocation)
+        let relief = lines.filter { $0.contains(" notice ") }
+        #expect(
+            relief.count <= max(count.upperBound, 1), "\(relief.joined(separator: "\n"))",
+            sourceLocation: sourceLocation)
+    }
+}
+
+extension RedisServer {
+    /// A counter of the default queue, over all days.
+    func counted(_ field: String) throws -> Int {
+        let connection = try connect()
+        return try connection.run("KEYS", "push:{default}:stats:*").strings().reduce(0) { sum, key in
+            sum + (try connection.run("HGET", key, field).number ?? 0)
+        }
+    }
+}

@@ -1,0 +1,164 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    /// Redis goes, and comes back.
+    @Suite("Outages of Redis")
+    struct OutageTests {
+        private static let durable = ["--appendonly", "yes", "--appendfsync", "always"]
+
+        @Test("gone for seconds: what is answered meanwhile is settled when it is back")
+        func gone() async throws {
+            let scene = try await OutageScene(arguments: Self.durable, options: ["--lanes", "2"])
+            scene.redis.kill()
+            try await scene.apnsIsQuiet()
+            try await scene.says("not ready: Redis cannot be reached for the queue default")
+            try await Task.sleep(for: .seconds(2))
+            try scene.redis.start()
+            try await scene.says("Redis is back")
+            try await scene.says("ready again")
+            try await scene.finishWithoutDuplicates()
+        }
+
+        @Test("gone for longer than the lease, with two workers: what is sent twice was reclaimed, and nothing else")
+        func goneForLong() async throws {
+            let scene = try await OutageScene(
+                count: 6000, arguments: Self.durable, options: ["--lease", "7000"])
+            let other = try OutageScene.worker(scene.redis, scene.simulator)
+            try await eventually("both are at work") { try QueueContents(scene.redis).workers.count == 2 }
+            scene.redis.kill()
+            let accepted = try await scene.simulator.account().accepted
+            try await Task.sleep(for: .milliseconds(7500))
+            try scene.redis.start()
+            let accounts = [try await scene.worker.finish(), try await other.finish()]
+            let queue = try QueueContents(scene.redis)
+            let simulated = try await scene.simulator.stop()
+            #expect(accepted < scene.count)
+            #expect(queue.isSettled && queue.workers.isEmpty && queue.dead.isEmpty)
+            #expect(queue.count("delivered") == scene.count)
+            #expect(simulated.distinctTokens == scene.count && simulated.distinctIDs == scene.count)
+            #expect(simulated.duplicates <= queue.count("reclaimed"))
+            #expect(accounts.reduce(0) { $0 + $1.delivered } == simulated.accepted)
+            for worker in [scene.worker, other] { worker.expectComplaints(1...4) }
+        }
+
+        @Test("restarted in good order, with its data in a snapshot")
+        func restartedFromSnapshot() async throws {
+            let scene = try await OutageScene()
+            // Redis saves on SIGTERM only when it is told to save at times.
+            try scene.redis.run("CONFIG", "SET", "save", "3600 1")
+            scene.redis.stop()
+            try await scene.apnsIsQuiet()
+            try scene.redis.start()
+            try await scene.finishWithoutDuplicates(complaints: 0...3)
+        }
+
+        @Test("back with a snapshot of a while ago: what was done since is done again, and nothing stays claimed for ever")
+        func restartedFromOldSnapshot() async throws {
+            let scene = try await OutageScene()
+            try scene.redis.run("SAVE")
+            let before = try scene.redis.counted("delivered")
+            try await eventually("it has gone on") { try scene.redis.counted("delivered") > before + 1000 }
+            scene.redis.kill()
+            try await scene.apnsIsQuiet()
+            let done = try await scene.simulator.account().accepted
+            try scene.redis.start()
+            let account = try await scene.worker.finish()
+            let queue = try QueueContents(scene.redis)
+            let simulated = try await scene.simulator.stop()
+            #expect(queue.isSettled && queue.workers.isEmpty && queue.dead.isEmpty)
+            #expect(queue.count("delivered") == scene.count)
+            #expect(simulated.distinctTokens == scene.count && simulated.accepted == account.delivered)
+            #expect(simulated.duplicates > 0 && simulated.duplicates <= done - before)
+        }
+
+        @Test("the worker starts before Redis does: it waits, and says so")
+        func absentAtTheStart() async throws {
+            let redis = try RedisServer(arguments: Self.durable)
+            try redis.push(TestJob.many(100))
+            redis.stop()
+            let simulator = try await SimulatorProcess()
+            let worker = try OutageScene.worker(redis, simulator)
+            try await worker.says("Connection refused")
+            try await worker.says("not ready: Redis cannot be reached for the queue default")
+            try redis.start()
+            let account = try await worker.finish()
+            expectAgreement(account, try QueueContents(redis), try await simulator.stop())
+            #expect(account.delivered == 100)
+            worker.expectComplaints(1...3)
+        }
+
+        @Test("a drain while Redis is away ends in its time, and the next worker finishes what was left")
+        func drainWithoutRedis() async throws {
+            let scene = try await OutageScene(arguments: Self.durable)
+            scene.redis.kill()
+            let start = ContinuousClock.now
+            try await scene.apnsIsQuiet()
+            scene.worker.process.send(SIGTERM)
+            let ended = scene.worker
+            try await Task.sleep(for: .milliseconds(500))
+            // It has until the end of its time: Redis may come back.
+            #expect(ended.process.ending == nil)
+            try scene.redis.start()
+            let account = try await ended.finish()
+            #expect(ContinuousClock.now - start < .seconds(20))
+            let second = try await OutageScene.worker(scene.redis, scene.simulator).finish()
+            let queue = try QueueContents(scene.redis)
+            let simulated = try await scene.simulator.stop()
+            #expect(queue.isSettled && queue.workers.isEmpty)
+            #expect(account.delivered + second.delivered == scene.count && queue.count("delivered") == scene.count)
+            #expect(simulated.accepted == scene.count && simulated.duplicates == 0)
+        }
+
+        @Test("a drain whose Redis does not come back ends in its time; what it could not settle is sent again, and counted")
+        func drainWithoutEnd() async throws {
+            let scene = try await OutageScene(arguments: Self.durable, options: ["--drain-timeout", "1000"])
+            scene.redis.kill()
+            try await scene.apnsIsQuiet()
+            let start = ContinuousClock.now
+            let account = try await scene.worker.stop()
+            #expect(ContinuousClock.now - start < .seconds(10))
+            #expect(scene.worker.log.contains("could not give unsent jobs back"))
+            try scene.redis.start()
+            let claims = try QueueContents(scene.redis).claims
+            let second = try await OutageScene.worker(scene.redis, scene.simulator).finish()
+            let queue = try QueueContents(scene.redis)
+            let simulated = try await scene.simulator.stop()
+            #expect(queue.isSettled && queue.workers.isEmpty && queue.count("delivered") == scene.count)
+            #expect(queue.count("reclaimed") == claims && second.possibleDuplicates == claims)
+            #expect(simulated.distinctTokens == scene.count && simulated.distinctIDs == scene.count)
+            #expect(simulated.duplicates <= claims)
+            #expect(account.delivered + second.delivered == simulated.accepted)
+        }
+
+        @Test("silent for longer than any answer may take, stopped or paused: what was sent may be executed after all")
+        func halfOpen() async throws {
+            let scene = try await OutageScene()
+            scene.redis.pause()
+            try await scene.says("not answered within 5 s")
+            try await Task.sleep(for: .seconds(1))
+            scene.redis.resume()
+            try await scene.says("ready again")
+            try await scene.finishWithoutDuplicates()
+        }
+
+        @Test("paused for its clients, for a moment or for longer than an answer may take", arguments: [1500, 6500])
+        func paused(milliseconds: Int) async throws {
+            let scene = try await OutageScene()
+            try scene.redis.run("CLIENT", "PAUSE", "\(milliseconds)", "ALL")
+            if milliseconds > 5000 { try await scene.says("not answered within 5 s") }
+            try await scene.finishWithoutDuplicates(complaints: milliseconds > 5000 ? 1...3 : 0...0)
+        }
+
+        @Test("connections that are killed again and again cost nothing but time")
+        func killedConnections() async throws {
+            let scene = try await OutageScene(count: 6000)
+            for _ in 0..<25 {
+                try scene.redis.run("CLIENT", "KILL", "TYPE", "normal")
+                try await Task.sleep(for: .milliseconds(80))
+            }
+            try await scene.finishWithoutDuplicates()
+        }
+    }
+}

@@ -1,0 +1,210 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    /// Redis is there, and will not.
+    @Suite("Refusals of Redis")
+    struct RefusalTests {
+        @Test("READONLY: the server becomes a replica, and a master again")
+        func readOnly() async throws {
+            let scene = try await OutageScene()
+            // Of a master that does not exist: it keeps its data.
+            try scene.redis.run("REPLICAOF", "127.0.0.1", "\(RedisServer.freePort())")
+            try await scene.says("READONLY")
+            try await scene.says("not ready: Redis ")
+            try await Task.sleep(for: .seconds(4))
+            try scene.redis.run("REPLICAOF", "NO", "ONE")
+            try await scene.says("Redis takes claims again")
+            try await scene.says("ready again")
+            try await scene.finishWithoutDuplicates()
+        }
+
+        @Test("LOADING: the server is back and has still to read its data")
+        func loading() async throws {
+            let scene = try await OutageScene(
+                arguments: [
+                    "--enable-debug-command", "yes", "--key-load-delay", "1000",
+                    "--loading-process-events-interval-bytes", "1024",
+                ])
+            try scene.redis.run("DEBUG", "POPULATE", "3000", "ballast", "1000")
+            try scene.redis.run("CONFIG", "SET", "save", "3600 1")
+            scene.redis.stop()
+            try await scene.apnsIsQuiet()
+            try scene.redis.start()
+            try await scene.says("ready again")
+            try await scene.finishWithoutDuplicates()
+            #expect(scene.worker.log.contains("LOADING"), "\(scene.worker.log)")
+        }
+
+        @Test("BUSY: somebody's script does not end")
+        func busy() async throws {
+            let scene = try await OutageScene(arguments: ["--lua-time-limit", "100"])
+            let script = try EndlessScript(on: scene.redis)
+            try await scene.says("Redis refuses claims: Redis answered: BUSY")
+            try await scene.says("not ready: Redis refuses claims of the queue default: Redis answered: BUSY")
+            try scene.redis.run("SCRIPT", "KILL")
+            try await script.ended()
+            try await scene.says("Redis takes claims again")
+            try await scene.says("ready again")
+            try await scene.finishWithoutDuplicates()
+        }
+
+        @Test("a script that does not end, longer than an answer may take")
+        func stalled() async throws {
+            let scene = try await OutageScene(arguments: ["--lua-time-limit", "5500"])
+            let script = try EndlessScript(on: scene.redis)
+            try await scene.says("not answered within 5 s")
+            try await eventually("the server can be told to end it") {
+                try scene.redis.run("SCRIPT", "KILL") == .status("OK")
+            }
+            try await script.ended()
+            try await scene.says("ready again")
+            try await scene.finishWithoutDuplicates()
+        }
+
+        @Test("OOM: the server's memory is full, and what has been sent can be settled all the same")
+        func outOfMemory() async throws {
+            let scene = try await OutageScene()
+            try scene.redis.run("CONFIG", "SET", "maxmemory-policy", "noeviction")
+            try scene.redis.run("CONFIG", "SET", "maxmemory", "1")
+            try await scene.says("Redis refuses claims: Redis answered: OOM")
+            try await scene.says("not ready: Redis refuses claims of the queue default: Redis answered: OOM")
+            try await scene.apnsIsQuiet()
+            let accepted = try await scene.simulator.account().accepted
+            try await eventually("all that was sent is settled") { try scene.redis.counted("delivered") == accepted }
+            try scene.redis.run("CONFIG", "SET", "maxmemory", "0")
+            try await scene.says("Redis takes claims again")
+            try await scene.says("ready again")
+            try await scene.finishWithoutDuplicates()
+        }
+
+        @Test("NOSCRIPT: the server's scripts are flushed all the time, and nobody notices")
+        func noScript() async throws {
+            let scene = try await OutageScene(count: 8000)
+            for _ in 0..<100 {
+                try scene.redis.run("SCRIPT", "FLUSH")
+                try await Task.sleep(for: .milliseconds(15))
+            }
+            try await scene.finishWithoutDuplicates(complaints: 0...0)
+        }
+
+        @Test("UNBLOCKED: the wait for jobs is cut short, by an error or because the server became a replica")
+        func unblocked() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+            for round in 0..<4 {
+                var waiter = ""
+                try await eventually("the worker waits for jobs") {
+                    let blocked = (try redis.run("CLIENT", "LIST").text ?? "").split(separator: "\n").filter {
+                        $0.contains(":wait:") && $0.contains(" flags=b ")
+                    }
+                    waiter = blocked.first?.split(separator: " ").first?.dropFirst("id=".count).description ?? ""
+                    return !waiter.isEmpty
+                }
+                if round < 3 {
+                    try redis.run("CLIENT", "UNBLOCK", waiter, round == 0 ? "TIMEOUT" : "ERROR")
+                } else {
+                    try redis.run("REPLICAOF", "127.0.0.1", "\(RedisServer.freePort())")
+                    try await Task.sleep(for: .seconds(1))
+                    try redis.run("REPLICAOF", "NO", "ONE")
+                }
+                try redis.push(TestJob.many(100, prefix: "\(round)"))
+                try await eventually("they are delivered", within: .seconds(10)) {
+                    try redis.counted("delivered") == 100 * (round + 1)
+                }
+            }
+            let account = try await worker.stop()
+            expectAgreement(account, try QueueContents(redis), try await simulator.stop())
+            #expect(account.delivered == 400)
+            worker.expectComplaints(0...4)
+        }
+
+        @Test("as long as nothing can be settled, no more than some 10,000 jobs are taken")
+        func unsettled() async throws {
+            let scene = try await OutageScene(count: 14_000)
+            try scene.redis.run("ACL", "SETUSER", "default", "-hdel")
+            try await scene.says("Redis refuses settlements")
+            try await scene.quietAfterLimit()
+            try await scene.says("not ready: Redis refuses settlements of the queue default")
+            try scene.redis.run("ACL", "SETUSER", "default", "+@all")
+            try await scene.says("Redis takes settlements again")
+            try await scene.says("ready again")
+            try await scene.finishWithoutDuplicates()
+        }
+
+        @Test("as long as the invalid tokens' set cannot be written, no more than some 10,000 jobs are taken")
+        func unwrittenTokens() async throws {
+            let redis = try RedisServer()
+            let count = 14_000
+            try redis.push(TestJob.many(count))
+            try redis.run("SET", "push:invalid-tokens", "what is this?")
+            let simulator = try await SimulatorProcess(rules: ["answer=410"])
+            let worker = try OutageScene.worker(redis, simulator)
+            try await worker.says("Redis does not take invalid tokens: Redis answered: WRONGTYPE")
+            var requests = -1
+            try await eventually("the worker takes no more") {
+                let now = try await simulator.account().requests
+                defer { requests = now }
+                return now == requests && now > 5000
+            }
+            #expect((10_000...10_000 + 256 + 200).contains(requests))
+            #expect(try QueueContents(redis).invalidTokens.isEmpty && redis.counted("invalid") == 0)
+            try redis.run("DEL", "push:invalid-tokens")
+            try await worker.says("Redis takes invalid tokens again")
+            let account = try await worker.finish()
+            let queue = try QueueContents(redis)
+            expectAgreement(account, queue, try await simulator.stop())
+            #expect(account.invalid == count && queue.invalidTokens.count == count)
+            worker.expectComplaints(1...3)
+        }
+
+        @Test("a dead-letter set of more than it may hold loses its oldest letters, and the queue goes on")
+        func fullOfDeadLetters() async throws {
+            let redis = try RedisServer()
+            let fill = """
+                for i = 1, 1000000, 1000 do
+                    local letters = {}
+                    for j = i, i + 999 do
+                        letters[#letters + 1] = ARGV[1] + j
+                        letters[#letters + 1] = j .. '\\n'
+                    end
+                    redis.call('ZADD', KEYS[1], unpack(letters))
+                end
+                return redis.call('ZCARD', KEYS[1])
+                """
+            let yesterday = Int((Date().timeIntervalSince1970 - 86_400) * 1000)
+            #expect(try redis.run("EVAL", fill, "1", "push:{default}:dead", "\(yesterday)") == 1_000_000)
+            try redis.push((0..<500).map { Array("no job \($0)".utf8) } + TestJob.many(500).map { Array($0.utf8) })
+            let simulator = try await SimulatorProcess()
+            let account = try await OutageScene.worker(redis, simulator).finish()
+            #expect(account.dead == 500 && account.delivered == 500)
+            #expect(try redis.run("ZCARD", "push:{default}:dead") == 1_000_000)
+            #expect(try redis.counted("dead_evicted") == 500 && redis.counted("dead") == 500)
+            #expect(try redis.run("ZSCORE", "push:{default}:dead", "500\n") == .null)
+        }
+    }
+}
+
+extension OutageScene {
+    /// Waits until the worker takes no more because too much waits to be settled.
+    fileprivate func quietAfterLimit() async throws {
+        try await eventually("it reaches the limit") { try await simulator.account().requests > 9000 }
+        try await apnsIsQuiet()
+        let requests = try await simulator.account().requests
+        let settled = try redis.counted("delivered")
+        #expect((10_000...10_000 + 256 + 200).contains(requests - settled))
+    }
+}
+
+/// A script that runs until somebody kills it, in a thread of its own.
+private final class EndlessScript: Sendable {
+    private let task: Task<RedisValue, any Error>
+
+    init(on redis: RedisServer) throws {
+        task = Task.detached { try redis.run("EVAL", "while true do end", "0") }
+    }
+
+    func ended() async throws { _ = try await task.value }
+}
