@@ -13,13 +13,13 @@ struct ReconnectState {
     /// What follows from a failed attempt or a lost connection.
     struct Retry: Equatable {
         let delay: TimeAmount
-        /// Whether to log it: the first, then one in `reportInterval`.
+        /// Whether to log it: the first, then one in `reportInterval`, also of several outages.
         let isReported: Bool
         /// Attempts that failed since there was a connection.
         let failures: Int
     }
 
-    /// An outage that is over.
+    /// An outage that is over, and whose beginning was reported.
     struct Recovery: Equatable {
         let after: TimeAmount
         let failures: Int
@@ -32,6 +32,8 @@ struct ReconnectState {
     private var failures = 0
     private var outageBegan: NIODeadline?
     private var failuresOfOutage = 0
+    private var isOutageReported = false
+    /// Kept beyond the outage: a server that lets us in only to throw us out again must not fill the log.
     private var lastReport: NIODeadline?
 
     init(backoff: ReconnectBackoff) {
@@ -49,12 +51,12 @@ struct ReconnectState {
     mutating func connected(at now: NIODeadline) -> (isWanted: Bool, recovery: Recovery?) {
         guard phase == .connecting else { return (false, nil) }
         phase = .ready(since: now)
-        guard let began = outageBegan else { return (true, nil) }
         defer {
             outageBegan = nil
-            lastReport = nil
+            isOutageReported = false
             failuresOfOutage = 0
         }
+        guard isOutageReported, let began = outageBegan else { return (true, nil) }
         return (true, Recovery(after: now - began, failures: failuresOfOutage))
     }
 
@@ -75,7 +77,10 @@ struct ReconnectState {
         phase = .waiting
         if outageBegan == nil { outageBegan = now }
         let isReported = lastReport.map { now - $0 >= Self.reportInterval } ?? true
-        if isReported { lastReport = now }
+        if isReported {
+            lastReport = now
+            isOutageReported = true
+        }
         return Retry(
             delay: backoff.delay(failures: failures, random: random), isReported: isReported,
             failures: failuresOfOutage)

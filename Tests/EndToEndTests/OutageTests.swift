@@ -136,7 +136,7 @@ extension EndToEnd {
         func halfOpen() async throws {
             let scene = try await OutageScene()
             scene.redis.pause()
-            try await scene.says("not answered within 5 s")
+            try await scene.says("did not answer within 5 s")
             try await Task.sleep(for: .seconds(1))
             scene.redis.resume()
             try await scene.says("ready again")
@@ -147,7 +147,7 @@ extension EndToEnd {
         func paused(milliseconds: Int) async throws {
             let scene = try await OutageScene()
             try scene.redis.run("CLIENT", "PAUSE", "\(milliseconds)", "ALL")
-            if milliseconds > 5000 { try await scene.says("not answered within 5 s") }
+            if milliseconds > 5000 { try await scene.says("did not answer within 5 s") }
             try await scene.finishWithoutDuplicates(complaints: milliseconds > 5000 ? 1...3 : 0...0)
         }
 

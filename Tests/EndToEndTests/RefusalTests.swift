@@ -54,7 +54,7 @@ extension EndToEnd {
         func stalled() async throws {
             let scene = try await OutageScene(arguments: ["--lua-time-limit", "5500"])
             let script = try EndlessScript(on: scene.redis)
-            try await scene.says("not answered within 5 s")
+            try await scene.says("did not answer within 5 s")
             try await eventually("the server can be told to end it") {
                 try scene.redis.run("SCRIPT", "KILL") == .status("OK")
             }
@@ -98,7 +98,7 @@ extension EndToEnd {
                 var waiter = ""
                 try await eventually("the worker waits for jobs") {
                     let blocked = (try redis.run("CLIENT", "LIST").text ?? "").split(separator: "\n").filter {
-                        $0.contains(":wait:") && $0.contains(" flags=b ")
+                        $0.contains(":wait") && $0.contains(" flags=b ")
                     }
                     waiter = blocked.first?.split(separator: " ").first?.dropFirst("id=".count).description ?? ""
                     return !waiter.isEmpty

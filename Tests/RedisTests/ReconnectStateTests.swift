@@ -58,7 +58,22 @@ struct ReconnectStateTests {
         let end = state.connected(at: start + .seconds(70))
         #expect(end.isWanted)
         #expect(end.recovery == ReconnectState.Recovery(after: .seconds(70), failures: 70))
-        #expect(state.failed(at: start + .seconds(71), random: 1)?.isReported == true)
+    }
+
+    @Test("of outages in quick succession reports one in thirty seconds, and the end of that one")
+    func successiveOutages() {
+        var state = ReconnectState(backoff: ReconnectBackoff())
+        _ = state.start()
+        _ = state.connected(at: start)
+        var reported: [Int] = []
+        var recovered: [Int] = []
+        for second in 1..<70 {
+            let now = start + .seconds(Int64(second))
+            if state.failed(at: now, random: 1)?.isReported == true { reported.append(second) }
+            #expect(state.waited() == true)
+            if state.connected(at: now + .milliseconds(1)).recovery != nil { recovered.append(second) }
+        }
+        #expect(reported == [1, 31, 61] && recovered == reported)
     }
 
     @Test("the first connection of all ends no outage")
@@ -77,5 +92,60 @@ struct ReconnectStateTests {
         #expect(state.connected(at: start).isWanted == false)
         #expect(state.failed(at: start, random: 1) == nil)
         #expect(state.waited() == false)
+    }
+
+    @Test("in any order of events, tries one at a time, waits within its limits and reports rarely", arguments: 0..<300)
+    func anyOrder(seed: UInt64) {
+        var random = Seeded(state: seed)
+        let backoff = ReconnectBackoff()
+        var state = ReconnectState(backoff: backoff)
+        var now = start
+        // What a reader of the log, and the socket, know.
+        var (isStarted, isTrying, isReady, isClosed) = (false, false, false, false)
+        var lastReport: NIODeadline?
+        var toldOfOutage: NIODeadline?
+        var outageBegan: NIODeadline?
+        for _ in 0..<400 {
+            now = now + .milliseconds(Int64.random(in: 0...Bool.random(using: &random) ? 20 : 9000, using: &random))
+            switch Int.random(in: 0..<(isClosed ? 8 : 100), using: &random) {
+            case 0..<2:
+                let starts = state.start()
+                #expect(starts == (!isStarted && !isClosed))
+                if starts { (isStarted, isTrying) = (true, true) }
+            case 2..<35:
+                let connected = state.connected(at: now)
+                #expect(connected.isWanted == isTrying)
+                #expect((connected.recovery != nil) == (isTrying && toldOfOutage != nil))
+                if let recovery = connected.recovery, let outageBegan { #expect(recovery.after == now - outageBegan) }
+                guard connected.isWanted else { continue }
+                (isTrying, isReady, toldOfOutage, outageBegan) = (false, true, nil, nil)
+            case 35..<70:
+                let retry = state.failed(at: now, random: Double.random(in: 0...1, using: &random))
+                #expect((retry != nil) == (isTrying || isReady))
+                guard let retry else { continue }
+                (isTrying, isReady) = (false, false)
+                outageBegan = outageBegan ?? now
+                #expect(retry.delay >= .zero && retry.delay <= backoff.maximum)
+                if retry.isReported {
+                    if let lastReport { #expect(now - lastReport >= ReconnectState.reportInterval) }
+                    lastReport = now
+                    toldOfOutage = now
+                } else {
+                    #expect(lastReport.map { now - $0 < ReconnectState.reportInterval } == true)
+                }
+            case 70..<98:
+                let tries = state.waited()
+                #expect(tries == (isStarted && !isTrying && !isReady && !isClosed))
+                if tries { isTrying = true }
+            default:
+                guard Int.random(in: 0..<10, using: &random) == 0 else { continue }
+                state.close()
+                (isTrying, isReady, isClosed) = (false, false, true)
+            }
+        }
+        // Whatever has been: unless it is closed, it comes to a connection.
+        guard !isClosed, isStarted else { return }
+        if !isTrying, !isReady { #expect(state.waited() == true) }
+        if !isReady { #expect(state.connected(at: now).isWanted) }
     }
 }
