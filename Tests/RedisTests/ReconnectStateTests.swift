@@ -106,7 +106,8 @@ struct ReconnectStateTests {
         var toldOfOutage: NIODeadline?
         var outageBegan: NIODeadline?
         for _ in 0..<400 {
-            now = now + .milliseconds(Int64.random(in: 0...Bool.random(using: &random) ? 20 : 9000, using: &random))
+            let longest: Int64 = Bool.random(using: &random) ? 20 : 9000
+            now = now + .milliseconds(Int64.random(in: 0...longest, using: &random))
             switch Int.random(in: 0..<(isClosed ? 8 : 100), using: &random) {
             case 0..<2:
                 let starts = state.start()
