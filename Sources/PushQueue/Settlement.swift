@@ -36,6 +36,9 @@ public struct Settlement: Sendable {
     /// An empty batch.
     public init() {}
 
+    /// Roughly how many bytes it takes to keep it.
+    public var size: Int { count * 16 + arguments.size }
+
     /// Whether there is nothing to write.
     public var isEmpty: Bool { count == 0 }
 
@@ -172,6 +175,9 @@ struct RedisArguments: Sendable {
     private var lengths: [Int] = []
 
     var count: Int { lengths.count }
+
+    /// Roughly how many bytes it takes to keep them.
+    var size: Int { bytes.readableBytes + lengths.count * 8 }
 
     mutating func append(_ text: String) { lengths.append(bytes.writeString(text)) }
     mutating func append(_ number: Int) { lengths.append(bytes.writeString(String(number))) }

@@ -20,6 +20,8 @@ struct ClaimWindow {
     static let pausedPoll = TimeAmount.milliseconds(700)
     /// For how long the room of a claim under way is kept free.
     static let patience = TimeAmount.milliseconds(100)
+    /// An answer that takes longer is a trouble.
+    static let overdue = TimeAmount.seconds(1)
 
     private var nextNumber = 1
     /// Whether there is a lease, as far as Redis has said.
@@ -39,6 +41,9 @@ struct ClaimWindow {
         guard let underWay, now - askedAt < Self.patience else { return 0 }
         return underWay.count
     }
+
+    /// Whether the answer to a claim takes so long that something must be wrong.
+    func isOverdue(now: NIODeadline) -> Bool { underWay != nil && now - askedAt >= Self.overdue }
 
     /// The claim to make now, if any.
     /// - Parameters:
@@ -67,8 +72,9 @@ struct ClaimWindow {
     }
 
     /// Only renews the lease: for a lane that has no room for more.
-    mutating func renewal() -> Claim? {
+    mutating func renewal(now: NIODeadline) -> Claim? {
         guard underWay == nil, inDoubt == nil else { return nil }
+        askedAt = now
         isRepeated = false
         underWay = Claim(first: nextNumber, count: 0, join: !hasJoined)
         return underWay

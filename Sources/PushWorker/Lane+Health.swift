@@ -1,5 +1,6 @@
 import Logging
 import NIOCore
+import Redis
 
 /// Whether the lane can do its work.
 extension Lane {
@@ -8,6 +9,7 @@ extension Lane {
         var problems: [String] = []
         if phase == .draining || phase == .stopped { problems.append("the worker is draining") }
         problems += queues.compactMap(\.problem)
+        if let invalidTokensRefusal { problems.append("Redis does not take invalid tokens: \(invalidTokensRefusal)") }
         // As long as one app can send there is work to do; the others' jobs are put off.
         let apps = apps.map(\.problem)
         if !apps.contains(nil) { problems += apps.compactMap { $0 } }
@@ -19,25 +21,36 @@ extension Lane {
         let problems = problems
         switch readiness.update(isReady: problems.isEmpty || phase != .running, now: now) {
         case .lost:
+            guard troubles.began("ready", at: "\(index)") else { return }
             logger.warning("not ready: \(problems.joined(separator: "; "))")
-        case .regained(let after):
-            let seconds = Double(after.nanoseconds / 1_000_000) / 1000
-            logger.notice("ready again", metadata: ["after": "\(seconds) s"])
+        case .regained:
+            guard let after = troubles.ended("ready", at: "\(index)") else { return }
+            logger.notice("ready again", metadata: ["after": "\(after)"])
         case nil: break
+        }
+    }
+
+    /// Tells of a connection to Redis that is lost or back.
+    /// - Parameter source: which of the lane's connections it is.
+    func tellOfRedis(_ state: RedisClient.State, at source: String) {
+        switch state {
+        case .disconnected(let error, let retryIn):
+            guard troubles.began("redis", at: "\(index):\(source)") else { return }
+            logger.warning(
+                "\(error.headline)",
+                metadata: [
+                    "redis": "\(configuration.redis)", "retry-in": "\(retryIn.nanoseconds / 1_000_000) ms",
+                ])
+        case .ready:
+            guard let after = troubles.ended("redis", at: "\(index):\(source)") else { return }
+            logger.notice("Redis is back", metadata: ["redis": "\(configuration.redis)", "after": "\(after)"])
+        case .closed:
+            _ = troubles.ended("redis", at: "\(index):\(source)")
         }
     }
 
     /// Whether the lane can do its work now. From anywhere.
     func health() -> EventLoopFuture<WorkerHealth> { eventLoop.submit { WorkerHealth(problems: self.problems) } }
-}
-
-extension QueueLane {
-    /// What keeps the lane from working on the queue.
-    var problem: String? {
-        if !client.isReady { return "Redis cannot be reached for the queue \(keys.queue)" }
-        if let refusal { return "Redis refuses claims of the queue \(keys.queue): \(refusal)" }
-        return window.hasJoined ? nil : "there is no lease for the queue \(keys.queue) yet"
-    }
 }
 
 extension AppLane {

@@ -20,6 +20,8 @@ final class Lane: @unchecked Sendable {
     let configuration: WorkerConfiguration
     let index: Int
     var logger: Logger
+    /// What is wrong here and in the other lanes.
+    let troubles: TroubleLog
     /// The seconds since 1970, for provider tokens only: jobs go by Redis' clock.
     let wallClock: @Sendable () -> Int64
     /// Called when a claim was full, so that other lanes look for work too. From this lane's event loop.
@@ -39,6 +41,9 @@ final class Lane: @unchecked Sendable {
     var awaitingInvalidTokens: [JobEntry] = []
     /// Those whose tokens are being written.
     var writingInvalidTokens: [JobEntry] = []
+    /// Why Redis does not take them, as long as it does not.
+    var invalidTokensRefusal: String?
+    var invalidTokensNotBefore = NIODeadline.distantPast
     private var lastIncident: [String: NIODeadline] = [:]
     private var turn = 0
     var readiness = Readiness()
@@ -57,19 +62,29 @@ final class Lane: @unchecked Sendable {
 
     init(
         configuration: WorkerConfiguration, index: Int, eventLoop: any EventLoop, logger: Logger,
-        wallClock: @escaping @Sendable () -> Int64
+        troubles: TroubleLog, wallClock: @escaping @Sendable () -> Int64
     ) {
         self.configuration = configuration
         self.index = index
         self.eventLoop = eventLoop
         self.logger = logger
+        self.troubles = troubles
         self.wallClock = wallClock
         schedule = QueueSchedule(
             weights: configuration.queues.map(\.weight), isStrict: configuration.queueOrder == .strict)
         var redis = configuration.redisClient
         redis.clientName = "apns-worker:\(configuration.workerName):\(index)"
         clients = RedisClients(
-            topology: configuration.redis, eventLoop: eventLoop, configuration: redis, logger: logger)
+            topology: configuration.redis, eventLoop: eventLoop, configuration: redis,
+            logger: Self.quietened(logger))
+    }
+
+    /// For clients of Redis: what becomes of their connections the lanes tell together, once for all of them.
+    private static func quietened(_ logger: Logger) -> Logger {
+        guard logger.logLevel > .debug else { return logger }
+        var logger = logger
+        logger.logLevel = max(logger.logLevel, .error)
+        return logger
     }
 
     /// Begins to connect and to work. From anywhere.
@@ -95,6 +110,7 @@ final class Lane: @unchecked Sendable {
     private func startQueues() {
         clients.onStateChange = { [weak self] client, state in
             guard let self else { return }
+            tellOfRedis(state, at: "\(ObjectIdentifier(client))")
             for queue in queues where queue.client === client { queue.redisChanged(state) }
             if case .ready = state { writeInvalidTokens() }
         }
@@ -114,7 +130,8 @@ final class Lane: @unchecked Sendable {
         var redis = configuration.redisClient
         redis.clientName = "apns-worker:\(configuration.workerName):wait:\(keys.queue)"
         return RedisClient(
-            topology: configuration.redis, key: keys.jobs, eventLoop: eventLoop, configuration: redis, logger: logger)
+            topology: configuration.redis, key: keys.jobs, eventLoop: eventLoop, configuration: redis,
+            logger: Self.quietened(logger))
     }
 
     /// What the lane does when nothing else makes it do something.
@@ -130,7 +147,10 @@ final class Lane: @unchecked Sendable {
             app.pool.check(now: now)
             parkWhatCannotBeSent(app, now: now)
         }
-        for queue in queues { queue.renewLeaseIfDue() }
+        for queue in queues {
+            queue.renewLeaseIfDue()
+            queue.lookForForgottenIfDue()
+        }
         writeInvalidTokens()
         tellOfReadiness(now: now)
         if phase == .draining, now >= drainDeadline { cutDrainShort() }

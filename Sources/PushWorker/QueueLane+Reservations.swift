@@ -24,6 +24,7 @@ extension QueueLane {
             guard generation == self.generation else { return makeReservations() }
             switch result {
             case .success(let results):
+                accepted(.reservations)
                 awaitingReservation.removeFirst(batch.count)
                 for ((reservation, isRecovered), result) in zip(batch, results) {
                     reserved(reservation, result, isRecovered: isRecovered)
@@ -33,9 +34,8 @@ extension QueueLane {
             case .failure(.redis(let error)) where !error.isAnswer:
                 break  // Asked for again when the connection is back; what was granted meanwhile is granted again.
             case .failure(let failure):
-                lane.incident(
-                    "Redis refused a reservation; it is tried again: \(failure)", key: "reserve \(index)", logger)
-                eventLoop.scheduleTask(in: .milliseconds(.random(in: 500...1500))) { [self] in makeReservations() }
+                refused(.reservations, failure)
+                eventLoop.scheduleTask(in: Self.refusalPause) { [self] in makeReservations() }
             }
         }
     }

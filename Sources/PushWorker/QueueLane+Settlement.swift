@@ -79,12 +79,14 @@ extension QueueLane {
         nextSettlement += 1
         unconfirmed[number] = settlement
         unconfirmedClaims += settlement.count
+        unconfirmedSize += settlement.size
         settlement = Settlement()
         write(number, again: false)
     }
 
     /// Redis is back: what it had not confirmed is written again. What it had done all the same does nothing now.
     func resendUnconfirmed() {
+        refusedSettlements = []
         for number in unconfirmed.keys.sorted() { write(number, again: true) }
     }
 
@@ -93,20 +95,25 @@ extension QueueLane {
         let generation = generation
         connection.settle(batch) { [self] result in
             guard generation == self.generation else { return }
+            if case .success = result { accepted(.settlements) }
             switch result {
             case .success(let settled):
                 // It may have been written twice: then only the first answer counts.
                 guard unconfirmed.removeValue(forKey: number) != nil else { return }
                 unconfirmedClaims -= batch.count
+                unconfirmedSize -= batch.size
                 tellOfEvictions(settled.evicted)
                 if !again { lane.counters.lostClaims += settled.lost }
                 if lane.phase == .draining { lane.schedulePump() }
             case .failure(.redis(let error)) where !error.isAnswer:
                 break  // Written again when the connection is back.
             case .failure(let failure):
-                lane.incident(
-                    "Redis refused a settlement; it is tried again: \(failure)", key: "settle \(index)", logger)
-                eventLoop.scheduleTask(in: .milliseconds(.random(in: 500...1500))) { self.write(number, again: true) }
+                refused(.settlements, failure)
+                refusedSettlements.insert(number)
+                eventLoop.scheduleTask(in: Self.refusalPause) {
+                    // A new connection has written it meanwhile: once is enough.
+                    if self.refusedSettlements.remove(number) != nil { self.write(number, again: true) }
+                }
             }
         }
     }

@@ -28,8 +28,10 @@ final class QueueLane: @unchecked Sendable {
     private(set) var hasBacklog = false
     /// Dead letters that had to go and were not told of yet.
     private var evicted = 0
-    /// Why Redis refuses claims, as long as it does.
-    private(set) var refusal: String?
+    /// What Redis refuses, and why, as long as it does.
+    var refusals: [Request: String] = [:]
+    /// Why there was no connection when there last was none.
+    private(set) var connectionError: RedisError?
     /// In which of the lane's rounds the queue last had its turn.
     var lastTurn = 0
 
@@ -38,8 +40,11 @@ final class QueueLane: @unchecked Sendable {
     var unconfirmed: [Int: Settlement] = [:]
     var nextSettlement = 0
     var unconfirmedClaims = 0
+    var unconfirmedSize = 0
+    /// Settlements that were refused, and are written again after a while.
+    var refusedSettlements: Set<Int> = []
     var isSettleScheduled = false
-    /// Jobs whose invalid tokens are being written before they are settled.
+    /// Invalid tokens that are to be written before their jobs are settled.
     var awaitingInvalidTokens = 0
 
     /// Jobs that wait for their reservation, in the order of their claims.
@@ -48,6 +53,7 @@ final class QueueLane: @unchecked Sendable {
     /// Claims that Redis has brought back, and whether some of them are being fetched.
     var forgotten: [Int] = []
     var isTakingForgotten = false
+    var lastLook = NIODeadline.now()
 
     private var isWaiting = false
     private var waiterID: Int?
@@ -59,6 +65,8 @@ final class QueueLane: @unchecked Sendable {
     private static let waitSeconds = 5
     /// Settlements that Redis has not confirmed: beyond this the lane claims no more of the queue.
     private static let maximumUnconfirmed = 10_000
+    /// The same in bytes, for settlements of jobs with many tokens, all of which are to be tried again, are large.
+    private static let maximumUnconfirmedSize = 64 << 20
 
     init(_ keys: QueueKeys, index: Int, lane: Lane, client: RedisClient, waiter: RedisClient?) {
         self.keys = keys
@@ -86,6 +94,7 @@ final class QueueLane: @unchecked Sendable {
     var isSettled: Bool { settlement.isEmpty && unconfirmed.isEmpty && awaitingInvalidTokens == 0 && !isWaiting }
 
     func redisChanged(_ state: RedisClient.State) {
+        if case .disconnected(let error, _) = state { connectionError = error }
         guard case .ready = state else { return }
         forgotten = []
         lookForForgotten()
@@ -112,6 +121,7 @@ final class QueueLane: @unchecked Sendable {
     private var canClaim: Bool {
         !window.isAsking && client.isReady
             && unconfirmedClaims + settlement.count + awaitingInvalidTokens < Self.maximumUnconfirmed
+            && unconfirmedSize + settlement.size < Self.maximumUnconfirmedSize
     }
 
     /// Whether it can be asked for jobs.
@@ -125,7 +135,7 @@ final class QueueLane: @unchecked Sendable {
         let interval = TimeAmount.milliseconds(Int64(lane.configuration.queueLimits.lease) / 5)
         guard eventLoop.now - lastRenewal > interval else { return }
         lastRenewal = eventLoop.now
-        guard client.isReady, let claim = window.renewal() else { return }
+        guard client.isReady, let claim = window.renewal(now: eventLoop.now) else { return }
         send(claim)
     }
 
@@ -143,10 +153,7 @@ final class QueueLane: @unchecked Sendable {
 
     private func answered(_ claim: ClaimWindow.Claim, _ claimed: QueueConnection.Claimed) {
         clock = (eventLoop.now, claimed.now)
-        if refusal != nil {
-            refusal = nil
-            logger.notice("Redis takes claims again")
-        }
+        accepted(.claims)
         if claimed.leaseLost { return startAfresh() }
         tellOfEvictions(claimed.evicted)
         if claim.join { logger.debug("joined the queue", metadata: ["worker": "\(worker)"]) }
@@ -179,9 +186,8 @@ final class QueueLane: @unchecked Sendable {
             window.failed(mayHaveRun: error.mayHaveBeenExecuted, now: eventLoop.now)
         } else {
             // Read-only, loading, out of memory: the server is there, and will come round.
-            window.refused(now: eventLoop.now, pause: .milliseconds(.random(in: 500...1500)))
-            if refusal == nil { logger.error("Redis refuses claims: \(failure)") }
-            refusal = "\(failure)"
+            window.refused(now: eventLoop.now, pause: Self.refusalPause)
+            refused(.claims, failure)
         }
     }
 
@@ -207,6 +213,9 @@ final class QueueLane: @unchecked Sendable {
         settlement = Settlement()
         unconfirmed = [:]
         unconfirmedClaims = 0
+        unconfirmedSize = 0
+        accepted(.settlements)
+        accepted(.reservations)
         forgotten = []
         lane.counters.lostClaims += awaitingReservation.count
         awaitingReservation = []
@@ -280,19 +289,23 @@ final class QueueLane: @unchecked Sendable {
     private func waitForJob() {
         guard let waiter, !isWaiting, lane.phase == .running, waiter.isReady else { return }
         isWaiting = true
+        let connection = connection
         let command = RedisCommand(
             "BLMOVE", keys.jobs, keys.inbox(worker), "LEFT", "RIGHT", "\(Self.waitSeconds)")
         waiter.send(command, deadline: .seconds(Int64(Self.waitSeconds) + 5)) { [self] result in
             isWaiting = false
             switch result {
             case .success(let reply):
+                accepted(.waits)
                 if !reply.root.isNull { window.wake() }
+            case .failure(.server(let error)) where error.prefix == "UNBLOCKED":
+                break  // Somebody wanted it to end, or the server became a replica, as the next answer will tell.
             case .failure(let error):
                 // The timer finds jobs too, if later; a wait that fails at once must not be asked for again at once.
-                if error.isAnswer {
-                    lane.incident("Redis refused the wait for jobs: \(error)", key: "wait \(index)", logger)
-                }
+                if error.isAnswer { refused(.waits, .redis(error)) }
             }
+            // A lease was lost meanwhile: what the wait has brought is under the old name.
+            if connection !== self.connection { connection.release { _ in } }
             lane.schedulePump()
         }
     }

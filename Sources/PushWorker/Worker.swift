@@ -22,12 +22,13 @@ public final class Worker: Service {
         let count = configuration.lanes > 0 ? configuration.lanes : System.coreCount
         let group = MultiThreadedEventLoopGroup(numberOfThreads: count)
         self.group = group
+        let troubles = TroubleLog()
         lanes = (0..<count).map { index in
             var logger = logger
             if count > 1 { logger[metadataKey: "lane"] = "\(index)" }
             return Lane(
                 configuration: configuration, index: index, eventLoop: group.next(), logger: logger,
-                wallClock: wallClock)
+                troubles: troubles, wallClock: wallClock)
         }
     }
 

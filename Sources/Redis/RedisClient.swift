@@ -354,7 +354,7 @@ public final class RedisClient: @unchecked Sendable {
 
 extension RedisError {
     /// As `description`, but of the connection itself: whether commands were lost with it is told to their callers.
-    fileprivate var headline: String {
+    public var headline: String {
         switch self {
         case .connectionLost(let address, _, let reason): "the connection to Redis at \(address) was lost: \(reason)"
         case .server(let error): "another Redis server has to be found: \(error.message)"

@@ -15,7 +15,7 @@ extension EndToEnd {
             try await scene.says("not ready: Redis ")
             try await Task.sleep(for: .seconds(4))
             try scene.redis.run("REPLICAOF", "NO", "ONE")
-            try await scene.says("Redis takes claims again")
+            try await scene.says("Redis refuses nothing any more")
             try await scene.says("ready again")
             try await scene.finishWithoutDuplicates()
         }
@@ -41,11 +41,11 @@ extension EndToEnd {
         func busy() async throws {
             let scene = try await OutageScene(arguments: ["--lua-time-limit", "100"])
             let script = try EndlessScript(on: scene.redis)
-            try await scene.says("Redis refuses claims: Redis answered: BUSY")
+            try await scene.says("Redis answered: BUSY")
             try await scene.says("not ready: Redis refuses claims of the queue default: Redis answered: BUSY")
             try scene.redis.run("SCRIPT", "KILL")
             try await script.ended()
-            try await scene.says("Redis takes claims again")
+            try await scene.says("Redis refuses nothing any more")
             try await scene.says("ready again")
             try await scene.finishWithoutDuplicates()
         }
@@ -74,7 +74,7 @@ extension EndToEnd {
             let accepted = try await scene.simulator.account().accepted
             try await eventually("all that was sent is settled") { try scene.redis.counted("delivered") == accepted }
             try scene.redis.run("CONFIG", "SET", "maxmemory", "0")
-            try await scene.says("Redis takes claims again")
+            try await scene.says("Redis refuses nothing any more")
             try await scene.says("ready again")
             try await scene.finishWithoutDuplicates()
         }
@@ -129,7 +129,7 @@ extension EndToEnd {
             try await scene.quietAfterLimit()
             try await scene.says("not ready: Redis refuses settlements of the queue default")
             try scene.redis.run("ACL", "SETUSER", "default", "+@all")
-            try await scene.says("Redis takes settlements again")
+            try await scene.says("Redis refuses nothing any more")
             try await scene.says("ready again")
             try await scene.finishWithoutDuplicates()
         }

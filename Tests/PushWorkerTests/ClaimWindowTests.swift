@@ -21,7 +21,7 @@ struct ClaimWindowTests {
         check(window.next(free: 0, busy: 0, now: start) == nil)
         check(window.next(free: 10, busy: 0, now: start) != nil)
         check(window.next(free: 10, busy: 0, now: start) == nil)
-        check(window.renewal() == nil)
+        check(window.renewal(now: start) == nil)
     }
 
     @Test("waits, while busy, until a third of the streams are free")
@@ -85,7 +85,7 @@ struct ClaimWindowTests {
         var window = ClaimWindow()
         let claim = window.next(free: 10, busy: 0, now: start)
         window.failed(mayHaveRun: true, now: start)
-        check(window.renewal() == nil)
+        check(window.renewal(now: start) == nil)
         check(window.next(free: 0, busy: 10, now: start) == claim)
         _ = window.answered(received: 4, isPaused: false, nextDue: nil, now: start)
         window.wake()
@@ -146,7 +146,7 @@ struct ClaimWindowTests {
                 let claim =
                     Bool.random(using: &random)
                     ? window.next(free: free, busy: Int.random(in: 0...600, using: &random), now: now)
-                    : window.renewal()
+                    : window.renewal(now: now)
                 guard let claim else { continue }
                 check(underWay == nil)
                 check(claim.count <= ClaimWindow.maximumCount)
