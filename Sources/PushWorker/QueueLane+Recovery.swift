@@ -8,7 +8,7 @@ import PushQueue
 /// was: settlements that it had confirmed are gone, and their claims are back. And a claim that was sent over a connection
 /// that is no more can be executed long after it was repeated over the next one, when the network was slow to pass it on.
 /// Nobody else takes such claims over, for their owner lives and renews its lease. So whenever Redis comes back, and once in
-/// a lease, the lane asks what it holds, and works on what it does not know as if it had just been claimed. The
+/// a while, the lane asks what it holds, and works on what it does not know as if it had just been claimed. The
 /// notifications may be sent twice, and are counted as that.
 extension QueueLane {
     /// How many bodies are asked for at once.
@@ -36,7 +36,7 @@ extension QueueLane {
     }
 
     func lookForForgottenIfDue() {
-        let interval = TimeAmount.milliseconds(Int64(lane.configuration.queueLimits.lease))
+        let interval = TimeAmount.milliseconds(Int64(lane.configuration.queueLimits.lease) / 3)
         guard client.isReady, forgotten.isEmpty, !isTakingForgotten, eventLoop.now - lastLook > interval else { return }
         lookForForgotten()
     }

@@ -35,19 +35,10 @@ struct OutageScene {
     }
 
     /// Waits until the worker has written this to its log.
-    func says(_ words: String, sourceLocation: SourceLocation = #_sourceLocation) async throws {
-        try await worker.says(words)
-    }
+    func says(_ words: String) async throws { try await worker.says(words) }
 
     /// Waits until APNs gets nothing more: all that the worker had claimed has been answered.
-    func apnsIsQuiet() async throws {
-        var requests = -1
-        try await eventually("the worker has sent what it had claimed") {
-            let now = try await simulator.account().requests
-            defer { requests = now }
-            return now == requests
-        }
-    }
+    func apnsIsQuiet() async throws { try await simulator.isQuiet() }
 
     /// Waits until the worker has done all there was, and expects that each job was delivered exactly once, that all
     /// accounts agree, and that the log is short.
@@ -64,12 +55,29 @@ struct OutageScene {
     }
 }
 
+extension SimulatorProcess {
+    /// Waits until no request has come for longer than any of these tests' answers takes.
+    /// - Returns: how many have come.
+    @discardableResult
+    func isQuiet(after least: Int = 0) async throws -> Int {
+        var (requests, since) = (-1, ContinuousClock.now)
+        try await eventually("no more than \(least) requests come") {
+            let now = try await account().requests
+            if now != requests { (requests, since) = (now, .now) }
+            return requests >= least && ContinuousClock.now - since > .milliseconds(250)
+        }
+        return requests
+    }
+}
+
 extension WorkerProcess {
     /// Waits until it has written this to its log.
     func says(_ words: String) async throws {
         try await eventually("the worker says: \(words)", within: .seconds(20)) {
-            if let ending = process.ending { throw process.failure("ended with \(ending)") }
-            return log.contains(words)
+            let ending = process.ending
+            if log.contains(words) { return true }
+            if let ending { throw process.failure("ended with \(ending) and never said: \(words)") }
+            return false
         }
     }
 

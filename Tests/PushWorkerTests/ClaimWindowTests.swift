@@ -131,7 +131,22 @@ struct ClaimWindowTests {
         check(window.next(free: 2, busy: 0, now: start) == .init(first: 11, count: 2, join: true))
     }
 
-    @Test("never gives a number twice and never has two claims under way, in any order of events", arguments: 0..<200)
+    @Test("an answer that takes long is overdue, to a renewal as to a claim")
+    func overdue() {
+        var window = ClaimWindow()
+        check(!window.isOverdue(now: start))
+        _ = window.next(free: 10, busy: 0, now: start)
+        check(!window.isOverdue(now: start + .milliseconds(999)))
+        check(window.isOverdue(now: start + .seconds(1)))
+        _ = window.answered(received: 10, isPaused: false, nextDue: nil, now: start + .seconds(1))
+        check(!window.isOverdue(now: start + .seconds(9)))
+        _ = window.renewal(now: start + .seconds(9))
+        check(window.isOverdue(now: start + .seconds(10)))
+    }
+
+    @Test(
+        "never gives a number twice, never has two claims under way and never starves, in any order of events",
+        arguments: 0..<300)
     func anyOrder(seed: UInt64) {
         var random = SplitMix(seed: seed)
         var window = ClaimWindow()
@@ -140,7 +155,7 @@ struct ClaimWindowTests {
         var answeredTo = 0
         for _ in 0..<500 {
             now = now + .milliseconds(Int64.random(in: 0...400, using: &random))
-            switch Int.random(in: 0..<6, using: &random) {
+            switch Int.random(in: 0..<8, using: &random) {
             case 0, 1:
                 let free = Int.random(in: 0...600, using: &random)
                 let claim =
@@ -155,17 +170,42 @@ struct ClaimWindowTests {
             case 2, 3:
                 guard let claim = underWay else { continue }
                 let received = Int.random(in: 0...claim.count, using: &random)
-                _ = window.answered(received: received, isPaused: false, nextDue: nil, now: now)
+                _ = window.answered(
+                    received: received, isPaused: Bool.random(using: &random),
+                    nextDue: Bool.random(using: &random) ? Int64.random(in: 0...3000, using: &random) : nil, now: now)
                 answeredTo = max(answeredTo, claim.first + received - 1)
                 underWay = nil
+                checkItGoesOn(window, now: now + ClaimWindow.idlePoll)
             case 4:
                 guard underWay != nil else { continue }
                 window.failed(mayHaveRun: Bool.random(using: &random), now: now)
                 underWay = nil
+                checkItGoesOn(window, now: now)
+            case 5:
+                guard underWay != nil else { continue }
+                let pause = TimeAmount.milliseconds(Int64.random(in: 500...1500, using: &random))
+                window.refused(now: now, pause: pause)
+                underWay = nil
+                checkItGoesOn(window, now: now + pause)
+            case 6:
+                guard Int.random(in: 0..<10, using: &random) == 0 else { continue }
+                window.startAfresh()
+                underWay = nil
+                check(!window.hasJoined)
+                checkItGoesOn(window, now: now)
             default:
                 window.wake()
+                if underWay == nil { checkItGoesOn(window, now: now) }
             }
+            check(window.isAsking == (underWay != nil))
+            check(underWay != nil || window.reserved(now: now) == 0)
         }
+    }
+
+    /// Expects that jobs would be asked for by then, if there were room.
+    private func checkItGoesOn(_ window: ClaimWindow, now: NIODeadline) {
+        var window = window
+        check((window.next(free: 10, busy: 0, now: now)?.count ?? 0) > 0)
     }
 }
 

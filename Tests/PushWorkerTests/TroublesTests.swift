@@ -1,0 +1,73 @@
+import NIOCore
+import Testing
+
+@testable import PushWorker
+
+@Suite("What is told of troubles")
+struct TroublesTests {
+    let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
+
+    @Test("is told when the first has them, and that they are over when nobody has them any more")
+    func together() {
+        var troubles = Troubles()
+        check(troubles.began("redis", at: "a", now: start))
+        check(!troubles.began("redis", at: "b", now: start + .seconds(1)))
+        check(!troubles.began("redis", at: "a", now: start + .seconds(60)))
+        check(troubles.ended("redis", at: "a", now: start + .seconds(61)) == nil)
+        check(troubles.ended("redis", at: "a", now: start + .seconds(61)) == nil)
+        check(troubles.ended("redis", at: "b", now: start + .seconds(62)) == .seconds(62))
+        check(troubles.ended("redis", at: "b", now: start + .seconds(62)) == nil)
+    }
+
+    @Test("is told again after a long while, in each form, and of each subject by itself")
+    func again() {
+        var troubles = Troubles()
+        check(troubles.began("queue", at: "a", form: "OOM", now: start))
+        check(!troubles.began("queue", at: "a", form: "OOM", now: start + .minutes(9)))
+        check(troubles.began("queue", at: "a", form: "BUSY", now: start + .minutes(9)))
+        check(troubles.began("queue", at: "a", form: "OOM", now: start + .minutes(20)))
+        check(troubles.began("other", at: "a", form: "OOM", now: start + .minutes(20)))
+    }
+
+    @Test("of what comes and goes is told once in thirty seconds, with its end")
+    func flapping() {
+        var troubles = Troubles()
+        var told: [Int] = []
+        var ended: [Int] = []
+        for second in 0..<70 {
+            let now = start + .seconds(Int64(second))
+            if troubles.began("redis", at: "a", now: now) { told.append(second) }
+            if troubles.ended("redis", at: "a", now: now + .milliseconds(1)) != nil { ended.append(second) }
+        }
+        check(told == [0, 30, 60] && ended == told)
+    }
+
+    @Test("is in turns the beginning and the end, and rare, in any order of events", arguments: 0..<200)
+    func anyOrder(seed: UInt64) {
+        var random = SplitMix(seed: seed)
+        var troubles = Troubles()
+        var now = start
+        var sources: Set<String> = []
+        var isTold = false
+        var lastTold: NIODeadline?
+        for _ in 0..<500 {
+            now = now + .milliseconds(Int64.random(in: 0...20_000, using: &random))
+            let source = "\(Int.random(in: 0..<3, using: &random))"
+            if Bool.random(using: &random) {
+                sources.insert(source)
+                guard troubles.began("x", at: source, now: now) else {
+                    // What lasts is told in the end.
+                    check(isTold || lastTold.map { now - $0 < Troubles.quiet } == true)
+                    continue
+                }
+                if let lastTold { check(now - lastTold >= Troubles.quiet) }
+                (isTold, lastTold) = (true, now)
+            } else {
+                let hadIt = sources.remove(source) != nil
+                let ended = troubles.ended("x", at: source, now: now)
+                check((ended != nil) == (hadIt && sources.isEmpty && isTold))
+                if sources.isEmpty { isTold = false }
+            }
+        }
+    }
+}
