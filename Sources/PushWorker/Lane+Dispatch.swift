@@ -120,7 +120,8 @@ extension Lane {
         guard let job = jobs[index].job else { return nil }
         return try? notification(
             for: job, app: apps[jobs[index].app],
-            identity: identity(of: job, claim: jobs[index].claim, in: queues[jobs[index].queue]),
+            identity: identity(
+                of: job, claim: jobs[index].claim, in: queues[jobs[index].queue], generation: jobs[index].generation),
             firstSeen: jobs[index].firstSeen)
     }
 

@@ -156,9 +156,10 @@ extension Lane {
     }
 
     /// What `apns-id`s are derived from: the job's id or, for a job without one, its first claim.
-    func identity(of job: Job, claim: Int, in queue: QueueLane) -> ByteBuffer {
+    /// - Parameter generation: that in which it was claimed; the queue's own without it.
+    func identity(of job: Job, claim: Int, in queue: QueueLane, generation: Int? = nil) -> ByteBuffer {
         if let id = job.id ?? job.envelope.origin { return job.text(id) }
-        return ByteBuffer(string: "\(queue.worker):\(claim)")
+        return ByteBuffer(string: "\(queue.name(generation ?? queue.generation)):\(claim)")
     }
 
     /// The head of the wrapper for the next attempt.

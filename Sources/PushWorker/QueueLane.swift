@@ -78,7 +78,7 @@ final class QueueLane: @unchecked Sendable {
         if lane.configuration.queues.count > 1 { logger[metadataKey: "queue"] = "\(keys.queue)" }
         self.logger = logger
         connection = QueueConnection(
-            client: client, keys: keys, worker: "\(lane.configuration.workerName).\(lane.index)",
+            client: client, keys: keys, worker: Self.name(in: lane, generation: 0),
             limits: lane.configuration.queueLimits)
     }
 
@@ -86,6 +86,13 @@ final class QueueLane: @unchecked Sendable {
 
     /// The name under which jobs are claimed.
     var worker: String { connection.worker }
+
+    /// The name under which jobs are, or were, claimed: a new one after each loss of the lease.
+    func name(_ generation: Int) -> String { Self.name(in: lane, generation: generation) }
+
+    private static func name(in lane: Lane, generation: Int) -> String {
+        "\(lane.configuration.workerName).\(lane.index)" + (generation > 0 ? ".\(generation)" : "")
+    }
 
     /// Redis' time in milliseconds since 1970.
     var now: Int64 { clock.milliseconds + (eventLoop.now - clock.at).nanoseconds / 1_000_000 }
@@ -223,7 +230,7 @@ final class QueueLane: @unchecked Sendable {
         let old = connection
         old.release { _ in }
         connection = QueueConnection(
-            client: client, keys: keys, worker: "\(lane.configuration.workerName).\(lane.index).\(generation)",
+            client: client, keys: keys, worker: name(generation),
             limits: lane.configuration.queueLimits)
         lane.schedulePump()
     }
