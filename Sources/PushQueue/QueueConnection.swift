@@ -84,7 +84,7 @@ public final class QueueConnection {
     ) {
         let keyNames = [
             keys.jobs, keys.retry, keys.claimed(worker), keys.inbox(worker), keys.workers, keys.paused, keys.dead,
-            keys.statsPrefix,
+            keys.statsPrefix, keys.next(worker),
         ]
         run(
             .claim, keyNames,
@@ -187,7 +187,10 @@ public final class QueueConnection {
     public func reap(_ other: String, completion: @escaping (Result<Reaped?, Failure>) -> Void) {
         run(
             .reap,
-            [keys.workers, keys.claimed(other), keys.inbox(other), keys.jobs, keys.dead, keys.statsPrefix],
+            [
+                keys.workers, keys.claimed(other), keys.inbox(other), keys.jobs, keys.dead, keys.statsPrefix,
+                keys.next(other),
+            ],
             arguments: { [limits] command in
                 command.append(other)
                 command.append(limits.maximumReclaims)
@@ -210,7 +213,7 @@ public final class QueueConnection {
     /// - Parameter completion: gets how many jobs went back.
     public func release(completion: @escaping (Result<Int, Failure>) -> Void) {
         run(
-            .release, [keys.workers, keys.claimed(worker), keys.inbox(worker), keys.jobs],
+            .release, [keys.workers, keys.claimed(worker), keys.inbox(worker), keys.jobs, keys.next(worker)],
             arguments: { [worker] command in command.append(worker) },
             completion: { result in
                 completion(

@@ -63,6 +63,9 @@ public struct QueueKeys: Sendable {
         return key
     }
 
+    /// STRING: the number after the last that a claim of the worker asked for.
+    public func next(_ worker: String) -> String { "\(base)next:\(worker)" }
+
     /// HASH of a day's counters.
     /// - Parameter date: such as `2026-11-21`, in UTC.
     public func stats(_ date: String) -> String { statsPrefix + date }

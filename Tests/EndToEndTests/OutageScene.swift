@@ -89,7 +89,8 @@ extension WorkerProcess {
     /// Expects that it told of what was wrong, and did not go on and on about it; nor about its end.
     func expectComplaints(_ count: ClosedRange<Int>, sourceLocation: SourceLocation = #_sourceLocation) {
         let lines = log.split(separator: "\n")
-        #expect(count.contains(complaints.count), "\(complaints.joined(separator: "\n"))", sourceLocation: sourceLocation)
+        #expect(
+            count.contains(complaints.count), "\(complaints.joined(separator: "\n"))", sourceLocation: sourceLocation)
         let relief = lines.filter { $0.contains(" notice ") }
         #expect(
             relief.count <= max(count.upperBound, 1), "\(relief.joined(separator: "\n"))",

@@ -52,7 +52,7 @@ extension EndToEnd {
             try await scene.finishWithoutDuplicates(complaints: 0...3)
         }
 
-        @Test("back with a snapshot of a while ago: what was done since is done again, and nothing stays claimed for ever")
+        @Test("back with an old snapshot: what was done since is done again, and nothing stays claimed for ever")
         func restartedFromOldSnapshot() async throws {
             let scene = try await OutageScene()
             try scene.redis.run("SAVE")
@@ -126,7 +126,7 @@ extension EndToEnd {
             #expect(simulated.accepted == scene.count && simulated.duplicates == 0)
         }
 
-        @Test("a drain whose Redis does not come back ends in its time; what it could not settle is sent again, and counted")
+        @Test("a drain whose Redis stays away ends in its time; what it could not settle is sent again, and counted")
         func drainWithoutEnd() async throws {
             let scene = try await OutageScene(arguments: Self.durable, options: ["--drain-timeout", "1000"])
             scene.redis.kill()
@@ -163,7 +163,7 @@ extension EndToEnd {
 
         @Test("paused for its clients, for a moment and for longer than an answer may take")
         func paused() async throws {
-            let scene = try await OutageScene(count: 8000)
+            let scene = try await OutageScene(count: 6000)
             try scene.redis.run("CLIENT", "PAUSE", "500", "ALL")
             let settled = try scene.redis.counted("delivered")
             try await eventually("it goes on") { try scene.redis.counted("delivered") > settled }

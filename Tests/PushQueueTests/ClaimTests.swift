@@ -55,7 +55,7 @@ struct ClaimTests {
             #expect(due > 50_000 && due <= 60_000)
             try queue.push(retry: "now", at: now)
             #expect(try await queue.worker("w").claim(0).nextDue == 0)
-            #expect(try await queue.worker("w").claimTexts(5) == ["now"])
+            #expect(try await queue.worker("w").claimTexts(5, first: 6) == ["now"])
         }
     }
 
@@ -91,6 +91,30 @@ struct ClaimTests {
             #expect(!repeated.isPaused && repeated.bodies.count == 1)
             try queue.redis.run("DEL", queue.keys.paused)
             #expect(try await worker.claim(5, first: 2).bodies.count == 3)
+        }
+    }
+
+    @Test("passed on by the network after it was repeated and answered, it takes nothing, also of what is settled")
+    func late() async throws {
+        try await withQueue { queue in
+            let worker = queue.worker("w")
+            try queue.push(["a", "b", "c"])
+            try await worker.claim(3)
+            try await worker.settle { $0.end(1, .delivered) }
+            try queue.push(["d"])
+            // One of three is settled: the other two must not be overwritten.
+            #expect(try await worker.claim(3).bodies.isEmpty)
+            try await worker.settle { settlement in for number in 2...3 { settlement.end(number, .delivered) } }
+            #expect(try await worker.claim(3).bodies.isEmpty)
+            #expect(try queue.jobs() == ["d"] && queue.claims("w").isEmpty)
+            #expect(try await worker.claimTexts(3, first: 4) == ["d"])
+            // One that had brought nothing is no better.
+            #expect(try await worker.claim(3, first: 7).bodies.isEmpty)
+            try queue.push(["e"])
+            #expect(try await worker.claim(3, first: 7).bodies.isEmpty)
+            #expect(try await worker.claimTexts(3, first: 10) == ["e"])
+            try await worker.release()
+            #expect(try queue.everything().keys.allSatisfy { !$0.contains("next") })
         }
     }
 

@@ -12,6 +12,7 @@ struct LeaseModelTests {
         var model = LeaseModel(seed: seed, mayGoBack: true, mayLoseLease: true)
         model.run(steps: 600)
         check(model.settleAll())
+        check(model.taken.count == 400)
     }
 
     @Test("no job is taken twice as long as the lease lasts and Redis forgets nothing", arguments: 0..<300)
@@ -19,7 +20,7 @@ struct LeaseModelTests {
         var model = LeaseModel(seed: seed, mayGoBack: false, mayLoseLease: false)
         model.run(steps: 600)
         check(model.settleAll())
-        check(model.taken.values.allSatisfy { $0 == 1 })
+        check(model.taken.count == 400 && model.taken.values.allSatisfy { $0 == 1 })
     }
 }
 
@@ -29,6 +30,7 @@ private struct LeaseModel {
         var jobs: [Int]
         var claims: [String: [Int: Int]] = [:]
         var leases: Set<String> = []
+        var numbers: [String: Int] = [:]
         var ended: Set<Int> = []
 
         mutating func claim(_ worker: String, _ claim: ClaimWindow.Claim) -> [Int]? {
@@ -40,6 +42,8 @@ private struct LeaseModel {
             if held[claim.first] != nil {
                 return (claim.first..<claim.first + claim.count).prefix { held[$0] != nil }.compactMap { held[$0] }
             }
+            guard claim.first >= numbers[worker] ?? 0 else { return [] }
+            numbers[worker] = claim.first + claim.count
             let taken = Array(jobs.prefix(claim.count))
             jobs.removeFirst(taken.count)
             for (offset, job) in taken.enumerated() { held[claim.first + offset] = job }

@@ -8,6 +8,7 @@
 --       6 paused          STRING why the queue is paused
 --       7 dead            ZSET   dead letters by time
 --       8 stats:          prefix of the day's counters
+--       9 next:<worker>   STRING the number after the last that a claim of the worker asked for
 -- ARGV  1 worker          its name
 --       2 join            1 when the worker has no lease yet, else 0
 --       3 lease           ms from now to the lease's end
@@ -25,13 +26,15 @@
 --       evicted           dead letters that had to go because there were too many, or were too old
 --       body...           the jobs, under the numbers first, first + 1, ...
 --
--- Run twice with the same `first`, it returns what the first run claimed.
+-- Run twice with the same `first`, it returns what the first run claimed, as long as that is not settled; after that, and
+-- after a later claim, it claims nothing. A claim whose connection broke is repeated over the next one, and the network may
+-- pass the first on long after the second was answered: nobody would know of what it claims.
 
 local now = now_ms()
 local worker, first, limit = ARGV[1], tonumber(ARGV[5]), tonumber(ARGV[4])
 local max_job, max_bytes = tonumber(ARGV[6]), tonumber(ARGV[7])
 
-local wrong = wrong_type({ [KEYS[2]] = 'zset', [KEYS[3]] = 'hash', [KEYS[5]] = 'zset' })
+local wrong = wrong_type({ [KEYS[2]] = 'zset', [KEYS[3]] = 'hash', [KEYS[5]] = 'zset', [KEYS[9]] = 'string' })
 if wrong then
     return wrong
 end
@@ -74,6 +77,12 @@ if redis.call('HEXISTS', KEYS[3], first) == 1 then
     return reply
 end
 
+local next_number = tonumber(redis.call('GET', KEYS[9]) or 0)
+if first < next_number then
+    reply[3] = next_due()
+    return reply
+end
+
 if redis.call('EXISTS', KEYS[6]) == 1 then
     reply[1] = 1
     return reply
@@ -83,6 +92,9 @@ wrong = wrong_type({ [KEYS[1]] = 'list', [KEYS[4]] = 'list', [KEYS[7]] = 'zset',
 if wrong then
     return wrong
 end
+
+-- Kept for longer than any network keeps a command.
+redis.call('SET', KEYS[9], first + limit, 'PX', 3600000)
 
 local taken = redis.call('LRANGE', KEYS[4], 0, -1)
 if #taken > 0 then

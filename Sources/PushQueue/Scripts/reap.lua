@@ -6,6 +6,7 @@
 --       4 jobs            LIST   fresh jobs
 --       5 dead            ZSET   dead letters by time
 --       6 stats:          prefix of the day's counters
+--       7 next:<worker>   STRING where its claims' numbers had got to
 -- ARGV  1 worker          the name of the one whose lease ended
 --       2 max reclaims    a job that was reclaimed more often is poison, and becomes a dead letter
 --       3 max dead        how many dead letters are kept
@@ -63,7 +64,7 @@ for _, number in ipairs(numbers) do
         reclaimed = reclaimed + 1
     end
 end
-redis.call('DEL', KEYS[2], KEYS[3])
+redis.call('DEL', KEYS[2], KEYS[3], KEYS[7])
 redis.call('ZREM', KEYS[1], worker)
 count(KEYS[6], now, 'reclaimed', reclaimed)
 if poisoned > 0 then

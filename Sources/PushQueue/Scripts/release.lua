@@ -5,6 +5,7 @@
 --       2 claimed:<worker> HASH  claim number -> job
 --       3 inbox:<worker>  LIST   a job that the worker had not yet claimed
 --       4 jobs            LIST   fresh jobs
+--       5 next:<worker>   STRING where its claims' numbers had got to
 -- ARGV  1 worker          its name
 -- Reply { released }      how many jobs went back
 --
@@ -24,6 +25,6 @@ end
 for _, number in ipairs(numbers) do
     redis.call('LPUSH', KEYS[4], redis.call('HGET', KEYS[2], number))
 end
-redis.call('DEL', KEYS[2], KEYS[3])
+redis.call('DEL', KEYS[2], KEYS[3], KEYS[5])
 redis.call('ZREM', KEYS[1], ARGV[1])
 return { #numbers + #inbox }
