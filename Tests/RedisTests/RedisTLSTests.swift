@@ -10,14 +10,8 @@ struct RedisTLSTests {
     let port: Int
 
     init() throws {
-        port = try RedisServer.freePort()
-        server = try RedisServer(
-            arguments: [
-                "--tls-port", "\(port)", "--tls-auth-clients", "no",
-                "--tls-cert-file", try TestCertificates.path("server.pem"),
-                "--tls-key-file", try TestCertificates.path("server-key.pem"),
-                "--tls-ca-cert-file", try TestCertificates.path("ca.pem"),
-            ], password: "hunter2")
+        server = try RedisServer(password: "hunter2", tls: true)
+        port = try #require(server.tlsPort)
     }
 
     @Test("logs in and carries large values, when the server's authority is trusted")
@@ -62,6 +56,41 @@ struct RedisTLSTests {
             try await client.waitUntilReady(timeout: .seconds(20))
             let pong = try await client.call(RedisCommand("PING"))
             #expect(pong.root.string == "PONG")
+        }
+    }
+
+    @Test("finds the master over TLS by Sentinels over TLS, and follows a failover")
+    func sentinels() async throws {
+        let set = try await RedisSentinelSet(password: "server", sentinelPassword: "sentinel", tls: true)
+        try await withClient(set.url, trusting("ca.pem")) { client in
+            _ = try await client.call(RedisCommand("SET", "a", "1"))
+            let old = try set.master()
+            try await set.failOver()
+            try await eventually {
+                try await client.eventLoop.submit {
+                    client.isReady && client.server?.address.hasSuffix("\(old.tlsPort ?? 0)") == false
+                }.get()
+            }
+            _ = try await client.call(RedisCommand("SET", "a", "2"))
+            #expect(try set.master().run("GET", "a").text == "2")
+        }
+        let error = try await failure(of: set.url)
+        #expect("\(error)".contains("not trusted"), "\(error)")
+    }
+
+    @Test("follows a slot from node to node over TLS")
+    func cluster() async throws {
+        let cluster = try await RedisCluster(password: "node", tls: true)
+        let slot = try cluster.slot(of: "{queue}")
+        try await withClient(cluster.url, trusting("ca.pem"), key: "{queue}") { client in
+            _ = try await client.call(RedisCommand("SET", "{queue}", "1"))
+            let old = try cluster.owner(ofSlot: slot)
+            let new = try #require(cluster.nodes.first { $0 !== old })
+            try cluster.migrate(slot: slot, from: old, to: new)
+            _ = try await client.call(RedisCommand("SET", "{queue}", "2"))
+            #expect(try new.run("GET", "{queue}").text == "2")
+            let server = try await client.eventLoop.submit { client.server }.get()
+            #expect(server == .host("127.0.0.1", port: new.tlsPort ?? 0))
         }
     }
 

@@ -5,17 +5,23 @@ public final class RedisCluster: Sendable {
     /// The masters that the Cluster began with, then the replicas: the first replica is the first master's, and so on.
     public let nodes: [RedisServer]
 
+    private let tls: Bool
+
     /// Starts a Cluster with the slots spread evenly, and waits until all nodes serve.
     ///
     /// - Parameters:
     ///   - replicas: for each master.
     ///   - nodeTimeout: after how many milliseconds without an answer a node is taken for dead.
     ///   - arguments: options beyond those of ``RedisServer``.
+    ///   - tls: whether all talk to each other, and are talked to by ``url``, over TLS.
     public init(
-        masters: Int = 3, replicas: Int = 0, nodeTimeout: Int = 1000, arguments: [String] = [], password: String? = nil
+        masters: Int = 3, replicas: Int = 0, nodeTimeout: Int = 1000, arguments: [String] = [], password: String? = nil,
+        tls: Bool = false
     ) async throws {
+        self.tls = tls
         var arguments = arguments
         if let password { arguments += ["--masterauth", password] }
+        if tls { arguments += ["--tls-cluster", "yes", "--tls-replication", "yes"] }
         nodes = try (0..<masters * (1 + replicas)).map { _ in
             try RedisServer(
                 arguments: arguments + [
@@ -23,7 +29,7 @@ public final class RedisCluster: Sendable {
                     // By default 10,000 above the other, which may be no port at all.
                     "--cluster-port", "\(RedisServer.freePort())",
                     "--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0",
-                ], password: password)
+                ], password: password, tls: tls)
         }
         for (index, node) in nodes.enumerated() { try node.run("CLUSTER", "SET-CONFIG-EPOCH", "\(index + 1)") }
         for index in 0..<masters {
@@ -33,7 +39,8 @@ public final class RedisCluster: Sendable {
         }
         for node in nodes.dropFirst() {
             let bus = try nodes[0].run("CONFIG", "GET", "cluster-port").elements?.last?.text ?? ""
-            try expectOK(try node.run("CLUSTER", "MEET", "127.0.0.1", "\(nodes[0].port)", bus), "CLUSTER MEET")
+            try expectOK(
+                try node.run("CLUSTER", "MEET", "127.0.0.1", "\(nodes[0].port(tls: tls))", bus), "CLUSTER MEET")
         }
         try await eventually("the nodes meet") {
             try self.nodes.allSatisfy { try self.knownNodes($0) == self.nodes.count }
@@ -54,8 +61,8 @@ public final class RedisCluster: Sendable {
 
     /// `redis+cluster://…`, with the password if there is one.
     public var url: String {
-        "redis+cluster://" + (nodes[0].password.map { ":\($0)@" } ?? "")
-            + nodes.map { "127.0.0.1:\($0.port)" }.joined(separator: ",")
+        "\(tls ? "rediss" : "redis")+cluster://" + (nodes[0].password.map { ":\($0)@" } ?? "")
+            + nodes.map { "127.0.0.1:\($0.port(tls: tls))" }.joined(separator: ",")
     }
 
     /// The slot of a key.

@@ -9,6 +9,8 @@ public final class RedisSentinelSet: Sendable {
     /// What the Sentinels call the master.
     public let name: String
 
+    private let tls: Bool
+
     /// Starts a set and waits until the replicas are in step and every Sentinel knows of all.
     ///
     /// - Parameters:
@@ -17,30 +19,34 @@ public final class RedisSentinelSet: Sendable {
     ///   - arguments: options of master and replicas beyond those of ``RedisServer``.
     ///   - password: of master and replicas.
     ///   - sentinelPassword: of the Sentinels.
+    ///   - tls: whether all talk to each other, and are talked to by ``url``, over TLS.
     public init(
         replicas: Int = 2, sentinels: Int = 3, name: String = "mymaster", downAfter: Int = 1500,
-        arguments: [String] = [], password: String? = nil, sentinelPassword: String? = nil
+        arguments: [String] = [], password: String? = nil, sentinelPassword: String? = nil, tls: Bool = false
     ) async throws {
         self.name = name
+        self.tls = tls
         // Without a delay a replica that is to follow another master is in step at once.
         var arguments = arguments + ["--repl-diskless-sync-delay", "0"]
         if let password { arguments += ["--masterauth", password] }
+        if tls { arguments += ["--tls-replication", "yes"] }
         let servers = try (0...replicas).map { _ in
             // Sentinel has a server write down whom it follows, so that it comes back as what it was.
-            try RedisServer(arguments: arguments, password: password, file: [])
+            try RedisServer(arguments: arguments, password: password, file: [], tls: tls)
         }
-        for replica in servers.dropFirst() { try replica.run("REPLICAOF", "127.0.0.1", "\(servers[0].port)") }
+        for replica in servers.dropFirst() { try replica.run("REPLICAOF", "127.0.0.1", "\(servers[0].port(tls: tls))") }
         let quorum = sentinels / 2 + 1
         self.servers = servers
         self.sentinels = try (0..<sentinels).map { _ in
             var file = [
-                "sentinel monitor \(name) 127.0.0.1 \(servers[0].port) \(quorum)",
+                "sentinel monitor \(name) 127.0.0.1 \(servers[0].port(tls: tls)) \(quorum)",
                 "sentinel down-after-milliseconds \(name) \(downAfter)",
                 "sentinel failover-timeout \(name) 3000",
             ]
             if let password { file.append("sentinel auth-pass \(name) \(password)") }
             if let sentinelPassword { file.append("sentinel sentinel-pass \(sentinelPassword)") }
-            return try RedisServer(arguments: ["--sentinel"], password: sentinelPassword, file: file)
+            if tls { file.append("tls-replication yes") }
+            return try RedisServer(arguments: ["--sentinel"], password: sentinelPassword, file: file, tls: tls)
         }
         try await eventually("the Sentinels find each other and the replicas") { try self.isComplete() }
     }
@@ -48,16 +54,17 @@ public final class RedisSentinelSet: Sendable {
     /// `redis+sentinel://…`, with the passwords there are.
     public var url: String {
         let login = servers[0].password.map { ":\($0)@" } ?? ""
-        let places = sentinels.map { "127.0.0.1:\($0.port)" }.joined(separator: ",")
+        let places = sentinels.map { "localhost:\($0.port(tls: tls))" }.joined(separator: ",")
         let password = sentinels[0].password.map { "&sentinel_password=\($0)" } ?? ""
-        return "redis+sentinel://\(login)\(places)/?master=\(name)\(password)"
+        return "\(tls ? "rediss" : "redis")+sentinel://\(login)\(places)/?master=\(name)\(password)"
     }
 
     /// The server that the first living Sentinel names the master.
     public func master() throws -> RedisServer {
         for sentinel in sentinels where sentinel.processIdentifier != nil {
             let place = try sentinel.run("SENTINEL", "GET-MASTER-ADDR-BY-NAME", name)
-            if let port = place.elements?.last?.number, let server = servers.first(where: { $0.port == port }) {
+            if let port = place.elements?.last?.number, let server = servers.first(where: { $0.port(tls: tls) == port })
+            {
                 return server
             }
         }
@@ -80,8 +87,8 @@ public final class RedisSentinelSet: Sendable {
             let ports = try self.sentinels.filter { $0.processIdentifier != nil }.map { sentinel in
                 try sentinel.run("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.name).elements?.last?.number
             }
-            guard let port = ports.first, port != old.port, ports.allSatisfy({ $0 == port }),
-                let server = self.servers.first(where: { $0.port == port })
+            guard let port = ports.first, port != old.port(tls: self.tls), ports.allSatisfy({ $0 == port }),
+                let server = self.servers.first(where: { $0.port(tls: self.tls) == port })
             else { return false }
             return try server.run("ROLE").elements?.first == "master"
         }

@@ -15,10 +15,13 @@ public final class RedisServer: Sendable {
     public let port: Int
     /// The password of the default user, if any.
     public let password: String?
+    /// The port on 127.0.0.1 for TLS, if it has one.
+    public let tlsPort: Int?
     /// The server's working directory.
     public let directory: URL
 
     private let arguments: [String]
+    private let tlsArguments: [String]
     private let configurationFile: [String]
     private let running = Mutex<ChildProcess?>(nil)
 
@@ -28,7 +31,11 @@ public final class RedisServer: Sendable {
     ///   - arguments: options beyond `--save "" --appendonly no`, such as `["--appendonly", "yes"]`.
     ///   - password: sets `requirepass`.
     ///   - file: lines for a configuration file that the server may write to; Sentinels must have one.
-    public init(arguments: [String] = [], password: String? = nil, file: [String]? = nil) throws {
+    ///   - tls: whether it has a port for TLS besides the other, with the `server` of ``TestCertificates``; clients need
+    ///     no certificate.
+    public init(
+        arguments: [String] = [], password: String? = nil, file: [String]? = nil, tls: Bool = false
+    ) throws {
         // The helper connections below write to sockets that the server may have closed.
         _ = signal(SIGPIPE, SIG_IGN)
         self.arguments = arguments
@@ -36,6 +43,16 @@ public final class RedisServer: Sendable {
         directory = FileManager.default.temporaryDirectory.appendingPathComponent("redis-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
         port = try Self.freePort()
+        tlsPort = tls ? try Self.freePort() : nil
+        tlsArguments =
+            try tlsPort.map { port in
+                [
+                    "--tls-port", "\(port)", "--tls-auth-clients", "no",
+                    "--tls-cert-file", try TestCertificates.path("server.pem"),
+                    "--tls-key-file", try TestCertificates.path("server-key.pem"),
+                    "--tls-ca-cert-file", try TestCertificates.path("ca.pem"),
+                ]
+            } ?? []
         let path = directory.appendingPathComponent("redis.conf")
         try file?.map { $0 + "\n" }.joined().write(to: path, atomically: true, encoding: .utf8)
         configurationFile = file == nil ? [] : [path.path]
@@ -52,6 +69,9 @@ public final class RedisServer: Sendable {
         "redis://" + (password.map { ":\($0)@" } ?? "") + "127.0.0.1:\(port)"
     }
 
+    /// The port that clients of the same kind as `tls` says use.
+    func port(tls: Bool) -> Int { tls ? tlsPort ?? port : port }
+
     /// The server's process id, while it runs.
     public var processIdentifier: Int32? { running.withLock { $0?.processIdentifier } }
 
@@ -59,7 +79,7 @@ public final class RedisServer: Sendable {
     public func start() throws {
         try running.withLock { running in
             guard running == nil else { return }
-            running = try ChildProcess("redis-server", configurationFile + defaultArguments + arguments)
+            running = try ChildProcess("redis-server", configurationFile + defaultArguments + tlsArguments + arguments)
         }
         try waitUntilReady()
     }
