@@ -41,22 +41,16 @@ struct Enqueue: AsyncParsableCommand {
     @Flag(help: "Enqueue lines of standard input even if they are no jobs.") var unchecked = false
 
     func run() async throws {
-        let keys = try queue.keys()
         // A mistake in the flags shows at once, and not after a wait for Redis.
         let job = try jobOfFlags()
-        let client = try queue.redis.client(for: keys.jobs)
-        do {
-            try await client.waitUntilReady(timeout: .seconds(10))
+        try await queue.withClient { client, keys in
             if let job {
                 try await push([job], client, keys)
                 print("enqueued 1 job on \(keys.queue)")
             } else {
                 try await enqueueLines(client, keys)
             }
-        } catch let error as RedisError {
-            throw ValidationError("\(error)")
         }
-        try? await client.close().get()
     }
 
     /// The job that the flags describe; `nil` where jobs come from standard input.

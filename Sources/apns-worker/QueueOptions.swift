@@ -1,6 +1,7 @@
 import ArgumentParser
 import PushQueue
 import PushWorker
+import Redis
 
 /// The queue that a command is about.
 struct QueueOptions: ParsableArguments {
@@ -15,6 +16,20 @@ struct QueueOptions: ParsableArguments {
             throw ValidationError("APNS_WORKER_QUEUE names \(queues.count) queues; say which one with --queue")
         }
         return only.keys
+    }
+
+    /// Does something with the queue over a client that is ready, and is closed then.
+    /// - Throws: what `body` throws; an error of Redis as one that is told as a mistake of usage is.
+    func withClient(_ body: (RedisClient, QueueKeys) async throws -> Void) async throws {
+        let keys = try keys()
+        let client = try redis.client(for: keys.jobs)
+        do {
+            try await client.waitUntilReady(timeout: .seconds(10))
+            try await body(client, keys)
+        } catch let error as RedisError {
+            throw ValidationError("\(error)")
+        }
+        try? await client.close().get()
     }
 }
 

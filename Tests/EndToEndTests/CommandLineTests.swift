@@ -105,6 +105,8 @@ extension EndToEnd {
                 (["enqueue", "--token", "ab", "--alert", "x", "--unique-for", "1h"], "--id"),
                 (["enqueue", "--redis", "http://x", "--token", "ab", "--alert", "x"], "redis://"),
                 (["enqueue", "--queue", "{q}", "--token", "ab", "--alert", "x"], "queue name"),
+                (["pause"], "--reason"), (["pause", "--reason", " \n"], "--reason"),
+                (["pause", "--queue", "{q}", "--reason", "x"], "queue name"),
                 (["run"], "APNS_WORKER_TOPIC"), (["run", "--topic", "a"], "--key"),
                 (
                     ["run", "--topic", "a", "--key", "/does/not/exist", "--key-id", "A", "--team-id", "B"],
@@ -135,9 +137,11 @@ extension EndToEnd {
         @Test(
             "--help of each tells what there is",
             arguments: [
-                ("apns-worker", [], ["run", "enqueue", "RPUSH"]),
+                ("apns-worker", [], ["run", "enqueue", "pause", "resume", "RPUSH"]),
                 ("apns-worker", ["run"], ["SIGTERM", "APNS_WORKER_REDIS_URL", "APNS_WORKER_KEY", "--exit-when-done"]),
                 ("apns-worker", ["enqueue"], ["--unchecked", "--first", "APNS_WORKER_REDIS_URL", "NDJSON"]),
+                ("apns-worker", ["pause"], ["--reason", "--queue", "resume"]),
+                ("apns-worker", ["resume"], ["--queue", "APNS_WORKER_REDIS_URL"]),
                 ("apns-simulator", [], ["--rule", "answer=", "SIGUSR1", "--provider-key"]),
             ])
         func help(_ program: String, _ command: [String], _ words: [String]) async throws {

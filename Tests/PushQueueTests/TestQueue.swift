@@ -13,7 +13,7 @@ final class TestQueue {
     let keys: QueueKeys
     let sharedKeys: SharedKeys
     let redis: RedisTestConnection
-    private let client: RedisClient
+    let client: RedisClient
 
     init(redis: RedisTestConnection, client: RedisClient) throws {
         let prefix = "test-\(UInt64.random(in: 0...UInt64.max))"

@@ -1,0 +1,67 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("Pausing and resuming a queue")
+    struct PauseTests {
+        private static func command(_ arguments: String..., redis: RedisServer) async throws -> String {
+            let result = try await CommandLineTests.run(arguments, environment: ["APNS_WORKER_REDIS_URL": redis.url])
+            #expect(result.ending == .exited(0), "\(result.errors)")
+            return result.output
+        }
+
+        /// How many scripts the server has run: a worker that looks at its queue runs one.
+        private static func scripts(_ redis: RedisServer) throws -> Int {
+            let statistics = try #require(redis.run("INFO", "commandstats").text)
+            return statistics.matches(of: /cmdstat_eval(?:sha)?:calls=(\d+)/).reduce(0) { $0 + (Int($1.1) ?? 0) }
+        }
+
+        @Test(
+            "a paused queue sends nothing, be the worker there before or after, and then sends all",
+            arguments: [true, false])
+        func pause(isRunningBefore: Bool) async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            var worker: WorkerProcess?
+            if isRunningBefore {
+                worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+                try redis.push(TestJob.many(1, prefix: "f"))
+                try await eventually("the worker is at work") { try QueueContents(redis).count("delivered") == 1 }
+            }
+            let output = try await Self.command("pause", "--reason", "the \u{1B}[1mmoon\nis full", redis: redis)
+            #expect(output == "queue default is paused: the [1mmoonis full\n")
+            try redis.push(TestJob.many(20))
+            if worker == nil { worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port) }
+            let before = try Self.scripts(redis)
+            let start = ContinuousClock.now
+            try await eventually("the worker has looked again and again") { try Self.scripts(redis) >= before + 4 }
+            // Paused queues are looked at about once a second.
+            #expect(ContinuousClock.now - start < .seconds(20))
+            let queue = try QueueContents(redis)
+            #expect(queue.jobs.count + queue.claims == 20)
+            #expect(try await simulator.account().accepted == (isRunningBefore ? 1 : 0))
+
+            #expect(try await Self.command("resume", redis: redis) == "queue default is resumed\n")
+            let running = try #require(worker)
+            try await eventually("all are delivered", within: .seconds(10)) {
+                try QueueContents(redis).count("delivered") == (isRunningBefore ? 21 : 20)
+            }
+            #expect(try await Self.command("resume", redis: redis) == "queue default was not paused\n")
+            expectAgreement(try await running.stop(), try QueueContents(redis), try await simulator.stop())
+        }
+
+        @Test("only the queue that is named is paused")
+        func otherQueue() async throws {
+            let redis = try RedisServer()
+            let output = try await Self.command(
+                "pause", "--queue", "bulk", "--prefix", "p", "--reason", "too much", redis: redis)
+            #expect(output == "queue bulk is paused: too much\n")
+            #expect(try redis.run("KEYS", "*") == .array(["p:{bulk}:paused"]))
+            #expect(try await Self.command("resume", redis: redis) == "queue default was not paused\n")
+            #expect(
+                try await Self.command("resume", "--queue", "bulk", "--prefix", "p", redis: redis)
+                    == "queue bulk is resumed\n")
+        }
+    }
+}
