@@ -16,7 +16,7 @@ struct Fault: Equatable, Sendable {
 
     /// What can become of connections.
     enum Network: Equatable, Sendable {
-        case cut, reset, blackHole, refusal
+        case cut, reset, blackHole, noAnswers, refusal
         case delay(milliseconds: Int)
     }
 
@@ -83,6 +83,7 @@ extension Fault.Network {
         case .cut: "connections closed"
         case .reset: "connections reset"
         case .blackHole: "half open"
+        case .noAnswers: "answers lost"
         case .refusal: "refuses connections"
         case .delay: "slow"
         }

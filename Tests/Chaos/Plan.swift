@@ -21,8 +21,8 @@ struct Plan {
                 (.stopWorker, 3, lease + 500...lease + 4000), (.endWorker, 7, 0...0),
             ],
             network: [
-                (.cut, 6, 0...0), (.reset, 6, 0...0), (.blackHole, 4, 500...7000), (.refusal, 4, 300...4000),
-                (.delay(milliseconds: 0), 4, 500...4000),
+                (.cut, 6, 0...0), (.reset, 6, 0...0), (.blackHole, 4, 500...7000), (.noAnswers, 4, 200...6000),
+                (.refusal, 4, 300...4000), (.delay(milliseconds: 0), 4, 500...4000),
             ],
             redis: topology.faults)
         let end = seconds * 1000

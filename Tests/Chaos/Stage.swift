@@ -76,6 +76,7 @@ final class Stage: Sendable {
         case .cut: try await proxy.cut()
         case .reset: try await proxy.reset()
         case .blackHole: try await proxy.begin(.blackHole)
+        case .noAnswers: try await proxy.begin(.noAnswers)
         case .refusal: try await proxy.begin(.refusal)
         case .delay(let milliseconds): try await proxy.begin(.delay(.milliseconds(Int64(milliseconds))))
         }

@@ -87,6 +87,19 @@ struct FaultProxyTests {
         try await eventually("those that lost bytes are gone") { try await proxy.connections == 1 }
     }
 
+    @Test("loses answers only, after the server has done what it was asked to do")
+    func noAnswers() async throws {
+        let redis = try RedisServer()
+        let proxy = try await FaultProxy(to: redis.port)
+        let client = try RedisTestConnection(port: proxy.port, timeout: Self.patience)
+        #expect(try client.run("PING") == .status("PONG"))
+        try await proxy.begin(.noAnswers)
+        #expect(throws: RedisServer.Failure.self) { try client.run("SET", "key", "1") }
+        #expect(try redis.run("GET", "key") == "1")
+        try await proxy.heal()
+        try await eventually("what has lost bytes is gone") { try await proxy.connections == 0 }
+    }
+
     @Test("refuses new connections on the same port, again and again, and lets old ones be")
     func refuses() async throws {
         let redis = try RedisServer()

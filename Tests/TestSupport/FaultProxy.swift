@@ -11,6 +11,8 @@ public final class FaultProxy: Sendable {
         /// Connections are accepted and stay open, and whatever is sent over them is gone: what is left of a peer whose
         /// machine lost its power.
         case blackHole
+        /// What clients send arrives, and nothing of what the server says to it.
+        case noAnswers
         /// New connections are refused; those that are open go on.
         case refusal
     }

@@ -37,9 +37,11 @@ final class FaultProxyLink {
     /// What a handler does with the bytes of its channel.
     enum Treatment { case pass(after: TimeAmount), swallow }
 
-    var treatment: Treatment {
+    /// What is to be done with bytes that came over a channel.
+    func treatment(of channel: any Channel) -> Treatment {
         switch core.fault {
-        case .blackHole:
+        case .noAnswers where channel === client: return .pass(after: .zero)
+        case .blackHole, .noAnswers:
             hasLostBytes = true
             return .swallow
         case .delay(let time): return .pass(after: time)
@@ -101,7 +103,7 @@ private final class FaultProxyHandler: ChannelInboundHandler {
     func errorCaught(context: ChannelHandlerContext, error: any Error) { link.close(resetting: true) }
 
     private func take(_ item: Item, _ context: ChannelHandlerContext) {
-        guard case .pass(let delay) = link.treatment else { return }
+        guard case .pass(let delay) = link.treatment(of: context.channel) else { return }
         if waiting.isEmpty, delay == .zero { return pass(item, context.channel) }
         let now = context.eventLoop.now
         // Never before what came earlier, even if the delay has become shorter since.
@@ -126,7 +128,7 @@ private final class FaultProxyHandler: ChannelInboundHandler {
     private func pass(_ item: Item, _ channel: any Channel) {
         guard let partner = link.partner(of: channel) else { return }
         // A black hole may have begun while they were waiting.
-        guard case .pass = link.treatment else { return }
+        guard case .pass = link.treatment(of: channel) else { return }
         switch item {
         case .bytes(let bytes): partner.writeAndFlush(bytes, promise: nil)
         case .end: partner.close(mode: .output, promise: nil)
