@@ -53,6 +53,11 @@ let package = Package(
             ],
             path: "Tests/Benchmarks"),
 
+        // What scripts/chaos runs.
+        .executableTarget(
+            name: "Chaos", dependencies: ["PushQueue", "Redis", "TestSupport", logging, nioPosix, argumentParser],
+            path: "Tests/Chaos"),
+
         .target(name: "TestSupport", dependencies: ["CHiredis", nioCore, nioPosix], path: "Tests/TestSupport"),
         .testTarget(name: "TLSTests", dependencies: ["TLS", "TestSupport", nioPosix, nioEmbedded]),
         .testTarget(

@@ -8,6 +8,8 @@ public struct Account: Sendable {
     public internal(set) var accepted = 0
     /// Accepted, but the stream or the connection ended before the 200 was on its way.
     public internal(set) var acceptedAnswerLost = 0
+    /// Of those, the ones that a GOAWAY then called unprocessed: the client sends them again and cannot know better.
+    public internal(set) var acceptedTakenBack = 0
     /// Answers sent, by status and reason, such as `200` and `410 Unregistered`.
     public internal(set) var answers: [String: Int] = [:]
     /// Requests that a rule never answers.
@@ -72,6 +74,7 @@ public struct Account: Sendable {
         if tally.successes > 0 { answers["200", default: 0] += tally.successes }
         for (answer, count) in tally.otherAnswers { answers[answer, default: 0] += count }
         acceptedAnswerLost += tally.acceptedAnswerLost
+        acceptedTakenBack += tally.acceptedTakenBack
         silenced += tally.silenced
         resets += tally.resets
         resetsReceived += tally.resetsReceived
@@ -82,6 +85,19 @@ public struct Account: Sendable {
         bytesSent += tally.bytesSent
         highestConcurrentStreams = max(highestConcurrentStreams, tally.highestConcurrentStreams)
         for time in tally.latencies { latency.record(time) }
+    }
+
+    /// How many notifications were accepted for each device token, a line each: the token's digits, a space, the number.
+    public func tokenCounts() -> [UInt8] {
+        var text: [UInt8] = []
+        text.reserveCapacity(byToken.count * (SimulatedToken.minimumDigits + 4))
+        for (token, count) in byToken {
+            text += token.hex.utf8
+            text.append(UInt8(ascii: " "))
+            text += String(count).utf8
+            text.append(UInt8(ascii: "\n"))
+        }
+        return text
     }
 
     /// The account as a JSON object, keys sorted.
@@ -97,8 +113,9 @@ public struct Account: Sendable {
         let details: Bool
 
         private enum Key: String, CodingKey {
-            case requests, accepted, acceptedAnswerLost, answers, silenced, resets, resetsReceived, goAways, drops
-            case connections, protocolErrors, highestConcurrentStreams, bytesReceived, bytesSent, duplicates
+            case requests, accepted, acceptedAnswerLost, acceptedTakenBack, answers, silenced, resets, resetsReceived
+            case goAways, drops, connections, protocolErrors, highestConcurrentStreams, bytesReceived, bytesSent,
+                duplicates
             case distinctIDs, distinctTokens, latency, acceptedByID, acceptedByToken
         }
 
@@ -111,6 +128,7 @@ public struct Account: Sendable {
             try page.encode(account.requests, forKey: .requests)
             try page.encode(account.accepted, forKey: .accepted)
             try page.encode(account.acceptedAnswerLost, forKey: .acceptedAnswerLost)
+            try page.encode(account.acceptedTakenBack, forKey: .acceptedTakenBack)
             try page.encode(account.answers, forKey: .answers)
             try page.encode(account.silenced, forKey: .silenced)
             try page.encode(account.resets, forKey: .resets)
@@ -148,6 +166,7 @@ struct ConnectionTally {
     var successes = 0
     var otherAnswers: [String: Int] = [:]
     var acceptedAnswerLost = 0
+    var acceptedTakenBack = 0
     var silenced = 0
     var resets = 0
     var resetsReceived = 0

@@ -242,7 +242,9 @@ final class SimulatedConnection {
 
     private func lose(_ slot: RequestSlot) {
         switch slot.fate {
-        case .accepted, .answered(accepted: true): tally.acceptedAnswerLost += 1
+        case .accepted, .answered(accepted: true):
+            tally.acceptedAnswerLost += 1
+            if let goAwayStream, slot.stream > goAwayStream { tally.acceptedTakenBack += 1 }
         case .undecided, .refused, .answered(accepted: false): break
         }
     }

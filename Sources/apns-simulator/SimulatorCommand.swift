@@ -111,6 +111,12 @@ struct SimulatorCommand: AsyncParsableCommand {
     @Flag(help: "List every accepted apns-id and device token in the account.")
     var recordTokens = false
 
+    @Option(
+        help: ArgumentHelp(
+            "At the end, write each device token with how many notifications were accepted for it, a line each: for as "
+                + "many as would make the account unwieldy.", valueName: "file"))
+    var tokenCounts: String?
+
     @Flag(help: "Print nothing but the line of JSON.")
     var quiet = false
 
@@ -126,6 +132,9 @@ struct SimulatorCommand: AsyncParsableCommand {
         withExtendedLifetime(signals) {}
         try await server.stop()
         try write(server.account)
+        if let tokenCounts {
+            try Data(server.account.tokenCounts()).write(to: URL(filePath: tokenCounts), options: .atomic)
+        }
         if !quiet {
             let account = server.account
             StandardError.write("apns-simulator: \(account.requests) requests, \(account.accepted) accepted")

@@ -25,6 +25,8 @@ struct AccountTests {
             #expect(page["acceptedByToken"] as? [String: Int] == [anyToken: 2, FaultTests.dead: 1])
             #expect(page["acceptedByID"] as? [String: Int] == [anyID: 2, other: 1])
             #expect(try !account.json(details: false).contains(anyToken))
+            let lines = String(decoding: account.tokenCounts(), as: UTF8.self).split(separator: "\n").sorted()
+            #expect(lines == ["\(anyToken) 2", "\(FaultTests.dead) 1"].sorted())
         }
     }
 

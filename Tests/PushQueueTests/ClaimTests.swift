@@ -170,7 +170,7 @@ struct ClaimTests {
             var limits = QueueLimits()
             limits.maximumJobSize = 100
             let big = String(repeating: "x\u{0}\n", count: 40)
-            let again = #"{"v":1,"attempt":2,"claim":"w:9","job":"# + big + "}"
+            let again = #"{"v":1,"attempt":2,"claim":"w:9","tokens":["aa","bb"],"job":"# + big + "}"
             try queue.push([big, "a", big, "b"])
             try queue.push(retry: again, at: 1)
             let claimed = try await queue.worker("w", limits).claim(10)
@@ -184,7 +184,8 @@ struct ClaimTests {
                 #expect(letter.header.text.contains(#""size":120"#))
                 #expect(try jsonObject(letter.header))
             }
-            #expect(try queue.stats() == ["dead": 3, "dead:JobTooLarge": 3])
+            #expect(dead.count { $0.header.text.contains(#""tokens":["aa","bb"]"#) } == 1)
+            #expect(try queue.stats() == ["dead": 4, "dead:JobTooLarge": 4])
         }
     }
 

@@ -113,9 +113,8 @@ public final class RedisCluster: Sendable {
         // The new owner first: were the old one first, and the new one to fail now, nobody would own the slot.
         for node in [new, old] + nodes.filter({ $0 !== new && $0 !== old && $0.processIdentifier != nil }) {
             let answer = try node.run("CLUSTER", "SETSLOT", "\(slot)", "NODE", identifier)
-            // Replicas are told by their masters.
-            if answer != .status("OK"), answer.text?.contains("replica") != true, answer.text?.contains("slave") != true
-            {
+            // Replicas are told by their masters, and refuse: "only with masters".
+            if answer != .status("OK"), answer.text?.contains("masters") != true {
                 throw RedisServer.Failure(description: "SETSLOT NODE: \(answer)")
             }
         }

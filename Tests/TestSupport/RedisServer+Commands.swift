@@ -63,14 +63,16 @@ public indirect enum RedisValue: Equatable, Sendable, ExpressibleByStringLiteral
 public final class RedisTestConnection {
     private let context: UnsafeMutablePointer<redisContext>
 
-    /// Connects, with a limit of ten seconds on this and on every command.
-    public init(port: Int, password: String? = nil) throws {
-        guard let context = redisConnectWithTimeout("127.0.0.1", Int32(port), timeval(tv_sec: 10, tv_usec: 0)) else {
+    /// Connects.
+    /// - Parameter timeout: the limit in seconds on this and on every command.
+    public init(port: Int, password: String? = nil, timeout: Double = 10) throws {
+        let limit = timeval(tv_sec: Int(timeout), tv_usec: Int(timeout.truncatingRemainder(dividingBy: 1) * 1e6))
+        guard let context = redisConnectWithTimeout("127.0.0.1", Int32(port), limit) else {
             throw RedisServer.Failure(description: "no memory for a connection to redis-server")
         }
         self.context = context
         guard context.pointee.err == 0 else { throw failure }
-        redisSetTimeout(context, timeval(tv_sec: 10, tv_usec: 0))
+        redisSetTimeout(context, limit)
         if let password { try run("AUTH", password) }
     }
 

@@ -5,15 +5,28 @@ public final class SimulatorProcess: Sendable {
     /// What the simulator says that it has seen and done; its `--help` tells what the members mean.
     public struct Account: Decodable, Sendable {
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-        public let requests, accepted, acceptedAnswerLost, silenced, resets, resetsReceived, goAways, drops: Int
+        public let requests, accepted, acceptedAnswerLost, acceptedTakenBack, silenced, resets, drops: Int
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-        public let connections, protocolErrors, highestConcurrentStreams, duplicates, distinctIDs, distinctTokens: Int
+        public let resetsReceived, goAways, connections, protocolErrors, highestConcurrentStreams, duplicates: Int
+        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+        public let distinctIDs, distinctTokens: Int
         /// Answers by status and reason, such as `200` and `410 Unregistered`.
         public let answers: [String: Int]
+        private let recordedByID: [String: Int]?
+        private let recordedByToken: [String: Int]?
+
         /// How often each `apns-id` was accepted.
-        public let acceptedByID: [String: Int]
+        public var acceptedByID: [String: Int] { recordedByID ?? [:] }
         /// How many notifications were accepted for each device token.
-        public let acceptedByToken: [String: Int]
+        public var acceptedByToken: [String: Int] { recordedByToken ?? [:] }
+
+        private enum CodingKeys: String, CodingKey {
+            case requests, accepted, acceptedAnswerLost, acceptedTakenBack, silenced, resets, drops, resetsReceived
+            case goAways, connections, protocolErrors, highestConcurrentStreams, duplicates, distinctIDs, distinctTokens
+            case answers
+            case recordedByID = "acceptedByID"
+            case recordedByToken = "acceptedByToken"
+        }
     }
 
     /// The port on 127.0.0.1.
@@ -27,18 +40,22 @@ public final class SimulatorProcess: Sendable {
     /// - Parameters:
     ///   - rules: its `--rule`s.
     ///   - certificate: which of ``TestCertificates`` it shows.
+    ///   - manyTokens: keeps the tokens out of the account; ``forEachToken(_:)`` has them at the end.
     ///   - options: further arguments.
-    public init(rules: [String] = [], certificate: String = "server", options: [String] = []) async throws {
+    public init(
+        rules: [String] = [], certificate: String = "server", manyTokens: Bool = false, options: [String] = []
+    ) async throws {
         let directory = FileManager.default.temporaryDirectory.appending(path: "simulator-\(UUID().uuidString)")
         let arguments = [
             "--certificate", try TestCertificates.path("\(certificate).pem"),
             "--key", try TestCertificates.path("\(certificate)-key.pem"),
             "--provider-key", "ABC123DEFG:TEAM123456:\(try TestCertificates.path("AuthKey_ABC123DEFG.p8"))",
-            "--account", directory.appending(path: "account.json").path, "--record-tokens",
+            "--account", directory.appending(path: "account.json").path,
         ]
+        let record = manyTokens ? ["--token-counts", directory.appending(path: "tokens").path] : ["--record-tokens"]
         try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
         let process = try ChildProcess(
-            BuiltProgram.path("apns-simulator"), arguments + rules.flatMap { ["--rule", $0] } + options)
+            BuiltProgram.path("apns-simulator"), arguments + record + rules.flatMap { ["--rule", $0] } + options)
         self.process = process
         self.directory = directory
         let port = try await Self.port(of: process)
@@ -56,6 +73,16 @@ public final class SimulatorProcess: Sendable {
     /// Ends it in good order.
     /// - Returns: what it has seen and done in all.
     public func stop() async throws -> Account { try await account(by: SIGTERM) }
+
+    /// Goes through the tokens that notifications were accepted for, and how many; after ``stop()``, with `manyTokens`.
+    public func forEachToken(_ body: (_ token: Substring, _ accepted: Int) throws -> Void) throws {
+        let text = try String(contentsOf: directory.appending(path: "tokens"), encoding: .utf8)
+        for line in text.split(separator: "\n") {
+            let parts = line.split(separator: " ")
+            guard parts.count == 2, let accepted = Int(parts[1]) else { throw process.failure("wrote \(line)") }
+            try body(parts[0], accepted)
+        }
+    }
 
     private func account(by signal: Int32) async throws -> Account {
         let file = directory.appending(path: "account.json")

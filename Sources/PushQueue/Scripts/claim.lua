@@ -137,11 +137,13 @@ local claims, bytes, kept, buried = {}, 0, 0, 0
 for i = 1, #taken do
     local body = taken[i]
     if #body > max_job then
-        local _, original = unwrap(body)
+        local head, original = unwrap(body)
+        local tokens, notifications = tokens_left(head)
         bury(KEYS[7], now, worker .. ':' .. (first + i - 1) .. ':big', 'JobTooLarge',
-            string.format(',"attempts":0,"detail":"the job has %d bytes, more than max_job_bytes (%d)"', #body, max_job),
+            string.format(',"attempts":0,"detail":"the job has %d bytes, more than max_job_bytes (%d)"', #body, max_job)
+                .. tokens,
             original)
-        buried = buried + 1
+        buried = buried + notifications
     elseif kept > 0 and bytes + #body > max_bytes then
         -- The rest goes back where it was, in its order.
         for j = #taken, i, -1 do

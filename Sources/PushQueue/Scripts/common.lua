@@ -44,6 +44,16 @@ local function unwrap(body)
     return nil, body, 0
 end
 
+-- What a dead letter has to say of a wrapped job that is to go to some of its tokens only, because the others have had it
+-- or are in pieces of their own: a JSON member with a leading comma, and the number of tokens. '' and 1 for other jobs.
+local function tokens_left(head)
+    local tokens = head and cjson.decode(head .. 'null}').tokens
+    if type(tokens) ~= 'table' or #tokens == 0 then
+        return '', 1
+    end
+    return ',"tokens":' .. cjson.encode(tokens), #tokens
+end
+
 -- The date of a time in UTC, '2026-11-21' (days to civil, as Howard Hinnant describes it).
 local function date(now)
     local day = math.floor(now / 86400000) + 719468

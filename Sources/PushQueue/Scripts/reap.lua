@@ -42,7 +42,7 @@ for i = #inbox, 1, -1 do
     redis.call('LPUSH', KEYS[4], inbox[i])
 end
 
-local reclaimed, poisoned, evicted = #inbox, 0, 0
+local reclaimed, poisoned, dead, evicted = #inbox, 0, 0, 0
 for _, number in ipairs(numbers) do
     local body = redis.call('HGET', KEYS[2], number)
     local head, original, before = unwrap(body)
@@ -56,9 +56,12 @@ for _, number in ipairs(numbers) do
         wrapped = string.format('{"v":1,"reclaims":1,"origin":"%s:%s","job":', worker, number) .. original .. '}'
     end
     if before + 1 > max_reclaims then
+        local tokens, notifications = tokens_left(head)
         bury(KEYS[5], now, worker .. ':' .. number, 'Poison',
-            string.format(',"attempts":0,"detail":"reclaimed from a dead worker %d times"', before + 1), original)
+            string.format(',"attempts":0,"detail":"reclaimed from a dead worker %d times"', before + 1) .. tokens,
+            original)
         poisoned = poisoned + 1
+        dead = dead + notifications
     else
         redis.call('LPUSH', KEYS[4], wrapped)
         reclaimed = reclaimed + 1
@@ -68,8 +71,8 @@ redis.call('DEL', KEYS[2], KEYS[3], KEYS[7])
 redis.call('ZREM', KEYS[1], worker)
 count(KEYS[6], now, 'reclaimed', reclaimed)
 if poisoned > 0 then
-    count(KEYS[6], now, 'dead', poisoned)
-    count(KEYS[6], now, 'dead:Poison', poisoned)
+    count(KEYS[6], now, 'dead', dead)
+    count(KEYS[6], now, 'dead:Poison', dead)
     evicted = trim_dead(KEYS[5], KEYS[6], now, tonumber(ARGV[3]), tonumber(ARGV[4]))
 end
 return { reclaimed, poisoned, evicted }

@@ -1,0 +1,73 @@
+import TestSupport
+
+/// The account: what Redis counted, what APNs accepted and what became of every notification, and whether it agrees.
+struct Balance {
+    let sums: Ledger.Sums
+    let notifications: Int
+    let jobs: Int
+    let counters: [String: Int]
+    let simulator: SimulatorProcess.Account
+    private(set) var problems: Problems
+
+    /// Notifications that were sent again because the answer to an earlier request never came.
+    let unanswered: Int
+    /// Notifications of jobs that were taken over from workers that were gone, once for each time.
+    let takenOver: Int
+
+    init(
+        _ ledger: Ledger, _ remains: QueueRemains, _ simulator: SimulatorProcess.Account, topology: Topology,
+        problems others: Problems
+    ) {
+        sums = ledger.sums
+        notifications = ledger.entries.count
+        jobs = ledger.maker.count
+        counters = remains.counters
+        self.simulator = simulator
+        problems = others
+        problems.add(ledger.problems)
+        let uncertain = ["ConnectionLost", "NoAnswer", "StreamReset"]
+        unanswered = uncertain.reduce(0) { $0 + remains.count("retried:\($1)") }
+        takenOver = remains.count("possible_duplicates") - unanswered
+        for key in remains.keysLeft { problems.add("left in Redis", key) }
+        compare(remains)
+        compareDuplicates(topology)
+    }
+
+    /// Of the accepted ones, those that Redis counts as expired or dropped: their answers were lost.
+    var acceptedThenLapsed: Int { sums.accepted - (counters["delivered"] ?? 0) }
+
+    /// How many duplicates there may be.
+    var explained: Int { (counters["possible_duplicates"] ?? 0) + simulator.acceptedTakenBack + sums.poison * 6 }
+
+    private mutating func compare(_ remains: QueueRemains) {
+        let dead = remains.count("dead") + sums.uncountedDead
+        let lapsed = remains.count("expired") + remains.count("dropped")
+        let ended = remains.count("delivered") + remains.count("invalid") + dead + lapsed
+        expect(ended, notifications, "Redis counts other ends than there are notifications")
+        expect(remains.count("invalid"), sums.invalid, "Redis counts other invalid tokens than the set has")
+        expect(
+            remains.invalidTokenDetails, sums.invalid, "the details of invalid tokens are of others than the set has")
+        expect(dead, sums.dead + sums.acceptedAndDead, "Redis counts other dead letters than there are")
+        expect(simulator.accepted - simulator.duplicates, simulator.distinctIDs, "APNs' own account does not add up")
+        let distinct = sums.accepted + sums.acceptedAndDead
+        expect(simulator.distinctTokens, distinct, "APNs accepted others than the notifications that ended as accepted")
+        if acceptedThenLapsed < 0 {
+            problems.add("delivered, says Redis, but APNs never accepted it", "\(-acceptedThenLapsed) notifications")
+        } else if acceptedThenLapsed > min(lapsed, sums.acceptedAndMayLapse) {
+            problems.add("accepted, but Redis counts no end of it", "\(acceptedThenLapsed) notifications")
+        }
+    }
+
+    private mutating func compareDuplicates(_ topology: Topology) {
+        // A failover may forget claims and settlements of its last moments, and then nobody counts.
+        guard topology == .single else { return }
+        expect(simulator.duplicates, sums.duplicates, "notifications were sent again under another apns-id")
+        if sums.duplicates > explained {
+            problems.add("duplicates that nothing explains", "\(sums.duplicates - explained) of \(sums.duplicates)")
+        }
+    }
+
+    private mutating func expect(_ found: Int, _ expected: Int, _ what: String) {
+        if found != expected { problems.add(what, "\(found), not \(expected)") }
+    }
+}

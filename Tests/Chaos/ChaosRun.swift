@@ -1,0 +1,156 @@
+import Foundation
+import TestSupport
+
+/// One run: load and faults at the same time, then peace, a drain, and the account.
+struct ChaosRun {
+    struct Options {
+        var topology: Topology
+        var workers: Int
+        var seconds: Int
+        var jobs: Int
+        var seed: UInt64
+        var logs: URL?
+    }
+
+    /// The workers' lease in milliseconds: the shortest there is, so that much of it ends in a short run.
+    static let lease = 7000
+    /// If nothing more is settled for so long, what is left is stuck. APNs may put a notification off for 90 seconds.
+    private static let patience = Duration.seconds(120)
+
+    private let options: Options
+    private let stage: Stage
+    private let producer: Producer
+    private let maker: JobMaker
+    private let log: EventLog
+
+    init(_ options: Options) async throws {
+        self.options = options
+        stage = try await Stage(
+            topology: options.topology, workers: options.workers, lease: Self.lease, seed: options.seed,
+            logs: options.logs)
+        maker = JobMaker(
+            count: options.jobs, seed: options.seed, start: Int(Date().timeIntervalSince1970),
+            seconds: options.seconds)
+        producer = try Producer(maker, servers: stage.servers)
+        log = EventLog()
+    }
+
+    /// Runs it to its end.
+    func run() async throws -> Outcome {
+        for slot in 0..<options.workers { try stage.fleet.start(slot) }
+        log.start()
+        let plan = Plan(
+            seed: options.seed, seconds: options.seconds, workers: options.workers, lease: Self.lease,
+            topology: options.topology)
+        async let pushing: Void = producer.run(within: .seconds(options.seconds))
+        await play(plan)
+        log.tell("peace: all is healed, the rest is drained")
+        try await stage.heal()
+        try await pushing
+        try await producer.confirm()
+        try await drain()
+        let seconds = log.seconds
+        let simulator = try await stage.simulator.stop()
+        let remains = try QueueRemains(stage.servers)
+        var ledger = Ledger(maker)
+        try stage.simulator.forEachToken { ledger.accepted($0, $1) }
+        for token in remains.invalidTokens { ledger.invalid(token) }
+        for letter in remains.letters { ledger.dead(letter) }
+        for job in remains.unsettled { ledger.unsettled(job.body, in: job.place) }
+        ledger.close()
+        let story = stage.fleet.story
+        var problems = log.problems
+        for problem in story.problems { problems.add("a worker failed", problem) }
+        return Outcome(
+            options: options, plan: plan, seconds: seconds,
+            balance: Balance(ledger, remains, simulator, topology: options.topology, problems: problems),
+            fleet: story, producer: producer.soFar)
+    }
+
+    /// Every fault at its time. One that takes long does not hold up the others, except those of its own target.
+    private func play(_ plan: Plan) async {
+        await withTaskGroup(of: Void.self) { group in
+            let targets = Dictionary(grouping: plan.faults, by: \.target)
+            for faults in targets.values {
+                group.addTask {
+                    for fault in faults { await play(fault) }
+                }
+            }
+            group.addTask {
+                while log.milliseconds < options.seconds * 1000 {
+                    await attempt("look after the workers") { try stage.fleet.look() }
+                    await log.wait(until: log.milliseconds + 250)
+                }
+            }
+        }
+    }
+
+    private func play(_ fault: Fault) async {
+        await log.wait(until: fault.begin)
+        // Later than planned if the one before it took longer to get over.
+        let begin = log.milliseconds
+        await attempt("\(fault.target): \(fault.name)") {
+            let detail = try await stage.begin(fault)
+            log.tell("\(fault.target): \(fault.name)" + (detail.map { ", \($0)" } ?? ""))
+        }
+        if let undoing = fault.undoing {
+            await log.wait(until: begin + fault.end - fault.begin)
+            await attempt("\(fault.target): \(undoing)") {
+                try await stage.end(fault)
+                log.tell("\(fault.target): \(undoing)")
+            }
+        }
+        guard fault.target == .redis else { return }
+        await attempt("Redis gets over it") { try await stage.servers.waitUntilWell() }
+    }
+
+    private func attempt(_ what: String, _ body: () async throws -> Void) async {
+        do {
+            try await body()
+        } catch {
+            log.tell("\(what): failed: \(error)")
+            log.note("the run itself failed", "\(what): \(error)")
+        }
+    }
+
+    /// Lets the workers finish, and ends them. What is still there after that is stuck.
+    private func drain() async throws {
+        var isDone = false
+        // What the workers give back when they end is for others to do.
+        while !isDone {
+            try stage.fleet.look()
+            for slot in 0..<options.workers { try stage.fleet.start(slot) }
+            let isEmpty = try await waitUntilEmpty()
+            for slot in 0..<options.workers { stage.fleet.end(slot) }
+            await stage.fleet.waitForEnds()
+            let left = try QueueRemains.unsettledCount(stage.servers)
+            isDone = left == 0 || !isEmpty
+            if !isDone { log.tell("\(left) jobs were given back") }
+        }
+        log.tell("the workers have ended")
+    }
+
+    /// - Returns: `false` when no progress was made for too long.
+    private func waitUntilEmpty() async throws -> Bool {
+        var last: [String: Int] = [:]
+        var progressed = ContinuousClock.now
+        var told = ContinuousClock.now
+        while true {
+            try stage.fleet.look()
+            let left = try QueueRemains.unsettledCount(stage.servers)
+            if left == 0 { return true }
+            let counters = try QueueRemains.counters(stage.servers)
+            let ends = counters.filter { ["delivered", "invalid", "dead", "expired", "dropped"].contains($0.key) }
+            if ends != last { (last, progressed) = (ends, .now) }
+            if ContinuousClock.now - progressed > Self.patience {
+                log.tell("\(left) jobs are stuck")
+                return false
+            }
+            if ContinuousClock.now - told > .seconds(10) {
+                told = .now
+                log.tell("\(left) jobs left")
+            }
+            try await Task.sleep(for: .milliseconds(250))
+        }
+    }
+}

@@ -1,0 +1,108 @@
+import Foundation
+import Synchronization
+import TestSupport
+
+/// Three masters with a replica each.
+final class ClusterServers: QueueServers {
+    private static let queueKey = "push:{default}:jobs"
+
+    private let cluster: RedisCluster
+    private let slot: Int
+    /// What was killed or stopped, by the fault that did it.
+    private let affected = Mutex<[Fault.RedisFault: RedisServer]>([:])
+
+    init() async throws {
+        cluster = try await RedisCluster(
+            replicas: 1, nodeTimeout: 1500,
+            arguments: [
+                "--appendonly", "yes", "--appendfsync", "everysec", "--min-replicas-to-write", "1",
+                "--min-replicas-max-lag", "3",
+            ])
+        slot = try cluster.slot(of: Self.queueKey)
+    }
+
+    var url: String { cluster.url }
+    var replicasToWaitFor: Int { 1 }
+
+    func begin(_ fault: Fault.RedisFault) async throws -> String? {
+        let owner = try cluster.owner(ofSlot: slot)
+        switch fault {
+        case .kill:
+            affected.withLock { $0[fault] = owner }
+            owner.kill()
+        case .pause:
+            affected.withLock { $0[fault] = owner }
+            owner.pause()
+        case .failOver: try await failOver(from: owner)
+        case .killReplica:
+            guard let replica = try replica(of: owner) else { return "there is none" }
+            affected.withLock { $0[fault] = replica }
+            replica.kill()
+        case .reshard: try await reshard(from: owner)
+        case .fill, .killClients, .flushScripts:
+            affected.withLock { $0[fault] = owner }
+            try owner.connect().begin(fault)
+        case .restart, .pauseWatcher: preconditionFailure("not a fault of a Cluster")
+        }
+        return nil
+    }
+
+    func end(_ fault: Fault.RedisFault) async throws {
+        guard let server = affected.withLock({ $0.removeValue(forKey: fault) }) else { return }
+        switch fault {
+        case .kill, .killReplica: try server.start()
+        case .pause: server.resume()
+        default: try server.connect().end(fault)
+        }
+    }
+
+    func heal() async throws {
+        for server in cluster.nodes {
+            server.resume()
+            try server.start()
+        }
+    }
+
+    func connect(for key: String) throws -> RedisTestConnection {
+        try cluster.owner(ofSlot: cluster.slot(of: key)).connect()
+    }
+
+    /// A replica takes its master's place in good order.
+    private func failOver(from owner: RedisServer) async throws {
+        guard let replica = try replica(of: owner) else { return }
+        try replica.run("CLUSTER", "FAILOVER")
+        try await eventually("the replica takes over") {
+            try self.cluster.owner(ofSlot: self.slot, by: replica) === replica
+        }
+    }
+
+    /// The queue's slot moves to another master.
+    private func reshard(from owner: RedisServer) async throws {
+        let masters = cluster.nodes.filter { node in
+            node !== owner && (try? node.run("ROLE").elements?.first) == "master"
+        }
+        guard let new = masters.first else { return }
+        try cluster.migrate(slot: slot, from: owner, to: new)
+    }
+
+    private func replica(of owner: RedisServer) throws -> RedisServer? {
+        cluster.nodes.first { node in
+            guard let role = try? node.run("ROLE").elements, role.count > 2, role[0] == "slave" else { return false }
+            return role[2].number == owner.port
+        }
+    }
+
+    /// All nodes agree on who owns the queue's slot, and it is served, with a replica in step.
+    func waitUntilWell() async throws {
+        try await eventually("the Cluster serves") {
+            guard let owner = try? self.cluster.owner(ofSlot: self.slot) else { return false }
+            return self.cluster.nodes.allSatisfy { node in
+                guard node.processIdentifier != nil else { return false }
+                let state = try? node.run("CLUSTER", "INFO").text
+                let role = try? node.run("ROLE").elements
+                return state?.contains("cluster_state:ok") == true && (role?[0] != "slave" || role?[3] == "connected")
+                    && (try? self.cluster.owner(ofSlot: self.slot, by: node)) === owner
+            }
+        }
+    }
+}

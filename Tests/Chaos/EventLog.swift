@@ -1,0 +1,38 @@
+import Foundation
+import Synchronization
+
+/// Tells what happens, with the seconds since the run began, and keeps what went wrong with the run itself.
+final class EventLog: Sendable {
+    private struct State {
+        var begin = ContinuousClock.now
+        var problems = Problems()
+    }
+
+    private let state = Mutex(State())
+
+    /// The run begins now.
+    func start() { state.withLock { $0.begin = .now } }
+
+    var milliseconds: Int {
+        let (seconds, attoseconds) = (ContinuousClock.now - begin).components
+        return Int(seconds) * 1000 + Int(attoseconds / 1_000_000_000_000_000)
+    }
+
+    var seconds: Double { Double(milliseconds) / 1000 }
+
+    var problems: Problems { state.withLock { $0.problems } }
+
+    func wait(until milliseconds: Int) async {
+        // Nobody cancels it.
+        try? await Task.sleep(until: begin + .milliseconds(milliseconds), clock: .continuous)
+    }
+
+    func tell(_ what: String) {
+        let line = String(format: "%7.1f s  ", seconds) + what + "\n"
+        FileHandle.standardOutput.write(Data(line.utf8))
+    }
+
+    func note(_ what: String, _ example: String) { state.withLock { $0.problems.add(what, example) } }
+
+    private var begin: ContinuousClock.Instant { state.withLock { $0.begin } }
+}

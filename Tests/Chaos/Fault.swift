@@ -1,0 +1,102 @@
+/// Something that goes wrong, and for how long.
+struct Fault: Equatable, Sendable {
+    /// What goes wrong.
+    enum Action: Equatable, Sendable {
+        /// `kill -9`; another takes its place when the fault ends.
+        case killWorker
+        /// SIGSTOP, and SIGCONT when the fault ends.
+        case stopWorker
+        /// SIGTERM; another takes its place at once, while it drains.
+        case endWorker
+        /// What lies between a worker and its Redis, or its APNs.
+        case network(Network)
+        /// The Redis that holds the queue.
+        case redis(RedisFault)
+    }
+
+    /// What can become of connections.
+    enum Network: Equatable, Sendable {
+        case cut, reset, blackHole, noAnswers, refusal
+        case delay(milliseconds: Int)
+    }
+
+    /// What can become of Redis. Which of these there are depends on the topology.
+    enum RedisFault: String, CaseIterable, Sendable {
+        case kill = "kill -9"
+        case restart = "restart"
+        case pause = "SIGSTOP"
+        case killClients = "CLIENT KILL of all"
+        case flushScripts = "SCRIPT FLUSH"
+        case fill = "out of memory"
+        case failOver = "failover by order"
+        case killReplica = "kill -9 of a replica"
+        case pauseWatcher = "SIGSTOP of a Sentinel"
+        case reshard = "resharding"
+    }
+
+    /// Whom it happens to. No two things happen to one target at once.
+    enum Target: Hashable, Sendable {
+        case worker(Int)
+        /// The connections of a worker to Redis.
+        case redisOf(Int)
+        /// The connections of a worker to APNs.
+        case apnsOf(Int)
+        case redis
+    }
+
+    var action: Action
+    var target: Target
+    /// Both in milliseconds since the run began.
+    var begin: Int
+    var end: Int
+
+    /// What happened, for the log and for counting.
+    var name: String {
+        switch action {
+        case .killWorker: "kill -9"
+        case .stopWorker: "SIGSTOP"
+        case .endWorker: "SIGTERM"
+        case .network(let network): network.name
+        case .redis(let fault): fault.rawValue
+        }
+    }
+
+    /// What undoes it, if it lasts.
+    var undoing: String? {
+        switch action {
+        case .killWorker: "replaced"
+        case .stopWorker: "SIGCONT"
+        case .endWorker: nil
+        case .network(.cut), .network(.reset): nil
+        case .network: "healed"
+        case .redis(.kill), .redis(.killReplica): "started again"
+        case .redis(.pause), .redis(.pauseWatcher): "SIGCONT"
+        case .redis(.fill): "has memory again"
+        case .redis: nil
+        }
+    }
+}
+
+extension Fault.Network {
+    var name: String {
+        switch self {
+        case .cut: "connections closed"
+        case .reset: "connections reset"
+        case .blackHole: "half open"
+        case .noAnswers: "answers lost"
+        case .refusal: "refuses connections"
+        case .delay: "slow"
+        }
+    }
+}
+
+extension Fault.Target: CustomStringConvertible {
+    var description: String {
+        switch self {
+        case .worker(let slot): "worker \(slot)"
+        case .redisOf(let slot): "worker \(slot)'s way to Redis"
+        case .apnsOf(let slot): "worker \(slot)'s way to APNs"
+        case .redis: "Redis"
+        }
+    }
+}

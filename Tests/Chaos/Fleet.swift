@@ -1,0 +1,142 @@
+import Foundation
+import Synchronization
+import TestSupport
+
+/// The workers: as many places as there are to be, and in each a process, which comes and goes.
+final class Fleet: Sendable {
+    /// How the processes have ended that there were.
+    struct History: Sendable {
+        var started = 0
+        var killed = 0
+        /// What those that ended in good order said they did.
+        var accounts: [WorkerProcess.Account] = []
+        /// Processes that ended though nobody wanted them to, or not as they should, with the end of their log.
+        var problems: [String] = []
+        /// How many lines of each level all logs have.
+        var logLines: [String: Int] = [:]
+    }
+
+    /// A worker's place, with its own ways to Redis and to APNs.
+    struct Place: Sendable {
+        let redis: FaultProxy?
+        let apns: FaultProxy
+    }
+
+    let places: [Place]
+    private let redisURL: String
+    private let lease: Int
+    private let logs: URL?
+    private let workers: Mutex<[WorkerProcess?]>
+    private let draining = Mutex<[Task<Void, Never>]>([])
+    private let history = Mutex(History())
+
+    /// - Parameters:
+    ///   - redisURL: for workers that have no way of their own to it.
+    ///   - logs: a directory for the workers' logs, if they are to be kept.
+    init(places: [Place], redisURL: String, lease: Int, logs: URL?) {
+        self.places = places
+        self.redisURL = redisURL
+        self.lease = lease
+        self.logs = logs
+        workers = Mutex(Array(repeating: nil, count: places.count))
+    }
+
+    /// Starts a worker where there is none.
+    func start(_ slot: Int) throws {
+        guard worker(slot) == nil else { return }
+        let redis = places[slot].redis.map { "redis://127.0.0.1:\($0.port)" } ?? redisURL
+        let process = try WorkerProcess(
+            redis: redis, endpoint: places[slot].apns.port,
+            options: [
+                // Some have several lanes, as on machines with several cores.
+                "--lanes", "\(1 + slot % 2)", "--max-connections", "2", "--max-streams", "200",
+                "--request-timeout", "3000", "--max-attempts", "1000", "--retry-base", "200", "--retry-cap", "3000",
+                "--drain-timeout", "5000", "--lease", "\(lease)",
+            ])
+        workers.withLock { $0[slot] = process }
+        history.withLock { $0.started += 1 }
+    }
+
+    /// `kill -9`.
+    func kill(_ slot: Int) {
+        guard let process = take(slot) else { return }
+        // Had it ended by itself, that would be the end to tell of.
+        guard process.process.ending == nil else { return ended(process, slot, by: nil) }
+        process.process.kill()
+        history.withLock { $0.killed += 1 }
+        keepLog(process, slot)
+    }
+
+    func send(_ signal: Int32, to slot: Int) { worker(slot)?.process.send(signal) }
+
+    /// SIGTERM, and another in its place at once.
+    func replace(_ slot: Int) throws {
+        end(slot)
+        try start(slot)
+    }
+
+    /// SIGTERM; its end is awaited by ``waitForEnds()``.
+    func end(_ slot: Int) {
+        guard let process = take(slot) else { return }
+        let task = Task { [self] in
+            do {
+                let account = try await process.stop()
+                history.withLock { $0.accounts.append(account) }
+            } catch {
+                history.withLock { $0.problems.append("a worker did not end as it should: \(error)") }
+            }
+            keepLog(process, slot)
+        }
+        draining.withLock { $0.append(task) }
+    }
+
+    /// Waits for all that were told to end.
+    func waitForEnds() async {
+        let tasks = draining.withLock { tasks in
+            defer { tasks = [] }
+            return tasks
+        }
+        for task in tasks { await task.value }
+    }
+
+    /// Notes workers that have ended by themselves, and puts others in their places.
+    func look() throws {
+        for slot in places.indices {
+            guard let process = worker(slot), let ending = process.process.ending else { continue }
+            _ = take(slot)
+            ended(process, slot, by: ending)
+            try start(slot)
+        }
+    }
+
+    /// What has become of all so far.
+    var story: History { history.withLock { $0 } }
+
+    private func worker(_ slot: Int) -> WorkerProcess? { workers.withLock { $0[slot] } }
+
+    private func take(_ slot: Int) -> WorkerProcess? {
+        workers.withLock { workers in
+            defer { workers[slot] = nil }
+            return workers[slot]
+        }
+    }
+
+    private func ended(_ process: WorkerProcess, _ slot: Int, by ending: ChildProcess.Ending?) {
+        let how = ending.map { "\($0)" } ?? "by itself"
+        history.withLock { $0.problems.append("\(process.process.failure("worker \(slot) ended: \(how)"))") }
+        keepLog(process, slot)
+    }
+
+    private func keepLog(_ process: WorkerProcess, _ slot: Int) {
+        let log = process.log
+        history.withLock { history in
+            for line in log.split(separator: "\n") {
+                let words = line.split(separator: " ", maxSplits: 2)
+                if words.count > 1 { history.logLines[String(words[1]), default: 0] += 1 }
+            }
+        }
+        guard let logs else { return }
+        let name = "worker-\(slot)-\(process.process.processIdentifier).log"
+        try? Data(log.utf8).write(to: logs.appending(path: name))
+    }
+}

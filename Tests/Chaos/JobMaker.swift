@@ -1,0 +1,142 @@
+import Foundation
+
+/// Makes the jobs: each follows from the seed and its number, so that none need be remembered.
+struct JobMaker: Sendable {
+    /// How many jobs there are.
+    let count: Int
+    private let seed: UInt64
+    /// When the run began, in seconds since 1970.
+    private let start: Int
+    /// How many are pushed a second.
+    private let rate: Double
+    /// Whether APNs may put jobs off for up to 90 seconds.
+    private let isLong: Bool
+
+    private static let kinds: [Kind] = Kind.allCases.flatMap { Array(repeating: $0, count: $0.weight) }
+
+    init(count: Int, seed: UInt64, start: Int, seconds: Int) {
+        self.count = count
+        self.seed = SeededGenerator.mixed(seed &+ 1)
+        self.start = start
+        rate = Double(count) / Double(seconds)
+        isLong = seconds >= 120
+    }
+
+    func kind(_ number: Int) -> Kind {
+        let kind = Self.kinds[Int(random(number, 0) % UInt64(Self.kinds.count))]
+        return kind == .putOff && !isLong ? .plain : kind
+    }
+
+    /// How many notifications a job is for.
+    func notifications(_ number: Int) -> Int {
+        switch kind(number) {
+        case .fanOut: 10 + Int(random(number, 1) % 291)
+        case .bigFanOut: 1001 + Int(random(number, 1) % 2000)
+        default: 1
+        }
+    }
+
+    /// What one of a job's notifications is like: those of a job for many devices are of many kinds.
+    func kind(_ number: Int, _ index: Int) -> Kind {
+        let kind = kind(number)
+        guard kind == .fanOut || kind == .bigFanOut else { return kind }
+        switch random(number, UInt64(index) + 2) % 200 {
+        case 0..<6: return .gone
+        case 6, 7: return .refusedOnce
+        case 8: return .answerLost
+        case 9: return .malformedToken
+        case 10: return .refused
+        default: return .plain
+        }
+    }
+
+    /// The device token of a notification: it says whose it is.
+    func token(_ number: Int, _ index: Int) -> String {
+        let kind = kind(number, index)
+        if kind == .malformedToken { return "no token: \(number)/\(index)" }
+        let tail = random(number, UInt64(index) &+ 0x5EED)
+        return kind.prefix + Self.hex(UInt64(number), 8) + Self.hex(UInt64(index), 4)
+            + Self.hex(tail, 16) + Self.hex(SeededGenerator.mixed(tail), 16) + Self.hex(~tail, 16)
+    }
+
+    /// Which notification a token is for, if it is one of ours.
+    func place(of token: some StringProtocol) -> (number: Int, index: Int)? {
+        let place: (Int, Int)?
+        if token.hasPrefix("no token: ") {
+            let parts = token.dropFirst(10).split(separator: "/").compactMap { Int($0) }
+            place = parts.count == 2 ? (parts[0], parts[1]) : nil
+        } else {
+            let number = Int(token.dropFirst(4).prefix(8), radix: 16)
+            let index = Int(token.dropFirst(12).prefix(4), radix: 16)
+            place = number.flatMap { number in index.map { (number, $0) } }
+        }
+        guard let place, place.0 >= 0, place.0 < count, place.1 < notifications(place.0),
+            self.token(place.0, place.1) == token
+        else { return nil }
+        return place
+    }
+
+    /// The number of the job with these bytes, or that these are what is left of.
+    static func number(of body: [UInt8]) -> Int? {
+        let text = String(decoding: body, as: UTF8.self)
+        guard let marker = text.firstRange(of: "chaos-") else { return nil }
+        return Int(text[marker.upperBound...].prefix { $0.isNumber })
+    }
+
+    /// The job as it is pushed.
+    func body(_ number: Int) -> [UInt8] {
+        let kind = kind(number)
+        let name = #""id":"chaos-\#(number)","#
+        let token = #""token":"\#(token(number, 0))","#
+        let payload = #""payload":{"aps":{"alert":{"title":"Order \#(number)","body":"It is on its way."}}}"#
+        let text: String =
+            switch kind {
+            case .plain: "{\(name)\(token)\(payload)}"
+            case .withoutID: #"{"note":"chaos-\#(number)",\#(token)"priority":5,\#(payload)}"#
+            case .background: #"{\#(name)\#(token)"payload":{"aps":{"content-available":1}}}"#
+            case .voip: #"{\#(name)\#(token)"push_type":"voip","payload":{"call":"\#(filler(4500))"}}"#
+            case .liveActivity: #"{\#(name)\#(token)"push_type":"liveactivity","priority":10,\#(payload)}"#
+            case .collapsed: #"{\#(name)\#(token)"collapse_id":"c\#(number % 7)","expiration":"1h",\#(payload)}"#
+            case .ownAPNsID: #"{\#(name)\#(token)"apns_id":"\#(identifier(number))",\#(payload)}"#
+            case .later: #"{\#(name)\#(token)"send_at":\#(laterThanPushed(number)),\#(payload)}"#
+            case .shortLived: #"{\#(name)\#(token)"expiration":"4s",\#(payload)}"#
+            case .expired: #"{\#(name)\#(token)"expiration":1000000000,\#(payload)}"#
+            case .expiring: #"{\#(name)\#(token)"expiration":"3s",\#(payload)}"#
+            case .unanswered: #"{\#(name)\#(token)"on_uncertain":"drop",\#(payload)}"#
+            case .exhausted, .exhaustedUnanswered: #"{\#(name)\#(token)"max_attempts":2,\#(payload)}"#
+            case .fanOut, .bigFanOut: "{\(name)\(tokens(number))\(payload)}"
+            case .truncated: "{\(name)\(token)\(payload.dropLast())"
+            case .noJSON: "chaos-\(number) token=\(self.token(number, 0))"
+            case .notAnObject: "[{\(name)\(token)\(payload)}]"
+            case .missingPayload: #"{\#(name)\#(token)"priority":10}"#
+            case .tooLarge: #"{\#(name)\#(token)"payload":{"aps":{"alert":"\#(filler(4100))"}}}"#
+            default: #"{\#(name)\#(token)"expiration":"1h","unknown":[1,{"a":null}],\#(payload)}"#
+            }
+        return Array(text.utf8)
+    }
+
+    private func tokens(_ number: Int) -> String {
+        let tokens = (0..<notifications(number)).map { "\"\(token(number, $0))\"" }
+        return "\"tokens\":[\(tokens.joined(separator: ","))],"
+    }
+
+    /// Some seconds after the job is pushed.
+    private func laterThanPushed(_ number: Int) -> Int {
+        start + Int(Double(number) / rate) + Int(random(number, 1) % 15)
+    }
+
+    private func identifier(_ number: Int) -> String {
+        "\(Self.hex(random(number, 1), 8))-0000-4000-8000-\(Self.hex(UInt64(number), 12))"
+    }
+
+    private func filler(_ count: Int) -> String { String(repeating: "x", count: count) }
+
+    private func random(_ number: Int, _ salt: UInt64) -> UInt64 {
+        SeededGenerator.mixed(SeededGenerator.mixed(seed &+ UInt64(number)) &+ salt &* 0x9E37_79B9_7F4A_7C15)
+    }
+
+    private static func hex(_ value: UInt64, _ digits: Int) -> String {
+        let text = String(value, radix: 16).suffix(digits)
+        return String(repeating: "0", count: digits - text.count) + text
+    }
+}

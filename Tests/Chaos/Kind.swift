@@ -1,0 +1,133 @@
+/// The kinds of jobs that are pushed. Which one a job is follows from the seed and its number alone.
+enum Kind: CaseIterable {
+    // Those that are delivered in the end, whatever happens on the way.
+    case plain, withoutID, background, voip, liveActivity, collapsed, ownAPNsID, later
+    case refusedOnce, throttledTwice, failedOnce, putOff
+    case answerLost, unansweredOnce, droppedOnce, takenBack
+    case fanOut, bigFanOut
+    // Those that may be late.
+    case shortLived
+    // Those that never are.
+    case expired, expiring, unanswered
+    case gone, badToken, foreignToken, refused
+    case exhausted, exhaustedUnanswered
+    case truncated, noJSON, notAnObject, missingPayload, malformedToken, tooLarge
+
+    /// In how many of 10,000 jobs.
+    var weight: Int {
+        switch self {
+        case .plain: 5400
+        case .withoutID: 1500
+        case .background, .voip, .liveActivity, .collapsed, .ownAPNsID: 200
+        case .later: 300
+        case .refusedOnce, .throttledTwice: 250
+        case .failedOnce: 150
+        case .putOff: 5
+        case .answerLost: 150
+        case .unansweredOnce: 40
+        case .droppedOnce, .takenBack: 3
+        case .fanOut: 40
+        case .bigFanOut: 3
+        case .shortLived: 200
+        case .expired, .expiring: 100
+        case .unanswered: 20
+        case .gone: 150
+        case .badToken, .foreignToken: 50
+        case .refused: 40
+        case .exhausted: 80
+        case .exhaustedUnanswered: 20
+        case .truncated, .noJSON, .notAnObject, .missingPayload, .malformedToken: 20
+        case .tooLarge: 10
+        }
+    }
+
+    /// The first four digits of its tokens, by which the simulator's rules know it.
+    var prefix: String {
+        switch self {
+        case .refusedOnce: "0503"
+        case .throttledTwice: "0429"
+        case .failedOnce: "0500"
+        case .putOff: "0420"
+        case .answerLost: "0105"
+        case .unansweredOnce: "0106"
+        case .droppedOnce: "0107"
+        case .takenBack: "0108"
+        case .expiring: "1503"
+        case .unanswered: "1106"
+        case .gone: "0410"
+        case .badToken: "0400"
+        case .foreignToken: "0401"
+        case .refused: "0402"
+        case .exhausted: "2500"
+        case .exhaustedUnanswered: "2106"
+        default: "00fc"
+        }
+    }
+
+    /// What becomes of its notifications.
+    var expectation: Expectation {
+        switch self {
+        case .shortLived: Expectation([.delivered, .lapsed])
+        case .expired, .expiring: Expectation(.lapsed, accepted: false)
+        case .unanswered: Expectation(.lapsed)
+        case .gone, .badToken, .foreignToken: Expectation(.invalid, accepted: false)
+        case .refused: Expectation(.dead, reason: "BadCollapseId", accepted: false)
+        case .exhausted: Expectation(.dead, reason: "AttemptsExhausted", accepted: false)
+        case .exhaustedUnanswered: Expectation(.dead, reason: "AttemptsExhausted")
+        case .truncated, .noJSON: Expectation(.dead, reason: "MalformedJSON", accepted: false)
+        case .notAnObject: Expectation(.dead, reason: "NotAnObject", accepted: false)
+        case .missingPayload: Expectation(.dead, reason: "MissingPayload", accepted: false)
+        case .malformedToken: Expectation(.dead, reason: "MalformedToken", accepted: false)
+        case .tooLarge: Expectation(.dead, reason: "PayloadTooLarge", accepted: false)
+        default: Expectation(.delivered)
+        }
+    }
+}
+
+/// How a notification can end.
+struct Ends: OptionSet {
+    let rawValue: UInt8
+    static let delivered = Ends(rawValue: 1)
+    static let invalid = Ends(rawValue: 2)
+    static let dead = Ends(rawValue: 4)
+    /// Expired, or dropped because its answer never came: Redis only counts these.
+    static let lapsed = Ends(rawValue: 8)
+}
+
+/// What may become of a notification.
+struct Expectation {
+    var ends: Ends
+    /// The reason of its dead letter.
+    var reason: String?
+    /// Whether APNs may have accepted it.
+    var mayBeAccepted: Bool
+
+    init(_ ends: Ends, reason: String? = nil, accepted: Bool = true) {
+        self.ends = ends
+        self.reason = reason
+        mayBeAccepted = accepted
+    }
+}
+
+/// What the simulator does wrong: always to some kinds, and now and then to all the others.
+enum SimulatorRules {
+    static let all = [
+        "prefix=0410,answer=410", "prefix=0400,answer=BadDeviceToken", "prefix=0401,answer=DeviceTokenNotForTopic",
+        "prefix=0402,answer=BadCollapseId",
+        "prefix=0503,times=1,answer=503,retry-after=1", "prefix=0429,times=2,answer=429",
+        "prefix=0500,times=1,answer=500,body=text", "prefix=0420,times=1,answer=TooManyProviderTokenUpdates",
+        "prefix=0105,times=1,answer=reset,code=INTERNAL_ERROR,accept=true",
+        "prefix=0106,times=1,answer=silence,accept=true", "prefix=0107,times=1,answer=drop,accept=true",
+        "prefix=0108,times=1,answer=goaway,last-stream=zero,reason=Shutdown",
+        "prefix=1503,answer=503", "prefix=1106,answer=silence,accept=true",
+        "prefix=2500,answer=500", "prefix=2106,answer=silence,accept=true",
+        "rate=0.001,delay=400ms±300ms",
+        "rate=0.0002,streams=1,for=300ms",
+        "rate=0.003,answer=503", "rate=0.002,answer=429,body=split", "rate=0.001,answer=500,body=empty",
+        "rate=0.0002,answer=503,reason=Shutdown",
+        "rate=0.002,answer=reset,code=REFUSED_STREAM", "rate=0.0005,answer=reset,code=INTERNAL_ERROR",
+        "rate=0.0003,answer=silence",
+        "rate=0.0001,answer=goaway,last-stream=exact", "rate=0.0001,answer=goaway,last-stream=accepted,reason=Shutdown",
+        "rate=0.00005,answer=drop,accept=false",
+    ]
+}

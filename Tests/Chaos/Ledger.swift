@@ -1,0 +1,180 @@
+/// What is known of every notification's end, from APNs and from Redis.
+struct Ledger {
+    /// One notification.
+    struct Entry {
+        /// How often APNs accepted it.
+        var accepted: UInt16 = 0
+        /// How many dead letters are about it.
+        var letters: UInt8 = 0
+        /// Whether one of them is there because workers died of the job, or with it.
+        var isPoison = false
+        /// Whether a letter's reason is another than it should be.
+        var isWronglyDead = false
+        var isInvalid = false
+    }
+
+    /// How many there are of each sort. Every notification is of exactly one, if all is well.
+    struct Sums: Encodable {
+        /// Accepted by APNs, and in no dead letter.
+        var accepted = 0
+        /// Among those, the ones that could also expire or be dropped.
+        var acceptedAndMayLapse = 0
+        var invalid = 0
+        /// In a dead letter, and never accepted.
+        var dead = 0
+        /// In a dead letter although APNs accepted it: its answers were lost, or it was poison.
+        var acceptedAndDead = 0
+        /// Neither accepted nor invalid nor dead: expired or dropped.
+        var lapsed = 0
+        /// Acceptances beyond the first.
+        var duplicates = 0
+        /// Letters about whole jobs for many: Redis counts them as one.
+        var uncountedDead = 0
+        var poison = 0
+    }
+
+    let maker: JobMaker
+    private(set) var entries: [Entry] = []
+    /// The place of each job's first notification among the entries.
+    private(set) var starts: [Int32] = []
+    private(set) var sums = Sums()
+    private(set) var problems = Problems()
+    /// Letters about whole jobs with several notifications.
+    private var uncountedDead = 0
+
+    init(_ maker: JobMaker) {
+        self.maker = maker
+        var total = 0
+        starts.reserveCapacity(maker.count)
+        for number in 0..<maker.count {
+            starts.append(Int32(total))
+            total += maker.notifications(number)
+        }
+        entries = Array(repeating: Entry(), count: total)
+    }
+
+    // MARK: Taking down what was found
+
+    mutating func accepted(_ token: Substring, _ times: Int) {
+        guard let index = index(of: token) else { return problems.add("APNs accepted an unknown token", "\(token)") }
+        entries[index].accepted = UInt16(clamping: times)
+    }
+
+    mutating func invalid(_ token: String) {
+        guard let index = index(of: token) else {
+            return problems.add("an unknown token is in the invalid set", token)
+        }
+        entries[index].isInvalid = true
+    }
+
+    mutating func dead(_ letter: QueueRemains.Letter) {
+        guard let number = JobMaker.number(of: letter.original), number < maker.count else {
+            return problems.add("a dead letter is of an unknown job", String(letter.header.reason))
+        }
+        let kind = maker.kind(number)
+        // A piece of a split job has the original without its tokens.
+        if kind != .bigFanOut, letter.original != maker.body(number) {
+            problems.add("a dead letter has other bytes than were pushed", "chaos-\(number)")
+        }
+        if let tokens = letter.header.tokens {
+            for token in tokens {
+                guard let place = maker.place(of: token), place.number == number else {
+                    problems.add("a dead letter has an unknown token", "chaos-\(number)")
+                    continue
+                }
+                bury(place.number, place.index, letter)
+            }
+        } else {
+            let count = maker.notifications(number)
+            for index in 0..<count { bury(number, index, letter) }
+            uncountedDead += count - 1
+        }
+    }
+
+    mutating func unsettled(_ body: [UInt8], in place: String) {
+        let name = JobMaker.number(of: body).map { "chaos-\($0)" } ?? "an unknown job"
+        problems.add("stuck", "\(name) in \(place)")
+    }
+
+    private mutating func bury(_ number: Int, _ index: Int, _ letter: QueueRemains.Letter) {
+        let place = Int(starts[number]) + index
+        entries[place].letters += 1
+        if letter.header.reason == "Poison" {
+            entries[place].isPoison = true
+        } else if letter.header.reason != maker.kind(number, index).expectation.reason {
+            entries[place].isWronglyDead = true
+        }
+    }
+
+    private func index(of token: some StringProtocol) -> Int? {
+        maker.place(of: token).map { Int(starts[$0.number]) + $0.index }
+    }
+
+    // MARK: Adding up
+
+    /// Looks at every notification: each has exactly one end, and one that is possible for its kind.
+    mutating func close() {
+        sums.uncountedDead = uncountedDead
+        for number in 0..<maker.count {
+            for index in 0..<maker.notifications(number) {
+                let name = maker.notifications(number) > 1 ? "chaos-\(number)/\(index)" : "chaos-\(number)"
+                let kind = maker.kind(number, index)
+                close(entries[Int(starts[number]) + index], kind.expectation, "\(name) (\(kind))")
+            }
+        }
+    }
+
+    private mutating func close(_ entry: Entry, _ expectation: Expectation, _ name: String) {
+        let wasAccepted = entry.accepted > 0
+        if wasAccepted {
+            sums.duplicates += Int(entry.accepted) - 1
+            if !expectation.mayBeAccepted { problems.add("accepted though it could not be", name) }
+        }
+        if entry.isInvalid {
+            sums.invalid += 1
+            if entry.letters > 0 { problems.add("both invalid and dead", name) }
+            if wasAccepted { problems.add("both accepted and invalid", name) }
+            if !expectation.ends.contains(.invalid) { problems.add("invalid though its token is not", name) }
+        } else if entry.letters > 0 {
+            if wasAccepted { sums.acceptedAndDead += 1 } else { sums.dead += 1 }
+            if entry.isPoison { sums.poison += 1 }
+            if entry.letters > 1 { problems.add("in several dead letters", name) }
+            if entry.isWronglyDead { problems.add("dead for another reason than it should be", name) }
+            if !entry.isPoison, !expectation.ends.contains(.dead) { problems.add("dead though it should not be", name) }
+        } else if wasAccepted {
+            sums.accepted += 1
+            if expectation.ends.contains(.lapsed) {
+                sums.acceptedAndMayLapse += 1
+            } else if !expectation.ends.contains(.delivered), expectation.mayBeAccepted {
+                problems.add("accepted, and not kept as the dead letter that it should be", name)
+            }
+        } else {
+            sums.lapsed += 1
+            if !expectation.ends.contains(.lapsed) { problems.add("lost", name) }
+        }
+    }
+}
+
+/// What is wrong, each sort with how often and the first of them by name.
+struct Problems: Encodable {
+    struct Sort: Encodable {
+        var count = 0
+        var examples: [String] = []
+    }
+
+    private static let examples = 20
+    private(set) var sorts: [String: Sort] = [:]
+
+    var isEmpty: Bool { sorts.isEmpty }
+
+    mutating func add(_ what: String, _ example: String) {
+        sorts[what, default: Sort()].count += 1
+        if sorts[what, default: Sort()].examples.count < Self.examples { sorts[what]?.examples.append(example) }
+    }
+
+    mutating func add(_ other: Problems) {
+        sorts.merge(other.sorts) { one, other in
+            Sort(count: one.count + other.count, examples: Array((one.examples + other.examples).prefix(Self.examples)))
+        }
+    }
+}

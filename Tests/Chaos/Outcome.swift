@@ -1,0 +1,143 @@
+import Foundation
+
+/// What a run came to, to read and as JSON.
+struct Outcome {
+    let options: ChaosRun.Options
+    let plan: Plan
+    /// From the beginning to the end of the drain.
+    let seconds: Double
+    let balance: Balance
+    let fleet: Fleet.History
+    let producer: Producer.Progress
+
+    var isBalanced: Bool { balance.problems.isEmpty }
+
+    /// How often each fault happened.
+    var faults: [String: Int] {
+        Dictionary(plan.faults.map { ("\($0.place): \($0.name)", 1) }, uniquingKeysWith: +)
+    }
+
+    /// The account as a table, and what is wrong with it.
+    var text: String {
+        var lines = ["", row("", "Redis", "APNs", "by token")]
+        let (sums, counters, simulator) = (balance.sums, balance.counters, balance.simulator)
+        func count(_ name: String) -> Int { counters[name] ?? 0 }
+        lines += [
+            row("\(group(balance.jobs)) jobs, notifications", nil, nil, balance.notifications),
+            row("delivered", count("delivered"), nil, sums.accepted - balance.acceptedThenLapsed),
+            row("  accepted by APNs", nil, simulator.distinctTokens, sums.accepted + sums.acceptedAndDead),
+            row("invalid tokens", count("invalid"), nil, sums.invalid),
+            row("dead-lettered", count("dead") + sums.uncountedDead, nil, sums.dead + sums.acceptedAndDead),
+            row("  though APNs may have taken it", nil, nil, sums.acceptedAndDead),
+            row(
+                "expired or dropped", count("expired") + count("dropped"), nil, sums.lapsed + balance.acceptedThenLapsed
+            ),
+            row("  though APNs may have taken it", nil, nil, balance.acceptedThenLapsed),
+            "",
+            row("requests", nil, simulator.requests, nil),
+            row("retried", count("retried"), nil, nil),
+            row("jobs taken over from the dead", count("reclaimed"), nil, nil),
+            row("sent again, perhaps for nothing", count("possible_duplicates"), nil, nil),
+            row("  because no answer came", balance.unanswered, nil, nil),
+            row("  because a worker was gone", balance.takenOver, nil, nil),
+            row("  because APNs took it back", nil, simulator.acceptedTakenBack, nil),
+            row("accepted twice or more often", nil, simulator.duplicates, sums.duplicates),
+            row("pushes repeated", producer.repeated, nil, nil),
+            row("  that had been made after all", producer.alreadyMade, nil, nil),
+            row("  that Redis lost in a failover", producer.lostByRedis, nil, nil),
+            row("workers started", fleet.started, nil, nil),
+            "",
+            "  \(plan.faults.count) faults:",
+        ]
+        lines += faults.sorted { $0.key < $1.key }.map { "    \($0.key) × \($0.value)" }
+        lines.append("")
+        if isBalanced {
+            lines.append(
+                "  balanced: every notification has one end, nothing is left, every duplicate has its cause"
+                    + " (\(options.topology.rawValue), seed \(options.seed), \(Int(seconds)) s)")
+        } else {
+            lines.append("  NOT balanced (\(options.topology.rawValue), seed \(options.seed)):")
+            for (what, sort) in balance.problems.sorts.sorted(by: { $0.key < $1.key }) {
+                lines.append("  \(what): \(sort.count)")
+                lines += sort.examples.map { "    \($0)" }
+            }
+        }
+        return lines.joined(separator: "\n") + "\n"
+    }
+
+    private func row(_ name: String, _ columns: String...) -> String {
+        name.padded(to: 42) + columns.map { $0.aligned(to: 12) }.joined()
+    }
+
+    private func row(_ name: String, _ redis: Int?, _ apns: Int?, _ tokens: Int?) -> String {
+        "  " + name.padded(to: 40) + [redis, apns, tokens].map { ($0.map(group) ?? "").aligned(to: 12) }.joined()
+    }
+
+    private func group(_ number: Int) -> String {
+        var text = String(abs(number))
+        var parts: [String] = []
+        while text.count > 3 {
+            parts.insert(String(text.suffix(3)), at: 0)
+            text = String(text.dropLast(3))
+        }
+        return (number < 0 ? "-" : "") + ([text] + parts).joined(separator: ",")
+    }
+}
+
+extension Fault {
+    /// Whom it happened to, whichever of them it was.
+    fileprivate var place: String {
+        switch target {
+        case .worker: "worker"
+        case .redisOf: "way to Redis"
+        case .apnsOf: "way to APNs"
+        case .redis: "Redis"
+        }
+    }
+}
+
+extension String {
+    fileprivate func padded(to width: Int) -> String { self + String(repeating: " ", count: max(0, width - count)) }
+    fileprivate func aligned(to width: Int) -> String { String(repeating: " ", count: max(0, width - count)) + self }
+}
+
+// MARK: As JSON
+
+extension Outcome: Encodable {
+    private enum Key: String, CodingKey {
+        case topology, seed, workers, seconds, drainedAfter, jobs, notifications, balanced, redis, ends, duplicates
+        case duplicatesExplained, unanswered, takenOver, takenBack, requests, answers, goAways, connections
+        case pushesRepeated, pushesLostByRedis, workersStarted, workersKilled, lostClaims, logLines, faults, problems
+    }
+
+    func encode(to encoder: any Encoder) throws {
+        var page = encoder.container(keyedBy: Key.self)
+        try page.encode(options.topology.rawValue, forKey: .topology)
+        try page.encode(options.seed, forKey: .seed)
+        try page.encode(options.workers, forKey: .workers)
+        try page.encode(options.seconds, forKey: .seconds)
+        try page.encode(seconds, forKey: .drainedAfter)
+        try page.encode(balance.jobs, forKey: .jobs)
+        try page.encode(balance.notifications, forKey: .notifications)
+        try page.encode(isBalanced, forKey: .balanced)
+        try page.encode(balance.counters, forKey: .redis)
+        try page.encode(balance.sums, forKey: .ends)
+        try page.encode(balance.sums.duplicates, forKey: .duplicates)
+        try page.encode(balance.explained, forKey: .duplicatesExplained)
+        try page.encode(balance.unanswered, forKey: .unanswered)
+        try page.encode(balance.takenOver, forKey: .takenOver)
+        try page.encode(balance.simulator.acceptedTakenBack, forKey: .takenBack)
+        try page.encode(balance.simulator.requests, forKey: .requests)
+        try page.encode(balance.simulator.answers, forKey: .answers)
+        try page.encode(balance.simulator.goAways, forKey: .goAways)
+        try page.encode(balance.simulator.connections, forKey: .connections)
+        try page.encode(producer.repeated, forKey: .pushesRepeated)
+        try page.encode(producer.lostByRedis, forKey: .pushesLostByRedis)
+        try page.encode(fleet.started, forKey: .workersStarted)
+        try page.encode(fleet.killed, forKey: .workersKilled)
+        try page.encode(fleet.accounts.reduce(0) { $0 + $1.lostClaims }, forKey: .lostClaims)
+        try page.encode(fleet.logLines, forKey: .logLines)
+        try page.encode(faults, forKey: .faults)
+        try page.encode(balance.problems.sorts, forKey: .problems)
+    }
+}

@@ -1,0 +1,112 @@
+/// Which faults happen when: the same for the same seed, whatever the machine makes of them.
+struct Plan {
+    /// In the order of their beginnings.
+    let faults: [Fault]
+
+    /// How often each kind of fault is drawn.
+    private struct Odds {
+        var worker: [(Fault.Action, weight: Int, milliseconds: ClosedRange<Int>)]
+        var network: [(Fault.Network, weight: Int, milliseconds: ClosedRange<Int>)]
+        var redis: [(Fault.RedisFault, weight: Int, milliseconds: ClosedRange<Int>)]
+    }
+
+    /// - Parameters:
+    ///   - lease: of the workers, in milliseconds: some are stopped for longer than that.
+    ///   - topology: which faults Redis can have.
+    init(seed: UInt64, seconds: Int, workers: Int, lease: Int, topology: Topology) {
+        var generator = SeededGenerator(seed: seed)
+        let odds = Odds(
+            worker: [
+                (.killWorker, 10, 50...2500), (.stopWorker, 6, 100...2500),
+                (.stopWorker, 3, lease + 500...lease + 4000), (.endWorker, 7, 0...0),
+            ],
+            network: [
+                (.cut, 6, 0...0), (.reset, 6, 0...0), (.blackHole, 4, 500...7000), (.noAnswers, 4, 200...6000),
+                (.refusal, 4, 300...4000), (.delay(milliseconds: 0), 4, 500...4000),
+            ],
+            redis: topology.faults)
+        let end = seconds * 1000
+        var free: [Fault.Target: Int] = [:]
+        var faults: [Fault] = []
+        var now = 1000
+        while now < end - 500 {
+            let slot = Int.random(in: 0..<workers, using: &generator)
+            let fault: Fault
+            switch Int.random(in: 0..<100, using: &generator) {
+            case 0..<38:
+                let (action, time) = Self.draw(odds.worker, &generator)
+                fault = Fault(action: action, target: .worker(slot), begin: now, end: now + time)
+            case 38..<60:
+                fault = Self.network(.apnsOf(slot), odds, at: now, &generator)
+            case 60..<82 where topology.hasProxies:
+                fault = Self.network(.redisOf(slot), odds, at: now, &generator)
+            default:
+                let (action, time) = Self.draw(odds.redis, &generator)
+                fault = Fault(action: .redis(action), target: .redis, begin: now, end: now + time)
+            }
+            now += Int.random(in: 100...1100, using: &generator)
+            guard fault.begin >= free[fault.target, default: 0] else { continue }
+            // A moment's peace, so that it is not only ever down.
+            let pause = fault.target == .redis ? topology.peace : 300
+            free[fault.target] = fault.end + pause
+            faults.append(Self.ending(fault, by: end))
+        }
+        self.faults = faults
+    }
+
+    private static func network(
+        _ target: Fault.Target, _ odds: Odds, at now: Int, _ generator: inout SeededGenerator
+    ) -> Fault {
+        var (network, time) = draw(odds.network, &generator)
+        if case .delay = network { network = .delay(milliseconds: Int.random(in: 20...900, using: &generator)) }
+        return Fault(action: .network(network), target: target, begin: now, end: now + time)
+    }
+
+    private static func ending(_ fault: Fault, by end: Int) -> Fault {
+        var fault = fault
+        fault.end = min(fault.end, end)
+        return fault
+    }
+
+    private static func draw<Choice>(
+        _ choices: [(Choice, weight: Int, milliseconds: ClosedRange<Int>)], _ generator: inout SeededGenerator
+    ) -> (Choice, Int) {
+        var left = Int.random(in: 0..<choices.reduce(0) { $0 + $1.weight }, using: &generator)
+        let choice = choices.first { choice in
+            left -= choice.weight
+            return left < 0
+        }
+        guard let choice else { preconditionFailure("the weights add up to their sum") }
+        return (choice.0, Int.random(in: choice.milliseconds, using: &generator))
+    }
+}
+
+/// How Redis is set up.
+enum Topology: String, CaseIterable, Sendable {
+    case single, sentinel, cluster
+
+    /// Whether the workers' ways to Redis can be disturbed: servers of a set announce their own addresses.
+    var hasProxies: Bool { self == .single }
+
+    /// The time between two faults of Redis, in milliseconds.
+    var peace: Int { self == .single ? 2000 : 8000 }
+
+    var faults: [(Fault.RedisFault, weight: Int, milliseconds: ClosedRange<Int>)] {
+        let common: [(Fault.RedisFault, weight: Int, milliseconds: ClosedRange<Int>)] = [
+            (.killClients, 3, 0...0), (.flushScripts, 2, 0...0), (.fill, 2, 200...2000),
+        ]
+        switch self {
+        case .single: return common + [(.kill, 5, 50...3000), (.restart, 3, 0...0), (.pause, 4, 200...7000)]
+        case .sentinel:
+            return common + [
+                (.kill, 4, 500...8000), (.pause, 4, 200...6000), (.failOver, 4, 0...0),
+                (.killReplica, 3, 500...4000), (.pauseWatcher, 2, 500...5000),
+            ]
+        case .cluster:
+            return common + [
+                (.kill, 4, 200...6000), (.pause, 4, 200...5000), (.failOver, 3, 0...0),
+                (.killReplica, 2, 500...4000), (.reshard, 6, 0...0),
+            ]
+        }
+    }
+}

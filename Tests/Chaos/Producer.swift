@@ -1,0 +1,110 @@
+import Foundation
+import Logging
+import NIOCore
+import NIOPosix
+import Redis
+import Synchronization
+
+/// Pushes all jobs at a steady rate, each of them once, however often that has to be tried.
+final class Producer: Sendable {
+    /// What it has done.
+    struct Progress: Sendable {
+        /// Jobs that Redis has.
+        var pushed = 0
+        /// Pushes that had to be tried again, because no answer came or Redis refused.
+        var repeated = 0
+        /// Of those, the ones that had been made after all.
+        var alreadyMade = 0
+        /// Pushes that were acknowledged and lost in a failover; they are made again.
+        var lostByRedis = 0
+    }
+
+    /// Batches that Redis has, so that a push whose answer was lost is not made twice. In the queue's slot.
+    static let batchesKey = "push:{default}:chaos"
+    private static let jobsKey = "push:{default}:jobs"
+    private static let script = """
+        if redis.call('SADD', KEYS[2], ARGV[1]) == 0 then return 0 end
+        for i = 2, #ARGV do redis.call('RPUSH', KEYS[1], ARGV[i]) end
+        return 1
+        """
+    private static let batch = 100
+
+    private struct Refused: Error {}
+
+    private let maker: JobMaker
+    private let client: RedisClient
+    private let replicas: Int
+    private let progress = Mutex(Progress())
+
+    init(_ maker: JobMaker, servers: any QueueServers) throws {
+        self.maker = maker
+        replicas = servers.replicasToWaitFor
+        client = RedisClient(
+            topology: try RedisTopology(url: servers.url), key: Self.jobsKey,
+            eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
+            logger: Logger(label: "producer", factory: { _ in SwiftLogNoOpLogHandler() }))
+        client.start()
+    }
+
+    /// What has been done so far.
+    var soFar: Progress { progress.withLock { $0 } }
+
+    /// Pushes all jobs within a time, or as soon after it as Redis takes them.
+    func run(within time: Duration) async throws {
+        let start = ContinuousClock.now
+        for batch in 0..<batches {
+            let due = start + time * (Double(batch) / Double(batches))
+            try await Task.sleep(until: due, clock: .continuous)
+            try await push(batch)
+        }
+    }
+
+    /// Makes sure, when all is well again, that Redis has all of them.
+    func confirm() async throws {
+        for batch in 0..<batches {
+            let command = RedisCommand("SISMEMBER", Self.batchesKey, "\(batch)")
+            if try await client.call(command).root.integer == 1 { continue }
+            progress.withLock { $0.lostByRedis += 1 }
+            try await push(batch)
+            progress.withLock { $0.pushed -= jobs(of: batch).count }
+        }
+        try await client.close().get()
+    }
+
+    private var batches: Int { (maker.count + Self.batch - 1) / Self.batch }
+
+    private func jobs(of batch: Int) -> Range<Int> {
+        batch * Self.batch..<min((batch + 1) * Self.batch, maker.count)
+    }
+
+    private func push(_ batch: Int) async throws {
+        var command = RedisCommand("EVAL", Self.script, "2", Self.jobsKey, Self.batchesKey, "\(batch)")
+        for number in jobs(of: batch) { command.append(maker.body(number)) }
+        var mayHaveBeenMade = false
+        while true {
+            do {
+                let made = try await acknowledged(command)
+                progress.withLock { progress in
+                    progress.pushed += jobs(of: batch).count
+                    if !made, mayHaveBeenMade { progress.alreadyMade += 1 }
+                }
+                return
+            } catch {
+                mayHaveBeenMade = true
+                progress.withLock { $0.repeated += 1 }
+                try await Task.sleep(for: .milliseconds(50))
+            }
+        }
+    }
+
+    /// - Returns: whether the jobs were pushed now, and not before.
+    private func acknowledged(_ command: RedisCommand) async throws -> Bool {
+        let answer = try await client.call(command).root
+        guard let made = answer.integer else { throw answer.error.map { $0 as any Error } ?? Refused() }
+        if replicas > 0 {
+            let reached = try await client.call(RedisCommand("WAIT", "\(replicas)", "1000")).root.integer ?? 0
+            guard reached >= replicas else { throw Refused() }
+        }
+        return made == 1
+    }
+}

@@ -1,0 +1,141 @@
+import Foundation
+import NIOCore
+import PushQueue
+import TestSupport
+
+/// What the queue's keys hold at the end.
+struct QueueRemains {
+    struct Letter {
+        /// The line of JSON about it.
+        struct Header: Decodable {
+            let reason: String
+            let tokens: [String]?
+        }
+
+        let header: Header
+        let original: [UInt8]
+    }
+
+    private static let base = "push:{default}:"
+
+    /// The counters of all days.
+    private(set) var counters: [String: Int] = [:]
+    private(set) var letters: [Letter] = []
+    private(set) var invalidTokens: [String] = []
+    private(set) var invalidTokenDetails = 0
+    /// Bodies of jobs that have not ended, and where they are.
+    private(set) var unsettled: [(body: [UInt8], place: String)] = []
+    /// Keys that should be gone.
+    private(set) var keysLeft: [String] = []
+
+    init(_ servers: any QueueServers) throws {
+        let queue = try servers.connect(for: Self.base + "jobs")
+        for key in try Self.keys(of: queue) {
+            try read(key, queue)
+        }
+        let set = try servers.connect(for: "push:invalid-tokens")
+        invalidTokens = try Self.scan(set, "SSCAN", "push:invalid-tokens").compactMap(\.text)
+        let details = try servers.connect(for: "push:invalid-tokens:details")
+        invalidTokenDetails = try details.run("HLEN", "push:invalid-tokens:details").number ?? 0
+    }
+
+    /// How many jobs have not ended: a quick look, for while it changes.
+    static func unsettledCount(_ servers: any QueueServers) throws -> Int {
+        let queue = try servers.connect(for: base + "jobs")
+        return try keys(of: queue).reduce(0) { sum, key in
+            let command: String? =
+                switch key.dropFirst(base.count) {
+                case "jobs": "LLEN"
+                case "retry": "ZCARD"
+                case let rest where rest.hasPrefix("claimed:"): "HLEN"
+                case let rest where rest.hasPrefix("inbox:"): "LLEN"
+                default: nil
+                }
+            return try sum + (command.map { try queue.run($0, key).number ?? 0 } ?? 0)
+        }
+    }
+
+    /// The counters only.
+    static func counters(_ servers: any QueueServers) throws -> [String: Int] {
+        let queue = try servers.connect(for: base + "jobs")
+        var counters: [String: Int] = [:]
+        for key in try keys(of: queue) where key.hasPrefix(base + "stats:") {
+            try add(hash: queue.run("HGETALL", key), to: &counters)
+        }
+        return counters
+    }
+
+    func count(_ counter: String) -> Int { counters[counter] ?? 0 }
+
+    private mutating func read(_ key: String, _ queue: RedisTestConnection) throws {
+        let rest = key.dropFirst(Self.base.count)
+        switch rest {
+        case "jobs": try keep(queue.run("LRANGE", key, "0", "-1"), key)
+        case "retry": try keep(queue.run("ZRANGE", key, "0", "-1"), key)
+        case "dead": letters = try Self.letters(queue)
+        case _ where rest.hasPrefix("claimed:"): try keep(queue.run("HVALS", key), key)
+        case _ where rest.hasPrefix("inbox:"): try keep(queue.run("LRANGE", key, "0", "-1"), key)
+        case _ where rest.hasPrefix("stats:"): try Self.add(hash: queue.run("HGETALL", key), to: &counters)
+        case _ where key == Producer.batchesKey || rest.hasPrefix("unique:"): return
+        default: keysLeft.append(key)
+        }
+    }
+
+    private mutating func keep(_ value: RedisValue, _ key: String) throws {
+        unsettled += (value.elements ?? []).map { ($0.rawBytes, key) }
+        keysLeft.append(key)
+    }
+
+    private static func letters(_ queue: RedisTestConnection) throws -> [Letter] {
+        var letters: [Letter] = []
+        // A thousand at a time: one answer may hold no more than the connection's time.
+        while true {
+            let start = letters.count
+            let answer = try queue.run("ZRANGE", base + "dead", "\(start)", "\(start + 999)")
+            guard let members = answer.elements, !members.isEmpty else { return letters }
+            for member in members {
+                guard let letter = DeadLetter(member: ByteBuffer(bytes: member.rawBytes)) else {
+                    throw ChildProcess.Failure(description: "a dead letter has no header: \(member)")
+                }
+                let header = try JSONDecoder().decode(Letter.Header.self, from: Data(letter.header.readableBytesView))
+                letters.append(Letter(header: header, original: Array(letter.original.readableBytesView)))
+            }
+        }
+    }
+
+    private static func keys(of queue: RedisTestConnection) throws -> [String] {
+        // In a Cluster a node that has just given a slot away may still list its keys.
+        try queue.run("KEYS", "push:[{]default[}]:*").elements?.compactMap(\.text) ?? []
+    }
+
+    private static func scan(_ connection: RedisTestConnection, _ command: String, _ key: String) throws -> [RedisValue]
+    {
+        var found: [RedisValue] = []
+        var cursor = "0"
+        repeat {
+            guard let answer = try connection.run(command, key, cursor, "COUNT", "1000").elements, answer.count == 2
+            else { throw ChildProcess.Failure(description: "\(command) gave no answer") }
+            cursor = answer[0].text ?? "0"
+            found += answer[1].elements ?? []
+        } while cursor != "0"
+        return found
+    }
+
+    private static func add(hash: RedisValue, to counters: inout [String: Int]) throws {
+        let fields = hash.elements ?? []
+        for index in stride(from: 0, to: fields.count, by: 2) {
+            guard let name = fields[index].text, let count = fields[index + 1].number else {
+                throw ChildProcess.Failure(description: "a counter is no number: \(fields[index])")
+            }
+            counters[name, default: 0] += count
+        }
+    }
+}
+
+extension RedisValue {
+    /// The bytes of a string, whatever they are.
+    fileprivate var rawBytes: [UInt8] {
+        if case .bytes(let bytes) = self { return bytes }
+        return Array((text ?? "").utf8)
+    }
+}

@@ -1,0 +1,80 @@
+import Foundation
+import Synchronization
+import TestSupport
+
+/// A master, two replicas and three Sentinels.
+///
+/// The master takes writes only while a replica keeps up, and a push waits until one has it: so what a failover forgets
+/// are the claims and settlements of its last moments, and never a job.
+final class SentinelServers: QueueServers {
+    private let redis: RedisSentinelSet
+    /// What was killed or stopped, by the fault that did it.
+    private let affected = Mutex<[Fault.RedisFault: RedisServer]>([:])
+
+    init() async throws {
+        redis = try await RedisSentinelSet(
+            downAfter: 1500,
+            arguments: [
+                "--appendonly", "yes", "--appendfsync", "everysec", "--min-replicas-to-write", "1",
+                "--min-replicas-max-lag", "3",
+            ])
+    }
+
+    var url: String { redis.url }
+    var replicasToWaitFor: Int { 1 }
+
+    func begin(_ fault: Fault.RedisFault) async throws -> String? {
+        let master = try redis.master()
+        switch fault {
+        case .kill:
+            affected.withLock { $0[fault] = master }
+            master.kill()
+        case .pause:
+            affected.withLock { $0[fault] = master }
+            master.pause()
+        case .failOver: try await redis.failOver()
+        case .killReplica:
+            guard let replica = redis.servers.first(where: { $0 !== master && $0.processIdentifier != nil }) else {
+                return "there is none"
+            }
+            affected.withLock { $0[fault] = replica }
+            replica.kill()
+        case .pauseWatcher:
+            affected.withLock { $0[fault] = redis.sentinels[1] }
+            redis.sentinels[1].pause()
+        case .fill, .killClients, .flushScripts:
+            affected.withLock { $0[fault] = master }
+            try master.connect().begin(fault)
+        case .restart, .reshard: preconditionFailure("not a fault of Sentinels")
+        }
+        return nil
+    }
+
+    func end(_ fault: Fault.RedisFault) async throws {
+        guard let server = affected.withLock({ $0.removeValue(forKey: fault) }) else { return }
+        switch fault {
+        case .kill, .killReplica: try server.start()
+        case .pause, .pauseWatcher: server.resume()
+        default: try server.connect().end(fault)
+        }
+    }
+
+    func heal() async throws {
+        for server in redis.servers + redis.sentinels {
+            server.resume()
+            try server.start()
+        }
+    }
+
+    func connect(for key: String) throws -> RedisTestConnection { try redis.master().connect() }
+
+    /// All Sentinels agree on the master, and all others follow it.
+    func waitUntilWell() async throws {
+        try await eventually("the replicas follow the master") {
+            let master = try? self.redis.master()
+            guard let master, let info = try? master.run("INFO", "replication").text else { return false }
+            return info.contains("role:master")
+                && info.components(separatedBy: "state=online").count == self.redis.servers.count
+        }
+    }
+}

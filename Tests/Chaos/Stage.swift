@@ -1,0 +1,84 @@
+import Foundation
+import NIOCore
+import TestSupport
+
+/// Everything that is set up for a run, and what the faults do to it.
+final class Stage: Sendable {
+    let topology: Topology
+    let servers: any QueueServers
+    let simulator: SimulatorProcess
+    let fleet: Fleet
+
+    init(topology: Topology, workers: Int, lease: Int, seed: UInt64, logs: URL?) async throws {
+        self.topology = topology
+        let single: SingleServer?
+        switch topology {
+        case .single:
+            let server = try SingleServer()
+            (single, servers) = (server, server)
+        case .sentinel: (single, servers) = (nil, try await SentinelServers())
+        case .cluster: (single, servers) = (nil, try await ClusterServers())
+        }
+        simulator = try await SimulatorProcess(
+            rules: SimulatorRules.all, manyTokens: true, options: ["--delay", "20ms±15ms", "--seed", "\(seed)"])
+        var places: [Fleet.Place] = []
+        for _ in 0..<workers {
+            var redis: FaultProxy?
+            if let single { redis = try await FaultProxy(to: single.port) }
+            places.append(Fleet.Place(redis: redis, apns: try await FaultProxy(to: simulator.port)))
+        }
+        fleet = Fleet(places: places, redisURL: servers.url, lease: lease, logs: logs)
+    }
+
+    /// Begins a fault.
+    /// - Returns: what there is to tell of it beyond its name.
+    func begin(_ fault: Fault) async throws -> String? {
+        switch (fault.action, fault.target) {
+        case (.killWorker, .worker(let slot)): fleet.kill(slot)
+        case (.stopWorker, .worker(let slot)): fleet.send(SIGSTOP, to: slot)
+        case (.endWorker, .worker(let slot)): try fleet.replace(slot)
+        case (.network(let network), .apnsOf(let slot)): try await begin(network, fleet.places[slot].apns)
+        case (.network(let network), .redisOf(let slot)):
+            if let proxy = fleet.places[slot].redis { try await begin(network, proxy) }
+        case (.redis(let redisFault), _): return try await servers.begin(redisFault)
+        default: preconditionFailure("the plan has a fault that its target cannot have")
+        }
+        if case .network(.delay(let milliseconds)) = fault.action { return "\(milliseconds) ms" }
+        return nil
+    }
+
+    /// Ends a fault that lasts.
+    func end(_ fault: Fault) async throws {
+        switch (fault.action, fault.target) {
+        case (.killWorker, .worker(let slot)): try fleet.start(slot)
+        case (.stopWorker, .worker(let slot)): fleet.send(SIGCONT, to: slot)
+        case (.network(.cut), _), (.network(.reset), _): break
+        case (.network, .apnsOf(let slot)): try await fleet.places[slot].apns.heal()
+        case (.network, .redisOf(let slot)): try await fleet.places[slot].redis?.heal()
+        case (.redis(let redisFault), _): try await servers.end(redisFault)
+        default: break
+        }
+    }
+
+    /// Ends whatever may still be wrong.
+    func heal() async throws {
+        for (slot, place) in fleet.places.enumerated() {
+            fleet.send(SIGCONT, to: slot)
+            try await place.apns.heal()
+            try await place.redis?.heal()
+        }
+        try await servers.heal()
+        try await servers.waitUntilWell()
+    }
+
+    private func begin(_ network: Fault.Network, _ proxy: FaultProxy) async throws {
+        switch network {
+        case .cut: try await proxy.cut()
+        case .reset: try await proxy.reset()
+        case .blackHole: try await proxy.begin(.blackHole)
+        case .noAnswers: try await proxy.begin(.noAnswers)
+        case .refusal: try await proxy.begin(.refusal)
+        case .delay(let milliseconds): try await proxy.begin(.delay(.milliseconds(Int64(milliseconds))))
+        }
+    }
+}

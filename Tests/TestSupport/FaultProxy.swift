@@ -1,0 +1,163 @@
+import Foundation
+import NIOCore
+import NIOPosix
+
+/// Stands between clients and a server on 127.0.0.1 and passes bytes on, until it is told to do it badly.
+public final class FaultProxy: Sendable {
+    /// What it does badly, until ``heal()``.
+    public enum Fault: Equatable, Sendable {
+        /// Bytes take this much longer, in either direction.
+        case delay(TimeAmount)
+        /// Connections are accepted and stay open, and whatever is sent over them is gone: what is left of a peer whose
+        /// machine lost its power.
+        case blackHole
+        /// What clients send arrives, and nothing of what the server says to it.
+        case noAnswers
+        /// New connections are refused; those that are open go on.
+        case refusal
+    }
+
+    /// The port on 127.0.0.1 that clients connect to.
+    public let port: Int
+
+    private let core: FaultProxyCore
+    /// Bound and never listening. It keeps the port ours while connections are refused.
+    private let reservation: Int32
+
+    /// Begins to listen.
+    /// - Parameter target: the server's port on 127.0.0.1.
+    /// - Throws: when there is no port to be had.
+    public init(to target: Int, group: any EventLoopGroup = MultiThreadedEventLoopGroup.singleton) async throws {
+        (reservation, port) = try Self.reserve()
+        core = FaultProxyCore(target: target, port: port, eventLoop: group.next())
+        try await core.onLoop { $0.listen() }
+    }
+
+    deinit {
+        let core = core
+        core.eventLoop.execute { core.stop() }
+        close(reservation)
+    }
+
+    /// Does this from now on, also to the connections that are open. It takes the place of what was done before.
+    public func begin(_ fault: Fault) async throws { try await core.onLoop { $0.begin(fault) } }
+
+    /// Passes bytes on again. Connections that have lost some are reset: they are of no use to anybody.
+    public func heal() async throws { try await core.onLoop { $0.heal() } }
+
+    /// Closes all connections, as a server does that ends.
+    public func cut() async throws { try await core.onLoop { $0.closeAll(resetting: false) } }
+
+    /// Resets all connections, as a server does that does not know them.
+    public func reset() async throws { try await core.onLoop { $0.closeAll(resetting: true) } }
+
+    /// How many connections of clients are open.
+    public var connections: Int {
+        get async throws { try await core.onLoop { $0.eventLoop.makeSucceededFuture($0.links.count) } }
+    }
+
+    private static func reserve() throws -> (Int32, Int) {
+        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+        var yes: Int32 = 1
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_addr.s_addr = inet_addr("127.0.0.1")
+        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+        let isBound = withUnsafeMutablePointer(to: &address) {
+            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { pointer in
+                setsockopt(descriptor, SOL_SOCKET, SO_REUSEPORT, &yes, socklen_t(MemoryLayout<Int32>.size)) == 0
+                    && bind(descriptor, pointer, length) == 0 && getsockname(descriptor, pointer, &length) == 0
+            }
+        }
+        guard isBound else {
+            close(descriptor)
+            throw ChildProcess.Failure(description: "no free port on 127.0.0.1 for a proxy")
+        }
+        return (descriptor, Int(UInt16(bigEndian: address.sin_port)))
+    }
+}
+
+/// What a proxy does on its event loop.
+///
+/// `@unchecked Sendable`: everything but the constants is touched on the event loop only, which ``onLoop(_:)`` sees to.
+final class FaultProxyCore: @unchecked Sendable {
+    let eventLoop: any EventLoop
+    private(set) var links: [ObjectIdentifier: FaultProxyLink] = [:]
+    private(set) var fault: FaultProxy.Fault?
+    private let target: Int
+    private let port: Int
+    private var listener: (any Channel)?
+
+    init(target: Int, port: Int, eventLoop: any EventLoop) {
+        self.target = target
+        self.port = port
+        self.eventLoop = eventLoop
+    }
+
+    func onLoop<Value: Sendable>(
+        _ body: @escaping @Sendable (FaultProxyCore) -> EventLoopFuture<Value>
+    ) async throws -> Value {
+        try await eventLoop.flatSubmit { body(self) }.get()
+    }
+
+    func listen() -> EventLoopFuture<Void> {
+        ServerBootstrap(group: eventLoop)
+            .serverChannelOption(.socketOption(.init(rawValue: SO_REUSEPORT)), value: 1)
+            .serverChannelOption(.backlog, value: 256)
+            .childChannelOption(.autoRead, value: false)
+            .childChannelOption(.allowRemoteHalfClosure, value: true)
+            .childChannelInitializer { [self] client in
+                client.eventLoop.makeCompletedFuture { try accept(client) }
+            }
+            .bind(host: "127.0.0.1", port: port)
+            .assumeIsolated().map { self.listener = $0 }.nonisolated()
+    }
+
+    func begin(_ new: FaultProxy.Fault) -> EventLoopFuture<Void> {
+        heal().assumeIsolated().flatMap { [self] in
+            fault = new
+            guard new == .refusal, let listener else { return eventLoop.makeSucceededVoidFuture() }
+            self.listener = nil
+            return listener.close()
+        }.nonisolated()
+    }
+
+    func heal() -> EventLoopFuture<Void> {
+        fault = nil
+        for link in links.values where link.hasLostBytes { link.close(resetting: true) }
+        return listener == nil ? listen() : eventLoop.makeSucceededVoidFuture()
+    }
+
+    func closeAll(resetting: Bool) -> EventLoopFuture<Void> {
+        for link in links.values { link.close(resetting: resetting) }
+        return eventLoop.makeSucceededVoidFuture()
+    }
+
+    func stop() {
+        listener?.close(promise: nil)
+        _ = closeAll(resetting: true)
+    }
+
+    private func accept(_ client: any Channel) throws {
+        let link = try FaultProxyLink(client: client, core: self)
+        links[ObjectIdentifier(link)] = link
+        client.closeFuture.assumeIsolated().whenComplete { _ in
+            self.links[ObjectIdentifier(link)] = nil
+            link.close(resetting: false)
+        }
+        if fault == .blackHole {
+            link.swallow()
+            return
+        }
+        ClientBootstrap(group: eventLoop)
+            .channelOption(.autoRead, value: false)
+            .channelOption(.allowRemoteHalfClosure, value: true)
+            .connect(host: "127.0.0.1", port: target)
+            .assumeIsolated().whenComplete { result in
+                switch result {
+                case .success(let server): link.connected(to: server)
+                case .failure: link.close(resetting: true)
+                }
+            }
+    }
+}
