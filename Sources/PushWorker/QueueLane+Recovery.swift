@@ -5,11 +5,9 @@ import PushQueue
 /// Claims that Redis says are this lane's and the lane knows nothing of.
 ///
 /// After a failover, or a crash of a server that does not write each command to disk, Redis can be a moment older than it
-/// was: settlements that it had confirmed are gone, and their claims are back. And a claim that was sent over a connection
-/// that is no more can be executed long after it was repeated over the next one, when the network was slow to pass it on.
-/// Nobody else takes such claims over, for their owner lives and renews its lease. So whenever Redis comes back, and once in
-/// a while, the lane asks what it holds, and works on what it does not know as if it had just been claimed. The
-/// notifications may be sent twice, and are counted as that.
+/// was: settlements that it had confirmed are gone, and their claims are back. Nobody else takes them over, for their owner
+/// lives and renews its lease. So whenever Redis comes back, and once in a while, the lane asks what it holds, and works on
+/// what it does not know as if it had just been claimed. The notifications may be sent twice, and are counted as that.
 extension QueueLane {
     /// How many bodies are asked for at once.
     private static let recoveryBatch = 256
@@ -29,7 +27,7 @@ extension QueueLane {
             forgotten = numbers.filter { window.wasAnswered($0) && !known.contains($0) }.sorted()
             guard !forgotten.isEmpty else { return }
             logger.warning(
-                "Redis holds claims that were settled, as if it had gone back in time; their jobs are done again",
+                "Redis has lost settlements that it had confirmed; their jobs are done again",
                 metadata: ["jobs": "\(forgotten.count)"])
             takeForgotten()
         }
