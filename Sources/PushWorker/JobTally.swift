@@ -8,8 +8,12 @@ final class JobTally {
     var invalidTokens: [InvalidToken] = []
     var expired = 0
     var dropped = 0
-    /// Those whose request may be sent, or was sent, although APNs may have taken an earlier one.
-    var possibleDuplicates = 0
+    /// Those that are to be sent again because no answer came.
+    var unanswered = 0
+    /// Those that whoever had the job before may have sent, once for each time that it was taken over unsettled.
+    var reclaimed = 0
+    /// How many requests may be sent, or were, although APNs may have taken an earlier one.
+    var possibleDuplicates: Int { unanswered + reclaimed }
     var invalid: Int { invalidTokens.count }
     private(set) var retry: Retry?
     /// One for each reason.

@@ -59,10 +59,11 @@ extension Lane {
         } else {
             entry.notification = notification
         }
-        if job.envelope.reclaims > 0 || isRecovered {
-            counters.possibleDuplicates += entry.open
+        let predecessors = job.envelope.reclaims + (isRecovered ? 1 : 0)
+        if predecessors > 0 {
             let tally = entry.tally ?? JobTally()
-            tally.possibleDuplicates = entry.open
+            tally.reclaimed = entry.open * predecessors
+            counters.possibleDuplicates += tally.reclaimed
             entry.tally = tally
         }
         app.waiting += entry.open

@@ -120,7 +120,7 @@ extension Lane: ConnectionPoolDelegate {
         counters.retried += 1
         if isUncertain {
             counters.possibleDuplicates += 1
-            tally.possibleDuplicates += 1
+            tally.unanswered += 1
         }
         tally.add(retry: [token(of: tag)], reason: reason, status: status, delay: delay, spendsAttempt: true)
     }

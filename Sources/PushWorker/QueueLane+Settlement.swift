@@ -36,6 +36,7 @@ extension QueueLane {
             }
         }
         if tally.possibleDuplicates > 0 { settlement.addCount("possible_duplicates", tally.possibleDuplicates) }
+        if tally.reclaimed > 0 { settlement.addCount("possible_duplicates:reclaimed", tally.reclaimed) }
     }
 
     private func retry(_ entry: JobEntry, _ job: Job, _ retry: JobTally.Retry) {

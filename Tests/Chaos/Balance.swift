@@ -25,9 +25,8 @@ struct Balance {
         self.simulator = simulator
         problems = others
         problems.add(ledger.problems)
-        let uncertain = ["ConnectionLost", "NoAnswer", "StreamReset"]
-        unanswered = uncertain.reduce(0) { $0 + remains.count("retried:\($1)") }
-        takenOver = remains.count("possible_duplicates") - unanswered
+        takenOver = remains.count("possible_duplicates:reclaimed")
+        unanswered = remains.count("possible_duplicates") - takenOver
         for key in remains.keysLeft { problems.add("left in Redis", key) }
         compare(remains)
         compareDuplicates(topology)
