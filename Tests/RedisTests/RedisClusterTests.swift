@@ -8,8 +8,7 @@ import Testing
 struct RedisClusterTests {
     @Test("computes the slots that Redis does")
     func slots() throws {
-        let server = try RedisServer(
-            arguments: ["--cluster-enabled", "yes", "--cluster-port", "\(RedisServer.freePort())"])
+        let server = try RedisServer(cluster: true)
         let connection = try server.connect()
         var keys = ["", "a", "123456789", "push:{default}:jobs", "{}a", "{", "}", "a{b", "a{}{b}", "{{a}}", "{a}{b}"]
         var random = Seeded(state: 1)

@@ -1,3 +1,4 @@
+import TestSupport
 import Testing
 
 @testable import Redis
@@ -38,6 +39,20 @@ struct RedisRefusalTests {
         ])
     func readOnly(topology: RedisTopology, text: String) {
         #expect(refusal(text, topology) == .wrongServer)
+    }
+
+    @Test(
+        "is understood from a script as well, whatever the server's version",
+        arguments: [["--min-replicas-to-write", "1"], ["--replicaof", "127.0.0.1", "1"]])
+    func script(arguments: [String]) throws {
+        let server = try RedisServer(arguments: arguments)
+        // As the scripts of a queue do, it has looked about before it writes.
+        let reply = try server.run("EVAL", "redis.call('TIME') return redis.call('SET', KEYS[1], 1)", "1", "key")
+        guard case .error(let text) = reply else {
+            Issue.record("the script may write: \(reply)")
+            return
+        }
+        #expect(refusal(text, Self.sentinel) == .wrongServer, "\(text)")
     }
 
     @Test("is the caller's where there is no other server")

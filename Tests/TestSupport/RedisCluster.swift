@@ -25,11 +25,9 @@ public final class RedisCluster: Sendable {
         nodes = try (0..<masters * (1 + replicas)).map { _ in
             try RedisServer(
                 arguments: arguments + [
-                    "--cluster-enabled", "yes", "--cluster-node-timeout", "\(nodeTimeout)",
-                    // By default 10,000 above the other, which may be no port at all.
-                    "--cluster-port", "\(RedisServer.freePort())",
-                    "--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0",
-                ], password: password, tls: tls)
+                    "--cluster-node-timeout", "\(nodeTimeout)", "--cluster-replica-validity-factor", "0",
+                    "--repl-diskless-sync-delay", "0",
+                ], password: password, tls: tls, cluster: true)
         }
         for (index, node) in nodes.enumerated() { try node.run("CLUSTER", "SET-CONFIG-EPOCH", "\(index + 1)") }
         for index in 0..<masters {
@@ -38,9 +36,7 @@ public final class RedisCluster: Sendable {
             try expectOK(try nodes[index].connect().run(command.map { Array($0.utf8) }), "CLUSTER ADDSLOTS")
         }
         for node in nodes.dropFirst() {
-            let bus = try nodes[0].run("CONFIG", "GET", "cluster-port").elements?.last?.text ?? ""
-            try expectOK(
-                try node.run("CLUSTER", "MEET", "127.0.0.1", "\(nodes[0].port(tls: tls))", bus), "CLUSTER MEET")
+            try expectOK(try node.run("CLUSTER", "MEET", "127.0.0.1", "\(nodes[0].port(tls: tls))"), "CLUSTER MEET")
         }
         try await eventually("the nodes meet") {
             try self.nodes.allSatisfy { try self.knownNodes($0) == self.nodes.count }

@@ -3,6 +3,9 @@ import Synchronization
 
 /// A private `redis-server` on 127.0.0.1 with its own port and directory, which keeps nothing on disk unless told.
 ///
+/// Where `APNS_WORKER_TEST_REDIS_SERVER` is set, it is that program: another version of Redis, or Valkey. Sentinels are
+/// the same program.
+///
 /// It ends with `stop`, with the object, or at the latest with the test process, however that ends.
 public final class RedisServer: Sendable {
     /// Why there is no server.
@@ -33,17 +36,19 @@ public final class RedisServer: Sendable {
     ///   - file: lines for a configuration file that the server may write to; Sentinels must have one.
     ///   - tls: whether it has a port for TLS besides the other, with the `server` of ``TestCertificates``; clients need
     ///     no certificate.
+    ///   - cluster: whether it is a node of a Cluster.
     public init(
-        arguments: [String] = [], password: String? = nil, file: [String]? = nil, tls: Bool = false
+        arguments: [String] = [], password: String? = nil, file: [String]? = nil, tls: Bool = false,
+        cluster: Bool = false
     ) throws {
         // The helper connections below write to sockets that the server may have closed.
         _ = signal(SIGPIPE, SIG_IGN)
-        self.arguments = arguments
+        self.arguments = arguments + (cluster ? ["--cluster-enabled", "yes"] : [])
         self.password = password
         directory = FileManager.default.temporaryDirectory.appendingPathComponent("redis-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
-        port = try Self.freePort()
-        tlsPort = tls ? try Self.freePort() : nil
+        port = try cluster ? Self.freePortOfNode() : Self.freePort()
+        tlsPort = try tls ? (cluster ? Self.freePortOfNode() : Self.freePort()) : nil
         tlsArguments =
             try tlsPort.map { port in
                 [
@@ -82,7 +87,7 @@ public final class RedisServer: Sendable {
     public func start() throws {
         try running.withLock { running in
             guard running == nil else { return }
-            running = try ChildProcess("redis-server", configurationFile + defaultArguments + tlsArguments + arguments)
+            running = try ChildProcess(Self.program, configurationFile + defaultArguments + tlsArguments + arguments)
         }
         try waitUntilReady()
     }
@@ -118,6 +123,10 @@ public final class RedisServer: Sendable {
     /// What the server wrote to its log.
     public var log: String {
         (try? String(contentsOf: directory.appendingPathComponent("redis.log"), encoding: .utf8)) ?? ""
+    }
+
+    private static var program: String {
+        ProcessInfo.processInfo.environment["APNS_WORKER_TEST_REDIS_SERVER"] ?? "redis-server"
     }
 
     private var defaultArguments: [String] {
@@ -165,6 +174,16 @@ public final class RedisServer: Sendable {
             if isFree(port) { return port }
         }
         throw Failure(description: "no free port on 127.0.0.1 from 10000 to 31999")
+    }
+
+    /// A port that is free together with the one 10,000 above, where the nodes of a Cluster talk to each other: it can only
+    /// be another from Redis 7 on.
+    private static func freePortOfNode() throws -> Int {
+        for _ in 0..<100 {
+            let port = Int.random(in: 10_000..<22_000)
+            if isFree(port), isFree(port + 10_000) { return port }
+        }
+        throw Failure(description: "no port on 127.0.0.1 that is free together with the one 10,000 above")
     }
 
     private static func isFree(_ port: Int) -> Bool {

@@ -35,6 +35,8 @@ enum RedisRefusal: Equatable {
         case ("MASTERDOWN", .sentinel), ("NOREPLICAS", .sentinel), ("LOADING", .sentinel), ("LOADING", .cluster),
             ("CLUSTERDOWN", .cluster):
             self = .wrongServer
+        case ("ERR", .sentinel) where error.message.contains("-NOREPLICAS "):
+            self = .wrongServer
         default:
             self = .none
         }
