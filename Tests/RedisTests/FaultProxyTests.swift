@@ -105,6 +105,8 @@ struct FaultProxyTests {
         let redis = try RedisServer()
         let proxy = try await FaultProxy(to: redis.port)
         let client = try RedisTestConnection(port: proxy.port)
+        // One that waits to be accepted is no old one yet.
+        #expect(try client.run("PING") == .status("PONG"))
         for _ in 0..<3 {
             try await proxy.begin(.refusal)
             let failure = #expect(throws: RedisServer.Failure.self) { try RedisTestConnection(port: proxy.port) }
