@@ -180,8 +180,12 @@ private final class Watchdog: Sendable {
             throw ChildProcess.Failure(description: "no pair of sockets to be had")
         }
         pipe = ends[1]
+        // Ctrl-C reaches the whole group, and a child that is stopped at that moment would outlive it for ever.
         processIdentifier = try Spawn.run(
-            ["/bin/sh", "-c", "read line; kill -9 $0; rm -rf \"$1\"", "\(child)", directory.path],
+            [
+                "/bin/sh", "-c", "trap '' INT TERM HUP; read line; kill -9 $0; rm -rf \"$1\"", "\(child)",
+                directory.path,
+            ],
             environment: [:], input: Descriptor(ends[0]), output: try Descriptor(writing: "/dev/null"),
             errors: try Descriptor(writing: "/dev/null"))
     }
