@@ -11,13 +11,23 @@ public struct RedisServerError: Error, Sendable, Equatable, CustomStringConverti
     public init(text: String) {
         // Redis repeats the arguments of a command it does not know, and those are payloads or a password.
         let end = text.firstRange(of: ", with args beginning with:")?.lowerBound ?? text.endIndex
-        message = String(text[..<end])
+        message = String(Self.refusal(ofScript: text) ?? text[..<end])
         let word = message.prefix { $0 != " " }
         prefix = word.utf8.allSatisfy { (0x41...0x5a).contains($0) || $0 == UInt8(ascii: "_") } ? String(word) : ""
     }
 
     /// The text of the error.
     public var description: String { message }
+
+    /// Before Redis 7, why a script may not write stands behind the place where it was about to:
+    /// `ERR Error running script (call to f_…): @user_script:7: @user_script: 7: -READONLY You can't write …`. An error of
+    /// a command that was executed has no hyphen there.
+    private static func refusal(ofScript text: String) -> Substring? {
+        guard text.hasPrefix("ERR Error running script"), let place = text.firstRange(of: ": -") else { return nil }
+        let refusal = text[place.upperBound...]
+        guard refusal.first?.isUppercase == true else { return nil }
+        return refusal.lastIndex { $0 != " " }.map { refusal[...$0] }
+    }
 }
 
 /// What can go wrong between us and Redis. No message holds a password, a key or a payload.

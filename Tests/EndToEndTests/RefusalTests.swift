@@ -22,12 +22,10 @@ extension EndToEnd {
 
         @Test("LOADING: the server is back and has still to read its data")
         func loading() async throws {
-            let scene = try await OutageScene(
-                arguments: [
-                    "--enable-debug-command", "yes", "--key-load-delay", "1000",
-                    "--loading-process-events-interval-bytes", "1024",
-                ])
-            try scene.redis.run("DEBUG", "POPULATE", "2000", "ballast", "1000")
+            // A server that reads looks at its connections every 2 MB: that is every fifth of these keys, each 50 ms.
+            let scene = try await OutageScene(arguments: ["--key-load-delay", "50000", "--rdbcompression", "no"])
+            try scene.redis.run(
+                "EVAL", "for i = 1, 40 do redis.call('SET', KEYS[1] .. i, string.rep('x', 400000)) end", "1", "ballast")
             try scene.redis.run("CONFIG", "SET", "save", "3600 1")
             scene.redis.stop()
             try await scene.apnsIsQuiet()

@@ -80,7 +80,7 @@ extension EndToEnd {
             // What a worker needs, and no more.
             try redis.run(
                 "ACL", "SETUSER", "worker", "on", ">s3cret", "~push:*", "+@connection", "+@scripting", "+@read",
-                "+@write", "+time")
+                "+@write", "+time", "+select")
             let passwordFile = redis.directory.appending(path: "password")
             try "s3cret\n".write(to: passwordFile, atomically: true, encoding: .utf8)
             let environment = [

@@ -51,6 +51,30 @@ struct RedisClusterTests {
         }
     }
 
+    @Test("follows its slot with no more rights than a worker needs")
+    func rights() async throws {
+        let cluster = try await RedisCluster()
+        for node in cluster.nodes {
+            try node.run(
+                "ACL", "SETUSER", "worker", "on", ">s3cret", "~push:*", "+@connection", "+@scripting", "+@read",
+                "+@write", "+time", "+select", "+cluster|slots", "+asking")
+        }
+        let slot = try cluster.slot(of: "push:{queue}")
+        let url = cluster.url.replacing("://", with: "://worker:s3cret@")
+        try await withClient(url, key: "push:{queue}") { client in
+            _ = try await client.call(RedisCommand("RPUSH", "push:{queue}old", "1"))
+            let old = try cluster.owner(ofSlot: slot)
+            let new = try #require(cluster.nodes.first { $0 !== old })
+            try cluster.beginMigration(ofSlot: slot, from: old, to: new)
+            _ = try await client.call(RedisCommand("RPUSH", "push:{queue}new", "1"))
+            #expect(try new.run("CLUSTER", "COUNTKEYSINSLOT", "\(slot)") == 1)
+            try cluster.migrateKeys(ofSlot: slot, from: old, to: new)
+            try cluster.finishMigration(ofSlot: slot, from: old, to: new)
+            _ = try await client.call(RedisCommand("RPUSH", "push:{queue}old", "2"))
+            #expect(try new.run("CLUSTER", "COUNTKEYSINSLOT", "\(slot)") == 2)
+        }
+    }
+
     @Test("finds the replica that took the place of a killed master; what was acknowledged before is there")
     func promotion() async throws {
         let cluster = try await RedisCluster(replicas: 1)

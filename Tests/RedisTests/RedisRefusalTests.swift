@@ -53,6 +53,16 @@ struct RedisRefusalTests {
             return
         }
         #expect(refusal(text, Self.sentinel) == .wrongServer, "\(text)")
+        let error = RedisServerError(text: text)
+        #expect(error.message.hasPrefix(error.prefix + " ") && !error.message.hasSuffix(" "), "\(text)")
+    }
+
+    @Test("is not to be found in what a script's commands say")
+    func scriptError() {
+        let text = "ERR Error running script (call to f_1): @user_script:7: WRONGTYPE Operation against a key "
+        #expect(RedisServerError(text: text).message == text)
+        #expect(refusal(text, Self.sentinel) == .none)
+        #expect(RedisServerError(text: "ERR Error running script: -").message == "ERR Error running script: -")
     }
 
     @Test("is the caller's where there is no other server")

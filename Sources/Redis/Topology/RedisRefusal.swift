@@ -24,18 +24,13 @@ enum RedisRefusal: Equatable {
                 ?? .wrongServer
         case ("ASK", .cluster):
             self = Redirection(error, sender: sender).map { $0.slot == slot ? .ask($0.location) : .none } ?? .none
-        // A master that became a replica, also behind a name in the DNS. Before Redis 7 a script that writes is stopped
-        // at its first write, and the word is somewhere in the middle.
+        // A master that became a replica, also behind a name in the DNS.
         case ("READONLY", _):
-            self = .wrongServer
-        case ("ERR", _) where error.message.contains("-READONLY "):
             self = .wrongServer
         // A replica without its master, a master whose replicas follow another one, a replica that is fetching its data, a
         // master without its majority.
         case ("MASTERDOWN", .sentinel), ("NOREPLICAS", .sentinel), ("LOADING", .sentinel), ("LOADING", .cluster),
             ("CLUSTERDOWN", .cluster):
-            self = .wrongServer
-        case ("ERR", .sentinel) where error.message.contains("-NOREPLICAS "):
             self = .wrongServer
         default:
             self = .none
