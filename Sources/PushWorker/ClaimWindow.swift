@@ -28,8 +28,8 @@ struct ClaimWindow {
     private(set) var hasJoined = false
     private var underWay: Claim?
     private var askedAt = NIODeadline.distantPast
+    /// A claim that may have been made, though no answer came. It stays until one has come.
     private var inDoubt: Claim?
-    private var isRepeated = false
     private var notBefore = NIODeadline.distantPast
 
     /// Whether a claim is under way.
@@ -54,8 +54,6 @@ struct ClaimWindow {
         if let inDoubt {
             askedAt = now
             underWay = inDoubt
-            isRepeated = true
-            self.inDoubt = nil
             return underWay
         }
         // A claim costs Redis and us the same for one job as for many: while the lane is busy it waits until a third of
@@ -66,7 +64,6 @@ struct ClaimWindow {
         guard free >= worthwhile, isRenewal else { return nil }
         let claim = Claim(first: nextNumber, count: min(free, Self.maximumCount), join: !hasJoined)
         askedAt = now
-        isRepeated = false
         underWay = claim
         return claim
     }
@@ -75,7 +72,6 @@ struct ClaimWindow {
     mutating func renewal(now: NIODeadline) -> Claim? {
         guard underWay == nil, inDoubt == nil else { return nil }
         askedAt = now
-        isRepeated = false
         underWay = Claim(first: nextNumber, count: 0, join: !hasJoined)
         return underWay
     }
@@ -88,6 +84,7 @@ struct ClaimWindow {
     mutating func answered(received: Int, isPaused: Bool, nextDue: Int64?, now: NIODeadline) -> Bool {
         guard let claim = underWay else { return false }
         underWay = nil
+        inDoubt = nil
         hasJoined = true
         nextNumber = claim.first + max(received, claim.count)
         guard claim.count > 0 else { return false }
@@ -103,7 +100,7 @@ struct ClaimWindow {
 
     /// No answer came. `mayHaveRun`: the claim may have been made all the same.
     mutating func failed(mayHaveRun: Bool, now: NIODeadline) {
-        if mayHaveRun || isRepeated, let underWay, underWay.count > 0 { inDoubt = underWay }
+        if mayHaveRun, let underWay, underWay.count > 0 { inDoubt = underWay }
         underWay = nil
         notBefore = now
     }
@@ -111,7 +108,6 @@ struct ClaimWindow {
     /// The server refused the claim (read-only, loading, out of memory): again after a while. One that was in doubt before
     /// still is.
     mutating func refused(now: NIODeadline, pause: TimeAmount) {
-        if isRepeated { inDoubt = underWay }
         underWay = nil
         notBefore = now + pause
     }
@@ -130,7 +126,6 @@ struct ClaimWindow {
     mutating func startAfresh() {
         underWay = nil
         inDoubt = nil
-        isRepeated = false
         hasJoined = false
         notBefore = .distantPast
     }
