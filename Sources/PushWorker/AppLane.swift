@@ -10,6 +10,7 @@ final class AppLane {
     /// The topics of push types whose topic is not the bare identifier.
     private let otherTopics: [PushType: ByteBuffer]
     var breaker = AppBreaker()
+    var badTokens: BadTokenGuard
     /// Since when no connection takes requests; `nil` while one does.
     var unconnectedSince: NIODeadline?
     /// Jobs with notifications that have not been submitted.
@@ -27,6 +28,7 @@ final class AppLane {
         self.pool = pool
         name = ByteBuffer(string: configuration.name)
         topic = ByteBuffer(string: configuration.topic)
+        badTokens = BadTokenGuard(maximumShare: configuration.maximumBadTokenShare)
         otherTopics = Dictionary(
             uniqueKeysWithValues: PushType.allCases.filter { !$0.topicSuffix.isEmpty }.map { type in
                 let isWhole = configuration.topic.hasSuffix(type.topicSuffix)
@@ -38,12 +40,20 @@ final class AppLane {
     /// fault, and one job would pause all others.
     func topic(for type: PushType) -> ByteBuffer { type.topicSuffix.isEmpty ? topic : otherTopics[type] ?? topic }
 
+    /// Whether the app is paused because most tokens were called bad: then a probe whose token is called bad too is no
+    /// proof that all is well.
+    var isSuspect: Bool {
+        guard let reason = breaker.reason else { return false }
+        return reason.hasPrefix(Reason.badDeviceToken.rawValue)
+            || reason.hasPrefix(Reason.deviceTokenNotForTopic.rawValue)
+    }
+
     /// How many more notifications the app could take now.
     func room(now: NIODeadline) -> Int {
         let free = max(0, pool.freeStreams - waiting - resends.count)
         guard breaker.isOpen else { return free }
         // Nothing but a probe would be sent; the rest may as well stay in the queue.
-        return waiting == 0 && breaker.peek(now: now) == .probe ? min(free, 1) : 0
+        return waiting == 0 && breaker.wantsProbe(now: now) ? min(free, 1) : 0
     }
 
     /// Takes a new provider token into use when there is one.

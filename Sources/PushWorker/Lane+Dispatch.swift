@@ -25,16 +25,17 @@ extension Lane {
 
     /// While the breaker is open, one notification at a time finds out whether the fault is gone.
     private func dispatchProbe(_ app: AppLane) {
-        guard app.pool.freeStreams > 0, case .probe = app.breaker.decide(now: eventLoop.now),
+        askForProbe(app)
+        while app.pool.freeStreams > 0, case .probe = app.breaker.decide(now: eventLoop.now),
             let index = app.ready.removeFirst(in: jobs)
-        else { return }
-        if jobs[index].fanOut == nil {
-            if submitOnly(index, app, isProbe: true) { return }
-            app.ready.prepend(index, in: jobs)
-        } else if submitSome(index, app, atMost: 1, isProbe: true) > 0 {
-            return
+        {
+            if jobs[index].fanOut == nil {
+                guard submitOnly(index, app, isProbe: true) else { return app.ready.prepend(index, in: jobs) }
+                app.breaker.probeSent()
+            } else if submitSome(index, app, atMost: 1, isProbe: true) > 0 {
+                app.breaker.probeSent()
+            }
         }
-        app.breaker.probeInconclusive()
     }
 
     /// Submits the notification of a job with one token.
@@ -99,6 +100,8 @@ extension Lane {
 
     private func dispatchResends(_ app: AppLane) {
         while case let tag = app.resends.head, tag >= 0 {
+            // What is left is put off with the app's other jobs.
+            guard !app.breaker.isOpen || flights[tag].isProbe else { return }
             guard let notification = notification(of: tag), app.pool.submit(notification, tag: UInt64(tag)) else {
                 return app.pool.wantStreams()
             }
@@ -127,6 +130,9 @@ extension Lane {
 
     // MARK: What cannot be sent for now
 
+    /// Why a job of a paused app is put off. What paused the app is in Redis and in the log.
+    static let appPaused = "AppPaused"
+
     /// How long a job waits in this process for an app that takes none, before it goes back to the queue.
     private static let patience = TimeAmount.seconds(2)
 
@@ -136,9 +142,9 @@ extension Lane {
         guard phase == .running, !app.ready.isEmpty || !app.resends.isEmpty else { return }
         let reason: String
         var delay = Int64.random(in: 2000...10_000)
-        if let fault = app.breaker.reason {
-            reason = fault
-            if case .wait(let until) = app.breaker.peek(now: now) { delay += (until - now).nanoseconds / 1_000_000 }
+        if app.breaker.isOpen {
+            reason = Self.appPaused
+            delay = breakerDelay(app)
         } else if let since = app.unconnectedSince, now - since > Self.patience {
             // Not sooner: after a GOAWAY there is another connection within a moment, which what is left can wait for.
             reason = "NoConnection"
@@ -147,6 +153,7 @@ extension Lane {
         }
         while let tag = app.resends.removeFirst(in: flights) {
             let index = flights[tag].job
+            if flights[tag].isProbe { app.breaker.probeInconclusive(now: now) }
             postpone(tag, reason: reason, delay: delay)
             flights.release(tag)
             ended(index)

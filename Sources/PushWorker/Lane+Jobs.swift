@@ -67,7 +67,12 @@ extension Lane {
             entry.tally = tally
         }
         app.waiting += entry.open
-        app.ready.append(jobs.insert(entry), in: jobs)
+        let index = jobs.insert(entry)
+        // Jobs of a paused app must not fill the lane; one is kept where it may soon find out whether the pause is over.
+        if app.breaker.isOpen, !app.ready.isEmpty || !app.breaker.wantsProbe(now: eventLoop.now) {
+            return park(index, app, reason: Self.appPaused, delay: breakerDelay(app))
+        }
+        app.ready.append(index, in: jobs)
     }
 
     /// Replaces a job for many devices by pieces: so it spreads over the fleet, and a crash or a retry concerns a piece.

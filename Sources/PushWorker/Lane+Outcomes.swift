@@ -25,17 +25,18 @@ extension Lane: ConnectionPoolDelegate {
             counters.delivered += 1
             jobs[index].tally?.delivered += 1
         case .tokenInvalid(let reason, let since):
-            counters.invalid += 1
             noteInvalid(tag, reason: reason, since: since)
+        case .tokenSuspect(let reason):
+            judge(tag, app, reason: reason)
         case .retry(let reason, let retryAfter, let isUncertain):
             retry(tag, reason: reason, status: result.status, retryAfter: retryAfter, isUncertain: isUncertain)
         case .resend(let reason):
             guard flights[tag].resends >= Self.maximumResends else { return resend(tag, app) }
-            if flights[tag].isProbe { app.breaker.probeInconclusive() }
+            if flights[tag].isProbe { app.breaker.probeInconclusive(now: eventLoop.now) }
             retry(tag, reason: reason, status: nil, retryAfter: nil, isUncertain: false)
         case .renewProviderToken:
             if renew(tag, app) { return resend(tag, app) }
-            trip(app, reason: "\(Reason.expiredProviderToken.rawValue) (is this machine's clock right?)")
+            trip(app, tag, reason: "\(Reason.expiredProviderToken.rawValue) (is this machine's clock right?)")
             postpone(tag, reason: Reason.expiredProviderToken.rawValue, delay: breakerDelay(app))
         case .pauseApp(let reason):
             postpone(tag, reason: reason, delay: breakerDelay(app))
@@ -58,7 +59,7 @@ extension Lane: ConnectionPoolDelegate {
     }
 
     /// The token that a notification is for, as text.
-    private func token(of tag: Int) -> ByteBuffer {
+    func token(of tag: Int) -> ByteBuffer {
         if let token = flights[tag].deviceToken { return token.hex }
         guard let job = jobs[flights[tag].job].job, let field = job.token else { return ByteBuffer() }
         let text = job.text(field)
@@ -85,15 +86,13 @@ extension Lane: ConnectionPoolDelegate {
 
     private func resend(_ tag: Int, _ app: AppLane) {
         guard phase == .running else { return abandon(tag) }
-        if flights[tag].isProbe { app.breaker.probeInconclusive() }
-        flights[tag].isProbe = false
         flights[tag].resends += 1
         counters.resent += 1
         app.resends.append(tag, in: flights)
         schedulePump()
     }
 
-    private func retry(_ tag: Int, reason: String, status: Int?, retryAfter: Int?, isUncertain: Bool) {
+    func retry(_ tag: Int, reason: String, status: Int?, retryAfter: Int?, isUncertain: Bool) {
         let index = flights[tag].job
         guard let job = jobs[index].job else { return }
         let tally = tally(of: index)
@@ -132,50 +131,8 @@ extension Lane: ConnectionPoolDelegate {
             .add(retry: [token(of: tag)], reason: reason, status: nil, delay: delay, spendsAttempt: false)
     }
 
-    // MARK: Credentials and breakers
-
-    private func renew(_ tag: Int, _ app: AppLane) -> Bool {
-        guard !flights[tag].isRenewed,
-            app.renew(issuedAt: flights[tag].providerTokenIssuedAt, now: wallClock())
-        else { return false }
-        flights[tag].isRenewed = true
-        return true
-    }
-
-    private func updateBreaker(_ app: AppLane, _ tag: Int, _ verdict: Verdict) {
-        switch verdict {
-        case .pauseApp(let reason):
-            trip(app, reason: reason)
-        case .resend, .renewProviderToken:
-            break  // Known only when it is decided whether it goes out again.
-        case .delivered, .tokenInvalid:
-            guard app.breaker.isOpen, flights[tag].isProbe, let reason = app.breaker.worked() else { return }
-            logger.notice("the app is sending again", metadata: app.logMetadata.merging(["was": "\(reason)"]) { $1 })
-            schedulePump()
-        default:
-            if flights[tag].isProbe { app.breaker.probeInconclusive() }
-        }
-    }
-
-    private func trip(_ app: AppLane, reason: String) {
-        guard app.breaker.trip(reason: reason, now: eventLoop.now) else { return }
-        logger.error(
-            """
-            APNs refuses the app: \(reason); its jobs are put off until a probe gets through. \
-            Check its key, key ID, team ID, topic and environment
-            """,
-            metadata: app.logMetadata)
-    }
-
-    private func breakerDelay(_ app: AppLane) -> Int64 {
-        var delay = Int64.random(in: 1000...5000)
-        if case .wait(let until) = app.breaker.peek(now: eventLoop.now) {
-            delay += (until - eventLoop.now).nanoseconds / 1_000_000
-        }
-        return delay
-    }
-
-    private func noteInvalid(_ tag: Int, reason: String, since: Int64?) {
+    func noteInvalid(_ tag: Int, reason: String, since: Int64?) {
+        counters.invalid += 1
         let index = flights[tag].job
         let topic = jobs[index].fanOut?.template.topic ?? remade(index)?.topic ?? apps[jobs[index].app].topic
         tally(of: index).invalidTokens.append(
@@ -189,11 +146,5 @@ extension RequestResult {
     /// The HTTP status of an answer.
     fileprivate var status: Int? {
         if case .response(let response) = self { response.status } else { nil }
-    }
-}
-
-extension AppLane {
-    var logMetadata: Logger.Metadata {
-        ["app": "\(configuration.name)", "endpoint": "\(configuration.endpoint)"]
     }
 }

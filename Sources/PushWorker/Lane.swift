@@ -31,6 +31,9 @@ final class Lane: @unchecked Sendable {
     var queues: [QueueLane] = []
     var schedule: QueueSchedule
     var invalidTokens: InvalidTokenSet?
+    var appPauses: AppPauses?
+    /// When it was last asked what the fleet knows.
+    var fleetStateReadAt = NIODeadline.distantPast
     var apps: [AppLane] = []
     let jobs = EntryTable<JobEntry>()
     let flights = EntryTable<FlightEntry>()
@@ -123,6 +126,9 @@ final class Lane: @unchecked Sendable {
             queues.append(queueLane)
         }
         invalidTokens = InvalidTokenSet(clients: clients, keys: configuration.sharedKeys)
+        appPauses = AppPauses(
+            clients: clients, keys: configuration.sharedKeys, worker: "\(configuration.workerName).\(index)",
+            durations: configuration.appPause)
     }
 
     /// A blocked connection holds up what comes after, so each queue's wait has one of its own.
@@ -147,6 +153,7 @@ final class Lane: @unchecked Sendable {
             app.pool.check(now: now)
             parkWhatCannotBeSent(app, now: now)
         }
+        if flights.count > 0 || apps.contains(where: \.breaker.isOpen) { readFleetStateIfDue() }
         for queue in queues {
             queue.renewLeaseIfDue()
             queue.lookForForgottenIfDue()

@@ -119,8 +119,9 @@ final class QueueLane: @unchecked Sendable {
     ///   - busy: how many are.
     func claim(free: Int, busy: Int) {
         guard canClaim, let claim = window.next(free: free, busy: busy, now: eventLoop.now) else { return }
-        // What is settled leaves in the same write as the claim.
+        // What is settled leaves in the same write as the claim, and what the fleet knows is read before its jobs.
         flushSettlement()
+        lane.readFleetStateIfDue()
         send(claim)
     }
 
