@@ -8,6 +8,7 @@ public enum QueueScript: Int, CaseIterable, Sendable {
     case depth
     case trip
     case probe
+    case rate
 
     /// The script with what all of them share before it.
     public var source: [UInt8] {
@@ -21,6 +22,7 @@ public enum QueueScript: Int, CaseIterable, Sendable {
             case .depth: PackageResources.depth_lua
             case .trip: PackageResources.trip_lua
             case .probe: PackageResources.probe_lua
+            case .rate: PackageResources.rate_lua
             }
         return PackageResources.common_lua + own
     }

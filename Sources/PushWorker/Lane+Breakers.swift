@@ -114,10 +114,14 @@ extension Lane {
 
     /// Takes over what others have found out about an app.
     /// - Parameter version: the breaker's when Redis was asked.
-    func learned(_ pause: AppPause?, of app: AppLane, version: Int, now: Int64) {
+    func learned(_ pause: AppPause?, of app: AppLane, version: Int) {
         guard app.breaker.version == version else { return }
         guard let pause else { return learnedOfClosing(app) }
-        let wait = pause.until.map { TimeAmount.milliseconds(max(0, $0 - now)) }
+        // Before the first claim is answered nobody knows what time it is for Redis; asking for a probe tells.
+        let now = queues.first { $0.knowsTime }?.now
+        let wait = pause.until.map { until in
+            TimeAmount.milliseconds(min(max(0, until - (now ?? until)), configuration.appPause.longest))
+        }
         if app.breaker.learned(reason: pause.reason, wait: wait, now: eventLoop.now) { tellOfPause(app) }
     }
 
@@ -141,7 +145,8 @@ extension Lane {
     private func tellOfResumption(_ app: AppLane, _ reason: String) {
         guard let after = troubles.ended("app \(app.configuration.name)", at: "\(index)") else { return }
         logger.notice(
-            "the app is sending again", metadata: app.logMetadata.merging(["was": "\(reason)", "after": "\(after)"]) { $1 })
+            "the app is sending again",
+            metadata: app.logMetadata.merging(["was": "\(reason)", "after": "\(after)"]) { $1 })
     }
 
     /// In how many milliseconds a job of a paused app is to come back.

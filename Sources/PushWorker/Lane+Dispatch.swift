@@ -11,16 +11,21 @@ extension Lane {
         dispatchResends(app)
         guard !app.ready.isEmpty else { return }
         if app.breaker.isOpen { return dispatchProbe(app) }
-        var free = app.pool.freeStreams
+        var free = min(app.pool.freeStreams, budget(of: app))
         while free > 0, let index = app.ready.removeFirst(in: jobs) {
             if jobs[index].fanOut == nil {
                 guard submitOnly(index, app, isProbe: false) else { return app.ready.prepend(index, in: jobs) }
                 free -= 1
+                app.budget?.spent(1)
             } else {
-                free -= submitSome(index, app, atMost: min(Self.turn, free), isProbe: false)
+                let submitted = submitSome(index, app, atMost: min(Self.turn, free), isProbe: false)
+                free -= submitted
+                app.budget?.spent(submitted)
             }
         }
-        if !app.ready.isEmpty { app.pool.wantStreams() }
+        guard !app.ready.isEmpty else { return }
+        if app.budget != nil { reserveRate(app) }
+        if app.pool.freeStreams == 0 { app.pool.wantStreams() }
     }
 
     /// While the breaker is open, one notification at a time finds out whether the fault is gone.
@@ -61,9 +66,23 @@ extension Lane {
         while submitted < limit {
             var remaining = fanOut.remaining
             guard let field = remaining.next() else { break }
+            if !fanOut.suppressed.isEmpty, fanOut.suppressed.contains(fanOut.position) {
+                counters.suppressed += 1
+                tally(of: index).suppressed += 1
+                ended += 1
+                fanOut.remaining = remaining
+                fanOut.position += 1
+                continue
+            }
             let text = fanOut.job.text(field)
             do throws(DeviceToken.Invalid) {
                 let token = try DeviceToken(text)
+                if !throttles.isEmpty, putsOff(token.hex, of: index) {
+                    ended += 1
+                    fanOut.remaining = remaining
+                    fanOut.position += 1
+                    continue
+                }
                 let notification = fanOut.notification(to: token)
                 guard submit(notification, of: index, token: token, app, isProbe: isProbe) else { break }
                 submitted += 1
@@ -73,6 +92,7 @@ extension Lane {
                 ended += 1
             }
             fanOut.remaining = remaining
+            fanOut.position += 1
         }
         app.waiting -= submitted + ended
         jobs[index].unsubmitted -= submitted + ended
@@ -154,6 +174,7 @@ extension Lane {
         while let tag = app.resends.removeFirst(in: flights) {
             let index = flights[tag].job
             if flights[tag].isProbe { app.breaker.probeInconclusive(now: now) }
+            if !throttles.isEmpty { throttles.ended(token(of: tag), now: queues[jobs[index].queue].now) }
             postpone(tag, reason: reason, delay: delay)
             flights.release(tag)
             ended(index)
@@ -164,19 +185,24 @@ extension Lane {
         }
     }
 
-    /// Puts off all notifications of a job that have not been submitted, with no attempt spent.
+    /// Puts off all notifications of a job that have not been submitted, with no attempt spent; or ends them, if they would
+    /// expire meanwhile.
     func park(_ index: Int, _ app: AppLane, reason: String, delay: Int64) {
-        var tokens: [ByteBuffer] = []
-        if let fanOut = jobs[index].fanOut {
-            while let field = fanOut.remaining.next() { tokens.append(fanOut.job.text(field)) }
-        }
         let count = jobs[index].unsubmitted
         app.waiting -= count
         jobs[index].notification = nil
         jobs[index].unsubmitted = 0
         jobs[index].open -= count
-        counters.parked += count
-        tally(of: index).add(retry: tokens, reason: reason, status: nil, delay: delay, spendsAttempt: false)
+        if let job = jobs[index].job, !expires(index, job, within: delay) {
+            var tokens: [ByteBuffer] = []
+            if let fanOut = jobs[index].fanOut {
+                while let field = fanOut.remaining.next() { tokens.append(fanOut.job.text(field)) }
+            }
+            counters.parked += count
+            tally(of: index).add(retry: tokens, reason: reason, status: nil, delay: delay, spendsAttempt: false)
+        } else {
+            expire(count, of: index)
+        }
         settleIfEnded(index)
     }
 }

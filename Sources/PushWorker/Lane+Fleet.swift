@@ -10,17 +10,30 @@ extension Lane {
     private static let fleetStateAge = TimeAmount.seconds(1)
 
     func readFleetStateIfDue() {
-        let now = eventLoop.now
-        guard now - fleetStateReadAt >= Self.fleetStateAge, let appPauses, phase != .stopped else { return }
-        fleetStateReadAt = now
+        guard eventLoop.now - fleetStateReadAt >= Self.fleetStateAge, let appPauses, phase != .stopped else { return }
+        fleetStateReadAt = eventLoop.now
+        invalidTokens?.count { [self] result in
+            switch result {
+            case .success(let count): invalidTokenCount = count
+            case .failure(let error): tellOfFleetState(.redis(error))
+            }
+        }
+        let now = queues.first?.now ?? 0
+        throttledTokens?.read(now: now) { [self] result in
+            switch result {
+            case .success(let tokens):
+                for (token, until) in tokens { throttles.learned(token, until: until, now: now) }
+                if !throttles.isEmpty { throttles.forget(before: now) }
+            case .failure(let error): tellOfFleetState(.redis(error))
+            }
+        }
         let versions = apps.map(\.breaker.version)
         appPauses.read(apps.map(\.configuration.name)) { [self] result in
             switch result {
             case .success(let pauses):
                 fleetStateAccepted()
-                let now = queues.first?.now ?? 0
                 for ((app, pause), version) in zip(zip(apps, pauses), versions) {
-                    learned(pause, of: app, version: version, now: now)
+                    learned(pause, of: app, version: version)
                 }
             case .failure(let error): tellOfFleetState(.redis(error))
             }

@@ -20,6 +20,7 @@ extension Lane: ConnectionPoolDelegate {
         let app = apps[jobs[index].app]
         let verdict = Verdict(result, topicIsConfigured: !jobs[index].namesTopic)
         updateBreaker(app, tag, verdict)
+        if !throttles.isEmpty { updateThrottles(tag, verdict) }
         switch verdict {
         case .delivered:
             counters.delivered += 1
@@ -30,6 +31,8 @@ extension Lane: ConnectionPoolDelegate {
             judge(tag, app, reason: reason)
         case .retry(let reason, let retryAfter, let isUncertain):
             retry(tag, reason: reason, status: result.status, retryAfter: retryAfter, isUncertain: isUncertain)
+        case .throttled(let reason, let retryAfter):
+            throttle(tag, reason: reason, retryAfter: retryAfter)
         case .resend(let reason):
             guard flights[tag].resends >= Self.maximumResends else { return resend(tag, app) }
             if flights[tag].isProbe { app.breaker.probeInconclusive(now: eventLoop.now) }
@@ -92,7 +95,10 @@ extension Lane: ConnectionPoolDelegate {
         schedulePump()
     }
 
-    func retry(_ tag: Int, reason: String, status: Int?, retryAfter: Int?, isUncertain: Bool) {
+    /// - Parameter delay: in how many milliseconds, instead of by the retry policy.
+    func retry(
+        _ tag: Int, reason: String, status: Int?, retryAfter: Int?, isUncertain: Bool, delay: Int64? = nil
+    ) {
         let index = flights[tag].job
         guard let job = jobs[index].job else { return }
         let tally = tally(of: index)
@@ -107,15 +113,11 @@ extension Lane: ConnectionPoolDelegate {
             tally.add(dead: token(of: tag), reason: "AttemptsExhausted", error: reason, status: status)
             return
         }
-        let delay = configuration.retry.delay(
-            afterAttempt: attempt, retryAfter: retryAfter, jitter: .random(in: 0..<1))
-        if let expiration = job.expirationSecond(firstSeen: jobs[index].firstSeen), expiration > 0,
-            queues[jobs[index].queue].now + delay >= expiration * 1000
-        {
-            counters.expired += 1
-            tally.expired += 1
-            return
-        }
+        let delay =
+            delay
+            ?? configuration.retry.delay(
+                afterAttempt: attempt, retryAfter: retryAfter, jitter: .random(in: 0..<1))
+        guard !expires(index, job, within: delay) else { return expire(1, of: index) }
         counters.retried += 1
         if isUncertain {
             counters.possibleDuplicates += 1
@@ -126,9 +128,25 @@ extension Lane: ConnectionPoolDelegate {
 
     /// Puts a notification off with no attempt spent.
     func postpone(_ tag: Int, reason: String, delay: Int64) {
+        let index = flights[tag].job
+        guard let job = jobs[index].job, !expires(index, job, within: delay) else { return expire(1, of: index) }
         counters.parked += 1
-        tally(of: flights[tag].job)
+        tally(of: index)
             .add(retry: [token(of: tag)], reason: reason, status: nil, delay: delay, spendsAttempt: false)
+    }
+
+    /// Whether a job expires before it could be tried again.
+    func expires(_ index: Int, _ job: Job, within delay: Int64) -> Bool {
+        guard let expiration = job.expirationSecond(firstSeen: jobs[index].firstSeen), expiration > 0 else {
+            return false
+        }
+        return queues[jobs[index].queue].now + delay >= expiration * 1000
+    }
+
+    /// Ends notifications of a job that cannot be tried again in time.
+    func expire(_ count: Int, of index: Int) {
+        counters.expired += count
+        tally(of: index).expired += count
     }
 
     func noteInvalid(_ tag: Int, reason: String, since: Int64?) {
@@ -138,7 +156,7 @@ extension Lane: ConnectionPoolDelegate {
         tally(of: index).invalidTokens.append(
             InvalidToken(
                 token: token(of: tag), at: since ?? queues[jobs[index].queue].now, reason: reason, topic: topic,
-                source: .apns))
+                environment: apps[jobs[index].app].configuration.endpoint.environment, source: .apns))
     }
 }
 

@@ -97,6 +97,9 @@ final class QueueLane: @unchecked Sendable {
     /// Redis' time in milliseconds since 1970.
     var now: Int64 { clock.milliseconds + (eventLoop.now - clock.at).nanoseconds / 1_000_000 }
 
+    /// Whether Redis has said what time it is.
+    var knowsTime: Bool { clock.at > .distantPast }
+
     /// Whether Redis has confirmed all that there was to settle, and no wait can bring another job.
     var isSettled: Bool { settlement.isEmpty && unconfirmed.isEmpty && awaitingInvalidTokens == 0 && !isWaiting }
 

@@ -11,6 +11,8 @@ public enum Verdict: Sendable, Equatable {
     case tokenSuspect(reason: String)
     /// Again after a pause that grows; an attempt is spent. `isUncertain`: APNs may have taken it already.
     case retry(reason: String, retryAfter: Int?, isUncertain: Bool)
+    /// Again after a pause that grows, and so is whatever else goes to that device; an attempt is spent.
+    case throttled(reason: String, retryAfter: Int?)
     /// Again at once on another connection, as if it had not been sent.
     case resend(reason: String)
     /// Again at once with a new provider token; when that is refused too, the app is paused.
@@ -48,7 +50,9 @@ public enum Verdict: Sendable, Equatable {
             self = .tokenInvalid(reason: word, since: response.timestamp)
         case .badDeviceToken, .deviceTokenNotForTopic:
             self = .tokenSuspect(reason: word)
-        case .tooManyRequests, .internalServerError, .serviceUnavailable, .shutdown, .idleTimeout:
+        case .tooManyRequests:
+            self = .throttled(reason: word, retryAfter: response.retryAfter)
+        case .internalServerError, .serviceUnavailable, .shutdown, .idleTimeout:
             self = .retry(reason: word, retryAfter: response.retryAfter, isUncertain: false)
         case .tooManyProviderTokenUpdates:
             self = .park(reason: word)

@@ -32,7 +32,7 @@ public final class AppPauses {
     private let keys: SharedKeys
     private let worker: String
     private let durations: Durations
-    private var runners: [ObjectIdentifier: ScriptRunner] = [:]
+    private let scripts: ScriptRunners
 
     /// - Parameter worker: the name to write down.
     public init(clients: RedisClients, keys: SharedKeys, worker: String, durations: Durations) {
@@ -40,6 +40,7 @@ public final class AppPauses {
         self.keys = keys
         self.worker = worker
         self.durations = durations
+        scripts = ScriptRunners(clients: clients)
     }
 
     /// APNs has refused an app.
@@ -51,7 +52,7 @@ public final class AppPauses {
         completion: @escaping (Result<Int64?, QueueConnection.Failure>) -> Void
     ) {
         let key = keys.appPaused(app)
-        runner(for: key).run(
+        scripts.runner(for: key).run(
             .trip, [key],
             arguments: { [worker, durations] command in
                 command.append(worker)
@@ -76,7 +77,7 @@ public final class AppPauses {
         _ app: String, completion: @escaping (Result<ProbeAnswer, QueueConnection.Failure>) -> Void
     ) {
         let key = keys.appPaused(app)
-        runner(for: key).run(
+        scripts.runner(for: key).run(
             .probe, [key],
             arguments: { [worker, durations] command in
                 command.append(worker)
@@ -122,14 +123,6 @@ public final class AppPauses {
                 if open == 0 { completion(failure.map(Result.failure) ?? .success(pauses)) }
             }
         }
-    }
-
-    private func runner(for key: String) -> ScriptRunner {
-        let client = clients.client(for: key)
-        if let runner = runners[ObjectIdentifier(client)] { return runner }
-        let runner = ScriptRunner(client: client)
-        runners[ObjectIdentifier(client)] = runner
-        return runner
     }
 }
 
