@@ -9,6 +9,7 @@ public enum QueueScript: Int, CaseIterable, Sendable {
     case trip
     case probe
     case rate
+    case token
 
     /// The script with what all of them share before it.
     public var source: [UInt8] {
@@ -23,6 +24,7 @@ public enum QueueScript: Int, CaseIterable, Sendable {
             case .trip: PackageResources.trip_lua
             case .probe: PackageResources.probe_lua
             case .rate: PackageResources.rate_lua
+            case .token: PackageResources.token_lua
             }
         return PackageResources.common_lua + own
     }
