@@ -30,22 +30,30 @@ public struct APNSEndpoint: Hashable, Sendable, CustomStringConvertible {
         var rest = Substring(text)
         if rest.hasPrefix("https://") { rest = rest.dropFirst("https://".count) }
         if rest.hasSuffix("/") { rest = rest.dropLast() }
-        var host = rest
+        guard let (host, port) = Self.hostAndPort(rest) else { return nil }
+        self.init(host: host, port: port ?? 443)
+    }
+
+    /// Reads `host`, `host:port`, `[address]` or `[address]:port`; `nil` for anything else.
+    static func hostAndPort(_ text: Substring) -> (host: String, port: Int?)? {
+        var host = text
         var portText: Substring?
-        let isBracketed = rest.hasPrefix("[")
-        if rest.hasPrefix("["), let end = rest.firstIndex(of: "]") {
-            host = rest[rest.index(after: rest.startIndex)..<end]
-            rest = rest[rest.index(after: end)...]
+        let isBracketed = text.hasPrefix("[")
+        if isBracketed, let end = text.firstIndex(of: "]") {
+            host = text[text.index(after: text.startIndex)..<end]
+            let rest = text[text.index(after: end)...]
             guard rest.isEmpty || rest.hasPrefix(":") else { return nil }
             if !rest.isEmpty { portText = rest.dropFirst() }
-        } else if let colon = rest.lastIndex(of: ":") {
-            host = rest[..<colon]
-            portText = rest[rest.index(after: colon)...]
+        } else if let colon = text.lastIndex(of: ":") {
+            host = text[..<colon]
+            portText = text[text.index(after: colon)...]
         }
-        var port = 443
+        var port: Int?
         if let portText {
             // Int would take a sign.
-            guard portText.utf8.allSatisfy({ $0 &- 0x30 < 10 }), let number = Int(portText) else { return nil }
+            guard portText.utf8.allSatisfy({ $0 &- 0x30 < 10 }), let number = Int(portText),
+                (1...65535).contains(number)
+            else { return nil }
             port = number
         }
         let isHostName = host.utf8.allSatisfy { byte in
@@ -58,8 +66,13 @@ public struct APNSEndpoint: Hashable, Sendable, CustomStringConvertible {
             default: false
             }
         }
-        guard !host.isEmpty, isHostName, (1...65535).contains(port) else { return nil }
-        self.init(host: String(host), port: port)
+        guard !host.isEmpty, isHostName else { return nil }
+        return (String(host), port)
+    }
+
+    /// Apple's name for it, `production` or `sandbox`; for another server, host and port.
+    public var environment: String {
+        self == .production ? "production" : self == .sandbox ? "sandbox" : description
     }
 
     /// The value of `:authority`.

@@ -29,6 +29,11 @@ public struct AppConfiguration: Sendable {
     public var maximumStreams = 1000
     /// How long a request may go unanswered, in milliseconds.
     public var requestTimeout = 20_000
+    /// Notifications a second at the most, of all workers together; `nil` for as many as can be sent.
+    public var maximumPerSecond: Int?
+    /// The share of answers that call a device token bad (`BadDeviceToken`, `DeviceTokenNotForTopic`) above which the app is
+    /// paused and no token marked, from 0 to 1; at 1 every such answer is believed.
+    public var maximumBadTokenShare = 0.5
 
     /// Takes what has no default.
     public init(name: String, topic: String, credential: Credential) {

@@ -7,9 +7,14 @@ final class AppLane {
     let pool: ConnectionPool
     let name: ByteBuffer
     let topic: ByteBuffer
+    /// Which APNs it is, as invalid tokens have it noted.
+    let environment: ByteBuffer
     /// The topics of push types whose topic is not the bare identifier.
     private let otherTopics: [PushType: ByteBuffer]
     var breaker = AppBreaker()
+    var badTokens: BadTokenGuard
+    /// What may be sent now, for an app whose rate is limited.
+    var budget: RateBudget?
     /// Since when no connection takes requests; `nil` while one does.
     var unconnectedSince: NIODeadline?
     /// Jobs with notifications that have not been submitted.
@@ -27,6 +32,9 @@ final class AppLane {
         self.pool = pool
         name = ByteBuffer(string: configuration.name)
         topic = ByteBuffer(string: configuration.topic)
+        environment = ByteBuffer(string: configuration.endpoint.environment)
+        budget = configuration.maximumPerSecond.map(RateBudget.init(perSecond:))
+        badTokens = BadTokenGuard(maximumShare: configuration.maximumBadTokenShare)
         otherTopics = Dictionary(
             uniqueKeysWithValues: PushType.allCases.filter { !$0.topicSuffix.isEmpty }.map { type in
                 let isWhole = configuration.topic.hasSuffix(type.topicSuffix)
@@ -38,12 +46,22 @@ final class AppLane {
     /// fault, and one job would pause all others.
     func topic(for type: PushType) -> ByteBuffer { type.topicSuffix.isEmpty ? topic : otherTopics[type] ?? topic }
 
+    /// Whether the app is paused because most tokens were called bad: then a probe whose token is called bad too is no
+    /// proof that all is well.
+    var isSuspect: Bool {
+        guard let reason = breaker.reason else { return false }
+        return reason.hasPrefix(Reason.badDeviceToken.rawValue)
+            || reason.hasPrefix(Reason.deviceTokenNotForTopic.rawValue)
+    }
+
     /// How many more notifications the app could take now.
     func room(now: NIODeadline) -> Int {
-        let free = max(0, pool.freeStreams - waiting - resends.count)
+        var free = max(0, pool.freeStreams - waiting - resends.count)
+        // What the rate allows in half a second; the rest may as well stay in the queue.
+        if let budget { free = min(free, max(0, max(1, budget.perSecond / 2) - waiting)) }
         guard breaker.isOpen else { return free }
         // Nothing but a probe would be sent; the rest may as well stay in the queue.
-        return waiting == 0 && breaker.peek(now: now) == .probe ? min(free, 1) : 0
+        return waiting == 0 && breaker.wantsProbe(now: now) ? min(free, 1) : 0
     }
 
     /// Takes a new provider token into use when there is one.

@@ -49,6 +49,10 @@ final class FanOut {
     let job: Job
     /// The tokens that have not been submitted.
     var remaining: JobTokens.Iterator
+    /// How many tokens there were before those.
+    var position = 0
+    /// The places among the tokens of those that are known not to be valid.
+    var suppressed: Set<Int> = []
 
     init(template: Notification, identity: ByteBuffer, job: Job, tokens: JobTokens) {
         self.template = template

@@ -67,7 +67,25 @@ extension Lane {
             entry.tally = tally
         }
         app.waiting += entry.open
-        app.ready.append(jobs.insert(entry), in: jobs)
+        let index = jobs.insert(entry)
+        // Unless it is known that no token is invalid.
+        if invalidTokenCount == 0 { makeReady(index) } else { toLookUp.append(index) }
+    }
+
+    /// Puts a job in the line of its app.
+    func makeReady(_ index: Int) {
+        let app = apps[jobs[index].app]
+        // Jobs of a paused app must not fill the lane; one is kept where it may soon find out whether the pause is over.
+        if app.breaker.isOpen, !app.ready.isEmpty || !app.breaker.wantsProbe(now: eventLoop.now) {
+            return park(index, app, reason: Self.appPaused, delay: breakerDelay(app))
+        }
+        if !throttles.isEmpty, let delay = throttleDelay(of: index) {
+            return park(index, app, reason: Self.throttled, delay: delay)
+        }
+        if app.budget != nil, let delay = rateDelay(of: index, app) {
+            return park(index, app, reason: Self.rateLimited, delay: delay)
+        }
+        app.ready.append(index, in: jobs)
     }
 
     /// Replaces a job for many devices by pieces: so it spreads over the fleet, and a crash or a retry concerns a piece.

@@ -97,6 +97,9 @@ final class QueueLane: @unchecked Sendable {
     /// Redis' time in milliseconds since 1970.
     var now: Int64 { clock.milliseconds + (eventLoop.now - clock.at).nanoseconds / 1_000_000 }
 
+    /// Whether Redis has said what time it is.
+    var knowsTime: Bool { clock.at > .distantPast }
+
     /// Whether Redis has confirmed all that there was to settle, and no wait can bring another job.
     var isSettled: Bool { settlement.isEmpty && unconfirmed.isEmpty && awaitingInvalidTokens == 0 && !isWaiting }
 
@@ -119,8 +122,9 @@ final class QueueLane: @unchecked Sendable {
     ///   - busy: how many are.
     func claim(free: Int, busy: Int) {
         guard canClaim, let claim = window.next(free: free, busy: busy, now: eventLoop.now) else { return }
-        // What is settled leaves in the same write as the claim.
+        // What is settled leaves in the same write as the claim, and what the fleet knows is read before its jobs.
         flushSettlement()
+        lane.readFleetStateIfDue()
         send(claim)
     }
 

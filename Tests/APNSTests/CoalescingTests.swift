@@ -13,6 +13,7 @@ struct CoalescingTests {
         var closed = 0
 
         func connectionChanged(_ connection: HTTP2Connection) {}
+        func connectionWearsOut(_ connection: HTTP2Connection) {}
         func connection(_ connection: HTTP2Connection, completed tag: UInt64, with result: RequestResult) {
             completed.append(tag)
         }

@@ -1,23 +1,49 @@
 /// Why a connection to APNs could not be made or did not last.
 public enum APNSConnectionError: Error, Sendable, CustomStringConvertible {
+    /// How far a connection had come when the server closed it without an answer.
+    public enum HangUp: Sendable, Equatable {
+        /// TLS was set up, and no HTTP/2 came: what a server does that does not accept the client certificate.
+        case beforeSettings
+        /// Requests were sent, and none was ever answered.
+        case beforeAnswer
+    }
+
     /// No TCP connection.
     case cannotConnect(APNSEndpoint, String)
+    /// The proxy could not be reached, or did not connect us.
+    case proxy(HTTPProxy, APNSEndpoint, String)
     /// TLS is up, but the server did not choose HTTP/2.
     case noHTTP2(APNSEndpoint, offered: String?)
     /// The server has stopped answering.
     case unresponsive(APNSEndpoint, String)
     /// What came is not HTTP/2.
     case protocolViolation(APNSEndpoint, String)
+    /// More came than answers can account for.
+    case flooded(APNSEndpoint, String)
     /// The server closed the connection.
     case closedByPeer(APNSEndpoint, whileConnecting: Bool, reason: String?)
+    /// The server accepted the connection, and closed it without having answered anything.
+    case hungUp(APNSEndpoint, HangUp)
+    /// We closed it because another takes its place, or because it was not needed.
+    case retired(APNSEndpoint, String)
     /// We closed it.
     case shutdown(APNSEndpoint)
 
-    static func closedByPeer(_ endpoint: APNSEndpoint, phase: HTTP2ConnectionState.Phase) -> APNSConnectionError {
-        switch phase {
+    static func closedByPeer(_ endpoint: APNSEndpoint, _ state: HTTP2ConnectionState) -> APNSConnectionError {
+        switch state.phase {
         case .connecting: .closedByPeer(endpoint, whileConnecting: true, reason: nil)
+        case .awaitingSettings: .hungUp(endpoint, .beforeSettings)
+        case .open where !state.hasAnswered && state.requests > 0: .hungUp(endpoint, .beforeAnswer)
         case .draining(let reason): .closedByPeer(endpoint, whileConnecting: false, reason: reason)
-        default: .closedByPeer(endpoint, whileConnecting: false, reason: nil)
+        case .open, .closed: .closedByPeer(endpoint, whileConnecting: false, reason: nil)
+        }
+    }
+
+    /// Whether the server did something that none does which means well.
+    var isBreach: Bool {
+        switch self {
+        case .protocolViolation, .flooded: true
+        default: false
         }
     }
 
@@ -26,14 +52,23 @@ public enum APNSConnectionError: Error, Sendable, CustomStringConvertible {
         switch self {
         case .cannotConnect(let endpoint, let why):
             "cannot connect to \(endpoint): \(why); is the address right, and may this host reach it?"
+        case .proxy(let proxy, let endpoint, let why): "cannot connect to \(endpoint) through \(proxy): \(why)"
         case .noHTTP2(let endpoint, let offered):
             "\(endpoint) did not agree to HTTP/2 (ALPN gave \(offered ?? "nothing")); is it an APNs endpoint?"
         case .unresponsive(let endpoint, let why): "\(endpoint) does not respond: \(why)"
         case .protocolViolation(let endpoint, let why): "\(endpoint) broke the HTTP/2 protocol: \(why)"
+        case .flooded(let endpoint, let why): "\(endpoint) floods the connection: \(why)"
         case .closedByPeer(let endpoint, true, _):
             "\(endpoint) closed the connection before it was set up; it may not accept the certificate"
         case .closedByPeer(let endpoint, false, let reason):
             "\(endpoint) closed the connection\(reason.map { " (\($0))" } ?? "")"
+        case .hungUp(let endpoint, .beforeSettings):
+            "\(endpoint) set up TLS and closed the connection before any HTTP/2; "
+                + "it may not accept the client certificate"
+        case .hungUp(let endpoint, .beforeAnswer):
+            "\(endpoint) closed the connection at the first request, without an answer; "
+                + "it may not accept the certificate or the key for this app and environment"
+        case .retired(let endpoint, let reason): "the connection to \(endpoint) was retired: \(reason)"
         case .shutdown(let endpoint): "the connection to \(endpoint) was shut down"
         }
     }

@@ -10,7 +10,15 @@ struct ConnectionPoolState {
         /// The first pause after a failure; it doubles with each further one.
         var backoffBase = TimeAmount.milliseconds(250)
         var backoffCap = TimeAmount.seconds(30)
+        /// After how long without a request a connection beyond the minimum is given up.
+        var idleTimeout = TimeAmount.minutes(5)
     }
+
+    /// A connection that had a request so recently is taken to be in use when its replacement is considered.
+    static let inUse = TimeAmount.seconds(10)
+    /// How long after one connection was given up for its answers another is not: from the first pause, which doubles,
+    /// to the longest. A server that answers nothing but 500 would otherwise be met with a handshake for every five.
+    static let recyclingPauses = (first: TimeAmount.seconds(1), longest: TimeAmount.minutes(1))
 
     let configuration: Configuration
     private(set) var connecting = 0
@@ -18,6 +26,12 @@ struct ConnectionPoolState {
     /// Failures in a row since a connection last worked.
     private(set) var failures = 0
     private(set) var notBefore = NIODeadline.distantPast
+    /// How many of the usable ones are to be replaced. They work until that has happened.
+    private(set) var outgoing = 0
+    /// How many connections there are to be when they are gone.
+    private var wanted = 0
+    private var recyclings = 0
+    private var lastRecycling = NIODeadline.distantPast
     private var isClosing = false
 
     init(_ configuration: Configuration) {
@@ -28,8 +42,9 @@ struct ConnectionPoolState {
     /// - Parameter isWanted: whether notifications wait and no stream is free.
     mutating func connectionsToOpen(isWanted: Bool, now: NIODeadline) -> Int {
         guard !isClosing, now >= notBefore else { return 0 }
-        let existing = connecting + usable
-        var count = max(0, configuration.minimumConnections - existing)
+        let existing = connecting + usable - outgoing
+        let minimum = outgoing > 0 ? wanted : configuration.minimumConnections
+        var count = max(0, minimum - existing)
         // One at a time beyond the minimum: a burst should not open them all before the first has shown what it takes.
         if isWanted, count == 0, connecting == 0, existing < configuration.maximumConnections { count = 1 }
         // While the server cannot be reached, one attempt is enough to find out whether it is back.
@@ -50,7 +65,40 @@ struct ConnectionPoolState {
     }
 
     /// A usable connection takes no more requests.
-    mutating func retired() { usable -= 1 }
+    mutating func retired(wasOutgoing: Bool = false) {
+        usable -= 1
+        if wasOutgoing { outgoing -= 1 }
+    }
+
+    /// Usable connections are to be replaced.
+    /// - Parameters:
+    ///   - count: how many more.
+    ///   - inUse: how many of all usable connections had something to do lately.
+    mutating func replace(_ count: Int, inUse: Int) {
+        let wanted = min(max(configuration.minimumConnections, inUse), configuration.maximumConnections)
+        self.wanted = outgoing > 0 ? max(self.wanted, wanted) : wanted
+        outgoing += count
+    }
+
+    /// How many of the outgoing connections are no longer needed: one for each replacement, and those without need of one.
+    /// - Parameter ready: how many usable connections, the outgoing ones apart, have the server's SETTINGS.
+    func outgoingToRetire(ready: Int) -> Int { max(0, min(outgoing, ready + outgoing - wanted)) }
+
+    /// Whether a connection that was last used then is one too many.
+    func isSuperfluous(lastUsed: NIODeadline, now: NIODeadline) -> Bool {
+        outgoing == 0 && usable > configuration.minimumConnections && now - lastUsed >= configuration.idleTimeout
+    }
+
+    /// Whether a connection may be given up now because of what it answers. If so, that counts as done.
+    mutating func recycle(now: NIODeadline) -> Bool {
+        let (first, longest) = Self.recyclingPauses
+        let pause = min(first.nanoseconds << Int64(min(max(recyclings - 1, 0), 10)), longest.nanoseconds)
+        if recyclings > 0, now - lastRecycling < .nanoseconds(pause) { return false }
+        // What happened long ago was another incident.
+        recyclings = recyclings > 0 && now - lastRecycling < .nanoseconds(longest.nanoseconds * 2) ? recyclings + 1 : 1
+        lastRecycling = now
+        return true
+    }
 
     /// A connection could not be made, or went away without ever having got an answer.
     /// - Parameters:

@@ -5,6 +5,8 @@ import TLS
 protocol HTTP2ConnectionOwner: AnyObject {
     /// Streams may be opened, or more or fewer of them than before. Called once for all that one read brought.
     func connectionChanged(_ connection: HTTP2Connection)
+    /// The connection should be replaced by another while it still takes requests.
+    func connectionWearsOut(_ connection: HTTP2Connection)
     /// A request has ended. The connection's stream is free again.
     func connection(_ connection: HTTP2Connection, completed tag: UInt64, with result: RequestResult)
     /// The connection is gone, and all its requests have been completed.
@@ -20,36 +22,39 @@ final class HTTP2Connection: ChannelInboundHandler {
     typealias OutboundOut = ByteBuffer
 
     let id: Int
-    private(set) var state: HTTP2ConnectionState
+    var state: HTTP2ConnectionState
     /// Where the connection goes, for messages.
     let endpoint: APNSEndpoint
+    /// What the pool notes of this connection.
+    var notes = PoolNotes()
 
-    /// The pool's notes on this connection: whether it counts as usable, since when, and whether it has ever worked.
-    var isCounted = false
-    var usableSince: NIODeadline?
-    var isProven = false
-
-    private let session: HTTP2Session
+    let session: HTTP2Session
     /// Held until the connection ends: a weak reference would cost as much as a header for each completion.
-    private var owner: (any HTTP2ConnectionOwner)?
-    private var context: ChannelHandlerContext?
+    var owner: (any HTTP2ConnectionOwner)?
+    var context: ChannelHandlerContext?
     private var output = ByteBuffer()
     private var isFlushScheduled = false
+    private var isFlushing = false
     /// Whether a read is being taken, at whose end everything is flushed.
     private var isReading = false
     private var isLeaving = false
     /// Every authorization this connection has sent, for nghttp2 may still hold a pointer into one.
     private var authorizations: [HeaderText] = []
 
+    /// More than this is written only when the channel has got rid of what it was given before. What nghttp2 keeps
+    /// meanwhile it bounds itself, which it cannot do for what it has given away.
+    static let writeSize = 256 * 1024
+
     init(
-        id: Int, endpoint: APNSEndpoint, maximumStreams: Int, limits: HTTP2ConnectionState.Limits,
-        owner: any HTTP2ConnectionOwner
+        id: Int, endpoint: APNSEndpoint, maximumStreams: Int, firstStream: Int32 = 1,
+        limits: HTTP2ConnectionState.Limits, owner: any HTTP2ConnectionOwner
     ) throws {
         self.id = id
         self.endpoint = endpoint
         self.owner = owner
         state = HTTP2ConnectionState(ownStreamLimit: maximumStreams, limits: limits)
-        session = try HTTP2Session(authority: HeaderText(endpoint.authority), maximumStreams: maximumStreams)
+        session = try HTTP2Session(
+            authority: HeaderText(endpoint.authority), maximumStreams: maximumStreams, firstStream: firstStream)
     }
 
     var freeStreams: Int { state.freeStreams }
@@ -65,20 +70,24 @@ final class HTTP2Connection: ChannelInboundHandler {
     ) -> Bool {
         guard state.freeStreams > 0 else { return false }
         if let authorization, authorization !== authorizations.last { authorizations.append(authorization) }
-        guard session.submit(notification, tag: tag, deadline: deadline, authorization: authorization) else {
-            // Stream identifiers have run out, or the session is closing: what is under way may finish.
+        guard let stream = session.submit(notification, tag: tag, deadline: deadline, authorization: authorization)
+        else {
+            // The session is closing: what is under way may finish.
             state.drain(reason: "the connection takes no more streams")
+            owner?.connectionChanged(self)
             return false
         }
-        state.submitted()
+        let wearsOut = state.submitted(stream: stream)
         scheduleFlush()
+        if wearsOut { owner?.connectionWearsOut(self) }
         return true
     }
 
     /// Finishes what is under way and closes.
-    func drain(reason: String) {
+    func retire(reason: String) {
         guard state.phase != .closed else { return }
-        state.drain(reason: reason)
+        state.retire(reason: reason)
+        owner?.connectionChanged(self)
         closeIfDrained()
     }
 
@@ -130,7 +139,7 @@ final class HTTP2Connection: ChannelInboundHandler {
         guard state.phase != .closed else { return }
         isReading = true
         let bytes = unwrapInboundIn(data)
-        state.bytesRead(now: context.eventLoop.now)
+        state.bytesRead(bytes.readableBytes, now: context.eventLoop.now)
         do throws(HTTP2Session.Failure) {
             var failure: HTTP2Session.Failure?
             bytes.withUnsafeReadableBytes { bytes in
@@ -138,9 +147,11 @@ final class HTTP2Connection: ChannelInboundHandler {
             }
             if let failure { throw failure }
         } catch {
-            close(APNSConnectionError.protocolViolation(endpoint, "\(error)"))
+            close(connectionError(error))
         }
         takeEvents()
+        guard state.phase != .closed, let flood = state.flood else { return }
+        close(APNSConnectionError.flooded(endpoint, "\(flood / 1024) KiB came that belong to no answer"))
     }
 
     func channelReadComplete(context: ChannelHandlerContext) {
@@ -151,21 +162,39 @@ final class HTTP2Connection: ChannelInboundHandler {
         closeIfDrained()
     }
 
-    func errorCaught(context: ChannelHandlerContext, error: any Error) { close(error) }
-
-    func channelInactive(context: ChannelHandlerContext) {
-        end(APNSConnectionError.closedByPeer(endpoint, phase: state.phase))
+    func channelWritabilityChanged(context: ChannelHandlerContext) {
+        let isWritable = context.channel.isWritable
+        state.writability(isWritable, now: context.eventLoop.now)
+        if isWritable {
+            // Not here: this may be called by our own write.
+            context.eventLoop.assumeIsolated().execute {
+                self.owner?.connectionChanged(self)
+                self.flush()
+            }
+        }
+        context.fireChannelWritabilityChanged()
     }
 
+    func errorCaught(context: ChannelHandlerContext, error: any Error) { close(error) }
+
+    func channelInactive(context: ChannelHandlerContext) { endedByPeer() }
+
     func handlerRemoved(context: ChannelHandlerContext) {
-        end(APNSConnectionError.closedByPeer(endpoint, phase: state.phase))
+        endedByPeer()
         self.context = nil
+    }
+
+    private func endedByPeer() {
+        if isLeaving, state.isRetired, case .draining(let reason) = state.phase {
+            return end(APNSConnectionError.retired(endpoint, reason ?? "it was not needed"))
+        }
+        end(APNSConnectionError.closedByPeer(endpoint, state))
     }
 
     /// The connection could not be made.
     func failed(_ error: any Error) { end(error) }
 
-    // MARK: Frames
+    // MARK: Writing
 
     private func scheduleFlush() {
         guard !isFlushScheduled, !isReading, let context else { return }
@@ -175,15 +204,15 @@ final class HTTP2Connection: ChannelInboundHandler {
 
     private func flush() {
         isFlushScheduled = false
-        guard let context, state.phase != .connecting, state.phase != .closed else { return }
-        // When the last write has left, its memory is ours again and is used anew.
-        output.clear()
+        guard !isFlushing, let context, state.phase != .connecting, state.phase != .closed else { return }
+        isFlushing = true
         do throws(HTTP2Session.Failure) {
-            try session.takeOutput(into: &output)
+            try write(context)
         } catch {
-            return close(APNSConnectionError.protocolViolation(endpoint, "\(error)"))
+            isFlushing = false
+            return close(connectionError(error))
         }
-        if output.readableBytes > 0 { context.writeAndFlush(wrapOutboundOut(output), promise: nil) }
+        isFlushing = false
         takeEvents()
         guard session.isFinished else { return }
         // After a GOAWAY of either side all is well; otherwise nghttp2 has ended the session for a breach.
@@ -191,70 +220,23 @@ final class HTTP2Connection: ChannelInboundHandler {
         close(APNSConnectionError.protocolViolation(endpoint, session.complaint ?? "nghttp2 gave the connection up"))
     }
 
-    private func takeEvents() {
-        var lastStream = Int32.max
-        for event in session.events {
-            switch event {
-            case .settings(let maximumStreams): state.settings(maximumStreams: maximumStreams)
-            case .goAway(let stream, let code, let debugData):
-                goAway(lastStream: stream, code: code, debugData: debugData)
-                lastStream = min(lastStream, stream)
-            case .pingAnswered: break
-            }
-        }
-        session.events.removeAll(keepingCapacity: true)
-        completeClosed()
-        // Only now: what was answered before the GOAWAY is answered, wherever it lies.
-        if lastStream < .max { giveUp(above: lastStream) }
-    }
-
-    private func completeClosed() {
-        guard !session.closedStreams.isEmpty else { return }
-        // What the owner does upon a completion may close further ones; they are left for the next round.
-        var closed: [HTTP2Session.ClosedStream] = []
-        swap(&closed, &session.closedStreams)
-        for stream in closed { complete(stream.slot, code: stream.code) }
-        if session.closedStreams.isEmpty {
-            closed.removeAll(keepingCapacity: true)
-            swap(&closed, &session.closedStreams)
+    private func write(_ context: ChannelHandlerContext) throws(HTTP2Session.Failure) {
+        var isComplete = false
+        // A request is given up in time whether or not the server reads; there are no more resets than streams.
+        while !isComplete, context.channel.isWritable || session.pendingCancels > 0 {
+            // When the last write has left, its memory is ours again and is used anew.
+            output.clear()
+            isComplete = try session.takeOutput(into: &output, upTo: Self.writeSize)
+            if output.readableBytes > 0 { context.writeAndFlush(wrapOutboundOut(output), promise: nil) }
         }
     }
 
-    private func complete(_ index: Int32, code: UInt32) {
-        let slot = session.slots.pointer(index)
-        guard slot.pointee.stream != 0 else { return }
-        let result = state.ended(
-            stream: slot.pointee.stream, code: code, isWritten: slot.pointee.isWritten,
-            cancelled: slot.pointee.failure, response: slot.pointee.response())
-        let tag = slot.pointee.tag
-        session.slots.release(index)
-        owner?.connection(self, completed: tag, with: result)
+    private func connectionError(_ failure: HTTP2Session.Failure) -> APNSConnectionError {
+        let why = session.complaint ?? "\(failure)"
+        return failure.isFlood ? .flooded(endpoint, why) : .protocolViolation(endpoint, why)
     }
 
-    private func goAway(lastStream: Int32, code: UInt32, debugData: ByteBuffer) {
-        let reason = ResponseBody(debugData)?.reason ?? (code == 0 ? nil : "HTTP/2 error code \(code)")
-        state.goAway(lastStream: lastStream, reason: reason)
-    }
-
-    /// Completes what lies above the last stream that the server processes: nghttp2 has closed the streams that it had
-    /// opened, but the others it would close only when those below have ended.
-    private func giveUp(above lastStream: Int32) {
-        var index = session.slots.oldest
-        while index >= 0 {
-            let slot = session.slots.pointer(index)
-            let next = slot.pointee.next
-            if slot.pointee.stream > lastStream {
-                let result = state.lost(
-                    stream: slot.pointee.stream, isWritten: slot.pointee.isWritten, status: slot.pointee.status,
-                    why: "GOAWAY")
-                let tag = slot.pointee.tag
-                session.slots.release(index)
-                owner?.connection(self, completed: tag, with: result)
-            }
-            index = next
-        }
-        owner?.connectionChanged(self)
-    }
+    // MARK: Leaving
 
     private func closeIfDrained() {
         guard state.isDrained, !isLeaving, let context else { return }
@@ -270,30 +252,5 @@ final class HTTP2Connection: ChannelInboundHandler {
         state.drain(reason: nil)
         owner?.connectionChanged(self)
         context.close(promise: nil)
-    }
-
-    private func end(_ error: any Error) {
-        guard state.phase != .closed else { return }
-        takeEvents()
-        let why = "\(error)"
-        while case let index = session.slots.oldest, index >= 0 {
-            let slot = session.slots.pointer(index)
-            let tag = slot.pointee.tag
-            let result = state.lost(
-                stream: slot.pointee.stream, isWritten: slot.pointee.isWritten, status: slot.pointee.status, why: why)
-            session.slots.release(index)
-            owner?.connection(self, completed: tag, with: result)
-        }
-        state.closed()
-        owner?.connectionClosed(self, error: error)
-        owner = nil
-    }
-}
-
-extension RequestSlot {
-    /// The answer, if a status came.
-    func response() -> Response? {
-        guard status > 0 else { return nil }
-        return Response(status: Int(status), body: body, retryAfter: retryAfter >= 0 ? Int(retryAfter) : nil)
     }
 }

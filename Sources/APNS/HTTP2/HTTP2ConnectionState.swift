@@ -12,7 +12,17 @@ struct HTTP2ConnectionState {
         var pingTimeout: TimeAmount = .seconds(5)
         /// How long the server may take from the end of the TLS handshake to its SETTINGS.
         var settingsTimeout: TimeAmount = .seconds(10)
+        /// How long the server may read so little that nothing more can be written.
+        var stallTimeout: TimeAmount = .seconds(20)
+        /// After how long the connection is to be replaced; `nil` is never.
+        var maximumAge: TimeAmount?
     }
+
+    /// From this stream on the connection is to be replaced: half a million requests before identifiers run out at 2³¹
+    /// (RFC 9113 §5.1.1), for the replacement may take a while.
+    static let wornOutStream = Int32.max - (1 << 20)
+    /// So many answers with status 500 in a row make it likely that it is the connection's other end that is ill.
+    static let serverErrorLimit = 5
 
     enum Phase: Equatable {
         /// TCP and TLS are being set up.
@@ -37,6 +47,14 @@ struct HTTP2ConnectionState {
     private(set) var inFlight = 0
     /// Whether this connection has ever got an answer, which tells a working one from one that is only accepted.
     private(set) var hasAnswered = false
+    /// Requests that were ever submitted.
+    private(set) var requests = 0
+    /// Answers with status 500 since there was another.
+    private(set) var serverErrorsInARow = 0
+    /// When a request was last under way, as exactly as ``check(now:)`` is called often.
+    private(set) var lastUsed = NIODeadline.distantPast
+    /// Whether it was drained because we want it to end.
+    private(set) var isRetired = false
 
     private let limits: Limits
     private let ownStreamLimit: Int
@@ -46,6 +64,11 @@ struct HTTP2ConnectionState {
     /// The highest stream that the server has said it will process; anything above is certain not to be.
     private var lastProcessedStream = Int32.max
     private var goAwayReason: String?
+    private var requestsAtCheck = 0
+    private var lastStream: Int32 = 0
+    /// Since when nothing more could be written.
+    private var stalledSince: NIODeadline?
+    private var gauge = FloodGauge()
 
     init(ownStreamLimit: Int, limits: Limits = Limits()) {
         self.ownStreamLimit = ownStreamLimit
@@ -55,7 +78,8 @@ struct HTTP2ConnectionState {
     /// Streams that may be opened now. Negative limits do not exist, but a lowered limit can be below what is in flight.
     var freeStreams: Int {
         switch phase {
-        case .awaitingSettings, .open: max(0, streamLimit - inFlight)
+        // What the server does not read yet need not be followed by more.
+        case .awaitingSettings, .open: stalledSince == nil ? max(0, streamLimit - inFlight) : 0
         case .connecting, .draining, .closed: 0
         }
     }
@@ -68,6 +92,7 @@ struct HTTP2ConnectionState {
         streamLimit = 1
         connectedAt = now
         lastRead = now
+        lastUsed = now
     }
 
     /// The server's SETTINGS, the first or later ones; `nil` is no limit.
@@ -76,12 +101,43 @@ struct HTTP2ConnectionState {
         streamLimit = min(ownStreamLimit, maximumStreams ?? ownStreamLimit)
     }
 
-    mutating func submitted() { inFlight += 1 }
+    /// A request was submitted.
+    /// - Returns: whether this was the one with which the connection became worn out.
+    @discardableResult
+    mutating func submitted(stream: Int32 = 0) -> Bool {
+        inFlight += 1
+        requests += 1
+        guard stream >= Self.wornOutStream else { return false }
+        let isFirst = lastStream < Self.wornOutStream
+        lastStream = stream
+        // There is no identifier after this one.
+        if stream > Int32.max - 2 { drain(reason: Self.wornOutReason) }
+        return isFirst
+    }
 
-    mutating func bytesRead(now: NIODeadline) {
+    mutating func bytesRead(_ count: Int = 0, now: NIODeadline) {
         lastRead = now
         pingSent = nil
+        gauge.received(count)
     }
+
+    /// How much came that belongs to no answer, where it is too much.
+    var flood: Int? { gauge.isOverflowing(inFlight: inFlight) ? gauge.level : nil }
+
+    /// Whether more can be written.
+    mutating func writability(_ isWritable: Bool, now: NIODeadline) {
+        stalledSince = isWritable ? nil : stalledSince ?? now
+    }
+
+    /// Why another connection should take this one's place, if one should.
+    func replacementReason(now: NIODeadline) -> String? {
+        guard isUsable else { return nil }
+        if lastStream >= Self.wornOutStream { return Self.wornOutReason }
+        if let age = limits.maximumAge, now - connectedAt >= age { return "it has reached its maximum age" }
+        return nil
+    }
+
+    private static let wornOutReason = "its stream identifiers have run out"
 
     mutating func goAway(lastStream: Int32, reason: String?) {
         lastProcessedStream = min(lastProcessedStream, lastStream)
@@ -96,6 +152,13 @@ struct HTTP2ConnectionState {
         phase = .draining(reason: reason)
     }
 
+    /// We want the connection to end when what is under way has.
+    mutating func retire(reason: String) {
+        guard phase != .closed else { return }
+        isRetired = true
+        drain(reason: reason)
+    }
+
     mutating func closed() { phase = .closed }
 
     /// Whether everything that a draining connection had under way has ended.
@@ -106,8 +169,15 @@ struct HTTP2ConnectionState {
     /// To be called now and then: is the peer still there?
     mutating func check(now: NIODeadline) -> Check {
         guard phase != .connecting, phase != .closed else { return .nothing }
+        if inFlight > 0 || requests != requestsAtCheck { lastUsed = now }
+        requestsAtCheck = requests
+        gauge.check(now: now)
         if phase == .awaitingSettings, now - connectedAt > limits.settingsTimeout {
             return .close("the server sent no SETTINGS within \(limits.settingsTimeout.inWords)")
+        }
+        // Also of a server that still sends: that is a sign of life, but no use.
+        if let stalledSince, now - stalledSince > limits.stallTimeout {
+            return .close("the server has read nothing for \(limits.stallTimeout.inWords)")
         }
         if let pingSent {
             return now - pingSent > limits.pingTimeout
@@ -128,10 +198,12 @@ struct HTTP2ConnectionState {
         stream: Int32, code: UInt32, isWritten: Bool, cancelled: RequestFailure?, response: @autoclosure () -> Response?
     ) -> RequestResult {
         inFlight -= 1
+        gauge.requestEnded()
         // A server may answer and then reset the stream because it does not care for the request's rest (NO_ERROR,
         // RFC 9113 §8.1; nginx does). With another code, an error's reason may have been cut off: only 200 needs none.
         if let response = response(), code == NGHTTP2_NO_ERROR.rawValue || response.status == 200 {
             hasAnswered = true
+            serverErrorsInARow = response.status == 500 ? serverErrorsInARow + 1 : 0
             return .response(response)
         }
         if stream > lastProcessedStream { return .notProcessed(.goingAway(reason: goAwayReason)) }
@@ -144,6 +216,7 @@ struct HTTP2ConnectionState {
     /// - Parameter status: the answer's status, if that much came; 0 otherwise.
     mutating func lost(stream: Int32, isWritten: Bool, status: Int32, why: String) -> RequestResult {
         inFlight -= 1
+        gauge.requestEnded()
         if status == 200 { return .response(Response(status: 200)) }
         // A refusal whose reason was cut off: asking again is safe, and tells the reason.
         if status != 0 { return .notProcessed(.connectionLost(why)) }

@@ -23,6 +23,13 @@ final class HTTP2Session {
     struct Failure: Error, Equatable, CustomStringConvertible {
         var code: Int32
         var description: String { "HTTP/2 error: \(String(cString: nghttp2_strerror(code)))" }
+        /// Whether the server made us queue more answers to its PINGs and SETTINGS than it reads, or sent header blocks
+        /// in more pieces than make sense.
+        var isFlood: Bool {
+            code == NGHTTP2_ERR_FLOODED.rawValue || code == Self.tooManyContinuations
+        }
+        /// NGHTTP2_ERR_TOO_MANY_CONTINUATIONS, which headers from before CVE-2024-28182 lack.
+        private static let tooManyContinuations: Int32 = -905
     }
 
     /// What has happened to the connection since the owner last emptied it. It comes before what has happened to streams:
@@ -41,20 +48,29 @@ final class HTTP2Session {
 
     /// Response bodies are kept up to this size; APNs' are under 100 bytes.
     private static let maximumBodySize = 16 * 1024
+    /// A response's header fields may have this size in all, those of interim responses included.
+    static let maximumHeaderSize: Int32 = 16 * 1024
+
+    /// Requests that were cancelled and whose resets have not been taken as output.
+    private(set) var pendingCancels = 0
 
     /// - Parameters:
     ///   - authority: the value of `:authority`.
     ///   - maximumStreams: how many requests this end will have open at once at the most.
-    init(authority: HeaderText, maximumStreams: Int) throws(Failure) {
+    ///   - firstStream: the identifier of the first request.
+    init(authority: HeaderText, maximumStreams: Int, firstStream: Int32 = 1) throws(Failure) {
         self.authority = authority
         slots = RequestSlots(capacity: maximumStreams)
         try check(makeSession())
         // We take no pushes; the other values are HTTP/2's defaults. A response's headers are a few short fields.
         var settings = [
             nghttp2_settings_entry(settings_id: Int32(NGHTTP2_SETTINGS_ENABLE_PUSH.rawValue), value: 0),
-            nghttp2_settings_entry(settings_id: Int32(NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE.rawValue), value: 16384),
+            nghttp2_settings_entry(
+                settings_id: Int32(NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE.rawValue),
+                value: UInt32(Self.maximumHeaderSize)),
         ]
         try check(nghttp2_submit_settings(session, UInt8(NGHTTP2_FLAG_NONE.rawValue), &settings, settings.count))
+        if firstStream > 1 { try check(nghttp2_session_set_next_stream_id(session, firstStream)) }
     }
 
     deinit {
@@ -62,11 +78,11 @@ final class HTTP2Session {
     }
 
     /// Opens a stream for a notification. There must be a free slot.
-    /// - Returns: whether the session still takes requests (it does not after a GOAWAY).
+    /// - Returns: the stream; `nil` where the session takes no requests any more (as after a GOAWAY).
     func submit(_ notification: consuming Notification, tag: UInt64, deadline: NIODeadline, authorization: HeaderText?)
-        -> Bool
+        -> Int32?
     {
-        guard let index = slots.take() else { return false }
+        guard let index = slots.take() else { return nil }
         let slot = slots.pointer(index)
         slot.pointee.tag = tag
         slot.pointee.notification = notification
@@ -76,18 +92,18 @@ final class HTTP2Session {
                 slot, scratch: slots.scratch(index), authority: authority, authorization: authorization)
         else {
             slots.release(index)
-            return false
+            return nil
         }
         var body = nghttp2_data_provider()
         body.source.ptr = UnsafeMutableRawPointer(slot)
-        body.read_callback = readBody
+        body.read_callback = readRequestBody
         let stream = nghttp2_submit_request(session, nil, fields, count, &body, UnsafeMutableRawPointer(slot))
         guard stream > 0 else {
             slots.release(index)
-            return false
+            return nil
         }
         slot.pointee.stream = stream
-        return true
+        return stream
     }
 
     /// Takes bytes from the server; what they meant is appended to ``events``.
@@ -98,14 +114,18 @@ final class HTTP2Session {
     }
 
     /// Appends what is to be sent.
-    func takeOutput(into buffer: inout ByteBuffer) throws(Failure) {
-        while true {
+    /// - Parameter limit: no more is taken once there is this much.
+    /// - Returns: whether that was all.
+    @discardableResult
+    func takeOutput(into buffer: inout ByteBuffer, upTo limit: Int = .max) throws(Failure) -> Bool {
+        while buffer.readableBytes < limit {
             var frame: UnsafePointer<UInt8>?
             let count = nghttp2_session_mem_send(session, &frame)
             try check(Int32(clamping: count))
-            guard count > 0, let frame else { return }
+            guard count > 0, let frame else { return true }
             buffer.writeBytes(UnsafeRawBufferPointer(start: frame, count: count))
         }
+        return false
     }
 
     /// Whether neither side has anything more to say, which is how nghttp2 tells that a connection is to be closed.
@@ -116,7 +136,10 @@ final class HTTP2Session {
     /// Gives a request up; its `closed` event follows when the reset has been sent.
     func cancel(_ slot: Int32, because failure: RequestFailure) {
         let pointer = slots.pointer(slot)
+        // Its reset may still wait to be taken.
+        guard pointer.pointee.failure == nil else { return }
         pointer.pointee.failure = failure
+        pendingCancels += 1
         nghttp2_submit_rst_stream(
             session, UInt8(NGHTTP2_FLAG_NONE.rawValue), pointer.pointee.stream, NGHTTP2_CANCEL.rawValue)
     }
@@ -147,28 +170,24 @@ final class HTTP2Session {
         // Until the server's SETTINGS arrive, a second stream might be one too many.
         nghttp2_option_set_peer_max_concurrent_streams(option, 1)
         nghttp2_option_set_no_closed_streams(option, 1)
-        nghttp2_session_callbacks_set_on_header_callback(callbacks, onHeader)
-        nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, onData)
-        nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, onStreamClose)
-        nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, onFrame)
-        nghttp2_session_callbacks_set_error_callback2(callbacks, onError)
-        nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(callbacks, onInvalidFrame)
+        HTTP2SessionCallbacks.register(callbacks)
         return nghttp2_session_client_new2(&session, callbacks, Unmanaged.passUnretained(self).toOpaque(), option)
     }
 
-    fileprivate func slot(of stream: Int32) -> UnsafeMutablePointer<RequestSlot>? {
+    func slot(of stream: Int32) -> UnsafeMutablePointer<RequestSlot>? {
         nghttp2_session_get_stream_user_data(session, stream)?.assumingMemoryBound(to: RequestSlot.self)
     }
 
-    fileprivate func noteClosed(_ slot: UnsafeMutablePointer<RequestSlot>, code: UInt32) {
+    func noteClosed(_ slot: UnsafeMutablePointer<RequestSlot>, code: UInt32) {
         // A request that was given up before nghttp2 opened its stream is closed by nghttp2 only later.
         guard slot.pointee.stream != 0 else { return }
+        if slot.pointee.failure != nil { pendingCancels -= 1 }
         closedStreams.append(ClosedStream(slot: slots.index(of: UnsafeMutableRawPointer(slot)), code: code))
     }
 
-    fileprivate func noteComplaint(_ text: String) { complaint = complaint ?? text }
+    func noteComplaint(_ text: String) { complaint = complaint ?? text }
 
-    fileprivate func noteFrame(_ frame: UnsafePointer<nghttp2_frame>) {
+    func noteFrame(_ frame: UnsafePointer<nghttp2_frame>) {
         let header = frame.pointee.hd
         switch nghttp2_frame_type(UInt32(header.type)) {
         case NGHTTP2_SETTINGS where header.flags & UInt8(NGHTTP2_FLAG_ACK.rawValue) == 0:
@@ -188,114 +207,9 @@ final class HTTP2Session {
         }
     }
 
-    fileprivate func noteBody(_ bytes: UnsafeRawBufferPointer, of slot: UnsafeMutablePointer<RequestSlot>) {
+    func noteBody(_ bytes: UnsafeRawBufferPointer, of slot: UnsafeMutablePointer<RequestSlot>) {
         if slot.pointee.body == nil { slot.pointee.body = ByteBuffer() }
         let room = Self.maximumBodySize - (slot.pointee.body?.readableBytes ?? 0)
         slot.pointee.body?.writeBytes(UnsafeRawBufferPointer(rebasing: bytes.prefix(max(room, 0))))
     }
-}
-
-private func session(_ context: UnsafeMutableRawPointer?) -> HTTP2Session? {
-    context.map { Unmanaged<HTTP2Session>.fromOpaque($0).takeUnretainedValue() }
-}
-
-private func readBody(
-    _: OpaquePointer?, _: Int32, target: UnsafeMutablePointer<UInt8>?, capacity: Int,
-    flags: UnsafeMutablePointer<UInt32>?, source: UnsafeMutablePointer<nghttp2_data_source>?,
-    _: UnsafeMutableRawPointer?
-) -> Int {
-    guard let slot = source?.pointee.ptr?.assumingMemoryBound(to: RequestSlot.self), let target, let flags else {
-        return Int(NGHTTP2_ERR_CALLBACK_FAILURE.rawValue)
-    }
-    let offset = slot.pointee.bodyOffset
-    let copied =
-        slot.pointee.notification?.payload.withUnsafeReadableBytes { payload in
-            let count = min(payload.count - offset, capacity)
-            if count > 0, let base = payload.baseAddress {
-                UnsafeMutableRawPointer(target).copyMemory(from: base + offset, byteCount: count)
-            }
-            if offset + count == payload.count {
-                flags.pointee |= NGHTTP2_DATA_FLAG_EOF.rawValue
-                slot.pointee.isWritten = true
-            }
-            return count
-        } ?? Int(NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE.rawValue)
-    slot.pointee.bodyOffset = offset + max(copied, 0)
-    return copied
-}
-
-private func onHeader(
-    nghttp2: OpaquePointer?, frame: UnsafePointer<nghttp2_frame>?, name: UnsafePointer<UInt8>?, nameLength: Int,
-    value: UnsafePointer<UInt8>?, valueLength: Int, _: UInt8, _: UnsafeMutableRawPointer?
-) -> Int32 {
-    guard let frame, let name, let value,
-        let slot = nghttp2_session_get_stream_user_data(nghttp2, frame.pointee.hd.stream_id)?
-            .assumingMemoryBound(to: RequestSlot.self)
-    else { return 0 }
-    if nameLength == 7, name[0] == UInt8(ascii: ":") {
-        // An interim response (RFC 9110 §15.2) is not the answer yet.
-        let status = number(value, valueLength) ?? 0
-        if status >= 200 { slot.pointee.status = status }
-    } else if nameLength == 11, matches(name, "retry-after") {
-        slot.pointee.retryAfter = number(value, valueLength) ?? -1
-    }
-    return 0
-}
-
-private func matches(_ bytes: UnsafePointer<UInt8>, _ text: StaticString) -> Bool {
-    UnsafeBufferPointer(start: bytes, count: text.utf8CodeUnitCount)
-        .elementsEqual(UnsafeBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount))
-}
-
-/// A decimal number of at most nine digits.
-private func number(_ digits: UnsafePointer<UInt8>, _ count: Int) -> Int32? {
-    guard count > 0, count <= 9 else { return nil }
-    var value: Int32 = 0
-    for index in 0..<count {
-        let digit = digits[index] &- 0x30
-        guard digit < 10 else { return nil }
-        value = value * 10 + Int32(digit)
-    }
-    return value
-}
-
-private func onData(
-    _: OpaquePointer?, _: UInt8, stream: Int32, bytes: UnsafePointer<UInt8>?, count: Int,
-    context: UnsafeMutableRawPointer?
-) -> Int32 {
-    if let session = session(context), let slot = session.slot(of: stream) {
-        session.noteBody(UnsafeRawBufferPointer(start: bytes, count: count), of: slot)
-    }
-    return 0
-}
-
-private func onStreamClose(
-    _: OpaquePointer?, stream: Int32, code: UInt32, context: UnsafeMutableRawPointer?
-) -> Int32 {
-    if let session = session(context), let slot = session.slot(of: stream) { session.noteClosed(slot, code: code) }
-    return 0
-}
-
-private func onFrame(
-    _: OpaquePointer?, frame: UnsafePointer<nghttp2_frame>?, context: UnsafeMutableRawPointer?
-) -> Int32 {
-    if let session = session(context), let frame { session.noteFrame(frame) }
-    return 0
-}
-
-private func onError(
-    _: OpaquePointer?, code: Int32, text: UnsafePointer<CChar>?, count: Int, context: UnsafeMutableRawPointer?
-) -> Int32 {
-    // What it says of header fields quotes them.
-    guard code != NGHTTP2_ERR_HTTP_HEADER.rawValue else { return 0 }
-    session(context)?.noteComplaint(
-        String(decoding: UnsafeRawBufferPointer(start: text, count: count), as: UTF8.self))
-    return 0
-}
-
-private func onInvalidFrame(
-    _: OpaquePointer?, frame: UnsafePointer<nghttp2_frame>?, code: Int32, context: UnsafeMutableRawPointer?
-) -> Int32 {
-    session(context)?.noteComplaint(String(cString: nghttp2_strerror(code)))
-    return 0
 }

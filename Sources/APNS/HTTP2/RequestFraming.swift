@@ -17,7 +17,7 @@ package final class RequestFraming {
     /// Opens a stream for a notification.
     /// - Returns: false where none is free.
     package func submit(_ notification: Notification) -> Bool {
-        session.submit(notification, tag: 0, deadline: .distantFuture, authorization: authorization)
+        session.submit(notification, tag: 0, deadline: .distantFuture, authorization: authorization) != nil
     }
 
     /// Appends what is to be sent.

@@ -1,0 +1,90 @@
+import NIOCore
+
+/// How requests end: what the session noted becomes results for the owner.
+extension HTTP2Connection {
+    func takeEvents() {
+        var lastStream = Int32.max
+        for event in session.events {
+            switch event {
+            case .settings(let maximumStreams): state.settings(maximumStreams: maximumStreams)
+            case .goAway(let stream, let code, let debugData):
+                goAway(lastStream: stream, code: code, debugData: debugData)
+                lastStream = min(lastStream, stream)
+            case .pingAnswered: break
+            }
+        }
+        session.events.removeAll(keepingCapacity: true)
+        completeClosed()
+        // Only now: what was answered before the GOAWAY is answered, wherever it lies.
+        if lastStream < .max { giveUp(above: lastStream) }
+    }
+
+    private func completeClosed() {
+        guard !session.closedStreams.isEmpty else { return }
+        // What the owner does upon a completion may close further ones; they are left for the next round.
+        var closed: [HTTP2Session.ClosedStream] = []
+        swap(&closed, &session.closedStreams)
+        for stream in closed { complete(stream.slot, code: stream.code) }
+        if session.closedStreams.isEmpty {
+            closed.removeAll(keepingCapacity: true)
+            swap(&closed, &session.closedStreams)
+        }
+    }
+
+    private func complete(_ index: Int32, code: UInt32) {
+        let slot = session.slots.pointer(index)
+        guard slot.pointee.stream != 0 else { return }
+        let result = state.ended(
+            stream: slot.pointee.stream, code: code, isWritten: slot.pointee.isWritten,
+            cancelled: slot.pointee.failure, response: slot.pointee.response())
+        let tag = slot.pointee.tag
+        session.slots.release(index)
+        owner?.connection(self, completed: tag, with: result)
+    }
+
+    private func goAway(lastStream: Int32, code: UInt32, debugData: ByteBuffer) {
+        let reason = ResponseBody(debugData)?.reason ?? (code == 0 ? nil : "HTTP/2 error code \(code)")
+        state.goAway(lastStream: lastStream, reason: reason)
+    }
+
+    /// Completes what lies above the last stream that the server processes: nghttp2 has closed the streams that it had
+    /// opened, but the others it would close only when those below have ended.
+    private func giveUp(above lastStream: Int32) {
+        var index = session.slots.oldest
+        while index >= 0 {
+            let slot = session.slots.pointer(index)
+            let next = slot.pointee.next
+            if slot.pointee.stream > lastStream { lose(index, why: "GOAWAY") }
+            index = next
+        }
+        owner?.connectionChanged(self)
+    }
+
+    private func lose(_ index: Int32, why: String) {
+        let slot = session.slots.pointer(index)
+        let tag = slot.pointee.tag
+        let result = state.lost(
+            stream: slot.pointee.stream, isWritten: slot.pointee.isWritten, status: slot.pointee.status, why: why)
+        session.slots.release(index)
+        owner?.connection(self, completed: tag, with: result)
+    }
+
+    /// Ends everything that is still under way, and tells the owner that the connection is gone.
+    func end(_ error: any Error) {
+        guard state.phase != .closed else { return }
+        takeEvents()
+        let why = "\(error)"
+        while case let index = session.slots.oldest, index >= 0 { lose(index, why: why) }
+        state.closed()
+        owner?.connectionClosed(self, error: error)
+        owner = nil
+    }
+}
+
+extension RequestSlot {
+    /// The answer, if a status came.
+    func response() -> Response? {
+        guard status > 0 else { return nil }
+        return Response(status: Int(status), body: body, retryAfter: retryAfter >= 0 ? Int(retryAfter) : nil)
+    }
+}

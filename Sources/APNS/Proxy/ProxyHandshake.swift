@@ -1,0 +1,109 @@
+import Foundation
+import NIOCore
+
+/// What is said to a proxy and what its answer means, without any I/O.
+///
+/// Only the head of the answer is HTTP: what comes behind it is the tunnel's already (RFC 9110 §9.3.6), and whatever
+/// Content-Length or Transfer-Encoding says of it is to be ignored. That is also why no HTTP codec reads it: there would be
+/// nothing to decode but one line, and bytes to be got back from it.
+struct ProxyHandshake {
+    enum Step: Equatable {
+        case needsMore
+        /// The tunnel is there; these bytes came through it already.
+        case connected(ByteBuffer)
+        /// In words, to follow the proxy's name.
+        case failed(String)
+    }
+
+    /// The size of all heads together.
+    static let maximumSize = 16 * 1024
+
+    private let endpoint: APNSEndpoint
+    private let credentials: HTTPProxy.Credentials?
+    private var received = ByteBuffer()
+    private var size = 0
+    /// How far the present head was looked through, and whether its last line is empty so far.
+    private var scanned = 0
+    private var lineIsEmpty = false
+
+    init(to endpoint: APNSEndpoint, credentials: HTTPProxy.Credentials?) {
+        self.endpoint = endpoint
+        self.credentials = credentials
+    }
+
+    var request: String {
+        var lines = ["CONNECT \(endpoint) HTTP/1.1", "Host: \(endpoint)"]
+        if let credentials {
+            let pair = Data("\(credentials.user):\(credentials.password)".utf8)
+            lines.append("Proxy-Authorization: Basic \(pair.base64EncodedString())")
+        }
+        return lines.joined(separator: "\r\n") + "\r\n\r\n"
+    }
+
+    mutating func receive(_ bytes: ByteBuffer) -> Step {
+        var bytes = bytes
+        size += bytes.readableBytes
+        received.writeBuffer(&bytes)
+        while true {
+            guard isHTTP else { return .failed("what it answered is not HTTP; is it an HTTP proxy?") }
+            guard let head = takeHead() else {
+                return size > Self.maximumSize
+                    ? .failed("its answer has more than \(Self.maximumSize / 1024) KiB of header fields") : .needsMore
+            }
+            guard let (status, reason) = Self.statusLine(head) else {
+                return .failed("what it answered is not HTTP; is it an HTTP proxy?")
+            }
+            switch status {
+            case 100..<200: continue
+            case 200..<300: return .connected(received.slice())
+            default: return .failed(refusal(status, reason))
+            }
+        }
+    }
+
+    /// Whether what came so far can be the beginning of an HTTP/1 response.
+    private var isHTTP: Bool {
+        zip(received.readableBytesView, "HTTP/1.".utf8).allSatisfy { $0 == $1 }
+    }
+
+    /// Takes everything up to the first empty line. Line ends may lack the CR (RFC 9112 §2.2).
+    private mutating func takeHead() -> ByteBuffer? {
+        for byte in received.readableBytesView.dropFirst(scanned) {
+            scanned += 1
+            if byte == UInt8(ascii: "\n") {
+                if lineIsEmpty {
+                    defer { (scanned, lineIsEmpty) = (0, false) }
+                    return received.readSlice(length: scanned)
+                }
+                lineIsEmpty = true
+            } else if byte != UInt8(ascii: "\r") {
+                lineIsEmpty = false
+            }
+        }
+        return nil
+    }
+
+    private static func statusLine(_ head: ByteBuffer) -> (status: Int, reason: String)? {
+        let line = head.readableBytesView.prefix { $0 != UInt8(ascii: "\r") && $0 != UInt8(ascii: "\n") }
+        let parts = line.split(separator: UInt8(ascii: " "), maxSplits: 2, omittingEmptySubsequences: false)
+        guard parts.count >= 2, parts[0].count == "HTTP/1.1".utf8.count, parts[1].count == 3,
+            parts[1].allSatisfy({ $0 &- 0x30 < 10 })
+        else { return nil }
+        let status = parts[1].reduce(0) { $0 * 10 + Int($1 - 0x30) }
+        // Somebody else's words in our log: only what is harmless there, and not too much of it.
+        let words = (parts.count > 2 ? parts[2] : []).prefix(80).filter { (0x20..<0x7F).contains($0) }
+        return status >= 100 ? (status, String(decoding: words, as: UTF8.self)) : nil
+    }
+
+    private func refusal(_ status: Int, _ reason: String) -> String {
+        let answer = reason.isEmpty ? "it answered \(status)" : "it answered \(status) (\(reason))"
+        return switch status {
+        case 407 where credentials == nil: "\(answer): it wants a user and a password, and none are configured"
+        case 407:
+            "\(answer): it does not take the user and password that are configured, or not by Basic authentication"
+        case 403, 405: "\(answer): it does not allow connections to \(endpoint)"
+        case 502, 503, 504: "\(answer): it cannot reach \(endpoint)"
+        default: "\(answer) to CONNECT"
+        }
+    }
+}
