@@ -78,6 +78,8 @@ struct FlightEntry: LinkedEntry {
     var deviceToken: DeviceToken?
     /// When the provider token that it was sent with was signed, in seconds since 1970.
     var providerTokenIssuedAt: Int64 = 0
+    /// Which of the app's keys signed that.
+    var key: UInt8 = 0
     /// How often it was sent again without spending an attempt.
     var resends: UInt8 = 0
     /// Whether it was already sent again because of an expired provider token.

@@ -57,14 +57,6 @@ extension Lane {
         }
     }
 
-    func renew(_ tag: Int, _ app: AppLane) -> Bool {
-        guard !flights[tag].isRenewed,
-            app.renew(issuedAt: flights[tag].providerTokenIssuedAt, now: wallClock())
-        else { return false }
-        flights[tag].isRenewed = true
-        return true
-    }
-
     // MARK: Opening and closing
 
     func trip(_ app: AppLane, _ tag: Int, reason: String) {
@@ -81,6 +73,11 @@ extension Lane {
             case .failure(let failure): tellOfFleetState(failure)
             }
         }
+    }
+
+    /// An app that was paused for its credential has another one now.
+    func reopen(_ app: AppLane) {
+        if app.breaker.isOpen, !app.isSuspect { close(app) }
     }
 
     private func close(_ app: AppLane) {

@@ -8,6 +8,7 @@ extension Lane {
     private static let turn = 32
 
     func dispatch(_ app: AppLane) {
+        guard app.canSend else { return }
         dispatchResends(app)
         guard !app.ready.isEmpty else { return }
         if app.breaker.isOpen { return dispatchProbe(app) }
@@ -109,6 +110,7 @@ extension Lane {
         flight.deviceToken = token
         flight.isProbe = isProbe
         flight.providerTokenIssuedAt = app.providerTokenIssuedAt
+        flight.key = UInt8(truncatingIfNeeded: app.keyIndex)
         let tag = flights.insert(flight)
         guard app.pool.submit(notification, tag: UInt64(tag)) else {
             flights.release(tag)
@@ -126,6 +128,7 @@ extension Lane {
                 return app.pool.wantStreams()
             }
             flights[tag].providerTokenIssuedAt = app.providerTokenIssuedAt
+            flights[tag].key = UInt8(truncatingIfNeeded: app.keyIndex)
             counters.submitted += 1
             _ = app.resends.removeFirst(in: flights)
         }

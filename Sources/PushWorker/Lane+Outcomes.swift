@@ -19,6 +19,11 @@ extension Lane: ConnectionPoolDelegate {
         let index = flights[tag].job
         let app = apps[jobs[index].app]
         let verdict = Verdict(result, topicIsConfigured: !jobs[index].namesTopic)
+        if case .pauseApp(let reason) = verdict, flights[tag].resends < Self.maximumResends,
+            takesNextKey(tag, app, reason: reason)
+        {
+            return resend(tag, app)
+        }
         updateBreaker(app, tag, verdict)
         if !throttles.isEmpty { updateThrottles(tag, verdict) }
         switch verdict {

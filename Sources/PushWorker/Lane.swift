@@ -40,6 +40,7 @@ final class Lane: @unchecked Sendable {
     var throttles = TokenThrottles()
     var throttledTokens: ThrottledTokens?
     var appRates: AppRates?
+    var sharedTokens: SharedProviderTokens?
     /// When it was last asked what the fleet knows.
     var fleetStateReadAt = NIODeadline.distantPast
     var apps: [AppLane] = []
@@ -109,7 +110,6 @@ final class Lane: @unchecked Sendable {
         for (app, pool) in zip(configuration.apps, pools) {
             let appLane = AppLane(app, pool: ConnectionPool(pool, eventLoop: eventLoop, logger: logger))
             appLane.pool.delegate = self
-            try appLane.refreshProviderToken(now: wallClock())
             apps.append(appLane)
         }
         phase = .running
@@ -135,6 +135,7 @@ final class Lane: @unchecked Sendable {
         }
         invalidTokens = InvalidTokenSet(clients: clients, keys: configuration.sharedKeys)
         throttledTokens = ThrottledTokens(clients: clients, keys: configuration.sharedKeys)
+        sharedTokens = SharedProviderTokens(clients: clients, keys: configuration.sharedKeys)
         appRates = AppRates(clients: clients, keys: configuration.sharedKeys)
         appPauses = AppPauses(
             clients: clients, keys: configuration.sharedKeys, worker: "\(configuration.workerName).\(index)",
@@ -155,11 +156,7 @@ final class Lane: @unchecked Sendable {
         guard phase != .stopped else { return }
         let now = eventLoop.now
         for app in apps {
-            do {
-                try app.refreshProviderToken(now: wallClock())
-            } catch {
-                incident("signing a provider token failed: \(error)", key: "sign", metadata: app.logMetadata)
-            }
+            keepProviderToken(of: app)
             app.pool.check(now: now)
             parkWhatCannotBeSent(app, now: now)
         }

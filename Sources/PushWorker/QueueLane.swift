@@ -88,7 +88,9 @@ final class QueueLane: @unchecked Sendable {
     var worker: String { connection.worker }
 
     /// The name under which jobs are, or were, claimed: a new one after each loss of the lease.
-    func name(_ generation: Int) -> String { Self.name(in: lane, generation: generation) }
+    func name(_ generation: Int) -> String {
+        generation == self.generation ? worker : Self.name(in: lane, generation: generation)
+    }
 
     private static func name(in lane: Lane, generation: Int) -> String {
         "\(lane.configuration.workerName).\(lane.index)" + (generation > 0 ? ".\(generation)" : "")
