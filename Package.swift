@@ -73,7 +73,7 @@ let package = Package(
             name: "APNSSimulatorTests", dependencies: ["APNSSimulator", "TLS", "TestSupport", "apns-simulator"]),
         .testTarget(
             name: "EndToEndTests",
-            dependencies: ["PushQueue", "Redis", "TestSupport", "apns-worker", "apns-simulator"]),
+            dependencies: ["APNS", "PushQueue", "Redis", "TestSupport", "apns-worker", "apns-simulator"]),
     ],
     swiftLanguageModes: [.v6]
 )
