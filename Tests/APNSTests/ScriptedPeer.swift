@@ -21,6 +21,8 @@ final class ScriptedPeer: Sendable {
         var connections = 0
         /// Those that have ended.
         var ended = 0
+        /// Bytes of floods that were handed to the system.
+        var flooded = 0
         /// All frames of all connections, in the order they came.
         var frames: [HTTP2Frame] = []
 
@@ -47,7 +49,8 @@ final class ScriptedPeer: Sendable {
     ///   - port: 0 for a free one.
     ///   - protocols: what it takes through ALPN.
     static func start(
-        port: Int = 0, protocols: [String] = ["h2"], transport: Transport = .tls, script: @escaping Script = { _, _ in }
+        host: String = "127.0.0.1", port: Int = 0, protocols: [String] = ["h2"], transport: Transport = .tls,
+        script: @escaping Script = { _, _ in }
     ) async throws -> ScriptedPeer {
         var configuration = TLSServerConfiguration(
             identity: try TLSIdentity(
@@ -78,7 +81,7 @@ final class ScriptedPeer: Sendable {
                     }
                 }
             }
-            .bind(host: "127.0.0.1", port: port).get()
+            .bind(host: host, port: port).get()
         return ScriptedPeer(channel: channel, seen: seen, connections: connections)
     }
 
@@ -131,6 +134,42 @@ final class PeerConnection: ChannelInboundHandler {
     /// Each byte in a TLS record and a packet of its own.
     func sendBytewise(_ frames: HTTP2Frame...) {
         for byte in frames.flatMap(\.bytes) { send(bytes: [byte]) }
+    }
+
+    /// Sends the same bytes again and again, as fast as they are taken, until the connection ends.
+    func flood(_ bytes: [UInt8]) {
+        guard let context else { return }
+        let sent = context.eventLoop.makePromise(of: Void.self)
+        sent.futureResult.assumeIsolated().whenSuccess {
+            self.seen.withLockedValue { $0.flooded += bytes.count }
+            // Not here: the write may be done at once, a thousand times over.
+            context.eventLoop.assumeIsolated().execute { self.flood(bytes) }
+        }
+        context.writeAndFlush(wrapOutboundOut(ByteBuffer(bytes: bytes)), promise: sent)
+    }
+
+    /// Reads nothing more.
+    func stopReading() {
+        context?.channel.setOption(.autoRead, value: false).whenFailure { preconditionFailure("\($0)") }
+    }
+
+    func goOnReading() {
+        context?.channel.setOption(.autoRead, value: true).whenFailure { preconditionFailure("\($0)") }
+    }
+
+    /// To come back to it from another thread.
+    func bound() -> NIOLoopBound<PeerConnection>? {
+        context.map { NIOLoopBound(self, eventLoop: $0.eventLoop) }
+    }
+
+    /// Closes TCP without a word of TLS.
+    func hangUp() {
+        guard let pipeline = context?.pipeline.syncOperations else { return }
+        do {
+            try pipeline.context(handlerType: TLSHandler.self).close(promise: nil)
+        } catch {
+            preconditionFailure("\(error)")
+        }
     }
 
     /// Closes in good order, with close_notify.
