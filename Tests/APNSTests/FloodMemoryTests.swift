@@ -1,4 +1,3 @@
-import NIOConcurrencyHelpers
 import TestSupport
 import Testing
 
@@ -33,10 +32,10 @@ struct FloodMemoryTests {
             repeating: flood[flood.count - 1].bytes, count: 65_536 / flood[flood.count - 1].bytes.count + 1
         )
         .flatMap { $0 }
-        let peerSeen = NIOLockedValueBox<NIOLockedValueBox<ScriptedPeer.Seen>?>(nil)
+        // Each takes that much before it is given up: more than 50 MB in all.
+        let connections = 52_000_000 / FloodGauge.burst
         let script: ScriptedPeer.Script = { connection, event in
-            let flooded = peerSeen.withLockedValue { $0 }?.withLockedValue(\.flooded) ?? 0
-            guard flooded <= 52_000_000 else { return answersAll(connection, event) }
+            guard connection.number <= connections else { return answersAll(connection, event) }
             switch event {
             case .connected: connection.send(.settings(maximumStreams: 10))
             case .frame(let frame):
@@ -47,8 +46,7 @@ struct FloodMemoryTests {
                 connection.flood(more)
             }
         }
-        try await withPeer(script: script) { peer in
-            peerSeen.withLockedValue { $0 = peer.seen }
+        try await withPeer(sendBuffer: 65_536, script: script) { peer in
             let probe = try ChildProcess(
                 BuiltProgram.path("PoolProbe"), [TestCertificates.path("ca.pem"), "\(peer.port)", "100"])
             let ending = try await probe.wait(within: .seconds(240))
@@ -57,10 +55,11 @@ struct FloodMemoryTests {
             try #require(numbers.count == 3)
             let (failures, before, peak) = (numbers[0], numbers[1], numbers[2])
             #expect(peer.seen.withLockedValue(\.flooded) > 50_000_000)
-            #expect(failures >= 5)
+            // Those that end by a header block that is too large take less.
+            #expect(failures == connections)
             #expect(before > 1000)
-            // In KiB. The flood was 50 times as much.
-            #expect(peak - before < 8 * 1024, "\(before) KiB grew to \(peak) KiB in \(failures) connections")
+            // In KiB. The flood was more than three times as much.
+            #expect(peak - before < 16 * 1024, "\(before) KiB grew to \(peak) KiB in \(failures) connections")
         }
     }
 }

@@ -48,9 +48,10 @@ final class ScriptedPeer: Sendable {
     /// - Parameters:
     ///   - port: 0 for a free one.
     ///   - protocols: what it takes through ALPN.
+    ///   - sendBuffer: how much the system may keep of what is sent to one that does not read.
     static func start(
         host: String = "127.0.0.1", port: Int = 0, protocols: [String] = ["h2"], transport: Transport = .tls,
-        script: @escaping Script = { _, _ in }
+        sendBuffer: Int = 1 << 20, script: @escaping Script = { _, _ in }
     ) async throws -> ScriptedPeer {
         var configuration = TLSServerConfiguration(
             identity: try TLSIdentity(
@@ -63,6 +64,7 @@ final class ScriptedPeer: Sendable {
         let channel = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
             .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
             .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
+            .childChannelOption(.socketOption(.so_sndbuf), value: .init(sendBuffer))
             .childChannelInitializer { channel in
                 let number = seen.withLockedValue { seen in
                     seen.connections += 1
@@ -204,11 +206,12 @@ final class PeerConnection: ChannelInboundHandler {
 
 /// Runs a body against a scripted peer, and stops the peer afterwards.
 func withPeer(
-    protocols: [String] = ["h2"], transport: ScriptedPeer.Transport = .tls,
+    protocols: [String] = ["h2"], transport: ScriptedPeer.Transport = .tls, sendBuffer: Int = 1 << 20,
     script: @escaping ScriptedPeer.Script = { _, _ in },
     _ body: (ScriptedPeer) async throws -> Void
 ) async throws {
-    let peer = try await ScriptedPeer.start(protocols: protocols, transport: transport, script: script)
+    let peer = try await ScriptedPeer.start(
+        protocols: protocols, transport: transport, sendBuffer: sendBuffer, script: script)
     do {
         try await body(peer)
     } catch {

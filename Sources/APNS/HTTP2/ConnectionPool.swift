@@ -202,6 +202,8 @@ extension ConnectionPool: HTTP2ConnectionOwner {
     private func count(_ connection: HTTP2Connection) {
         connection.notes.isCounted = true
         connection.notes.usableSince = eventLoop.now
+        connection.notes.handshakeTimer?.cancel()
+        connection.notes.handshakeTimer = nil
         state.connected()
         guard connection.notes.generation < generation else { return }
         // It was being made when all were to be replaced.
