@@ -63,7 +63,7 @@ let package = Package(
             name: "PoolProbe", dependencies: ["APNS", "TLS", logging, nioCore, nioPosix], path: "Tests/PoolProbe"),
 
         .target(name: "TestSupport", dependencies: ["CHiredis", nioCore, nioPosix], path: "Tests/TestSupport"),
-        .testTarget(name: "TLSTests", dependencies: ["TLS", "TestSupport", nioPosix, nioEmbedded]),
+        .testTarget(name: "TLSTests", dependencies: ["COpenSSL", "TLS", "TestSupport", nioPosix, nioEmbedded]),
         .testTarget(
             name: "RedisTests",
             dependencies: ["CHiredis", "Redis", "TestSupport", logging, nioCore, nioEmbedded, nioPosix]),

@@ -70,6 +70,11 @@ public struct APNSEndpoint: Hashable, Sendable, CustomStringConvertible {
         return (String(host), port)
     }
 
+    /// Apple's name for it, `production` or `sandbox`; for another server, host and port.
+    public var environment: String {
+        self == .production ? "production" : self == .sandbox ? "sandbox" : description
+    }
+
     /// The value of `:authority`.
     public var authority: String {
         let name = host.contains(":") ? "[\(host)]" : host

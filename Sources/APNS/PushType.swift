@@ -1,3 +1,5 @@
+import NIOCore
+
 /// The value of the `apns-push-type` header.
 ///
 /// Source: Apple, "Sending notification requests to APNs", table of `apns-push-type` values.
@@ -15,6 +17,11 @@ public enum PushType: String, CaseIterable, Sendable {
     case widgets
 
     /// What APNs expects behind the app's bundle identifier in `apns-topic`; empty where the bare identifier is right.
+    /// For `mdm` the topic is the one in the MDM certificate's subject.
+    ///
+    /// Source: Apple, "Sending notification requests to APNs", "Know when to use push types". Two of them that page spells
+    /// without or with a wrong start (`push-type.liveactivity`, `h.complication`); these are those of "Starting and updating
+    /// Live Activities with ActivityKit push notifications" and of the certificates' list of topics.
     public var topicSuffix: String {
         switch self {
         case .alert, .background, .mdm: ""
@@ -29,8 +36,24 @@ public enum PushType: String, CaseIterable, Sendable {
         }
     }
 
-    /// The largest payload in bytes that APNs takes for this type over HTTP/2.
+    /// The topic of this type, made from a bundle identifier or from a topic that has the ending already. Nothing is
+    /// allocated where nothing is added.
+    public func topic(_ base: ByteBuffer) -> ByteBuffer {
+        let suffix = topicSuffix.utf8
+        guard !suffix.isEmpty, !base.readableBytesView.suffix(suffix.count).elementsEqual(suffix) else { return base }
+        var topic = ByteBuffer()
+        topic.reserveCapacity(base.readableBytes + suffix.count)
+        topic.writeImmutableBuffer(base)
+        topic.writeString(topicSuffix)
+        return topic
+    }
+
+    /// The largest payload in bytes that APNs takes for this type over HTTP/2, for one device.
     public var maximumPayloadSize: Int { self == .voip ? 5120 : 4096 }
+
+    /// The largest payload in bytes that APNs takes for a broadcast on a channel (Apple: "Sending broadcast push
+    /// notification requests to APNs").
+    public static let maximumBroadcastSize = 5120
 
     /// The type of this name; `nil` for any other bytes.
     public init?(bytes: UnsafeRawBufferPointer) {

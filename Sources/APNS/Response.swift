@@ -25,9 +25,10 @@ public struct Response: Sendable, Equatable {
     }
 
     /// Reads an error response's body. A body that is empty or not the JSON object that APNs documents gives a response
-    /// without a reason, never an error: proxies in between answer in HTML.
+    /// without a reason, never an error: proxies in between answer in HTML. A reason that is no word is none, for reasons
+    /// become the names of counters.
     public init(status: Int, body: ByteBuffer?, retryAfter: Int?) {
-        let parsed = body.flatMap(ResponseBody.init)
+        let parsed = body.flatMap(ResponseBody.init).flatMap { $0.isWord ? $0 : nil }
         self.init(
             status: status, reason: parsed.flatMap { Reason(rawValue: $0.reason) }, reasonText: parsed?.reason,
             timestamp: parsed?.timestamp, retryAfter: retryAfter)

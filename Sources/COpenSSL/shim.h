@@ -9,6 +9,7 @@
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <openssl/pkcs12.h>
+#include <openssl/proverr.h>
 #include <openssl/provider.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
@@ -40,5 +41,9 @@ static inline int COpenSSL_SSL_set_tlsext_host_name(SSL *ssl, const char *name) 
 static const uint64_t COpenSSL_SSL_OP_NO_RENEGOTIATION = SSL_OP_NO_RENEGOTIATION;
 static const uint64_t COpenSSL_SSL_OP_NO_COMPRESSION = SSL_OP_NO_COMPRESSION;
 static const uint64_t COpenSSL_SSL_OP_NO_TICKET = SSL_OP_NO_TICKET;
+
+// The reason codes common to all of OpenSSL are built by macros on macros.
+static const int COpenSSL_ERR_R_UNSUPPORTED = ERR_R_UNSUPPORTED;
+static const int COpenSSL_ERR_R_FETCH_FAILED = ERR_R_FETCH_FAILED;
 
 #endif

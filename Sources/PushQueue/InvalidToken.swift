@@ -17,15 +17,20 @@ public struct InvalidToken: Sendable, Equatable {
     public var reason: String
     /// The topic that it is not valid for.
     public var topic: ByteBuffer
+    /// Which APNs it is not valid at: `production`, `sandbox`, or another server's name; `nil` where it is not known.
+    public var environment: String?
     /// Who said so.
     public var source: Source
 
     /// Makes a record; see the members for shapes and units.
-    public init(token: ByteBuffer, at: Int64, reason: String, topic: ByteBuffer, source: Source) {
+    public init(
+        token: ByteBuffer, at: Int64, reason: String, topic: ByteBuffer, environment: String? = nil, source: Source
+    ) {
         self.token = token
         self.at = at
         self.reason = reason
         self.topic = topic
+        self.environment = environment
         self.source = source
     }
 
@@ -36,6 +41,10 @@ public struct InvalidToken: Sendable, Equatable {
         json.writeJSONString(reason)
         json.writeString(",\"topic\":")
         json.writeJSONString(topic)
+        if let environment {
+            json.writeString(",\"environment\":")
+            json.writeJSONString(environment)
+        }
         json.writeString(",\"source\":\"\(source.rawValue)\"}")
         return json
     }

@@ -1,3 +1,4 @@
+import NIOCore
 import Redis
 
 /// The set of invalid tokens that all queues share, and the hash of what is known about each.
@@ -18,6 +19,68 @@ public struct InvalidTokenSet {
     /// Whether tokens can be added now.
     public var isReady: Bool { tokens.isReady && details.isReady }
 
+    /// How many tokens are in the set.
+    public func count(completion: @escaping (Result<Int, RedisError>) -> Void) {
+        tokens.send(RedisCommand("SCARD", keys.invalidTokens)) { completion($0.map { $0.root.integer ?? 0 }) }
+    }
+
+    /// Finds those of some tokens that are in the set, and what is known of them.
+    /// - Parameters:
+    ///   - candidates: lower-case hex, not more than some thousands.
+    ///   - completion: gets the places of those that are in it, in ascending order.
+    public func find(
+        _ candidates: [ByteBuffer],
+        completion: @escaping (Result<[(place: Int, details: InvalidTokenDetails)], RedisError>) -> Void
+    ) {
+        guard !candidates.isEmpty else { return completion(.success([])) }
+        var command = RedisCommand("SMISMEMBER", expecting: candidates.count + 1, bytes: candidates.count * 64 + 64)
+        command.append(keys.invalidTokens)
+        for token in candidates { command.append(token) }
+        tokens.send(command) { result in
+            switch result {
+            case .failure(let error): completion(.failure(error))
+            case .success(let reply):
+                var places: [Int] = []
+                for (place, element) in reply.root.children.enumerated() where element.integer == 1 {
+                    places.append(place)
+                }
+                readDetails(candidates, at: places, completion)
+            }
+        }
+    }
+
+    private func readDetails(
+        _ candidates: [ByteBuffer], at places: [Int],
+        _ completion: @escaping (Result<[(place: Int, details: InvalidTokenDetails)], RedisError>) -> Void
+    ) {
+        guard !places.isEmpty else { return completion(.success([])) }
+        var command = RedisCommand("HMGET", expecting: places.count + 1, bytes: places.count * 64 + 64)
+        command.append(keys.invalidTokenDetails)
+        for place in places { command.append(candidates[place]) }
+        details.send(command) { result in
+            completion(
+                result.map { reply in
+                    let known = reply.root.children.map { $0.bytes.map(InvalidTokenDetails.init) ?? .init() }
+                    return zip(places, known).map { (place: $0, details: $1) }
+                })
+        }
+    }
+
+    /// Takes tokens out of the set: their devices have registered again.
+    /// - Parameter completion: called when Redis has done so, or not.
+    public func remove(_ removed: [ByteBuffer], completion: @escaping (Result<Void, RedisError>) -> Void) {
+        guard !removed.isEmpty else { return completion(.success(())) }
+        var remove = RedisCommand("SREM", expecting: removed.count + 1, bytes: removed.count * 64)
+        remove.append(keys.invalidTokens)
+        var forget = RedisCommand("HDEL", expecting: removed.count + 1, bytes: removed.count * 64)
+        forget.append(keys.invalidTokenDetails)
+        for token in removed {
+            remove.append(token)
+            forget.append(token)
+        }
+        sendBoth(remove, forget, completion)
+    }
+
     /// Adds tokens, with what is known about each.
     /// - Parameter completion: called when Redis has them all, or not; adding them again does no harm.
     public func add(_ added: [InvalidToken], completion: @escaping (Result<Void, RedisError>) -> Void) {
@@ -31,13 +94,19 @@ public struct InvalidTokenSet {
             describe.append(token.token)
             describe.append(token.details)
         }
+        sendBoth(add, describe, completion)
+    }
+
+    private func sendBoth(
+        _ ofTokens: RedisCommand, _ ofDetails: RedisCommand, _ completion: @escaping (Result<Void, RedisError>) -> Void
+    ) {
         var (open, failure) = (2, RedisError?.none)
         func answered(_ result: Result<RESPReply, RedisError>) {
             if case .failure(let error) = result { failure = failure ?? error }
             open -= 1
             if open == 0 { completion(failure.map(Result.failure) ?? .success(())) }
         }
-        tokens.send(add) { answered($0) }
-        details.send(describe) { answered($0) }
+        tokens.send(ofTokens) { answered($0) }
+        details.send(ofDetails) { answered($0) }
     }
 }

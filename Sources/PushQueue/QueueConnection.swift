@@ -64,7 +64,7 @@ public final class QueueConnection {
 
     private let client: RedisClient
     private let limits: QueueLimits
-    private var digests: [String?] = Array(repeating: nil, count: QueueScript.allCases.count)
+    private let scripts: ScriptRunner
 
     /// - Parameter client: for commands that do not block.
     public init(client: RedisClient, keys: QueueKeys, worker: String, limits: QueueLimits) {
@@ -72,6 +72,7 @@ public final class QueueConnection {
         self.keys = keys
         self.worker = worker
         self.limits = limits
+        scripts = ScriptRunner(client: client)
     }
 
     /// Claims jobs and renews the lease.
@@ -86,7 +87,7 @@ public final class QueueConnection {
             keys.jobs, keys.retry, keys.claimed(worker), keys.inbox(worker), keys.workers, keys.paused, keys.dead,
             keys.statsPrefix, keys.next(worker),
         ]
-        run(
+        scripts.run(
             .claim, keyNames,
             arguments: { [worker, limits] command in
                 command.append(worker)
@@ -126,7 +127,7 @@ public final class QueueConnection {
         _ reservations: [Reservation], completion: @escaping (Result<[ReservationResult], Failure>) -> Void
     ) {
         guard !reservations.isEmpty else { return completion(.success([])) }
-        run(
+        scripts.run(
             .reserve, [keys.claimed(worker), keys.statsPrefix], then: reservations.map { keys.unique($0.id) },
             expecting: reservations.count * 6 + 2,
             arguments: { [worker] command in
@@ -162,7 +163,7 @@ public final class QueueConnection {
 
     /// Settles claims.
     public func settle(_ settlement: Settlement, completion: @escaping (Result<Settled, Failure>) -> Void) {
-        run(
+        scripts.run(
             .settle, [keys.claimed(worker), keys.retry, keys.dead, keys.statsPrefix],
             expecting: settlement.expectedArguments,
             arguments: { [worker, limits] command in
@@ -185,7 +186,7 @@ public final class QueueConnection {
     /// Returns the claims of a worker whose lease has ended.
     /// - Parameter completion: gets `nil` when the lease has not ended, or somebody was faster.
     public func reap(_ other: String, completion: @escaping (Result<Reaped?, Failure>) -> Void) {
-        run(
+        scripts.run(
             .reap,
             [
                 keys.workers, keys.claimed(other), keys.inbox(other), keys.jobs, keys.dead, keys.statsPrefix,
@@ -212,7 +213,7 @@ public final class QueueConnection {
     /// Gives back what has not been settled, and ends the lease.
     /// - Parameter completion: gets how many jobs went back.
     public func release(completion: @escaping (Result<Int, Failure>) -> Void) {
-        run(
+        scripts.run(
             .release, [keys.workers, keys.claimed(worker), keys.inbox(worker), keys.jobs, keys.next(worker)],
             arguments: { [worker] command in command.append(worker) },
             completion: { result in
@@ -243,44 +244,5 @@ public final class QueueConnection {
         command.append(keys.claimed(worker))
         for claim in claims { command.append(claim) }
         client.send(command) { result in completion(result.map { $0.root.children.map(\.bytes) }) }
-    }
-
-    // MARK: Scripts
-
-    private func run(
-        _ script: QueueScript, _ keyNames: [String], then moreKeys: [ByteBuffer] = [],
-        expecting count: Int = 16,
-        arguments: @escaping (inout RedisCommand) -> Void,
-        completion: @escaping (Result<RESPReply, Failure>) -> Void
-    ) {
-        func make(_ name: String, _ text: (inout RedisCommand) -> Void) -> RedisCommand {
-            var command = RedisCommand(
-                name, expecting: count + keyNames.count + moreKeys.count + 2, bytes: 512 + count * 8)
-            text(&command)
-            command.append(keyNames.count + moreKeys.count)
-            for key in keyNames { command.append(key) }
-            for key in moreKeys { command.append(key) }
-            arguments(&command)
-            return command
-        }
-        guard let digest = digests[script.rawValue] else {
-            var load = RedisCommand("SCRIPT", "LOAD")
-            load.append(script.source)
-            client.send(load) { [self] result in
-                if case .success(let reply) = result { digests[script.rawValue] = reply.root.string }
-            }
-            return send(make("EVAL") { $0.append(script.source) }, completion)
-        }
-        client.send(make("EVALSHA") { $0.append(digest) }) { [self] result in
-            // The server was restarted, or its scripts were flushed. `EVAL` also makes the script known again.
-            if case .failure(.server(let error)) = result, error.prefix == "NOSCRIPT" {
-                return send(make("EVAL") { $0.append(script.source) }, completion)
-            }
-            completion(result.mapError(Failure.redis))
-        }
-    }
-
-    private func send(_ command: RedisCommand, _ completion: @escaping (Result<RESPReply, Failure>) -> Void) {
-        client.send(command) { completion($0.mapError(Failure.redis)) }
     }
 }

@@ -70,17 +70,3 @@ public struct QueueKeys: Sendable {
     /// - Parameter date: such as `2026-11-21`, in UTC.
     public func stats(_ date: String) -> String { statsPrefix + date }
 }
-
-/// The names of the keys that all queues share.
-public struct SharedKeys: Sendable {
-    /// SET of invalid device tokens, lower-case hex.
-    public let invalidTokens: String
-    /// HASH: invalid token → JSON about it.
-    public let invalidTokenDetails: String
-
-    /// - Parameter prefix: what all keys begin with.
-    public init(prefix: String = "push") {
-        invalidTokens = "\(prefix):invalid-tokens"
-        invalidTokenDetails = "\(prefix):invalid-tokens:details"
-    }
-}

@@ -6,6 +6,10 @@ public enum QueueScript: Int, CaseIterable, Sendable {
     case reap
     case release
     case depth
+    case trip
+    case probe
+    case rate
+    case token
 
     /// The script with what all of them share before it.
     public var source: [UInt8] {
@@ -17,6 +21,10 @@ public enum QueueScript: Int, CaseIterable, Sendable {
             case .reap: PackageResources.reap_lua
             case .release: PackageResources.release_lua
             case .depth: PackageResources.depth_lua
+            case .trip: PackageResources.trip_lua
+            case .probe: PackageResources.probe_lua
+            case .rate: PackageResources.rate_lua
+            case .token: PackageResources.token_lua
             }
         return PackageResources.common_lua + own
     }

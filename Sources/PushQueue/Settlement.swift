@@ -7,6 +7,8 @@ public enum Ending: String, CaseIterable, Sendable {
     case delivered
     /// The device token is not valid, and is in the set of those.
     case invalid
+    /// The device token was in that set already, so that it was not sent.
+    case suppressed
     /// Its expiration passed before it could be delivered.
     case expired
     /// Its answer never came, and the job said `on_uncertain: drop`.
@@ -165,6 +167,7 @@ extension Ending {
         case .expired: 2
         case .dropped: 3
         case .fannedOut: 4
+        case .suppressed: 5
         }
     }
 }

@@ -1,63 +1,123 @@
 import NIOCore
 
-/// Whether an app's notifications are sent, without any I/O: a fault of its credential or configuration opens the
-/// breaker, and a probe now and then finds out whether it can be closed.
+/// Whether an app's notifications are sent, as one lane sees it, without any I/O: a fault of its credential or
+/// configuration opens the breaker for the whole fleet, and a probe now and then finds out whether it can be closed.
+///
+/// The pause and the probes' times are in Redis; this is what the lane knows of them, and what it is waiting for. It goes by
+/// its own clock only as long as Redis has not said otherwise.
 struct AppBreaker {
     enum Decision: Equatable {
         case send
+        /// Ask Redis whether to send a probe.
+        case ask
         /// This one may be sent, to see whether the fault is gone; no other until it has been answered.
         case probe
         /// Not before this.
         case wait(until: NIODeadline)
     }
 
-    /// The pause before the first probe and the longest one.
-    static let firstPause = TimeAmount.seconds(15)
-    static let longestPause = TimeAmount.seconds(300)
+    /// What is waited for while the breaker is open.
+    private enum Phase: Equatable {
+        case waiting
+        /// Redis has been asked for a probe.
+        case asking
+        /// A probe may be sent.
+        case granted
+        /// A probe is under way.
+        case probing
+    }
 
+    /// How long to wait where Redis has not said, or could not be asked.
+    static let patience = TimeAmount.seconds(1)
+
+    /// Why it is open.
     private(set) var reason: String?
-    private var pausedUntil = NIODeadline.distantPast
-    private var pause = AppBreaker.firstPause
-    private var isProbing = false
+    /// Changes with every change of the app's state, so that what was read before one is not taken for news after it.
+    private(set) var version = 0
+    private var until = NIODeadline.distantPast
+    private var phase = Phase.waiting
 
     var isOpen: Bool { reason != nil }
 
-    /// What ``decide(now:)`` would say, without taking the probe.
-    func peek(now: NIODeadline) -> Decision {
-        var copy = self
-        return copy.decide(now: now)
+    /// Whether a job could be used for a probe before long.
+    func wantsProbe(now: NIODeadline) -> Bool {
+        guard isOpen else { return false }
+        return phase == .granted || phase == .asking || (phase == .waiting && now + Self.patience >= until)
     }
 
-    mutating func decide(now: NIODeadline) -> Decision {
+    /// What is to be done with a notification of the app now.
+    func decide(now: NIODeadline) -> Decision {
         guard isOpen else { return .send }
-        guard now >= pausedUntil else { return .wait(until: pausedUntil) }
-        guard !isProbing else { return .wait(until: now + pause) }
-        isProbing = true
-        return .probe
+        switch phase {
+        case .waiting: return now >= until ? .ask : .wait(until: until)
+        case .granted: return .probe
+        case .asking, .probing: return .wait(until: max(until, now + Self.patience))
+        }
     }
+
+    // MARK: Faults
 
     /// APNs named a fault of the app.
+    /// - Parameter isProbe: whether it was a probe's answer.
     /// - Returns: whether this opened the breaker, so that it is told once.
-    mutating func trip(reason: String, now: NIODeadline) -> Bool {
+    mutating func tripped(reason: String, isProbe: Bool, now: NIODeadline) -> Bool {
         let opens = !isOpen
-        // Many requests were under way when the fault showed; their answers are one fault and not many.
-        if opens || isProbing {
-            pause = opens ? Self.firstPause : min(.nanoseconds(pause.nanoseconds * 2), Self.longestPause)
-            pausedUntil = now + pause
-        }
         self.reason = reason
-        isProbing = false
+        version += 1
+        if opens || isProbe {
+            phase = .waiting
+            until = now + Self.patience
+        }
         return opens
     }
 
-    /// A probe ended in some way that says nothing of the fault.
-    mutating func probeInconclusive() { isProbing = false }
+    /// Redis has written that down, or somebody else's fault was read there.
+    /// - Parameter wait: to the next probe; `nil` where none is to be made.
+    /// - Returns: whether this opened the breaker.
+    mutating func learned(reason: String, wait: TimeAmount?, now: NIODeadline) -> Bool {
+        let opens = !isOpen
+        if opens { version += 1 }
+        if opens || phase == .waiting || phase == .asking {
+            self.reason = reason
+            phase = .waiting
+            until = wait.map { now + $0 } ?? .distantFuture
+        }
+        return opens
+    }
 
-    /// APNs took a notification of the app, or refused it for another cause.
+    // MARK: Probes
+
+    /// Redis is asked whether to send a probe.
+    mutating func asked() { if isOpen, phase == .waiting { phase = .asking } }
+
+    /// Redis has said that a probe may be sent.
+    mutating func granted() { if isOpen, phase == .asking { phase = .granted } }
+
+    /// Redis could not be asked.
+    mutating func askingFailed(now: NIODeadline) {
+        guard phase == .asking else { return }
+        phase = .waiting
+        until = now + Self.patience
+    }
+
+    /// The probe is on its way.
+    mutating func probeSent() { if phase == .granted { phase = .probing } }
+
+    /// A probe ended in some way that says nothing of the fault.
+    mutating func probeInconclusive(now: NIODeadline) {
+        guard phase == .probing || phase == .granted else { return }
+        phase = .waiting
+        until = now + Self.patience
+    }
+
+    /// The fault is gone: APNs took a notification of the app, or refused it for another cause; or somebody else has found
+    /// out.
     /// - Returns: the reason of the fault that is now gone.
-    mutating func worked() -> String? {
+    mutating func closed() -> String? {
         guard let reason else { return nil }
+        let version = version + 1
         self = AppBreaker()
+        self.version = version
         return reason
     }
 }

@@ -5,10 +5,14 @@ import TLS
 public struct AppConfiguration: Sendable {
     /// How the app shows APNs who it is.
     public enum Credential: Sendable {
-        /// A signing key, whose tokens go into each request.
-        case providerToken(ProviderTokenSource)
+        /// Signing keys, whose tokens go into each request: the first, and the next when APNs refuses it. At least one.
+        case providerTokens([ProviderTokenSource])
         /// A certificate, which is shown when a connection is made.
         case certificate(TLSIdentity)
+
+        var tokenSources: [ProviderTokenSource] {
+            if case .providerTokens(let sources) = self { sources } else { [] }
+        }
     }
 
     /// The name that jobs choose it by (`app`).
@@ -17,6 +21,10 @@ public struct AppConfiguration: Sendable {
     public var topic: String
     /// What APNs knows the app by.
     public var credential: Credential
+    /// How to make the credential anew when what it is made of changes, and what it held when it was made.
+    public var renewal: (plan: CredentialPlan, contents: [[UInt8]])?
+    /// Other topics of the app, by which jobs choose it too.
+    public var otherTopics: [String] = []
     /// Which APNs: production, the sandbox, or another server.
     public var endpoint = APNSEndpoint.production
     /// Whom to trust as APNs.
@@ -25,10 +33,21 @@ public struct AppConfiguration: Sendable {
     public var minimumConnections = 1
     /// Connections per lane at the most.
     public var maximumConnections = 4
+    /// After how many seconds a connection beyond the minimum is closed on which nothing was sent.
+    public var idleTimeout = 300
+    /// After how many seconds a connection is replaced by another; `nil` for never.
+    public var maximumConnectionAge: Int?
+    /// The proxy through which APNs is reached; `nil` for none.
+    public var proxy: HTTPProxy?
     /// Requests at once on a connection, whatever more APNs would allow.
     public var maximumStreams = 1000
     /// How long a request may go unanswered, in milliseconds.
     public var requestTimeout = 20_000
+    /// Notifications a second at the most, of all workers together; `nil` for as many as can be sent.
+    public var maximumPerSecond: Int?
+    /// The share of answers that call a device token bad (`BadDeviceToken`, `DeviceTokenNotForTopic`) above which the app is
+    /// paused and no token marked, from 0 to 1; at 1 every such answer is believed.
+    public var maximumBadTokenShare = 0.5
 
     /// Takes what has no default.
     public init(name: String, topic: String, credential: Credential) {
@@ -38,15 +57,22 @@ public struct AppConfiguration: Sendable {
     }
 
     func poolConfiguration() throws -> ConnectionPool.Configuration {
-        var tls = TLSClientConfiguration()
-        tls.trust = trust
-        tls.applicationProtocols = ["h2"]
-        if case .certificate(let identity) = credential { tls.identity = identity }
-        var pool = ConnectionPool.Configuration(endpoint: endpoint, tls: try TLSContext.client(tls))
+        var pool = ConnectionPool.Configuration(endpoint: endpoint, tls: try tlsContext(for: credential))
         pool.minimumConnections = minimumConnections
         pool.maximumConnections = maximumConnections
         pool.maximumStreams = maximumStreams
         pool.requestTimeout = .milliseconds(Int64(requestTimeout))
+        pool.idleTimeout = .seconds(Int64(idleTimeout))
+        pool.maximumAge = maximumConnectionAge.map { .seconds(Int64($0)) }
+        pool.proxy = proxy
         return pool
+    }
+
+    func tlsContext(for credential: Credential) throws -> TLSContext {
+        var tls = TLSClientConfiguration()
+        tls.trust = trust
+        tls.applicationProtocols = ["h2"]
+        if case .certificate(let identity) = credential { tls.identity = identity }
+        return try TLSContext.client(tls)
     }
 }

@@ -1,5 +1,6 @@
 import APNS
 import NIOCore
+import PushQueue
 
 /// One app on one lane: its connections, its breaker, its provider token, and what waits to be sent through them.
 final class AppLane {
@@ -7,9 +8,16 @@ final class AppLane {
     let pool: ConnectionPool
     let name: ByteBuffer
     let topic: ByteBuffer
+    /// Which APNs it is, as invalid tokens have it noted.
+    let environment: ByteBuffer
+    /// All topics that are the app's, with all endings.
+    private let topics: Set<ByteBuffer>
     /// The topics of push types whose topic is not the bare identifier.
     private let otherTopics: [PushType: ByteBuffer]
     var breaker = AppBreaker()
+    var badTokens: BadTokenGuard
+    /// What may be sent now, for an app whose rate is limited.
+    var budget: RateBudget?
     /// Since when no connection takes requests; `nil` while one does.
     var unconnectedSince: NIODeadline?
     /// Jobs with notifications that have not been submitted.
@@ -18,6 +26,11 @@ final class AppLane {
     var resends = EntryQueue()
     /// Notifications of the jobs in ``ready`` that have not been submitted.
     var waiting = 0
+    private var tokenSources: [ProviderTokenSource]
+    /// Which of the keys is in use.
+    private(set) var keyIndex = 0
+    private var refusedKeys: Set<Int> = []
+    var sharing = AppLane.newSharing()
     private var providerToken: ProviderToken?
     /// When the provider token that requests are sent with was signed, in seconds since 1970; 0 without one.
     private(set) var providerTokenIssuedAt: Int64 = 0
@@ -25,31 +38,67 @@ final class AppLane {
     init(_ configuration: AppConfiguration, pool: ConnectionPool) {
         self.configuration = configuration
         self.pool = pool
+        tokenSources = configuration.credential.tokenSources
         name = ByteBuffer(string: configuration.name)
         topic = ByteBuffer(string: configuration.topic)
+        environment = ByteBuffer(string: configuration.endpoint.environment)
+        budget = configuration.maximumPerSecond.map(RateBudget.init(perSecond:))
+        badTokens = BadTokenGuard(maximumShare: configuration.maximumBadTokenShare)
+        let topic = topic
         otherTopics = Dictionary(
             uniqueKeysWithValues: PushType.allCases.filter { !$0.topicSuffix.isEmpty }.map { type in
-                let isWhole = configuration.topic.hasSuffix(type.topicSuffix)
-                return (type, ByteBuffer(string: configuration.topic + (isWhole ? "" : type.topicSuffix)))
+                (type, type.topic(topic))
             })
+        let bare = ([configuration.topic] + configuration.otherTopics).map(ByteBuffer.init(string:))
+        topics = Set(bare.flatMap { topic in PushType.allCases.map { $0.topic(topic) } })
     }
 
     /// The topic of a job that names none. Without the ending that its push type needs, APNs would refuse it as the app's
     /// fault, and one job would pause all others.
     func topic(for type: PushType) -> ByteBuffer { type.topicSuffix.isEmpty ? topic : otherTopics[type] ?? topic }
 
-    /// How many more notifications the app could take now.
-    func room(now: NIODeadline) -> Int {
-        let free = max(0, pool.freeStreams - waiting - resends.count)
-        guard breaker.isOpen else { return free }
-        // Nothing but a probe would be sent; the rest may as well stay in the queue.
-        return waiting == 0 && breaker.peek(now: now) == .probe ? min(free, 1) : 0
+    /// Whether a topic that a job names is the app's, with or without the ending of a push type.
+    func hasTopic(_ named: ByteBuffer) -> Bool { topics.contains(named) }
+
+    /// Whether the app is paused because most tokens were called bad: then a probe whose token is called bad too is no
+    /// proof that all is well.
+    var isSuspect: Bool {
+        guard let reason = breaker.reason else { return false }
+        return reason.hasPrefix(Reason.badDeviceToken.rawValue)
+            || reason.hasPrefix(Reason.deviceTokenNotForTopic.rawValue)
     }
 
+    /// How many more notifications the app could take now.
+    func room(now: NIODeadline) -> Int {
+        guard canSend else { return 0 }
+        var free = max(0, pool.freeStreams - waiting - resends.count)
+        // What the rate allows in half a second; the rest may as well stay in the queue.
+        if let budget { free = min(free, max(0, max(1, budget.perSecond / 2) - waiting)) }
+        guard breaker.isOpen else { return free }
+        // Nothing but a probe would be sent; the rest may as well stay in the queue.
+        return waiting == 0 && breaker.wantsProbe(now: now) ? min(free, 1) : 0
+    }
+
+    // MARK: Credentials
+
+    /// Whether there is what requests are signed with.
+    var canSend: Bool { tokenSources.isEmpty || providerToken != nil }
+
+    /// The key that is in use, of an app that has keys.
+    var tokenSource: ProviderTokenSource? { tokenSources.isEmpty ? nil : tokenSources[keyIndex] }
+
+    var hasSeveralKeys: Bool { tokenSources.count > 1 }
+
+    /// How old the provider token in use is, in seconds.
+    func providerTokenAge(now: Int64) -> Int64? { providerToken.map { now - $0.issuedAt } }
+
     /// Takes a new provider token into use when there is one.
-    /// - Parameter now: seconds since 1970.
-    func refreshProviderToken(now: Int64) throws(SigningKey.Invalid) {
-        guard case .providerToken(let source) = configuration.credential else { return }
+    /// - Parameters:
+    ///   - now: seconds since 1970.
+    ///   - isAwaited: whether one is expected from the fleet, so that none is to be signed.
+    func refreshProviderToken(now: Int64, isAwaited: Bool) throws(SigningKey.Invalid) {
+        guard let source = tokenSource else { return }
+        if isAwaited, source.isDue(now: now) { return }
         let current = try source.token(now: now)
         if current != providerToken {
             providerToken = current
@@ -60,16 +109,40 @@ final class AppLane {
 
     /// APNs called a provider token expired.
     /// - Parameter issuedAt: when the refused one was signed, in seconds since 1970.
-    /// - Returns: whether sending again with another one can help.
+    /// - Returns: whether sending again with another one can help. Until there is one, nothing is sent.
     func renew(issuedAt: Int64, now: Int64) -> Bool {
-        guard case .providerToken(let source) = configuration.credential else { return false }
-        guard source.refused(issuedAt: issuedAt, now: now) else { return false }
-        do throws(SigningKey.Invalid) {
-            try refreshProviderToken(now: now)
-        } catch {
-            // The next tick signs again, and tells what is wrong with that.
-            return false
+        guard let source = tokenSource, source.refused(issuedAt: issuedAt, now: now) else { return false }
+        if providerTokenIssuedAt == issuedAt {
+            sharing.refused(issuedAt: issuedAt)
+            providerToken = nil
         }
-        return providerTokenIssuedAt != issuedAt
+        return true
+    }
+
+    /// Goes over to the next key.
+    /// - Returns: `false` when APNs has refused all of them; the first is in use again then.
+    func takeNextKey() -> Bool {
+        refusedKeys.insert(keyIndex)
+        let next = tokenSources.indices.first { !refusedKeys.contains($0) }
+        if next == nil { refusedKeys = [] }
+        use(key: next ?? 0)
+        return next != nil
+    }
+
+    func replace(_ credential: AppConfiguration.Credential) {
+        tokenSources = credential.tokenSources
+        refusedKeys = []
+        if tokenSources.isEmpty { pool.setProviderToken(nil) }
+        use(key: 0)
+    }
+
+    private func use(key index: Int) {
+        keyIndex = index
+        providerToken = nil
+        sharing = Self.newSharing()
+    }
+
+    private static func newSharing() -> TokenSharing {
+        TokenSharing(renewalAge: SharedProviderTokens.renewalAge, jitter: .random(in: 0...300))
     }
 }

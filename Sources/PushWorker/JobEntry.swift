@@ -49,6 +49,10 @@ final class FanOut {
     let job: Job
     /// The tokens that have not been submitted.
     var remaining: JobTokens.Iterator
+    /// How many tokens there were before those.
+    var position = 0
+    /// The places among the tokens of those that are known not to be valid.
+    var suppressed: Set<Int> = []
 
     init(template: Notification, identity: ByteBuffer, job: Job, tokens: JobTokens) {
         self.template = template
@@ -74,6 +78,8 @@ struct FlightEntry: LinkedEntry {
     var deviceToken: DeviceToken?
     /// When the provider token that it was sent with was signed, in seconds since 1970.
     var providerTokenIssuedAt: Int64 = 0
+    /// Which of the app's keys signed that.
+    var key: UInt8 = 0
     /// How often it was sent again without spending an attempt.
     var resends: UInt8 = 0
     /// Whether it was already sent again because of an expired provider token.

@@ -6,6 +6,8 @@ final class JobTally {
     var delivered = 0
     /// The tokens that are not valid any more. They are in the set before the job is settled.
     var invalidTokens: [InvalidToken] = []
+    /// Those that were not sent, because their token was in the set already.
+    var suppressed = 0
     var expired = 0
     var dropped = 0
     /// Those that are to be sent again because no answer came.
@@ -43,12 +45,18 @@ final class JobTally {
 
     /// How many ways of ending there have been, of those that only need counting.
     var kinds: Int {
-        (delivered > 0 ? 1 : 0) + (invalid > 0 ? 1 : 0) + (expired > 0 ? 1 : 0) + (dropped > 0 ? 1 : 0)
+        endings.reduce(0) { $0 + ($1.count > 0 ? 1 : 0) }
     }
 
     /// How the only notification of a job has ended.
-    var ending: Ending {
-        delivered > 0 ? .delivered : invalid > 0 ? .invalid : expired > 0 ? .expired : .dropped
+    var ending: Ending { endings.first { $0.count > 0 }?.ending ?? .dropped }
+
+    /// How many have ended in each way that only needs counting.
+    var endings: [(ending: Ending, count: Int)] {
+        [
+            (.delivered, delivered), (.invalid, invalid), (.suppressed, suppressed), (.expired, expired),
+            (.dropped, dropped),
+        ]
     }
 
     func add(retry tokens: [ByteBuffer], reason: String, status: Int?, delay: Int64, spendsAttempt: Bool) {

@@ -8,33 +8,40 @@ extension Lane {
     private static let turn = 32
 
     func dispatch(_ app: AppLane) {
+        guard app.canSend else { return }
         dispatchResends(app)
         guard !app.ready.isEmpty else { return }
         if app.breaker.isOpen { return dispatchProbe(app) }
-        var free = app.pool.freeStreams
+        var free = min(app.pool.freeStreams, budget(of: app))
         while free > 0, let index = app.ready.removeFirst(in: jobs) {
             if jobs[index].fanOut == nil {
                 guard submitOnly(index, app, isProbe: false) else { return app.ready.prepend(index, in: jobs) }
                 free -= 1
+                app.budget?.spent(1)
             } else {
-                free -= submitSome(index, app, atMost: min(Self.turn, free), isProbe: false)
+                let submitted = submitSome(index, app, atMost: min(Self.turn, free), isProbe: false)
+                free -= submitted
+                app.budget?.spent(submitted)
             }
         }
-        if !app.ready.isEmpty { app.pool.wantStreams() }
+        guard !app.ready.isEmpty else { return }
+        if app.budget != nil { reserveRate(app) }
+        if app.pool.freeStreams == 0 { app.pool.wantStreams() }
     }
 
     /// While the breaker is open, one notification at a time finds out whether the fault is gone.
     private func dispatchProbe(_ app: AppLane) {
-        guard app.pool.freeStreams > 0, case .probe = app.breaker.decide(now: eventLoop.now),
+        askForProbe(app)
+        while app.pool.freeStreams > 0, case .probe = app.breaker.decide(now: eventLoop.now),
             let index = app.ready.removeFirst(in: jobs)
-        else { return }
-        if jobs[index].fanOut == nil {
-            if submitOnly(index, app, isProbe: true) { return }
-            app.ready.prepend(index, in: jobs)
-        } else if submitSome(index, app, atMost: 1, isProbe: true) > 0 {
-            return
+        {
+            if jobs[index].fanOut == nil {
+                guard submitOnly(index, app, isProbe: true) else { return app.ready.prepend(index, in: jobs) }
+                app.breaker.probeSent()
+            } else if submitSome(index, app, atMost: 1, isProbe: true) > 0 {
+                app.breaker.probeSent()
+            }
         }
-        app.breaker.probeInconclusive()
     }
 
     /// Submits the notification of a job with one token.
@@ -60,9 +67,23 @@ extension Lane {
         while submitted < limit {
             var remaining = fanOut.remaining
             guard let field = remaining.next() else { break }
+            if !fanOut.suppressed.isEmpty, fanOut.suppressed.contains(fanOut.position) {
+                counters.suppressed += 1
+                tally(of: index).suppressed += 1
+                ended += 1
+                fanOut.remaining = remaining
+                fanOut.position += 1
+                continue
+            }
             let text = fanOut.job.text(field)
             do throws(DeviceToken.Invalid) {
                 let token = try DeviceToken(text)
+                if !throttles.isEmpty, putsOff(token.hex, of: index) {
+                    ended += 1
+                    fanOut.remaining = remaining
+                    fanOut.position += 1
+                    continue
+                }
                 let notification = fanOut.notification(to: token)
                 guard submit(notification, of: index, token: token, app, isProbe: isProbe) else { break }
                 submitted += 1
@@ -72,6 +93,7 @@ extension Lane {
                 ended += 1
             }
             fanOut.remaining = remaining
+            fanOut.position += 1
         }
         app.waiting -= submitted + ended
         jobs[index].unsubmitted -= submitted + ended
@@ -88,6 +110,7 @@ extension Lane {
         flight.deviceToken = token
         flight.isProbe = isProbe
         flight.providerTokenIssuedAt = app.providerTokenIssuedAt
+        flight.key = UInt8(truncatingIfNeeded: app.keyIndex)
         let tag = flights.insert(flight)
         guard app.pool.submit(notification, tag: UInt64(tag)) else {
             flights.release(tag)
@@ -99,10 +122,13 @@ extension Lane {
 
     private func dispatchResends(_ app: AppLane) {
         while case let tag = app.resends.head, tag >= 0 {
+            // What is left is put off with the app's other jobs.
+            guard !app.breaker.isOpen || flights[tag].isProbe else { return }
             guard let notification = notification(of: tag), app.pool.submit(notification, tag: UInt64(tag)) else {
                 return app.pool.wantStreams()
             }
             flights[tag].providerTokenIssuedAt = app.providerTokenIssuedAt
+            flights[tag].key = UInt8(truncatingIfNeeded: app.keyIndex)
             counters.submitted += 1
             _ = app.resends.removeFirst(in: flights)
         }
@@ -127,6 +153,9 @@ extension Lane {
 
     // MARK: What cannot be sent for now
 
+    /// Why a job of a paused app is put off. What paused the app is in Redis and in the log.
+    static let appPaused = "AppPaused"
+
     /// How long a job waits in this process for an app that takes none, before it goes back to the queue.
     private static let patience = TimeAmount.seconds(2)
 
@@ -136,9 +165,9 @@ extension Lane {
         guard phase == .running, !app.ready.isEmpty || !app.resends.isEmpty else { return }
         let reason: String
         var delay = Int64.random(in: 2000...10_000)
-        if let fault = app.breaker.reason {
-            reason = fault
-            if case .wait(let until) = app.breaker.peek(now: now) { delay += (until - now).nanoseconds / 1_000_000 }
+        if app.breaker.isOpen {
+            reason = Self.appPaused
+            delay = breakerDelay(app)
         } else if let since = app.unconnectedSince, now - since > Self.patience {
             // Not sooner: after a GOAWAY there is another connection within a moment, which what is left can wait for.
             reason = "NoConnection"
@@ -147,6 +176,8 @@ extension Lane {
         }
         while let tag = app.resends.removeFirst(in: flights) {
             let index = flights[tag].job
+            if flights[tag].isProbe { app.breaker.probeInconclusive(now: now) }
+            if !throttles.isEmpty { throttles.ended(token(of: tag), now: queues[jobs[index].queue].now) }
             postpone(tag, reason: reason, delay: delay)
             flights.release(tag)
             ended(index)
@@ -157,19 +188,24 @@ extension Lane {
         }
     }
 
-    /// Puts off all notifications of a job that have not been submitted, with no attempt spent.
+    /// Puts off all notifications of a job that have not been submitted, with no attempt spent; or ends them, if they would
+    /// expire meanwhile.
     func park(_ index: Int, _ app: AppLane, reason: String, delay: Int64) {
-        var tokens: [ByteBuffer] = []
-        if let fanOut = jobs[index].fanOut {
-            while let field = fanOut.remaining.next() { tokens.append(fanOut.job.text(field)) }
-        }
         let count = jobs[index].unsubmitted
         app.waiting -= count
         jobs[index].notification = nil
         jobs[index].unsubmitted = 0
         jobs[index].open -= count
-        counters.parked += count
-        tally(of: index).add(retry: tokens, reason: reason, status: nil, delay: delay, spendsAttempt: false)
+        if let job = jobs[index].job, !expires(index, job, within: delay) {
+            var tokens: [ByteBuffer] = []
+            if let fanOut = jobs[index].fanOut {
+                while let field = fanOut.remaining.next() { tokens.append(fanOut.job.text(field)) }
+            }
+            counters.parked += count
+            tally(of: index).add(retry: tokens, reason: reason, status: nil, delay: delay, spendsAttempt: false)
+        } else {
+            expire(count, of: index)
+        }
         settleIfEnded(index)
     }
 }

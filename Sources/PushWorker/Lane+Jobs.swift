@@ -67,7 +67,25 @@ extension Lane {
             entry.tally = tally
         }
         app.waiting += entry.open
-        app.ready.append(jobs.insert(entry), in: jobs)
+        let index = jobs.insert(entry)
+        // Unless it is known that no token is invalid.
+        if invalidTokenCount == 0 { makeReady(index) } else { toLookUp.append(index) }
+    }
+
+    /// Puts a job in the line of its app.
+    func makeReady(_ index: Int) {
+        let app = apps[jobs[index].app]
+        // Jobs of a paused app must not fill the lane; one is kept where it may soon find out whether the pause is over.
+        if app.breaker.isOpen, !app.ready.isEmpty || !app.breaker.wantsProbe(now: eventLoop.now) {
+            return park(index, app, reason: Self.appPaused, delay: breakerDelay(app))
+        }
+        if !throttles.isEmpty, let delay = throttleDelay(of: index) {
+            return park(index, app, reason: Self.throttled, delay: delay)
+        }
+        if app.budget != nil, let delay = rateDelay(of: index, app) {
+            return park(index, app, reason: Self.rateLimited, delay: delay)
+        }
+        app.ready.append(index, in: jobs)
     }
 
     /// Replaces a job for many devices by pieces: so it spreads over the fleet, and a crash or a retry concerns a piece.
@@ -109,7 +127,7 @@ extension Lane {
                 reason: "NoApp", detail: "the job has neither `app` nor `topic`, and there are several apps")
         }
         let topic = job.text(field)
-        guard let index = apps.firstIndex(where: { $0.topic == topic }) else {
+        guard let index = apps.firstIndex(where: { $0.hasTopic(topic) }) else {
             throw Unsendable(reason: "UnknownApp", detail: "this worker has no app with the job's `topic`")
         }
         return index
@@ -119,19 +137,27 @@ extension Lane {
     func notification(
         for job: Job, app: AppLane, identity: ByteBuffer, firstSeen: Int64
     ) throws(Unsendable) -> Notification {
+        let isOnChannel = job.channel != nil
         let pushType = try pushType(of: job)
-        let size = job.payload.length
-        guard size <= pushType.maximumPayloadSize else {
-            throw Unsendable(
-                reason: Reason.payloadTooLarge.rawValue,
-                detail: "the payload has \(size) bytes; APNs takes \(pushType.maximumPayloadSize) for "
-                    + "push type \(pushType.rawValue)")
+        let given = job.priority.map(UInt8.init(clamping:))
+        let payload = try payload(of: job, limit: NotificationRules.sizeLimit(pushType, isOnChannel: isOnChannel))
+        if let refusal = NotificationRules.refusal(
+            pushType, isInferred: job.pushType == nil, priority: given, isOnChannel: isOnChannel, payload: payload)
+        {
+            throw refusal
         }
         var notification = Notification(
-            deviceToken: .none, payload: job.bytes(job.payload),
-            topic: job.topic.map(job.text) ?? app.topic(for: pushType), pushType: pushType,
-            priority: job.priority.map(UInt8.init(clamping:)),
-            expiration: job.expirationSecond(firstSeen: firstSeen), collapseID: job.collapseID.map(job.text))
+            deviceToken: .none, payload: payload,
+            topic: job.topic.map { pushType.topic(job.text($0)) } ?? app.topic(for: pushType), pushType: pushType,
+            priority: NotificationRules.priority(given, pushType, isOnChannel: isOnChannel),
+            expiration: NotificationRules.expiration(
+                job.expirationSecond(firstSeen: firstSeen), isOnChannel: isOnChannel),
+            collapseID: job.collapseID.map(job.text))
+        if job.collapsesDuplicates, notification.collapseID == nil {
+            // The same for all devices, and for all times that it is sent.
+            notification.collapseID = ByteBuffer(
+                string: APNSID(jobID: identity, token: ByteBuffer(string: "collapse")).description)
+        }
         if let field = job.token, job.tokens == nil {
             do throws(DeviceToken.Invalid) {
                 notification.deviceToken = try DeviceToken(job.text(field))
@@ -145,8 +171,17 @@ extension Lane {
         return notification
     }
 
+    private func payload(of job: Job, limit: Int) throws(Unsendable) -> ByteBuffer {
+        guard job.makesPayload else { return job.bytes(job.payload) }
+        do throws(JobError) {
+            return try job.payload(limit: limit)
+        } catch {
+            throw Unsendable(reason: error.reason, detail: "\(error)")
+        }
+    }
+
     private func pushType(of job: Job) throws(Unsendable) -> PushType {
-        guard let field = job.pushType else { return job.payloadIsBackground ? .background : .alert }
+        guard let field = job.pushType else { return .inferred(for: job) }
         let text = job.text(field)
         guard let type = text.withUnsafeReadableBytes({ PushType(bytes: $0) }) else {
             let known = PushType.allCases.map(\.rawValue).joined(separator: ", ")
@@ -160,7 +195,8 @@ extension Lane {
     /// - Parameter generation: that in which it was claimed; the queue's own without it.
     func identity(of job: Job, claim: Int, in queue: QueueLane, generation: Int? = nil) -> ByteBuffer {
         if let id = job.id ?? job.envelope.origin { return job.text(id) }
-        return ByteBuffer(string: "\(queue.name(generation ?? queue.generation)):\(claim)")
+        let worker = generation.map { queue.name($0) } ?? queue.worker
+        return ByteBuffer(string: "\(worker):\(claim)")
     }
 
     /// The head of the wrapper for the next attempt.

@@ -19,23 +19,32 @@ extension Lane: ConnectionPoolDelegate {
         let index = flights[tag].job
         let app = apps[jobs[index].app]
         let verdict = Verdict(result, topicIsConfigured: !jobs[index].namesTopic)
+        if case .pauseApp(let reason) = verdict, flights[tag].resends < Self.maximumResends,
+            takesNextKey(tag, app, reason: reason)
+        {
+            return resend(tag, app)
+        }
         updateBreaker(app, tag, verdict)
+        if !throttles.isEmpty { updateThrottles(tag, verdict) }
         switch verdict {
         case .delivered:
             counters.delivered += 1
             jobs[index].tally?.delivered += 1
         case .tokenInvalid(let reason, let since):
-            counters.invalid += 1
             noteInvalid(tag, reason: reason, since: since)
+        case .tokenSuspect(let reason):
+            judge(tag, app, reason: reason)
         case .retry(let reason, let retryAfter, let isUncertain):
             retry(tag, reason: reason, status: result.status, retryAfter: retryAfter, isUncertain: isUncertain)
+        case .throttled(let reason, let retryAfter):
+            throttle(tag, reason: reason, retryAfter: retryAfter)
         case .resend(let reason):
             guard flights[tag].resends >= Self.maximumResends else { return resend(tag, app) }
-            if flights[tag].isProbe { app.breaker.probeInconclusive() }
+            if flights[tag].isProbe { app.breaker.probeInconclusive(now: eventLoop.now) }
             retry(tag, reason: reason, status: nil, retryAfter: nil, isUncertain: false)
         case .renewProviderToken:
             if renew(tag, app) { return resend(tag, app) }
-            trip(app, reason: "\(Reason.expiredProviderToken.rawValue) (is this machine's clock right?)")
+            trip(app, tag, reason: "\(Reason.expiredProviderToken.rawValue) (is this machine's clock right?)")
             postpone(tag, reason: Reason.expiredProviderToken.rawValue, delay: breakerDelay(app))
         case .pauseApp(let reason):
             postpone(tag, reason: reason, delay: breakerDelay(app))
@@ -58,7 +67,7 @@ extension Lane: ConnectionPoolDelegate {
     }
 
     /// The token that a notification is for, as text.
-    private func token(of tag: Int) -> ByteBuffer {
+    func token(of tag: Int) -> ByteBuffer {
         if let token = flights[tag].deviceToken { return token.hex }
         guard let job = jobs[flights[tag].job].job, let field = job.token else { return ByteBuffer() }
         let text = job.text(field)
@@ -85,15 +94,16 @@ extension Lane: ConnectionPoolDelegate {
 
     private func resend(_ tag: Int, _ app: AppLane) {
         guard phase == .running else { return abandon(tag) }
-        if flights[tag].isProbe { app.breaker.probeInconclusive() }
-        flights[tag].isProbe = false
         flights[tag].resends += 1
         counters.resent += 1
         app.resends.append(tag, in: flights)
         schedulePump()
     }
 
-    private func retry(_ tag: Int, reason: String, status: Int?, retryAfter: Int?, isUncertain: Bool) {
+    /// - Parameter delay: in how many milliseconds, instead of by the retry policy.
+    func retry(
+        _ tag: Int, reason: String, status: Int?, retryAfter: Int?, isUncertain: Bool, delay: Int64? = nil
+    ) {
         let index = flights[tag].job
         guard let job = jobs[index].job else { return }
         let tally = tally(of: index)
@@ -108,15 +118,11 @@ extension Lane: ConnectionPoolDelegate {
             tally.add(dead: token(of: tag), reason: "AttemptsExhausted", error: reason, status: status)
             return
         }
-        let delay = configuration.retry.delay(
-            afterAttempt: attempt, retryAfter: retryAfter, jitter: .random(in: 0..<1))
-        if let expiration = job.expirationSecond(firstSeen: jobs[index].firstSeen), expiration > 0,
-            queues[jobs[index].queue].now + delay >= expiration * 1000
-        {
-            counters.expired += 1
-            tally.expired += 1
-            return
-        }
+        let delay =
+            delay
+            ?? configuration.retry.delay(
+                afterAttempt: attempt, retryAfter: retryAfter, jitter: .random(in: 0..<1))
+        guard !expires(index, job, within: delay) else { return expire(1, of: index) }
         counters.retried += 1
         if isUncertain {
             counters.possibleDuplicates += 1
@@ -127,61 +133,35 @@ extension Lane: ConnectionPoolDelegate {
 
     /// Puts a notification off with no attempt spent.
     func postpone(_ tag: Int, reason: String, delay: Int64) {
+        let index = flights[tag].job
+        guard let job = jobs[index].job, !expires(index, job, within: delay) else { return expire(1, of: index) }
         counters.parked += 1
-        tally(of: flights[tag].job)
+        tally(of: index)
             .add(retry: [token(of: tag)], reason: reason, status: nil, delay: delay, spendsAttempt: false)
     }
 
-    // MARK: Credentials and breakers
-
-    private func renew(_ tag: Int, _ app: AppLane) -> Bool {
-        guard !flights[tag].isRenewed,
-            app.renew(issuedAt: flights[tag].providerTokenIssuedAt, now: wallClock())
-        else { return false }
-        flights[tag].isRenewed = true
-        return true
-    }
-
-    private func updateBreaker(_ app: AppLane, _ tag: Int, _ verdict: Verdict) {
-        switch verdict {
-        case .pauseApp(let reason):
-            trip(app, reason: reason)
-        case .resend, .renewProviderToken:
-            break  // Known only when it is decided whether it goes out again.
-        case .delivered, .tokenInvalid:
-            guard app.breaker.isOpen, flights[tag].isProbe, let reason = app.breaker.worked() else { return }
-            logger.notice("the app is sending again", metadata: app.logMetadata.merging(["was": "\(reason)"]) { $1 })
-            schedulePump()
-        default:
-            if flights[tag].isProbe { app.breaker.probeInconclusive() }
+    /// Whether a job expires before it could be tried again.
+    func expires(_ index: Int, _ job: Job, within delay: Int64) -> Bool {
+        guard let expiration = job.expirationSecond(firstSeen: jobs[index].firstSeen), expiration > 0 else {
+            return false
         }
+        return queues[jobs[index].queue].now + delay >= expiration * 1000
     }
 
-    private func trip(_ app: AppLane, reason: String) {
-        guard app.breaker.trip(reason: reason, now: eventLoop.now) else { return }
-        logger.error(
-            """
-            APNs refuses the app: \(reason); its jobs are put off until a probe gets through. \
-            Check its key, key ID, team ID, topic and environment
-            """,
-            metadata: app.logMetadata)
+    /// Ends notifications of a job that cannot be tried again in time.
+    func expire(_ count: Int, of index: Int) {
+        counters.expired += count
+        tally(of: index).expired += count
     }
 
-    private func breakerDelay(_ app: AppLane) -> Int64 {
-        var delay = Int64.random(in: 1000...5000)
-        if case .wait(let until) = app.breaker.peek(now: eventLoop.now) {
-            delay += (until - eventLoop.now).nanoseconds / 1_000_000
-        }
-        return delay
-    }
-
-    private func noteInvalid(_ tag: Int, reason: String, since: Int64?) {
+    func noteInvalid(_ tag: Int, reason: String, since: Int64?) {
+        counters.invalid += 1
         let index = flights[tag].job
         let topic = jobs[index].fanOut?.template.topic ?? remade(index)?.topic ?? apps[jobs[index].app].topic
         tally(of: index).invalidTokens.append(
             InvalidToken(
                 token: token(of: tag), at: since ?? queues[jobs[index].queue].now, reason: reason, topic: topic,
-                source: .apns))
+                environment: apps[jobs[index].app].configuration.endpoint.environment, source: .apns))
     }
 }
 
@@ -189,11 +169,5 @@ extension RequestResult {
     /// The HTTP status of an answer.
     fileprivate var status: Int? {
         if case .response(let response) = self { response.status } else { nil }
-    }
-}
-
-extension AppLane {
-    var logMetadata: Logger.Metadata {
-        ["app": "\(configuration.name)", "endpoint": "\(configuration.endpoint)"]
     }
 }

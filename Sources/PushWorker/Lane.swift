@@ -31,6 +31,18 @@ final class Lane: @unchecked Sendable {
     var queues: [QueueLane] = []
     var schedule: QueueSchedule
     var invalidTokens: InvalidTokenSet?
+    var appPauses: AppPauses?
+    /// How many tokens are in the set of invalid ones, as far as was read.
+    var invalidTokenCount: Int?
+    /// Accepted jobs whose tokens are to be looked up there.
+    var toLookUp: [Int] = []
+    var lookUpsUnderWay = 0
+    var throttles = TokenThrottles()
+    var throttledTokens: ThrottledTokens?
+    var appRates: AppRates?
+    var sharedTokens: SharedProviderTokens?
+    /// When it was last asked what the fleet knows.
+    var fleetStateReadAt = NIODeadline.distantPast
     var apps: [AppLane] = []
     let jobs = EntryTable<JobEntry>()
     let flights = EntryTable<FlightEntry>()
@@ -98,7 +110,6 @@ final class Lane: @unchecked Sendable {
         for (app, pool) in zip(configuration.apps, pools) {
             let appLane = AppLane(app, pool: ConnectionPool(pool, eventLoop: eventLoop, logger: logger))
             appLane.pool.delegate = self
-            try appLane.refreshProviderToken(now: wallClock())
             apps.append(appLane)
         }
         phase = .running
@@ -123,6 +134,12 @@ final class Lane: @unchecked Sendable {
             queues.append(queueLane)
         }
         invalidTokens = InvalidTokenSet(clients: clients, keys: configuration.sharedKeys)
+        throttledTokens = ThrottledTokens(clients: clients, keys: configuration.sharedKeys)
+        sharedTokens = SharedProviderTokens(clients: clients, keys: configuration.sharedKeys)
+        appRates = AppRates(clients: clients, keys: configuration.sharedKeys)
+        appPauses = AppPauses(
+            clients: clients, keys: configuration.sharedKeys, worker: "\(configuration.workerName).\(index)",
+            durations: configuration.appPause)
     }
 
     /// A blocked connection holds up what comes after, so each queue's wait has one of its own.
@@ -139,14 +156,11 @@ final class Lane: @unchecked Sendable {
         guard phase != .stopped else { return }
         let now = eventLoop.now
         for app in apps {
-            do {
-                try app.refreshProviderToken(now: wallClock())
-            } catch {
-                incident("signing a provider token failed: \(error)", key: "sign", metadata: app.logMetadata)
-            }
+            keepProviderToken(of: app)
             app.pool.check(now: now)
             parkWhatCannotBeSent(app, now: now)
         }
+        if flights.count > 0 || apps.contains(where: \.breaker.isOpen) { readFleetStateIfDue() }
         for queue in queues {
             queue.renewLeaseIfDue()
             queue.lookForForgottenIfDue()
@@ -162,6 +176,7 @@ final class Lane: @unchecked Sendable {
     func pump() {
         isPumping = true
         defer { isPumping = false }
+        lookUpTokens()
         if phase == .draining { return finishDrainIfDone() }
         for app in apps { dispatch(app) }
         for queue in queues where !queue.forgotten.isEmpty { queue.takeForgotten() }
@@ -264,7 +279,7 @@ final class Lane: @unchecked Sendable {
 
     /// Leaves what has not been submitted: a job with one token is still among the worker's claims, which are given back;
     /// of a job with many, the tokens that are left go back to the queue.
-    private func dropUnsent() {
+    func dropUnsent() {
         for app in apps {
             while let index = app.ready.removeFirst(in: jobs) {
                 if jobs[index].fanOut != nil {
@@ -295,7 +310,7 @@ final class Lane: @unchecked Sendable {
     }
 
     private func finishDrainIfDone() {
-        guard flights.count == 0 || hasGivenUp else { return }
+        guard flights.count == 0 && lookUpsUnderWay == 0 || hasGivenUp else { return }
         flushSettlements()
         guard queues.allSatisfy(\.isSettled) || hasGivenUp else { return }
         phase = .stopped

@@ -8,6 +8,8 @@ public struct LaneCounters: Sendable, Equatable {
     public var delivered = 0
     /// Their device token is not valid.
     public var invalid = 0
+    /// Not sent, because their device token was known not to be valid.
+    public var suppressed = 0
     /// Their expiration passed first.
     public var expired = 0
     /// Their answer never came, and the job asked for no second attempt.
@@ -39,7 +41,8 @@ public struct LaneCounters: Sendable, Equatable {
     }
 
     private static let members: [WritableKeyPath<LaneCounters, Int> & Sendable] = [
-        \.claimedJobs, \.submitted, \.delivered, \.invalid, \.expired, \.dropped, \.retried, \.parked, \.scheduled,
+        \.claimedJobs, \.submitted, \.delivered, \.invalid, \.suppressed, \.expired, \.dropped, \.retried, \.parked,
+        \.scheduled,
         \.resent, \.dead, \.duplicates, \.possibleDuplicates, \.lostClaims,
     ]
 }

@@ -28,12 +28,7 @@ extension QueueLane {
             settlement.end(claim, job.tokens == nil ? tally.ending : .fannedOut)
         }
         if job.tokens != nil {
-            for (field, count) in [
-                ("delivered", tally.delivered), ("invalid", tally.invalid), ("expired", tally.expired),
-                ("dropped", tally.dropped),
-            ] where count > 0 {
-                settlement.addCount(field, count)
-            }
+            for (ending, count) in tally.endings where count > 0 { settlement.addCount(ending.rawValue, count) }
         }
         if tally.possibleDuplicates > 0 { settlement.addCount("possible_duplicates", tally.possibleDuplicates) }
         if tally.reclaimed > 0 { settlement.addCount("possible_duplicates:reclaimed", tally.reclaimed) }

@@ -88,7 +88,9 @@ final class QueueLane: @unchecked Sendable {
     var worker: String { connection.worker }
 
     /// The name under which jobs are, or were, claimed: a new one after each loss of the lease.
-    func name(_ generation: Int) -> String { Self.name(in: lane, generation: generation) }
+    func name(_ generation: Int) -> String {
+        generation == self.generation ? worker : Self.name(in: lane, generation: generation)
+    }
 
     private static func name(in lane: Lane, generation: Int) -> String {
         "\(lane.configuration.workerName).\(lane.index)" + (generation > 0 ? ".\(generation)" : "")
@@ -96,6 +98,9 @@ final class QueueLane: @unchecked Sendable {
 
     /// Redis' time in milliseconds since 1970.
     var now: Int64 { clock.milliseconds + (eventLoop.now - clock.at).nanoseconds / 1_000_000 }
+
+    /// Whether Redis has said what time it is.
+    var knowsTime: Bool { clock.at > .distantPast }
 
     /// Whether Redis has confirmed all that there was to settle, and no wait can bring another job.
     var isSettled: Bool { settlement.isEmpty && unconfirmed.isEmpty && awaitingInvalidTokens == 0 && !isWaiting }
@@ -119,8 +124,9 @@ final class QueueLane: @unchecked Sendable {
     ///   - busy: how many are.
     func claim(free: Int, busy: Int) {
         guard canClaim, let claim = window.next(free: free, busy: busy, now: eventLoop.now) else { return }
-        // What is settled leaves in the same write as the claim.
+        // What is settled leaves in the same write as the claim, and what the fleet knows is read before its jobs.
         flushSettlement()
+        lane.readFleetStateIfDue()
         send(claim)
     }
 

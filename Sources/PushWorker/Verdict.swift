@@ -6,8 +6,13 @@ public enum Verdict: Sendable, Equatable {
     case delivered
     /// The device token is not valid, since a time in milliseconds since 1970 where APNs said when.
     case tokenInvalid(reason: String, since: Int64?)
+    /// APNs calls the device token bad, which it also does when the worker is in the wrong environment or the topic is
+    /// wrong: it depends on what it says of the app's other tokens.
+    case tokenSuspect(reason: String)
     /// Again after a pause that grows; an attempt is spent. `isUncertain`: APNs may have taken it already.
     case retry(reason: String, retryAfter: Int?, isUncertain: Bool)
+    /// Again after a pause that grows, and so is whatever else goes to that device; an attempt is spent.
+    case throttled(reason: String, retryAfter: Int?)
     /// Again at once on another connection, as if it had not been sent.
     case resend(reason: String)
     /// Again at once with a new provider token; when that is refused too, the app is paused.
@@ -41,9 +46,13 @@ public enum Verdict: Sendable, Equatable {
         }
         let word = response.reasonText ?? "HTTP\(response.status)"
         switch response.reason {
-        case .unregistered, .expiredToken, .badDeviceToken, .deviceTokenNotForTopic:
+        case .unregistered, .expiredToken:
             self = .tokenInvalid(reason: word, since: response.timestamp)
-        case .tooManyRequests, .internalServerError, .serviceUnavailable, .shutdown, .idleTimeout:
+        case .badDeviceToken, .deviceTokenNotForTopic:
+            self = .tokenSuspect(reason: word)
+        case .tooManyRequests:
+            self = .throttled(reason: word, retryAfter: response.retryAfter)
+        case .internalServerError, .serviceUnavailable, .shutdown, .idleTimeout:
             self = .retry(reason: word, retryAfter: response.retryAfter, isUncertain: false)
         case .tooManyProviderTokenUpdates:
             self = .park(reason: word)

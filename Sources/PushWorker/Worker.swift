@@ -8,6 +8,7 @@ import ServiceLifecycle
 public final class Worker: Service {
     private let configuration: WorkerConfiguration
     private let logger: Logger
+    private let wallClock: @Sendable () -> Int64
     private let group: MultiThreadedEventLoopGroup
     private let lanes: [Lane]
     /// What had been done when the event loops stopped.
@@ -19,6 +20,7 @@ public final class Worker: Service {
     ) {
         self.configuration = configuration
         self.logger = logger
+        self.wallClock = wallClock
         let count = configuration.lanes > 0 ? configuration.lanes : System.coreCount
         let group = MultiThreadedEventLoopGroup(numberOfThreads: count)
         self.group = group
@@ -47,9 +49,22 @@ public final class Worker: Service {
         metadata["redis"] = "\(configuration.redis)"
         metadata["apps"] = "\(apps)"
         logger.info("working", metadata: metadata)
+        let keeper = Task { await keepCredentials() }
         // Cancellation ends the wait as a graceful shutdown does: both drain.
         try? await gracefulShutdown()
+        keeper.cancel()
         await drain()
+    }
+
+    private func keepCredentials() async {
+        var keeper = CredentialKeeper(configuration.apps, logger: logger)
+        repeat {
+            keeper.look(now: wallClock()) { app, credential in
+                let tls = try configuration.apps[app].tlsContext(for: credential)
+                for lane in lanes { lane.replaceCredential(of: app, with: credential, tls) }
+            }
+            try? await Task.sleep(for: CredentialKeeper.interval)
+        } while !Task.isCancelled
     }
 
     private func drain() async {

@@ -24,6 +24,8 @@ public struct WorkerConfiguration: Sendable {
     public var lanes = 1
     /// When and how often a notification is tried again.
     public var retry = RetryPolicy()
+    /// For how long an app that APNs refuses is paused.
+    public var appPause = AppPauses.Durations()
     /// How long a drain may take, in milliseconds.
     public var drainTimeout = 25_000
 

@@ -35,6 +35,17 @@ struct CertificateView {
         return alternatives.isEmpty ? commonName.map { [printable($0)] } ?? [] : alternatives
     }
 
+    /// The DER inside the extension's OCTET STRING.
+    /// - Parameter oid: in numbers: names could be taken for those of another extension.
+    func extensionValue(_ oid: String) -> [UInt8]? {
+        defer { ERR_clear_error() }
+        guard let object = OBJ_txt2obj(oid, 1) else { return nil }
+        defer { ASN1_OBJECT_free(object) }
+        let index = X509_get_ext_by_OBJ(pointer, object, -1)
+        guard index >= 0, let value = X509_EXTENSION_get_data(X509_get_ext(pointer, index)) else { return nil }
+        return Array(UnsafeBufferPointer(start: ASN1_STRING_get0_data(value), count: Int(ASN1_STRING_length(value))))
+    }
+
     private var alternativeNames: [String] {
         guard let names = X509_get_ext_d2i(pointer, NID_subject_alt_name, nil, nil) else { return [] }
         let stack = OpaquePointer(names)

@@ -3,13 +3,43 @@ import COpenSSL
 /// The first entry of this thread's OpenSSL error queue: the cause, where later entries tell who passed it on.
 struct OpenSSLFailure {
     private let code: UInt
+    /// Whether an algorithm was missing that another provider may have.
+    private(set) var isUnsupportedAlgorithm = false
+    /// Whether something decrypted to nonsense, or its checksum was wrong: in most cases because of the passphrase.
+    private(set) var isWrongPassphrase = false
 
     /// Takes the cause from the queue and empties it: what is left would be blamed on the next call of the thread,
     /// which may be another connection's.
     static func take() -> OpenSSLFailure {
-        let failure = OpenSSLFailure(code: ERR_get_error())
+        var failure = OpenSSLFailure(code: ERR_get_error())
+        var entry = failure.code
+        while entry != 0 {
+            failure.note(entry)
+            entry = ERR_get_error()
+        }
         ERR_clear_error()
         return failure
+    }
+
+    /// Whether the queue was empty.
+    var isNone: Bool { code == 0 }
+
+    private init(code: UInt) { self.code = code }
+
+    private mutating func note(_ entry: UInt) {
+        let reason = ERR_GET_REASON(entry)
+        switch ERR_GET_LIB(entry) {
+        // Only this library's: the decoders call everything unsupported that is not in their own format.
+        case ERR_LIB_EVP where reason == COpenSSL_ERR_R_UNSUPPORTED || reason == COpenSSL_ERR_R_FETCH_FAILED:
+            isUnsupportedAlgorithm = true
+        case ERR_LIB_EVP where reason == EVP_R_BAD_DECRYPT, ERR_LIB_PROV where reason == PROV_R_BAD_DECRYPT,
+            ERR_LIB_PKCS12 where reason == PKCS12_R_MAC_VERIFY_FAILURE,
+            ERR_LIB_PKCS12 where reason == PKCS12_R_PKCS12_CIPHERFINAL_ERROR,
+            // One wrong passphrase in 256 decrypts to something whose padding looks right.
+            ERR_LIB_PKCS12 where reason == PKCS12_R_DECODE_ERROR:
+            isWrongPassphrase = true
+        default: break
+        }
     }
 
     /// The reason's number if libssl itself raised it.

@@ -1,6 +1,12 @@
 import COpenSSL
 import Glibc
 
+/// What tells PEM from binary forms.
+enum PEMText {
+    /// Whether the bytes hold the beginning of a PEM block. Text may stand before it, as `openssl` writes it.
+    static func isPEM(_ bytes: [UInt8]) -> Bool { bytes.firstRange(of: Array("-----BEGIN ".utf8)) != nil }
+}
+
 /// Certificates and keys in PEM form, from a file or from memory.
 struct PEM {
     let bytes: [UInt8]
@@ -41,7 +47,7 @@ struct PEM {
         defer { BIO_free(bio) }
         var found: [OpaquePointer] = []
         ERR_clear_error()
-        while let certificate = PEM_read_bio_X509(bio, nil, refusePassphrase, nil) { found.append(certificate) }
+        while let certificate = PEM_read_bio_X509(bio, nil, PassphraseRequest.refuse, nil) { found.append(certificate) }
         let last = ERR_peek_last_error()
         ERR_clear_error()
         let reachedTheEnd = ERR_GET_LIB(last) == ERR_LIB_PEM && ERR_GET_REASON(last) == PEM_R_NO_START_LINE
@@ -54,27 +60,13 @@ struct PEM {
 
     /// The first private key. The caller owns it.
     ///
-    /// - Throws: `notPEM`, or `wrongPassphrase` for an encrypted key.
+    /// - Throws: `notPEM`, or `wrongPassphrase` for an encrypted key, `legacyProviderMissing`.
     func privateKey(passphrase: String?) throws(TLSError) -> OpaquePointer {
-        let bio = try memoryBIO()
-        defer { BIO_free(bio) }
-        var request = PassphraseRequest(passphrase: passphrase.map { Array($0.utf8) })
-        ERR_clear_error()
-        let key = withUnsafeMutablePointer(to: &request) { request in
-            PEM_read_bio_PrivateKey(bio, nil, answerPassphrase, request)
-        }
-        ERR_clear_error()
-        guard let key else {
-            // OpenSSL's reasons differ with the kind of encryption; that it asked at all tells the cases apart.
-            throw TLSError(
-                request.wasAsked
-                    ? .wrongPassphrase(source: source, given: passphrase != nil)
-                    : .notPEM(source: source, expected: "a private key"))
-        }
-        return key
+        try PrivateKeyText(bytes, source: source).read(passphrase: passphrase)
     }
 
-    private func memoryBIO() throws(TLSError) -> OpaquePointer {
+    /// A reader over the bytes. The caller frees it.
+    func memoryBIO() throws(TLSError) -> OpaquePointer {
         let bio = BIO_new(BIO_s_mem())
         var written = 0
         guard let bio, bytes.isEmpty || BIO_write_ex(bio, bytes, bytes.count, &written) == 1 else {
@@ -84,23 +76,3 @@ struct PEM {
         return bio
     }
 }
-
-private struct PassphraseRequest {
-    let passphrase: [UInt8]?
-    var wasAsked = false
-}
-
-// Without a callback of ours OpenSSL would ask on the terminal and hang a service.
-private let refusePassphrase:
-    @convention(c) (UnsafeMutablePointer<CChar>?, Int32, Int32, UnsafeMutableRawPointer?)
-        -> Int32 = { _, _, _, _ in -1 }
-
-private let answerPassphrase:
-    @convention(c) (UnsafeMutablePointer<CChar>?, Int32, Int32, UnsafeMutableRawPointer?)
-        -> Int32 = { buffer, size, _, context in
-            guard let request = context?.assumingMemoryBound(to: PassphraseRequest.self) else { return -1 }
-            request.pointee.wasAsked = true
-            guard let buffer, let passphrase = request.pointee.passphrase, passphrase.count <= size else { return -1 }
-            UnsafeMutableRawPointer(buffer).copyMemory(from: passphrase, byteCount: passphrase.count)
-            return Int32(passphrase.count)
-        }

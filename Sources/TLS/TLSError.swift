@@ -31,6 +31,14 @@ public struct TLSError: Error, Equatable, Sendable {
         case fileUnreadable(path: String, reason: String)
         /// A file or text does not hold the PEM block that was expected, or holds a damaged one.
         case notPEM(source: String, expected: String)
+        /// Something begins like a PKCS#12 file but is none that OpenSSL can read.
+        case notPKCS12(source: String, reason: String)
+        /// Neither PEM nor PKCS#12.
+        case notRecognised(source: String)
+        /// A PKCS#12 file or a certificate comes without its certificate or its key.
+        case identityIncomplete(source: String, missing: String)
+        /// Something is encrypted as OpenSSL's legacy provider only knows it, and that is not installed.
+        case legacyProviderMissing(source: String)
         /// A private key is encrypted and the passphrase is wrong or was not given.
         case wrongPassphrase(source: String, given: Bool)
         /// The private key is not the certificate's.
@@ -116,8 +124,21 @@ extension TLSError: CustomStringConvertible {
             "cannot read \(path): \(reason). Check the path and its permissions."
         case .notPEM(let source, let expected):
             "\(source) holds no readable PEM block of \(expected). Convert it with openssl, or name another file."
+        case .notPKCS12(let source, let reason):
+            "\(source) is no PKCS#12 file that can be read: \(reason). It may be damaged or cut off; export it again."
+        case .notRecognised(let source):
+            "\(source) holds neither PEM (text with -----BEGIN …-----) nor a PKCS#12 file (.p12). Export the "
+                + "certificate with its key as one of them."
+        case .identityIncomplete(let source, let missing):
+            "\(source) holds no \(missing). Export the certificate together with its private key; a .cer file of "
+                + "Apple's developer site has none."
+        case .legacyProviderMissing(let source):
+            "\(source) is encrypted with an algorithm that OpenSSL keeps in its legacy provider, which is not "
+                + "installed. Install it (it comes with Debian's package libssl3, from Debian 13 on with "
+                + "openssl-provider-legacy), or export the file anew with AES."
         case .wrongPassphrase(let source, given: true):
-            "the passphrase does not decrypt the private key in \(source). Give the right one."
+            "the passphrase does not decrypt the private key in \(source). Give the right one; if it is right, "
+                + "the file is damaged."
         case .wrongPassphrase(let source, given: false):
             "the private key in \(source) is encrypted. Give its passphrase."
         case .keyMismatch(let key, let certificate):

@@ -2,7 +2,9 @@ import COpenSSL
 
 /// Who this side is: a certificate chain, the own certificate first, and its private key.
 public struct TLSIdentity: Sendable {
-    /// When the own certificate expires, in seconds since 1970.
+    /// From when on the own certificate is valid, in seconds since 1970; nil for a date that cannot be read.
+    public let notBefore: Int64?
+    /// When the own certificate expires, in seconds since 1970; nil for a date that cannot be read.
     public let notAfter: Int64?
     /// The subject's common name.
     public let commonName: String?
@@ -28,8 +30,59 @@ public struct TLSIdentity: Sendable {
             key: PEM(bytes: keyPEM, source: "the key PEM given"), passphrase: passphrase)
     }
 
+    /// Takes what a certificate file holds, whichever form it has: PEM, PKCS#12 or, with a key given, a single
+    /// certificate in DER (`.cer`).
+    ///
+    /// PKCS#12 files may be encrypted as macOS' Keychain does it (RC2, 3DES): OpenSSL's legacy provider is loaded for
+    /// such a file, and only while it is read.
+    ///
+    /// - Parameters:
+    ///   - keyBytes: the private key in PEM or DER; nil if the first file holds it too.
+    ///   - passphrase: of the PKCS#12 file or the private key. A PKCS#12 file takes an empty one and none for the same.
+    ///   - source: what to call the file in an error, such as its path.
+    ///   - keySource: what to call the key's file.
+    /// - Throws: `notRecognised`, `notPEM`, `notPKCS12`, `wrongPassphrase`, `identityIncomplete`, `keyMismatch`,
+    ///   `legacyProviderMissing`, or `invalidConfiguration` for a PKCS#12 file with a separate key.
+    public init(
+        bytes: [UInt8], keyBytes: [UInt8]? = nil, passphrase: String? = nil, source: String, keySource: String? = nil
+    ) throws(TLSError) {
+        let keySource = keySource ?? (keyBytes == nil ? source : "the key given")
+        if PEMText.isPEM(bytes) {
+            try self.init(
+                certificates: PEM(bytes: bytes, source: source),
+                key: PEM(bytes: keyBytes ?? bytes, source: keySource), passphrase: passphrase)
+        } else if let certificate = DERCertificate.read(bytes) {
+            guard let keyBytes else {
+                X509_free(certificate)
+                throw TLSError(.identityIncomplete(source: source, missing: "private key"))
+            }
+            try self.init(
+                chain: [certificate], key: PEM(bytes: keyBytes, source: keySource), passphrase: passphrase,
+                source: source)
+        } else if PKCS12File.isPKCS12(bytes) {
+            guard keyBytes == nil else {
+                throw TLSError(
+                    .invalidConfiguration(
+                        reason: "\(source) is a PKCS#12 file, which brings its own key; leave out \(keySource)"))
+            }
+            let (chain, key) = try PKCS12File(bytes: bytes, source: source).identity(passphrase: passphrase)
+            try self.init(chain: chain, privateKey: key, source: source, keySource: source)
+        } else {
+            // Everything in DER begins with the tag of a SEQUENCE.
+            throw TLSError(
+                bytes.first == 0x30
+                    ? .notPKCS12(source: source, reason: "its outer structure is broken")
+                    : .notRecognised(source: source))
+        }
+    }
+
     private init(certificates: PEM, key: PEM, passphrase: String?) throws(TLSError) {
-        let chain = try certificates.certificates()
+        try self.init(
+            chain: try certificates.certificates(), key: key, passphrase: passphrase, source: certificates.source)
+    }
+
+    /// Takes over the certificates, whatever becomes of the key.
+    private init(chain: [OpaquePointer], key: PEM, passphrase: String?, source: String) throws(TLSError) {
         let privateKey: OpaquePointer
         do {
             privateKey = try key.privateKey(passphrase: passphrase)
@@ -37,17 +90,29 @@ public struct TLSIdentity: Sendable {
             chain.forEach(X509_free)
             throw error
         }
+        try self.init(chain: chain, privateKey: privateKey, source: source, keySource: key.source)
+    }
+
+    private init(
+        chain: [OpaquePointer], privateKey: OpaquePointer, source: String, keySource: String
+    ) throws(TLSError) {
         self.keyPair = KeyPair(chain: chain, privateKey: privateKey)
+        ERR_clear_error()
         let matches = X509_check_private_key(chain[0], privateKey) == 1
         ERR_clear_error()
-        guard matches else {
-            throw TLSError(.keyMismatch(key: key.source, certificate: certificates.source))
-        }
+        guard matches else { throw TLSError(.keyMismatch(key: keySource, certificate: source)) }
         let leaf = CertificateView(pointer: chain[0])
+        self.notBefore = leaf.notBefore
         self.notAfter = leaf.notAfter
         self.commonName = leaf.commonName
         self.userID = leaf.userID
     }
+
+    /// What an extension of the own certificate holds: its value in DER, without the OCTET STRING around it.
+    ///
+    /// - Parameter oid: the extension's object identifier in numbers, such as `1.2.840.113635.100.6.3.6`.
+    /// - Returns: nil if the certificate has no such extension, or the text is no object identifier.
+    public func certificateExtension(_ oid: String) -> [UInt8]? { keyPair.leafExtension(oid) }
 }
 
 /// Keeps the certificates and the key alive.
@@ -68,6 +133,8 @@ final class KeyPair: @unchecked Sendable {
         chain.forEach(X509_free)
         EVP_PKEY_free(privateKey)
     }
+
+    func leafExtension(_ oid: String) -> [UInt8]? { CertificateView(pointer: chain[0]).extensionValue(oid) }
 
     func install(in context: OpaquePointer) throws(TLSError) {
         ERR_clear_error()

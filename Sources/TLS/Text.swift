@@ -1,7 +1,7 @@
 import Glibc
 
 /// Seconds since 1970 as `2026-01-31T12:00:00Z`.
-func utcTime(_ seconds: Int64) -> String {
+package func utcTime(_ seconds: Int64) -> String {
     var time = time_t(seconds)
     var parts = tm()
     guard gmtime_r(&time, &parts) != nil else { return "\(seconds)" }
@@ -13,7 +13,7 @@ func utcTime(_ seconds: Int64) -> String {
 
 /// A text from outside, fit for a log line: a certificate's names are the peer's to choose, and may hold line breaks
 /// or terminal escapes.
-func printable(_ text: String) -> String {
+package func printable(_ text: String) -> String {
     let kept = text.unicodeScalars.prefix(253).map { scalar in
         scalar.properties.generalCategory == .control || scalar.properties.generalCategory == .format
             || scalar.properties.generalCategory == .lineSeparator

@@ -14,6 +14,7 @@ struct Account: Encodable {
     var submitted: Int
     var delivered: Int
     var invalid: Int
+    var suppressed: Int
     var expired: Int
     var dropped: Int
     var retried: Int
@@ -34,6 +35,7 @@ struct Account: Encodable {
         submitted = counters.submitted
         delivered = counters.delivered
         invalid = counters.invalid
+        suppressed = counters.suppressed
         expired = counters.expired
         dropped = counters.dropped
         retried = counters.retried

@@ -1,29 +1,49 @@
-import APNS
 import ArgumentParser
 import PushWorker
-import TLS
 
-/// The one app of a worker that is configured by flags and environment.
+/// The app of a worker that has one, or what the apps of a worker that has several have in common.
 struct AppOptions: ParsableArguments {
     @Option(help: "The app's bundle identifier, the topic of jobs that name none. (APNS_WORKER_TOPIC)")
     var topic: String?
 
-    @Option(help: "The signing key, AuthKey_….p8 of Apple's developer site. (APNS_WORKER_KEY)")
+    @Option(help: "The signing key, AuthKey_….p8 of Apple's developer site. (APNS_WORKER_KEY, or …_KEY_BASE64)")
     var key: String?
 
-    @Option(help: "The signing key's ten-character ID. (APNS_WORKER_KEY_ID)")
+    @Option(help: "The signing key's ten-character ID. (APNS_WORKER_KEY_ID; default that in the file's name)")
     var keyID: String?
 
     @Option(help: "The team's ten-character ID. (APNS_WORKER_TEAM_ID)")
     var teamID: String?
 
-    @Option(help: "Instead of a key: the client certificate, PEM, with its chain. (APNS_WORKER_CERTIFICATE)")
+    @Option(
+        help: """
+            While keys are rotated: the key to go on with when APNs refuses the first. (APNS_WORKER_NEXT_KEY, or \
+            …_NEXT_KEY_BASE64)
+            """)
+    var nextKey: String?
+
+    @Option(help: "That key's ID. (APNS_WORKER_NEXT_KEY_ID; default that in the file's name)")
+    var nextKeyID: String?
+
+    @Option(
+        help: """
+            Instead of a key: the client certificate, PEM with its chain or PKCS#12. (APNS_WORKER_CERTIFICATE, or \
+            …_CERTIFICATE_BASE64)
+            """)
     var certificate: String?
 
-    @Option(help: "The certificate's private key, PEM. (APNS_WORKER_CERTIFICATE_KEY; default the certificate's file)")
+    @Option(
+        help: """
+            The certificate's private key, PEM. (APNS_WORKER_CERTIFICATE_KEY, or …_CERTIFICATE_KEY_BASE64; default the \
+            certificate's file)
+            """)
     var certificateKey: String?
 
-    @Option(help: "A file with the private key's passphrase. (APNS_WORKER_CERTIFICATE_PASSPHRASE_FILE)")
+    @Option(
+        help: """
+            A file with the passphrase of the private key or the PKCS#12 file. (APNS_WORKER_CERTIFICATE_PASSPHRASE_FILE, \
+            or …_CERTIFICATE_PASSPHRASE)
+            """)
     var certificatePassphraseFile: String?
 
     @Option(help: "production, sandbox, or host:port of another server. (APNS_WORKER_ENDPOINT; default production)")
@@ -31,6 +51,16 @@ struct AppOptions: ParsableArguments {
 
     @Option(help: "A PEM file with the CAs to trust, instead of the system's. (APNS_WORKER_CA)")
     var ca: String?
+
+    @Option(
+        help: """
+            An HTTP proxy, http://[user:password@]host:port, or none. (APNS_WORKER_PROXY; default by HTTPS_PROXY and \
+            NO_PROXY)
+            """)
+    var proxy: String?
+
+    @Option(help: "Connections per lane that are kept while nothing is sent. (APNS_WORKER_MIN_CONNECTIONS; default 1)")
+    var minConnections: Int?
 
     @Option(help: "Connections per lane at the most. (APNS_WORKER_MAX_CONNECTIONS; default 4)")
     var maxConnections: Int?
@@ -41,76 +71,28 @@ struct AppOptions: ParsableArguments {
     @Option(help: "How long a request may go unanswered, in ms. (APNS_WORKER_REQUEST_TIMEOUT; default 20000)")
     var requestTimeout: Int?
 
-    func app() throws -> AppConfiguration {
-        guard let topic = Setting.text(topic, "APNS_WORKER_TOPIC") else {
-            throw ValidationError("no topic: give the app's bundle identifier with --topic or APNS_WORKER_TOPIC")
-        }
-        guard topic.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }), topic.utf8.count <= 255 else {
-            throw ValidationError("the topic has to be a bundle identifier such as com.example.app")
-        }
-        var app = AppConfiguration(name: "default", topic: topic, credential: try credential())
-        if let text = Setting.text(endpoint, "APNS_WORKER_ENDPOINT") {
-            guard let endpoint = APNSEndpoint(text) else {
-                throw ValidationError(
-                    "APNS_WORKER_ENDPOINT (or --endpoint) is \(text); it has to be production, sandbox or host:port")
-            }
-            app.endpoint = endpoint
-        }
-        if let ca = Setting.text(ca, "APNS_WORKER_CA") { app.trust = .file(ca) }
-        app.maximumConnections =
-            try Setting.number(maxConnections, "APNS_WORKER_MAX_CONNECTIONS", in: 1...100) ?? app.maximumConnections
-        app.maximumStreams =
-            try Setting.number(maxStreams, "APNS_WORKER_MAX_STREAMS", in: 1...10_000) ?? app.maximumStreams
-        app.requestTimeout =
-            try Setting.number(requestTimeout, "APNS_WORKER_REQUEST_TIMEOUT", in: 100...600_000) ?? app.requestTimeout
-        return app
-    }
+    @Option(
+        help: """
+            After how many idle seconds a connection beyond the least is closed. (APNS_WORKER_IDLE_TIMEOUT; default 300)
+            """)
+    var idleTimeout: Int?
 
-    private func credential() throws -> AppConfiguration.Credential {
-        let keyPath = Setting.text(key, "APNS_WORKER_KEY")
-        let certificatePath = Setting.text(certificate, "APNS_WORKER_CERTIFICATE")
-        switch (keyPath, certificatePath) {
-        case (nil, nil):
-            throw ValidationError(
-                "no credential: give a signing key (--key, --key-id, --team-id) or a certificate (--certificate)")
-        case (.some, .some):
-            throw ValidationError("both a signing key and a certificate are given; an app has one of them")
-        case (let path?, nil):
-            guard let keyID = Setting.text(keyID, "APNS_WORKER_KEY_ID"),
-                let teamID = Setting.text(teamID, "APNS_WORKER_TEAM_ID")
-            else {
-                throw ValidationError("a signing key needs its ID and the team's: --key-id and --team-id")
-            }
-            let pem = try Setting.file(path, for: "signing key")
-            do {
-                return .providerToken(
-                    try ProviderTokenSource(key: SigningKey(pem: pem), keyID: keyID, teamID: teamID))
-            } catch {
-                throw ValidationError("the signing key \(path): \(error)")
-            }
-        case (nil, let path?):
-            var passphrase: String?
-            if let file = Setting.text(certificatePassphraseFile, "APNS_WORKER_CERTIFICATE_PASSPHRASE_FILE") {
-                let bytes = try Setting.file(file, for: "passphrase file")
-                passphrase = String(decoding: bytes, as: UTF8.self).trimmingSuffix { $0.isNewline }
-            }
-            do {
-                return .certificate(
-                    try TLSIdentity(
-                        certificateFile: path,
-                        keyFile: Setting.text(certificateKey, "APNS_WORKER_CERTIFICATE_KEY") ?? path,
-                        passphrase: passphrase))
-            } catch {
-                throw ValidationError("\(error)")
-            }
-        }
-    }
-}
+    @Option(help: "After how many seconds a connection is replaced. (APNS_WORKER_MAX_CONNECTION_AGE; default never)")
+    var maxConnectionAge: Int?
 
-extension String {
-    fileprivate func trimmingSuffix(while condition: (Character) -> Bool) -> String {
-        var rest = self[...]
-        while let last = rest.last, condition(last) { rest.removeLast() }
-        return String(rest)
-    }
+    @Option(
+        help: """
+            Notifications a second at the most, of all workers together. (APNS_WORKER_MAX_PER_SECOND; default as many as \
+            APNs takes)
+            """)
+    var maxPerSecond: Int?
+
+    @Option(
+        help: """
+            The percentage of tokens that APNs may call bad before the app is paused and none is marked, 100 for never. \
+            (APNS_WORKER_MAX_BAD_TOKENS; default 50)
+            """)
+    var maxBadTokens: Int?
+
+    func apps() throws -> [AppConfiguration] { try AppSettings.apps(self) }
 }

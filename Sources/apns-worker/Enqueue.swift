@@ -1,5 +1,4 @@
 import ArgumentParser
-import FoundationEssentials
 import NIOCore
 import PushQueue
 import Redis
@@ -15,6 +14,7 @@ struct Enqueue: AsyncParsableCommand {
         abstract: "Put jobs onto the queue: one by flags, or many as NDJSON on standard input.",
         discussion: """
             One job:    apns-worker enqueue --token 00fc13ad… --alert 'Hello'
+                        apns-worker enqueue --token 00fc13ad… --title 'Hello' --body 'World' --badge 1 --sound default
             Many jobs:  apns-worker enqueue < jobs.ndjson     (one JSON object a line)
 
             A line that is no job is reported with its number and not enqueued; the others are, and the exit status is 1. \
@@ -24,8 +24,9 @@ struct Enqueue: AsyncParsableCommand {
     @OptionGroup(title: "Queue") var queue: QueueOptions
 
     @Option(help: "A device token, in hex; more than once for several devices.") var token: [String] = []
+    @Option(help: "A broadcast channel's id, instead of devices.") var channel: String?
     @Option(help: "The payload, a JSON object.") var payload: String?
-    @Option(help: "Instead of a payload: the alert's text.") var alert: String?
+    @Flag(help: "Shorten the alert's body if the payload is too long.") var truncate = false
     @Option(help: "Your own id for the job.") var id: String?
     @Option(help: "The app to send through.") var app: String?
     @Option(help: "The topic, if not the app's.") var topic: String?
@@ -36,9 +37,12 @@ struct Enqueue: AsyncParsableCommand {
     @Option(help: "Notifications with the same collapse id are shown once.") var collapseID: String?
     @Option(help: "For how long no other job with the same --id is sent, such as 1h; at most 30d.")
     var uniqueFor: String?
+    @Flag(help: "Send notifications that say the same to the same device once.") var collapseDuplicates = false
     @Option(help: "Attempts at the most.") var maxAttempts: Int?
     @Flag(help: "Before all others in the queue.") var first = false
     @Flag(help: "Enqueue lines of standard input even if they are no jobs.") var unchecked = false
+
+    @OptionGroup(title: "Instead of a payload") var shortForms: ShortFormOptions
 
     func run() async throws {
         // A mistake in the flags shows at once, and not after a wait for Redis.
@@ -55,7 +59,8 @@ struct Enqueue: AsyncParsableCommand {
 
     /// The job that the flags describe; `nil` where jobs come from standard input.
     private func jobOfFlags() throws -> ByteBuffer? {
-        guard !token.isEmpty || payload != nil || alert != nil else {
+        let members = try shortForms.members()
+        guard !token.isEmpty || channel != nil || payload != nil || !members.isEmpty else {
             if isatty(STDIN_FILENO) == 1 {
                 throw ValidationError(
                     "give --token and --alert or --payload, or jobs as lines of JSON on standard input")
@@ -63,15 +68,24 @@ struct Enqueue: AsyncParsableCommand {
             return nil
         }
         do {
-            return try makeJob()
+            return try makeJob(members)
         } catch {
             throw ValidationError("\(error)")
         }
     }
 
-    private func makeJob() throws -> ByteBuffer {
-        guard !token.isEmpty else { throw ValidationError("a job needs --token") }
-        var encoder = JobEncoder(tokens: token, payload: try payloadBytes())
+    private func makeJob(_ members: [JobMember: JobEncoder.ShortForm]) throws -> ByteBuffer {
+        guard token.isEmpty != (channel == nil) else {
+            throw ValidationError("a job needs --token" + (channel == nil ? "" : " or --channel, and not both"))
+        }
+        guard members.isEmpty != (payload == nil) else {
+            throw ValidationError("a job needs either --payload or --alert, or other flags that a payload is made of")
+        }
+        var encoder = JobEncoder(tokens: token, payload: payload.map { ByteBuffer(string: $0) })
+        encoder.shortForms = members
+        encoder.channel = channel
+        encoder.truncates = truncate
+        encoder.collapsesDuplicates = collapseDuplicates
         encoder.id = id
         encoder.app = app
         encoder.topic = topic
@@ -94,16 +108,6 @@ struct Enqueue: AsyncParsableCommand {
             encoder.uniqueFor = seconds
         }
         return try encoder.encode()
-    }
-
-    private func payloadBytes() throws -> ByteBuffer {
-        switch (payload, alert) {
-        case (let payload?, nil): return ByteBuffer(string: payload)
-        case (nil, let alert?):
-            let text = try JSONEncoder().encode(["aps": ["alert": alert]])
-            return ByteBuffer(bytes: text)
-        default: throw ValidationError("a job needs either --payload or --alert")
-        }
     }
 
     private func enqueueLines(_ client: RedisClient, _ keys: QueueKeys) async throws {

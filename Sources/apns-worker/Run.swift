@@ -19,6 +19,10 @@ struct Run: AsyncParsableCommand {
             the queue, and the exit status is 0.
 
             Each setting can be given by its flag or by the environment variable in brackets; the flag wins.
+
+            For several apps, APNS_WORKER_APPS names them (shop,news), and each has its own settings in variables such as \
+            APNS_WORKER_APPS_SHOP_TOPIC; what it has not, it takes from the common ones. Jobs choose one by `app` or by \
+            their `topic`.
             """)
 
     @OptionGroup(title: "Queues") var queues: QueuesOptions
@@ -36,6 +40,16 @@ struct Run: AsyncParsableCommand {
 
     @Option(help: "Attempts of a job that names no number. (APNS_WORKER_MAX_ATTEMPTS; default 10)")
     var maxAttempts: Int?
+
+    @Option(
+        help: """
+            How long an app that APNs refuses is paused before the first probe, in ms; it doubles each time. \
+            (APNS_WORKER_PAUSE; default 15000)
+            """)
+    var pause: Int?
+
+    @Option(help: "The longest pause between probes, in ms. (APNS_WORKER_PAUSE_CAP; default 300000)")
+    var pauseCap: Int?
 
     @Option(help: "How long a drain may take, in ms. (APNS_WORKER_DRAIN_TIMEOUT; default 25000)")
     var drainTimeout: Int?
@@ -80,7 +94,7 @@ struct Run: AsyncParsableCommand {
     private func workerConfiguration() throws -> WorkerConfiguration {
         var worker = WorkerConfiguration(
             redis: try queues.redis.topology(), queues: try queues.queues(),
-            sharedKeys: SharedKeys(prefix: queues.redis.keyPrefix), apps: [try app.app()],
+            sharedKeys: SharedKeys(prefix: queues.redis.keyPrefix), apps: try app.apps(),
             workerName: Self.uniqueName())
         worker.redisClient = try queues.redis.clientConfiguration()
         worker.queueOrder = try queues.order()
@@ -93,6 +107,12 @@ struct Run: AsyncParsableCommand {
         }
         worker.retry.maximumAttempts =
             try Setting.number(maxAttempts, "APNS_WORKER_MAX_ATTEMPTS", in: 1...1000) ?? worker.retry.maximumAttempts
+        if let pause = try Setting.number(pause, "APNS_WORKER_PAUSE", in: 100...3_600_000) {
+            worker.appPause.first = Int64(pause)
+        }
+        if let cap = try Setting.number(pauseCap, "APNS_WORKER_PAUSE_CAP", in: 100...86_400_000) {
+            worker.appPause.longest = Int64(cap)
+        }
         worker.drainTimeout =
             try Setting.number(drainTimeout, "APNS_WORKER_DRAIN_TIMEOUT", in: 0...3_600_000) ?? worker.drainTimeout
         // The blocking wait lasts five seconds, and a lease must outlive it.

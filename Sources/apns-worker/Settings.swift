@@ -25,13 +25,4 @@ enum Setting {
         }
         return value
     }
-
-    /// A file's bytes.
-    static func file(_ path: String, for what: String) throws -> [UInt8] {
-        do {
-            return Array(try Data(contentsOf: URL(filePath: path)))
-        } catch {
-            throw ValidationError("cannot read the \(what) \(path): does it exist, and may this user read it?")
-        }
-    }
 }

@@ -65,6 +65,20 @@ struct ProviderTokenTests {
         #expect(try source.token(now: 1501) == new)
     }
 
+    @Test("shows its JWT to nobody who prints it, nor does its source")
+    func printed() throws {
+        let source = try ProviderTokenSource(key: key(), keyID: "ABC123DEFG", teamID: "TEAM123456")
+        let token = try source.token(now: 1_792_800_000)
+        for subject in [token, source, [token], (try key(), token)] as [Any] {
+            var dumped = ""
+            dump(subject, to: &dumped)
+            for text in ["\(subject)", String(reflecting: subject), dumped] {
+                for part in token.jwt.split(separator: ".") { #expect(!text.contains(part), "\(text)") }
+            }
+        }
+        #expect("\(token)".contains("ABC123DEFG"))
+    }
+
     @Test("needs identifiers of letters and digits", arguments: ["", "ABC\"DEF", "ABC 123", "ÄBC123DEFG", "A\nB"])
     func identifiers(text: String) throws {
         let key = try key()
@@ -73,58 +87,6 @@ struct ProviderTokenTests {
         }
         #expect(throws: ProviderTokenSource.InvalidIdentifier.self) {
             try ProviderTokenSource(key: key, keyID: "ABC123DEFG", teamID: text)
-        }
-    }
-}
-
-@Suite("A provider token's schedule")
-struct ProviderTokenScheduleTests {
-    @Test("signs at first, and then when the token is 50 minutes old")
-    func age() {
-        var schedule = ProviderTokenSchedule()
-        #expect(schedule.isDue(now: 100))
-        schedule.signed(at: 100)
-        #expect(!schedule.isDue(now: 100))
-        #expect(!schedule.isDue(now: 100 + 2999))
-        #expect(schedule.isDue(now: 100 + 3000))
-    }
-
-    @Test("signs anew when the clock was set back by more than a minute")
-    func clockSetBack() {
-        var schedule = ProviderTokenSchedule()
-        schedule.signed(at: 10_000)
-        #expect(!schedule.isDue(now: 9_940))
-        #expect(schedule.isDue(now: 9_939))
-    }
-
-    @Test("signs anew after a refusal, but not for a token that was signed just now")
-    func refusal() {
-        var schedule = ProviderTokenSchedule()
-        schedule.signed(at: 0)
-        #expect(schedule.refused(now: 59, issuedAt: 0) == false)
-        #expect(!schedule.isDue(now: 59))
-        #expect(schedule.refused(now: 60, issuedAt: 0) == true)
-        #expect(schedule.isDue(now: 60))
-        schedule.signed(at: 60)
-        #expect(!schedule.isDue(now: 61))
-        #expect(schedule.refused(now: 61, issuedAt: 0) == true)
-        #expect(!schedule.isDue(now: 61))
-    }
-
-    @Test("never lets a token come near an hour, whatever the times at which it is asked")
-    func neverTooOld() {
-        var generator = SeededGenerator(seed: 3)
-        var schedule = ProviderTokenSchedule()
-        var now: Int64 = 1_792_800_000
-        var signedAt: Int64?
-        for _ in 0..<5000 {
-            now += Int64.random(in: 0...600, using: &generator)
-            if schedule.isDue(now: now) {
-                if let signedAt { #expect(now - signedAt >= ProviderTokenSchedule.minimumAge) }
-                schedule.signed(at: now)
-                signedAt = now
-            }
-            #expect(now - (signedAt ?? 0) < 3600)
         }
     }
 }

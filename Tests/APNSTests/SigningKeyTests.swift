@@ -90,20 +90,119 @@ struct SigningKeyTests {
         }
     }
 
-    @Test("that is no private key is refused", arguments: ["ca.pem", "client-key-encrypted.pem"])
-    func otherFiles(file: String) throws {
-        let pem = try Data(contentsOf: URL(filePath: TestCertificates.path(file)))
-        #expect(throws: SigningKey.Invalid.notPrivateKey) { try SigningKey(pem: pem) }
+    @Test("that is something else is told what it is")
+    func otherFiles() throws {
+        let workshop = try OpenSSLWorkshop()
+        let p8 = try TestCertificates.path("AuthKey_ABC123DEFG.p8")
+        let client = try TestCertificates.path("client.pem")
+        try workshop.openssl("pkey", "-in", p8, "-pubout", "-out", "public.pem")
+        try workshop.openssl("pkey", "-in", p8, "-pubout", "-outform", "DER", "-out", "public.der")
+        try workshop.openssl("x509", "-in", client, "-outform", "DER", "-out", "aps.cer")
+        try workshop.openssl(
+            "pkcs12", "-export", "-in", client, "-inkey", try TestCertificates.path("client-key.pem"), "-passout",
+            "pass:secret", "-out", "aps.p12")
+        let expected: [(String, SigningKey.Invalid)] = [
+            (client, .certificate), (workshop.path("aps.cer"), .certificate), (workshop.path("aps.p12"), .certificate),
+            (workshop.path("public.pem"), .publicKey), (workshop.path("public.der"), .publicKey),
+        ]
+        for (path, invalid) in expected {
+            let bytes = try Data(contentsOf: URL(filePath: path))
+            #expect(throws: invalid) { try SigningKey(pem: bytes) }
+            #expect(throws: invalid) { try SigningKey(pem: bytes.base64EncodedString().utf8) }
+        }
     }
 
     @Test(
         "that is garbage is refused",
         arguments: [
-            "", "\0", "ABC123DEFG", "-----BEGIN PRIVATE KEY-----\n-----END PRIVATE KEY-----\n",
+            "\0", "ABC123DEFG", "-----BEGIN PRIVATE KEY-----\n-----END PRIVATE KEY-----\n",
             "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "-----BEGIN PRIVATE KEY-----\n",
+            "aGVsbG8=", "VFZSSk5BPT0=",
         ])
     func garbage(text: String) {
         #expect(throws: SigningKey.Invalid.notPrivateKey) { try SigningKey(pem: text.utf8) }
+    }
+
+    @Test("that is empty is told so", arguments: ["", "\n", " \r\n\t"])
+    func empty(text: String) {
+        #expect(throws: SigningKey.Invalid.empty) { try SigningKey(pem: text.utf8) }
+    }
+
+    @Test("may be base64 of the file, or PKCS#8 in DER, plain or in base64")
+    func forms() throws {
+        let workshop = try OpenSSLWorkshop()
+        let p8 = try TestCertificates.path("AuthKey_ABC123DEFG.p8")
+        try workshop.openssl("pkcs8", "-topk8", "-nocrypt", "-in", p8, "-outform", "DER", "-out", "key.der")
+        let pem = try Data(contentsOf: URL(filePath: p8))
+        let der = Data(try workshop.read("key.der"))
+        let original = try SigningKey(pem: pem)
+        let forms = [
+            pem.base64EncodedData(), pem.base64EncodedData(options: [.lineLength64Characters, .endLineWithLineFeed]),
+            der, der.base64EncodedData(), der.base64EncodedData() + Data("\n".utf8),
+        ]
+        for form in forms {
+            let signature = try SigningKey(pem: form).signES256(Array("message".utf8))
+            #expect(original.verifies(signature, of: Array("message".utf8)))
+        }
+    }
+
+    @Test(
+        "may be encrypted, with old and new algorithms",
+        arguments: [
+            ["-v2", "aes-256-cbc"], ["-v2", "des3"],
+            ["-v1", "PBE-SHA1-RC2-40", "-provider", "legacy", "-provider", "default"],
+            ["-v2", "aes-256-cbc", "-outform", "DER"],
+        ])
+    func encrypted(way: [String]) throws {
+        let workshop = try OpenSSLWorkshop()
+        let p8 = try TestCertificates.path("AuthKey_ABC123DEFG.p8")
+        try workshop.openssl(
+            ["pkcs8", "-topk8", "-in", p8, "-passout", "pass:secret", "-out", "key"] + way)
+        let bytes = try workshop.read("key")
+        let signature = try SigningKey(pem: bytes, passphrase: "secret").signES256([1, 2, 3])
+        #expect(try key("AuthKey_ABC123DEFG.p8").verifies(signature, of: [1, 2, 3]))
+        let encoded = Data(bytes).base64EncodedData()
+        #expect(try SigningKey(pem: encoded, passphrase: "secret").verifies(signature, of: [1, 2, 3]))
+        #expect(throws: SigningKey.Invalid.encrypted(passphraseGiven: false)) { try SigningKey(pem: bytes) }
+        for wrong in ["", "wrong"] {
+            #expect(throws: SigningKey.Invalid.encrypted(passphraseGiven: true)) {
+                try SigningKey(pem: bytes, passphrase: wrong)
+            }
+        }
+    }
+
+    @Test("verifies its own signatures, and no other bytes whatever")
+    func verifies() throws {
+        let key = try key("AuthKey_ABC123DEFG.p8")
+        let other = try self.key("client-key.pem")
+        let message = Array("header.claims".utf8)
+        for _ in 0..<20 {
+            let signature = try key.signES256(message)
+            #expect(key.verifies(signature, of: message))
+            #expect(!key.verifies(signature, of: message + [0]))
+            #expect(!key.verifies(signature, of: []))
+            #expect(!other.verifies(signature, of: message))
+            #expect(!key.verifies(signature.dropLast() + [], of: message))
+            #expect(!key.verifies(signature + [0], of: message))
+            for position in stride(from: 0, to: 64, by: 7) {
+                var changed = signature
+                changed[position] ^= 1
+                #expect(!key.verifies(changed, of: message))
+            }
+        }
+        for bytes in [[], [UInt8](repeating: 0, count: 64), [UInt8](repeating: 0xFF, count: 64), [1]] {
+            #expect(!key.verifies(bytes, of: message))
+        }
+    }
+
+    @Test("shows nothing of itself when printed")
+    func printed() throws {
+        let key = try key("AuthKey_ABC123DEFG.p8")
+        var dumped = ""
+        dump(key, to: &dumped)
+        for text in ["\(key)", String(reflecting: key)] { #expect(text == "signing key (P-256)") }
+        #expect(!dumped.contains("0x"), "\(dumped)")
+        #expect(Mirror(reflecting: key).children.isEmpty)
     }
 
     @Test("cut off anywhere is refused, and never stops the process")

@@ -1,4 +1,5 @@
 import APNS
+import NIOCore
 import Testing
 
 /// Apple's tables, typed in from its pages and not from our sources.
@@ -17,6 +18,25 @@ struct VocabularyTests {
         #expect(type.rawValue == name)
         #expect(type.topicSuffix == suffix)
         #expect(type.maximumPayloadSize == (name == "voip" ? 5120 : 4096))
+    }
+
+    @Test(
+        "the ending is added to a topic that lacks it, and the topic is left alone otherwise",
+        arguments: PushType.allCases)
+    func topics(type: PushType) {
+        let bare = ByteBuffer(string: "com.example.app")
+        let whole = type.topic(bare)
+        #expect(String(buffer: whole) == "com.example.app" + type.topicSuffix)
+        #expect(type.topic(whole) == whole)
+        // In the middle of what it was claimed with, as a job's topic is.
+        var slice = ByteBuffer(string: "x" + type.topicSuffix + "com.example.appy")
+        slice.moveReaderIndex(forwardBy: 1 + type.topicSuffix.utf8.count)
+        slice.moveWriterIndex(to: slice.writerIndex - 1)
+        #expect(type.topic(slice) == whole)
+        #expect(String(buffer: type.topic(ByteBuffer(string: "a"))) == "a" + type.topicSuffix)
+        let other: PushType = type == .voip ? .pushtotalk : .voip
+        #expect(
+            String(buffer: type.topic(other.topic(bare))) == "com.example.app" + other.topicSuffix + type.topicSuffix)
     }
 
     @Test("has no other push types", arguments: ["", "Alert", "alert ", "alerts", "ale", "voip\u{0}"])

@@ -44,8 +44,58 @@ extension EndToEnd {
                 job == [
                     "id": "x", "tokens": [token, TestJob.token("cd", 2)], "app": "default", "topic": "com.example.app",
                     "push_type": "alert", "priority": 5, "expiration": "3600s", "collapse_id": "c", "max_attempts": 3,
-                    "unique_for": "5400s", "payload": ["aps": ["alert": "Say \"hé\""]],
+                    "unique_for": "5400s", "alert": "Say \"hé\"",
                 ] as NSDictionary)
+        }
+
+        @Test("enqueue makes a job of short forms from flags")
+        func shortForms() async throws {
+            let redis = try RedisServer()
+            let result = try await Self.run(
+                [
+                    "enqueue", "--redis", redis.url, "--channel", "YQ==", "--truncate", "--collapse-duplicates",
+                    "--title", "T", "--subtitle", "S", "--body", "B\n", "--loc-key", "%@", "--loc-arg", "a",
+                    "--loc-arg", "b",
+                    "--title-loc-key", "t", "--title-loc-arg", "c", "--launch-image", "i", "--badge", "0",
+                    "--sound", "default", "--critical", "--volume", "0.5", "--thread-id", "t", "--category", "c",
+                    "--content-available", "--mutable-content", "--target-content-id", "w",
+                    "--interruption-level", "time-sensitive", "--relevance-score", "75", "--filter-criteria", "f",
+                    "--event", "update", "--content-state", #"{"score":[1,2]}"#, "--timestamp", "1900000000",
+                    "--stale-date", "2030-01-31T12:00:00Z", "--dismissal-date", "1900000001.5",
+                    "--attributes-type", "A", "--attributes", "{}", "--input-push-token", "--input-push-channel",
+                    "Yg==",
+                    "--content-changed", "--url-arg", "u", "--mdm", "m", "--custom", #"{"k":null}"#,
+                ])
+            #expect(result.ending == .exited(0), "\(result.errors)")
+            let job = try Self.object(try #require(QueueContents(redis).jobs.first))
+            #expect(
+                job == [
+                    "channel": "YQ==", "truncate": true, "collapse_duplicates": true,
+                    "alert": [
+                        "title": "T", "subtitle": "S", "body": "B\n", "loc_key": "%@", "loc_args": ["a", "b"],
+                        "title_loc_key": "t", "title_loc_args": ["c"], "launch_image": "i",
+                    ] as [String: Any], "badge": 0,
+                    "sound": ["name": "default", "critical": 1, "volume": 0.5] as [String: Any],
+                    "thread_id": "t", "category": "c", "content_available": true, "mutable_content": true,
+                    "target_content_id": "w", "interruption_level": "time-sensitive", "relevance_score": 75,
+                    "filter_criteria": "f", "event": "update", "content_state": ["score": [1, 2]],
+                    "timestamp": 1_900_000_000, "stale_date": 1_896_091_200, "dismissal_date": 1_900_000_001.5,
+                    "attributes_type": "A", "attributes": [String: Any](), "input_push_token": true,
+                    "input_push_channel": "Yg==", "content_changed": true, "url_args": ["u"], "mdm": "m",
+                    "custom": ["k": NSNull()],
+                ] as NSDictionary)
+        }
+
+        @Test("enqueue --timestamp now is the time at which it runs, in whole seconds")
+        func timestampNow() async throws {
+            let redis = try RedisServer()
+            let before = Int(Date().timeIntervalSince1970)
+            let result = try await Self.run(
+                ["enqueue", "--redis", redis.url, "--token", "ab", "--event", "end", "--timestamp", "now"])
+            let after = Int(Date().timeIntervalSince1970)
+            #expect(result.ending == .exited(0), "\(result.errors)")
+            let job = try Self.object(try #require(QueueContents(redis).jobs.first))
+            #expect((before...after).contains(try #require(job["timestamp"] as? Int)))
         }
 
         @Test("enqueue --first goes before all others, and --queue and --prefix name the list")
@@ -99,6 +149,20 @@ extension EndToEnd {
                 (["enqueue", "--alert", "x"], "--token"),
                 (["enqueue", "--token", "ab", "--payload", "{"], "payload is not valid JSON"),
                 (["enqueue", "--token", "ab", "--alert", "x", "--priority", "7"], "1, 5 or 10"),
+                (["enqueue", "--token", "ab", "--alert", "x", "--payload", "{}"], "--payload or --alert"),
+                (["enqueue", "--token", "ab", "--alert", "x", "--title", "t"], "--body"),
+                (["enqueue", "--token", "ab", "--channel", "YQ==", "--alert", "x"], "--channel, and not both"),
+                (["enqueue", "--channel", "not base64", "--event", "end"], "base64"),
+                (["enqueue", "--token", "ab", "--badge=-1"], "at least 0"),
+                (["enqueue", "--token", "ab", "--badge", "many"], "--badge"),
+                (["enqueue", "--token", "ab", "--critical", "--alert", "x"], "--sound"),
+                (["enqueue", "--token", "ab", "--sound", "x", "--volume", "2"], "--volume"),
+                (["enqueue", "--token", "ab", "--interruption-level", "loud"], "time-sensitive"),
+                (["enqueue", "--token", "ab", "--relevance-score", "nan"], "--relevance-score"),
+                (["enqueue", "--token", "ab", "--timestamp", "soon"], "--timestamp"),
+                (["enqueue", "--token", "ab", "--stale-date", "now"], "--stale-date"),
+                (["enqueue", "--token", "ab", "--custom", "{"], "`custom` is not valid JSON"),
+                (["enqueue", "--token", "ab", "--custom", #"{"aps":{}}"#], "without `aps`"),
                 (["enqueue", "--token", "ab", "--alert", "x", "--expiration", "soon"], "--expiration"),
                 (["enqueue", "--token", "ab", "--alert", "x", "--id", "x", "--unique-for", "31d"], "--unique-for"),
                 (["enqueue", "--token", "ab", "--alert", "x", "--id", "x", "--unique-for", "60"], "--unique-for"),

@@ -1,8 +1,10 @@
+import Logging
 import NIOCore
-import PushQueue
 import Redis
 import TestSupport
 import Testing
+
+@testable import PushQueue
 
 @Suite("The set of invalid tokens")
 struct InvalidTokenTests {
@@ -53,6 +55,62 @@ struct InvalidTokenTests {
             #expect(try queue.redis.run("SCARD", queue.sharedKeys.invalidTokens) == 10_000)
             #expect(try queue.redis.run("HLEN", queue.sharedKeys.invalidTokenDetails) == 10_000)
         }
+    }
+
+    @Test("finds the tokens that are in it, with what is known of them, and takes out those that are asked for")
+    func find() async throws {
+        try await withQueue { queue in
+            var sandbox = token("bb", at: 7)
+            sandbox.environment = "sandbox"
+            try await queue.addInvalidTokens([token("aa", at: 1), sandbox, token("cc")])
+            try queue.redis.run("SADD", queue.sharedKeys.invalidTokens, "dd", "ee")
+            try queue.redis.run("HSET", queue.sharedKeys.invalidTokenDetails, "ee", #"{"at":"soon","topic":7}"#)
+            let candidates = ["xx", "aa", "bb", "yy", "dd", "ee", "aa"].map(ByteBuffer.init(string:))
+            let clients = RedisClients(
+                topology: queue.client.topology, eventLoop: queue.client.eventLoop,
+                logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
+            let keys = queue.sharedKeys
+            let loop = queue.client.eventLoop
+            let set = try await loop.submit {
+                NIOLoopBoundBox(InvalidTokenSet(clients: clients, keys: keys), eventLoop: loop)
+            }.get()
+            try await eventually("the client is ready") { try await loop.submit { set.value.isReady }.get() }
+            let found = try await withCheckedThrowingContinuation { continuation in
+                loop.execute { set.value.find(candidates) { continuation.resume(with: $0) } }
+            }
+            let topic = ByteBuffer(string: "com.example.app")
+            var (first, second) = (InvalidTokenDetails(), InvalidTokenDetails())
+            (first.at, first.topic) = (1, topic)
+            (second.at, second.topic, second.environment) = (7, topic, ByteBuffer(string: "sandbox"))
+            #expect(found.map(\.place) == [1, 2, 4, 5, 6])
+            #expect(found.map(\.details) == [first, second, .init(), .init(), first])
+            let count = try await withCheckedThrowingContinuation { continuation in
+                loop.execute { set.value.count { continuation.resume(with: $0) } }
+            }
+            #expect(count == 5)
+            try await withCheckedThrowingContinuation { continuation in
+                loop.execute { set.value.remove(candidates) { continuation.resume(with: $0) } }
+            }
+            #expect(try queue.redis.run("SMEMBERS", keys.invalidTokens).elements?.compactMap(\.text) == ["cc"])
+            #expect(try queue.redis.run("HLEN", keys.invalidTokenDetails) == 1)
+            try await loop.flatSubmit { clients.close() }.get()
+        }
+    }
+
+    @Test(
+        "what is known of a token is read whatever stands there",
+        arguments: [
+            "", "x", "null", "[]", "{", #"{"at":1"#, #"{"at":1}x"#, #"{"topic":{"at":2}}"#, #"{"at":1.5,"topic":null}"#,
+            #"{"topic":"\uD800"}"#,
+        ])
+    func unreadable(_ text: String) {
+        #expect(InvalidTokenDetails(ByteBuffer(string: text)) == InvalidTokenDetails())
+    }
+
+    @Test("an escaped topic is read as what it stands for")
+    func escaped() {
+        let details = InvalidTokenDetails(ByteBuffer(string: #"{"topic":"a\u0062\"","more":[1,{"at":3}],"at":4}"#))
+        #expect(details.topic == ByteBuffer(string: "ab\"") && details.at == 4 && details.environment == nil)
     }
 
     @Test("fails when Redis takes only one half of it")

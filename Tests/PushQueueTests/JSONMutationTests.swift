@@ -10,7 +10,7 @@ struct JSONMutationTests {
     static let job = #"""
         {"id":"o-17\u002f3","token":"a1b2c3d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5f60718293a4b5c6d7e8f90",
          "topic":"com.example.app","priority":10,"expiration":"1h30m","send_at":"2030-01-31T12:00:00.5+02:00",
-         "collapse_id":"a b","custom":[true,false,null,-1.5e+3,{"x":"\uD83D\uDE00"}],"on_uncertain":"drop",
+         "collapse_id":"a b","extra":[true,false,null,-1.5e+3,{"x":"\uD83D\uDE00"}],"on_uncertain":"drop",
          "payload":{"aps":{"alert":{"title":"Grüße 😀","body":"\"quoted\"\n"},"badge":3},"n":0.25}}
         """#
 
@@ -75,7 +75,7 @@ struct JSONMutationTests {
             [0x80], [0xC0, 0x80], [0xED, 0xA0, 0x80], [0xF4, 0x90, 0x80, 0x80], [0xFF], [0xE2, 0x82],
         ]
 
-    private static func change(_ bytes: inout [UInt8], using random: inout SplitMix64) {
+    static func change(_ bytes: inout [UInt8], using random: inout SplitMix64) {
         let index = Int.random(in: 0...bytes.count, using: &random)
         switch Int.random(in: 0..<6, using: &random) {
         case 0 where index < bytes.count: bytes[index] = .random(in: 0...255, using: &random)

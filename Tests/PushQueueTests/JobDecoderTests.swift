@@ -111,7 +111,9 @@ struct JobDecoderTests {
         let names = [
             "ID", "iD", "i", "idx", "apP", "tokem", "tomic", "toke", "Token", "tokenz", "paylaod", "apns-id", "send-at",
             "prioritY", "push-type", "expirations", "expiratioN", "collapse-id", "enqueued-at", "max-attempts",
-            "on-uncertain", "registered-at", "unique-for", "unique_foR", "", "token\\u0000",
+            "on-uncertain", "registered-at", "unique-for", "unique_foR", "", "token\\u0000", "Alert", "alerT",
+            "thread-id",
+            "content-available", "badgE", "mdM", "evenT", "channeL", "input_push_tokeN", "url-args", "customs",
         ]
         for name in names {
             let job = try decodeJob(Self.job(#""\#(name)":[1]"#))
@@ -194,6 +196,8 @@ struct JobDecoderTests {
             ),
             (.payload, ["[]", #""{}""#, "5", "true"]), (.token, ["5", "[]", #"["ab"]"#, "{}"]),
             (.tokens, ["[]", #""ab""#, "[5]", #"["ab",null]"#, #"["ab",["cd"]]"#, "{}", "5"]),
+            (.channel, ["5", #""""#, #""a b""#, #""a.b""#, #""\u00e9""#, "[]", "true"]),
+            (.truncate, ["1", "0", #""true""#, "{}"]), (.collapseDuplicates, ["1", #""yes""#, "[]"]),
         ])
     func invalid(member: JobMember, values: [String]) {
         for value in values {
@@ -262,6 +266,37 @@ struct JobDecoderTests {
         #expect(try decodeJob(Self.job(#""expiration":1.9e9"#)).expiration == .epoch(1_900_000_000))
     }
 
+    @Test("a channel stands instead of a token, for one notification")
+    func channel() throws {
+        let job = try decodeJob(#"{"channel":"dHN0LXNyY2gtY2hubA==","payload":{}}"#)
+        #expect(job.string(job.channel) == "dHN0LXNyY2gtY2hubA==")
+        #expect(job.token == nil && job.tokens == nil && job.tokenCount == 1)
+        #expect(jobError(#"{"channel":"a","token":"ab","payload":{}}"#) == .channelAndToken(.token))
+        #expect(jobError(#"{"tokens":["ab"],"channel":"a","payload":{}}"#) == .channelAndToken(.tokens))
+        #expect(jobError(#"{"channel":null,"payload":{}}"#) == .missingToken)
+        #expect(jobError(#"{"channel":"a"}"#) == .missingPayload)
+        #expect(JobError.channelAndToken(.tokens).description.contains("`channel` and `tokens`"))
+    }
+
+    @Test("a channel's job comes back in a wrapper as it was")
+    func wrappedChannel() throws {
+        let original = ByteBuffer(string: #"{"channel":"a","payload":{}}"#)
+        let job = try JobDecoder.decode(EnvelopeWriter(attempt: 2).wrapping(original))
+        #expect(job.string(job.channel) == "a")
+        #expect(job.originalBytes == original)
+        #expect(job.tokensMember.isEmpty && job.tokenPieces(of: 10).isEmpty)
+    }
+
+    @Test("flags are off unless they are true")
+    func flags() throws {
+        #expect(try decodeJob(Self.job(#""collapse_duplicates":true"#)).collapsesDuplicates)
+        for value in ["false", "null"] {
+            #expect(try !decodeJob(Self.job(#""collapse_duplicates":\#(value)"#)).collapsesDuplicates)
+            #expect(try !decodeJob(Self.job(#""truncate":\#(value)"#)).makesPayload)
+        }
+        #expect(try decodeJob(Self.job(#""truncate":true"#)).makesPayload)
+    }
+
     @Test("a duration stays a duration, to be counted from when the job was enqueued")
     func durations() throws {
         #expect(try decodeJob(Self.job(#""expiration":"1h30m""#)).expiration == .after(seconds: 5400))
@@ -310,7 +345,9 @@ struct JobDecoderTests {
             (.malformedJSON(bad), "MalformedJSON"), (.malformedPayload(bad), "MalformedJSON"),
             (.malformedJSON(JSONError(kind: .tooDeep, offset: 0)), "TooDeep"), (.notAnObject(offset: 0), "NotAnObject"),
             (.missingToken, "MissingToken"), (.tokenAndTokens, "TokenAndTokens"), (.missingPayload, "MissingPayload"),
-            (.missingID, "MissingID"),
+            (.missingID, "MissingID"), (.channelAndToken(.token), "ChannelAndToken"),
+            (.payloadAndShortForm(.alert), "PayloadAndShortForm"), (.malformedMember(.custom, bad), "MalformedJSON"),
+            (.payloadTooLong(excess: 1, limit: 4096), "PayloadTooLarge"),
             (.invalidMember(.id, offset: 0), "InvalidMember"), (.duplicateMember(.id, offset: 0), "DuplicateMember"),
             (.tooLarge(bytes: 1 << 31), "TooLarge"),
         ]

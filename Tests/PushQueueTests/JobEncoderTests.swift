@@ -65,6 +65,52 @@ struct JobEncoderTests {
         #expect(error?.reason == reason)
     }
 
+    @Test("writes short forms as members of the job, in one order")
+    func shortForms() throws {
+        var encoder = JobEncoder(tokens: ["ab"])
+        encoder.shortForms = [
+            .custom: .json(ByteBuffer(string: #"{"a":[1]}"#)), .alert: .text("Say \"hé\""), .badge: .integer(3),
+            .relevanceScore: .number(0.25), .mutableContent: .flag(true), .staleDate: .time(1_900_000_000_000),
+        ]
+        encoder.truncates = true
+        encoder.collapsesDuplicates = true
+        let document = try encoder.encode()
+        #expect(
+            String(buffer: document)
+                == #"{"token":"ab","collapse_duplicates":true,"truncate":true,"alert":"Say \"hé\"","badge":3,"#
+                + #""mutable_content":true,"relevance_score":0.25,"stale_date":1900000000,"custom":{"a":[1]}}"#)
+        let job = try JobDecoder.decode(document)
+        #expect(job.collapsesDuplicates && job.makesPayload)
+    }
+
+    @Test("writes a channel instead of tokens")
+    func channel() throws {
+        var encoder = JobEncoder(tokens: [], payload: ByteBuffer(string: "{}"))
+        encoder.channel = "YQ=="
+        #expect(String(buffer: try encoder.encode()) == #"{"channel":"YQ==","payload":{}}"#)
+        encoder.tokens = ["ab"]
+        #expect(throws: JobError.channelAndToken(.token)) { try encoder.encode() }
+    }
+
+    @Test("refuses a short form that is not one JSON value, or not a good one, and one beside a payload")
+    func badShortForms() {
+        func error(_ member: JobMember, _ value: JobEncoder.ShortForm, payload: ByteBuffer? = nil) -> JobError? {
+            var encoder = JobEncoder(tokens: ["ab"], payload: payload)
+            encoder.shortForms[member] = value
+            return #expect(throws: JobError.self) { try encoder.encode() }
+        }
+        let twoMembers = error(.custom, .json(ByteBuffer(string: #"{},"token":"cd""#)))
+        #expect(twoMembers == .malformedMember(.custom, JSONError(kind: .trailingBytes, offset: 2)))
+        #expect(
+            twoMembers?.description
+                == "the `custom` is not valid JSON: something follows the end of the value at byte 2")
+        #expect(error(.badge, .integer(-1))?.reason == "InvalidMember")
+        #expect(error(.relevanceScore, .number(.infinity)) != nil)
+        #expect(error(.alert, .text("x"), payload: ByteBuffer(string: "{}")) == .payloadAndShortForm(.alert))
+        #expect(throws: JobError.missingPayload) { try JobEncoder(tokens: ["ab"]).encode() }
+        #expect(throws: JobError.missingToken) { try JobEncoder(tokens: []).encode() }
+    }
+
     @Test("refuses what the worker would refuse")
     func rules() {
         let good = JobEncoder(tokens: ["ab"], payload: ByteBuffer(string: "{}"))

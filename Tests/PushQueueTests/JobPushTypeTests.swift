@@ -37,4 +37,27 @@ struct JobPushTypeTests {
         let job = try decodeJob(#"{"content-available":1,"token":"ab","aps":{"content-available":1},"payload":{}}"#)
         #expect(!job.payloadIsBackground)
     }
+
+    @Test(
+        "short forms say what kind of notification it is",
+        arguments: [
+            (#""alert":"x""#, Job.Kind.alert), (#""content_available":true"#, .background),
+            (#""content_available":1,"custom":{"a":1}"#, .background), (#""content_available":false"#, .alert),
+            (#""content_available":1,"alert":"x""#, .alert), (#""badge":0,"content_available":1"#, .alert),
+            (#""sound":"x","content_available":1"#, .alert), (#""alert":null,"content_available":1"#, .background),
+            (#""event":"end""#, .liveActivity), (#""content_state":{},"alert":"x""#, .liveActivity),
+            (#""mdm":"magic""#, .mdm), (#""custom":{"aps-like":1}"#, .alert), (#""timestamp":1"#, .alert),
+        ])
+    func shortForms(members: String, kind: Job.Kind) throws {
+        let job = try decodeJob(#"{"token":"ab",\#(members)}"#)
+        #expect(job.kind == kind)
+        #expect(job.payloadIsBackground == (kind == .background))
+    }
+
+    @Test("what goes to a channel is for Live Activities")
+    func channel() throws {
+        #expect(try decodeJob(#"{"channel":"ab","payload":{}}"#).kind == .liveActivity)
+        #expect(try decodeJob(#"{"token":"ab","payload":{"aps":{"content-available":1}}}"#).kind == .background)
+        #expect(try decodeJob(#"{"token":"ab","payload":{"aps":{"event":"end"}}}"#).kind == .alert)
+    }
 }

@@ -5,70 +5,123 @@ import Testing
 
 @Suite("An app's breaker")
 struct AppBreakerTests {
-    let start = NIODeadline.uptimeNanoseconds(1_000_000_000)
+    let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
+    let pause = TimeAmount.seconds(15)
+
+    /// A breaker that was tripped, and whose pause Redis has told.
+    private func open() -> AppBreaker {
+        var breaker = AppBreaker()
+        check(breaker.tripped(reason: "x", isProbe: false, now: start))
+        check(!breaker.learned(reason: "x", wait: pause, now: start))
+        return breaker
+    }
 
     @Test("lets everything through until it is tripped")
     func closed() {
-        var breaker = AppBreaker()
+        let breaker = AppBreaker()
         check(breaker.decide(now: start) == .send)
-        check(!breaker.isOpen)
+        check(!breaker.isOpen && !breaker.wantsProbe(now: start))
     }
 
     @Test("tells of a fault once, though many requests were under way")
     func once() {
-        var breaker = AppBreaker()
-        check(breaker.trip(reason: "InvalidProviderToken", now: start))
-        check(!breaker.trip(reason: "InvalidProviderToken", now: start + .seconds(1)))
-        check(breaker.decide(now: start + .seconds(2)) == .wait(until: start + AppBreaker.firstPause))
+        var breaker = open()
+        check(!breaker.tripped(reason: "x", isProbe: false, now: start + .seconds(1)))
+        check(breaker.decide(now: start + .seconds(2)) == .wait(until: start + pause))
+        check(breaker.decide(now: start + pause) == .ask)
     }
 
-    @Test("lets one probe through after the pause, and only one")
+    @Test("asks Redis for a probe after the pause, once, and sends one when Redis grants it, and only one")
     func probe() {
-        var breaker = AppBreaker()
-        _ = breaker.trip(reason: "x", now: start)
-        let later = start + AppBreaker.firstPause
-        check(breaker.peek(now: later) == .probe)
+        var breaker = open()
+        let later = start + pause
+        check(!breaker.wantsProbe(now: start))
+        check(breaker.wantsProbe(now: later))
+        breaker.asked()
+        check(breaker.decide(now: later) != .ask && breaker.decide(now: later) != .probe)
+        breaker.granted()
         check(breaker.decide(now: later) == .probe)
-        check(breaker.decide(now: later) != .probe)
+        breaker.probeSent()
+        check(breaker.decide(now: later) != .probe && breaker.decide(now: later + .hours(1)) != .ask)
+    }
+
+    @Test("waits when somebody else makes the probe")
+    func othersProbe() {
+        var breaker = open()
+        let later = start + pause
+        breaker.asked()
+        check(!breaker.learned(reason: "y", wait: .seconds(30), now: later))
+        check(breaker.decide(now: later) == .wait(until: later + .seconds(30)))
+        check(breaker.reason == "y")
     }
 
     @Test("closes when the probe gets through, and says what the fault was")
     func closes() {
-        var breaker = AppBreaker()
-        _ = breaker.trip(reason: "x", now: start)
-        _ = breaker.decide(now: start + AppBreaker.firstPause)
-        check(breaker.worked() == "x")
-        check(breaker.decide(now: start + AppBreaker.firstPause) == .send)
-        check(breaker.worked() == nil)
+        var breaker = open()
+        breaker.asked()
+        breaker.granted()
+        breaker.probeSent()
+        check(breaker.closed() == "x")
+        check(breaker.decide(now: start + pause) == .send)
+        check(breaker.closed() == nil)
     }
 
-    @Test("waits longer after each probe that fails, up to a limit")
-    func backsOff() {
-        var breaker = AppBreaker()
-        _ = breaker.trip(reason: "x", now: start)
-        var now = start + AppBreaker.firstPause
-        var last = AppBreaker.firstPause
-        for _ in 0..<10 {
-            check(breaker.decide(now: now) == .probe)
-            check(!breaker.trip(reason: "x", now: now))
-            guard case .wait(let until) = breaker.decide(now: now) else {
-                Issue.record("a failed probe must pause the app again")
-                return
-            }
-            check(until - now >= last)
-            last = until - now
-            now = until
-        }
-        check(last == AppBreaker.longestPause)
+    @Test("a probe that is refused too waits for what Redis says")
+    func failedProbe() {
+        var breaker = open()
+        let later = start + pause
+        breaker.asked()
+        breaker.granted()
+        breaker.probeSent()
+        check(!breaker.tripped(reason: "x", isProbe: true, now: later))
+        check(breaker.decide(now: later) == .wait(until: later + AppBreaker.patience))
+        check(!breaker.learned(reason: "x", wait: .seconds(30), now: later))
+        check(breaker.decide(now: later) == .wait(until: later + .seconds(30)))
     }
 
-    @Test("tries again when a probe was lost")
+    @Test("an answer to what was under way does not end a probe")
+    func lateAnswers() {
+        var breaker = open()
+        breaker.asked()
+        breaker.granted()
+        breaker.probeSent()
+        check(!breaker.tripped(reason: "x", isProbe: false, now: start + pause))
+        check(!breaker.learned(reason: "x", wait: .zero, now: start + pause))
+        check(breaker.decide(now: start + pause) != .ask)
+    }
+
+    @Test("tries again when a probe was lost, or Redis could not be asked")
     func inconclusive() {
+        var breaker = open()
+        let later = start + pause
+        breaker.asked()
+        breaker.askingFailed(now: later)
+        check(breaker.decide(now: later) == .wait(until: later + AppBreaker.patience))
+        check(breaker.decide(now: later + AppBreaker.patience) == .ask)
+        breaker.asked()
+        breaker.granted()
+        breaker.probeSent()
+        breaker.probeInconclusive(now: later)
+        check(breaker.decide(now: later + AppBreaker.patience) == .ask)
+    }
+
+    @Test("opens when others have found the fault, and has another version then")
+    func othersFault() {
         var breaker = AppBreaker()
-        _ = breaker.trip(reason: "x", now: start)
-        let later = start + AppBreaker.firstPause
-        _ = breaker.decide(now: later)
-        breaker.probeInconclusive()
-        check(breaker.decide(now: later) == .probe)
+        let version = breaker.version
+        check(breaker.learned(reason: "x", wait: pause, now: start))
+        check(!breaker.learned(reason: "x", wait: pause, now: start))
+        check(breaker.version != version)
+        let open = breaker.version
+        check(breaker.closed() == "x")
+        check(breaker.version != open && breaker.version != version)
+    }
+
+    @Test("a pause that a person ordered has no probes")
+    func ordered() {
+        var breaker = AppBreaker()
+        check(breaker.learned(reason: "maintenance", wait: nil, now: start))
+        check(breaker.decide(now: start + .hours(1000)) == .wait(until: .distantFuture))
+        check(!breaker.wantsProbe(now: start + .hours(1000)))
     }
 }

@@ -9,9 +9,9 @@ struct VerdictTests {
     static let expected: [(Reason, Verdict)] = [
         (.unregistered, .tokenInvalid(reason: "Unregistered", since: nil)),
         (.expiredToken, .tokenInvalid(reason: "ExpiredToken", since: nil)),
-        (.badDeviceToken, .tokenInvalid(reason: "BadDeviceToken", since: nil)),
-        (.deviceTokenNotForTopic, .tokenInvalid(reason: "DeviceTokenNotForTopic", since: nil)),
-        (.tooManyRequests, .retry(reason: "TooManyRequests", retryAfter: nil, isUncertain: false)),
+        (.badDeviceToken, .tokenSuspect(reason: "BadDeviceToken")),
+        (.deviceTokenNotForTopic, .tokenSuspect(reason: "DeviceTokenNotForTopic")),
+        (.tooManyRequests, .throttled(reason: "TooManyRequests", retryAfter: nil)),
         (.internalServerError, .retry(reason: "InternalServerError", retryAfter: nil, isUncertain: false)),
         (.serviceUnavailable, .retry(reason: "ServiceUnavailable", retryAfter: nil, isUncertain: false)),
         (.shutdown, .retry(reason: "Shutdown", retryAfter: nil, isUncertain: false)),

@@ -2,12 +2,18 @@ import FoundationEssentials
 
 /// A signed provider token: the JWT that goes into `authorization`.
 ///
+/// It can be printed: neither the description nor a mirror shows the JWT.
+///
 /// Source: Apple, "Establishing a token-based connection to APNs".
 public struct ProviderToken: Sendable, Equatable {
     /// The JWT. A secret: never to be logged.
     public let jwt: String
     /// When it was signed, in seconds since 1970.
     public let issuedAt: Int64
+    /// The key's identifier at Apple.
+    public let keyID: String
+    /// The team's identifier at Apple.
+    public let teamID: String
 
     /// Signs a token.
     /// - Parameters:
@@ -21,50 +27,89 @@ public struct ProviderToken: Sendable, Equatable {
         let signature = Self.base64URL(try key.signES256(Array(signed.utf8)))
         jwt = "\(signed).\(signature)"
         self.issuedAt = issuedAt
+        self.keyID = keyID
+        self.teamID = teamID
     }
 
     private static func base64URL(_ bytes: some Sequence<UInt8>) -> String {
         Data(bytes).base64EncodedString()
             .replacing("+", with: "-").replacing("/", with: "_").replacing("=", with: "")
     }
+
+    /// The largest token that is looked at, in bytes; one of ours has about 200.
+    public static let maximumSize = 2048
+
+    /// Why a token that came from elsewhere is not taken.
+    public enum Untrusted: Error, Equatable, Sendable, CustomStringConvertible {
+        /// Empty, too long, or not three parts of base64url with a signature of 64 bytes at the end.
+        case notToken
+        /// Not signed with this key, or changed since.
+        case wrongSignature
+        /// Another algorithm or another key's identifier in the header.
+        case wrongHeader
+        /// Another team, or no time that is a whole number of seconds.
+        case wrongClaims
+
+        /// What is wrong; nothing of the token.
+        public var description: String {
+            switch self {
+            case .notToken: "not a provider token"
+            case .wrongSignature: "a provider token that was not signed with this key"
+            case .wrongHeader: "a provider token with another key's identifier or algorithm"
+            case .wrongClaims: "a provider token of another team, or without the time it was signed"
+            }
+        }
+    }
+
+    private struct Header: Decodable {
+        let alg: String
+        let kid: String
+    }
+
+    private struct Claims: Decodable {
+        let iss: String
+        let iat: Int64
+    }
+
+    /// Takes a token that came from elsewhere, such as Redis, if this key signed it for this team.
+    ///
+    /// Nothing of it is believed, or even parsed, before the signature is verified. Its age is for
+    /// ``ProviderTokenSource/adopt(_:now:)`` to judge.
+    public init(jwt: some Collection<UInt8>, key: SigningKey, keyID: String, teamID: String) throws(Untrusted) {
+        guard jwt.count <= Self.maximumSize else { throw .notToken }
+        let bytes = Array(jwt)
+        let parts = bytes.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
+        guard parts.count == 3, let header = Base64.decodeURL(parts[0]), let claims = Base64.decodeURL(parts[1]),
+            let signature = Base64.decodeURL(parts[2]), signature.count == 64
+        else { throw .notToken }
+        let signed = Array(bytes[..<(parts[2].startIndex - 1)])
+        guard key.verifies(signature, of: signed) else { throw .wrongSignature }
+        let decoder = JSONDecoder()
+        // Which part of the JSON is wrong does not matter.
+        guard let header = try? decoder.decode(Header.self, from: Data(header)), header.alg == "ES256",
+            header.kid == keyID
+        else { throw .wrongHeader }
+        guard let claims = try? decoder.decode(Claims.self, from: Data(claims)), claims.iss == teamID
+        else { throw .wrongClaims }
+        // Only ASCII came through the decoder.
+        self.jwt = String(decoding: bytes, as: UTF8.self)
+        issuedAt = claims.iat
+        self.keyID = keyID
+        self.teamID = teamID
+    }
+
+    /// Takes a token that came from elsewhere as text.
+    public init(jwt: String, key: SigningKey, keyID: String, teamID: String) throws(Untrusted) {
+        try self.init(jwt: jwt.utf8, key: key, keyID: keyID, teamID: teamID)
+    }
 }
 
-/// When a provider token is signed anew, without any I/O.
-///
-/// APNs refuses tokens older than an hour, and refuses a key whose tokens change more often than every 20 minutes.
-public struct ProviderTokenSchedule: Sendable {
-    /// The age in seconds at which a token is replaced.
-    public static let renewalAge: Int64 = 50 * 60
-    /// Below this age in seconds APNs would take a further token as one too many.
-    public static let minimumAge: Int64 = 20 * 60
+extension ProviderToken: CustomStringConvertible, CustomReflectable {
+    /// Whose token it is and how old; nothing of the JWT.
+    public var description: String { "provider token (key \(keyID), team \(teamID), issued at \(issuedAt))" }
 
-    private var issuedAt: Int64?
-    private var isRefused = false
-
-    /// A schedule that has signed nothing yet.
-    public init() {}
-
-    /// Whether to sign now.
-    /// - Parameter now: seconds since 1970.
-    public func isDue(now: Int64) -> Bool {
-        guard let issuedAt else { return true }
-        // A clock that was set back makes a token look as if it came from the future, which APNs refuses.
-        return isRefused || now - issuedAt >= Self.renewalAge || now < issuedAt - 60
-    }
-
-    /// A token was signed.
-    public mutating func signed(at now: Int64) {
-        issuedAt = now
-        isRefused = false
-    }
-
-    /// APNs called the token expired (`ExpiredProviderToken`).
-    /// - Returns: whether a new one may help: not when the refused one was signed just now, which means that this
-    ///   machine's clock is wrong.
-    public mutating func refused(now: Int64, issuedAt refused: Int64) -> Bool {
-        guard refused == issuedAt else { return true }
-        guard now - refused >= 60 else { return false }
-        isRefused = true
-        return true
+    /// The same, for `dump` and debuggers.
+    public var customMirror: Mirror {
+        Mirror(self, children: ["keyID": keyID, "teamID": teamID, "issuedAt": issuedAt])
     }
 }

@@ -1,6 +1,12 @@
 import NIOConcurrencyHelpers
 
 /// The provider token of one key for one process: all lanes send the same one, signed once and renewed in time.
+///
+/// A fleet can share one token. A worker whose token ``isDue(now:)`` makes a candidate with ``sign(now:)``, offers it to
+/// the others, reads with ``read(jwt:)`` what they have agreed on, and takes that with ``adopt(_:now:)``. A worker that
+/// cannot ask anybody goes on alone: ``token(now:)`` signs where that is due.
+///
+/// It can be printed: neither the description nor a mirror shows the key or a token.
 public final class ProviderTokenSource: Sendable {
     /// The key's identifier at Apple.
     public let keyID: String
@@ -53,6 +59,37 @@ public final class ProviderTokenSource: Sendable {
         return try result.get()
     }
 
+    /// Whether the next ``token(now:)`` would sign a new one.
+    /// - Parameter now: seconds since 1970.
+    public func isDue(now: Int64) -> Bool {
+        state.withLockedValue { $0.schedule.isDue(now: now) }
+    }
+
+    /// Signs a token without taking it into use.
+    /// - Parameter now: seconds since 1970.
+    public func sign(now: Int64) throws(SigningKey.Invalid) -> ProviderToken {
+        try ProviderToken(key: key, keyID: keyID, teamID: teamID, issuedAt: now)
+    }
+
+    /// Reads a token that came from elsewhere, without taking it into use.
+    /// - Throws: ``ProviderToken/Untrusted`` unless this key signed it for this team.
+    public func read(jwt: some Collection<UInt8>) throws(ProviderToken.Untrusted) -> ProviderToken {
+        try ProviderToken(jwt: jwt, key: key, keyID: keyID, teamID: teamID)
+    }
+
+    /// Takes a token into use that ``sign(now:)`` or ``read(jwt:)`` made, on this or another source of the same key.
+    /// - Parameter now: seconds since 1970.
+    /// - Returns: whether ``token(now:)`` gives it from now on; see ``ProviderTokenSchedule/adopt(issuedAt:now:)`` for
+    ///   when it does. Never for a token with the identifiers of another key or team.
+    public func adopt(_ token: ProviderToken, now: Int64) -> Bool {
+        guard token.keyID == keyID, token.teamID == teamID else { return false }
+        return state.withLockedValue { state in
+            guard state.schedule.adopt(issuedAt: token.issuedAt, now: now) else { return false }
+            state.token = token
+            return true
+        }
+    }
+
     /// APNs answered `ExpiredProviderToken`.
     /// - Parameters:
     ///   - issuedAt: when the refused token was signed, in seconds since 1970.
@@ -61,4 +98,12 @@ public final class ProviderTokenSource: Sendable {
     public func refused(issuedAt: Int64, now: Int64) -> Bool {
         state.withLockedValue { $0.schedule.refused(now: now, issuedAt: issuedAt) }
     }
+}
+
+extension ProviderTokenSource: CustomStringConvertible, CustomReflectable {
+    /// Whose tokens these are; nothing of them or of the key.
+    public var description: String { "provider tokens (key \(keyID), team \(teamID))" }
+
+    /// The same, for `dump` and debuggers.
+    public var customMirror: Mirror { Mirror(self, children: ["keyID": keyID, "teamID": teamID]) }
 }

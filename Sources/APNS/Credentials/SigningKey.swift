@@ -1,4 +1,5 @@
 import COpenSSL
+import TLS
 
 /// An APNs authentication key (`AuthKey_….p8`): a P-256 private key in PKCS#8 PEM.
 ///
@@ -7,13 +8,35 @@ import COpenSSL
 public final class SigningKey: @unchecked Sendable {
     /// What is wrong with a key.
     public enum Invalid: Error, Equatable, Sendable, CustomStringConvertible {
+        /// There is nothing at all.
+        case empty
+        /// A certificate, or a PKCS#12 file with one.
+        case certificate
+        /// The public half of a key.
+        case publicKey
+        /// Encrypted, with another passphrase than the one given, or with none given.
+        case encrypted(passphraseGiven: Bool)
+        /// Encrypted as only OpenSSL's legacy provider knows it, and that is not installed.
+        case legacyProviderMissing
+        /// Nothing that is known.
         case notPrivateKey
+        /// A private key of another kind or on another curve, which is named.
         case notP256(String)
+        /// OpenSSL could not sign, for the reason it gave.
         case signingFailed(String)
 
         /// What is wrong and what to do.
         public var description: String {
             switch self {
+            case .empty: "empty; an APNs key is the AuthKey_….p8 file that Apple's developer site gives out once"
+            case .certificate:
+                "a certificate, not a signing key; give the AuthKey_….p8 file, or configure the certificate as such"
+            case .publicKey: "a public key; signing takes the private one, the AuthKey_….p8 file"
+            case .encrypted(passphraseGiven: true): "encrypted, and not with the passphrase given; give the right one"
+            case .encrypted(passphraseGiven: false): "encrypted; give its passphrase"
+            case .legacyProviderMissing:
+                "encrypted with an algorithm of OpenSSL's legacy provider, which is not installed (Debian's package "
+                    + "libssl3, from Debian 13 on openssl-provider-legacy); install it, or encrypt the key with AES"
             case .notPrivateKey:
                 "not a private key in PEM form; an APNs key is the AuthKey_….p8 file that Apple's developer site "
                     + "gives out once, and begins with -----BEGIN PRIVATE KEY-----"
@@ -27,31 +50,24 @@ public final class SigningKey: @unchecked Sendable {
     private let key: OpaquePointer
 
     /// Reads a key.
-    /// - Parameter pem: the contents of the `.p8` file.
-    public init(pem: some Collection<UInt8>) throws(Invalid) {
-        ERR_clear_error()
-        let bytes = Array(pem)
-        // With an empty passphrase given, an encrypted key is an error and never a prompt on the terminal.
-        let parsed = bytes.withUnsafeBytes { bytes -> OpaquePointer? in
-            guard let bio = BIO_new_mem_buf(bytes.baseAddress, Int32(clamping: bytes.count)) else { return nil }
-            defer { BIO_free(bio) }
-            var empty: CChar = 0
-            return PEM_read_bio_PrivateKey(bio, nil, nil, &empty)
-        }
-        guard let parsed else { throw .notPrivateKey }
-        guard EVP_PKEY_get_base_id(parsed) == EVP_PKEY_EC else {
-            defer { EVP_PKEY_free(parsed) }
-            throw .notP256("of another kind (\(Self.typeName(parsed)))")
+    /// - Parameters:
+    ///   - pem: the contents of the `.p8` file: PEM, the same in base64, or PKCS#8 DER plain or in base64.
+    ///   - passphrase: of an encrypted key.
+    public init(pem: some Collection<UInt8>, passphrase: String? = nil) throws(Invalid) {
+        let read = try KeyMaterial.read(Array(pem), passphrase: passphrase)
+        guard EVP_PKEY_get_base_id(read) == EVP_PKEY_EC else {
+            defer { EVP_PKEY_free(read) }
+            throw .notP256("of another kind (\(Self.typeName(read)))")
         }
         var group = [CChar](repeating: 0, count: 80)
         var length = 0
-        EVP_PKEY_get_group_name(parsed, &group, group.count, &length)
+        EVP_PKEY_get_group_name(read, &group, group.count, &length)
         let name = String(decoding: group.prefix(length).map(UInt8.init(bitPattern:)), as: UTF8.self)
         guard name == "prime256v1" else {
-            EVP_PKEY_free(parsed)
+            EVP_PKEY_free(read)
             throw .notP256("on the curve \(name)")
         }
-        key = parsed
+        key = read
     }
 
     deinit {
@@ -87,6 +103,32 @@ public final class SigningKey: @unchecked Sendable {
         }
     }
 
+    /// Whether a signature as ``signES256(_:)`` makes it was made with this key, of exactly that message.
+    ///
+    /// Both may come from anywhere.
+    public func verifies(_ signature: [UInt8], of message: [UInt8]) -> Bool {
+        guard signature.count == 64, let pair = ECDSA_SIG_new() else { return false }
+        defer {
+            ECDSA_SIG_free(pair)
+            ERR_clear_error()
+        }
+        let r = BN_bin2bn(Array(signature[..<32]), 32, nil)
+        let s = BN_bin2bn(Array(signature[32...]), 32, nil)
+        guard ECDSA_SIG_set0(pair, r, s) == 1 else {
+            BN_free(r)
+            BN_free(s)
+            return false
+        }
+        var der: UnsafeMutablePointer<UInt8>?
+        let length = i2d_ECDSA_SIG(pair, &der)
+        guard length > 0, let der else { return false }
+        defer { CRYPTO_free(der, nil, 0) }
+        guard let context = EVP_MD_CTX_new() else { return false }
+        defer { EVP_MD_CTX_free(context) }
+        return EVP_DigestVerifyInit(context, nil, EVP_sha256(), nil, key) == 1
+            && EVP_DigestVerify(context, der, Int(length), message, message.count) == 1
+    }
+
     private static func typeName(_ key: OpaquePointer) -> String {
         EVP_PKEY_get0_type_name(key).map { String(cString: $0) } ?? "unknown"
     }
@@ -96,4 +138,12 @@ public final class SigningKey: @unchecked Sendable {
         ERR_error_string_n(ERR_get_error(), &text, text.count)
         return String(decoding: text.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
     }
+}
+
+extension SigningKey: CustomStringConvertible, CustomReflectable {
+    /// What it is, and nothing of the key.
+    public var description: String { "signing key (P-256)" }
+
+    /// Nothing of the key, for `dump` and debuggers.
+    public var customMirror: Mirror { Mirror(self, children: []) }
 }

@@ -121,6 +121,13 @@ public struct JSONScanner {
         }
     }
 
+    /// Steps over a value that is to be put further down into another document, where it must not be too deep either.
+    mutating func skipValue(levelsDown levels: Int) throws(JSONError) {
+        depth += levels
+        try skipValue()
+        depth -= levels
+    }
+
     /// Steps over `true`, `false` or `null`.
     mutating func skipLiteral() throws(JSONError) {
         guard offset < end else { throw error(.unexpectedEnd) }

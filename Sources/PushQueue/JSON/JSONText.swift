@@ -58,6 +58,29 @@ enum JSONText {
         return written
     }
 
+    /// Where one is in a string as it is written after so many bytes of its characters, which must end with a scalar.
+    static func offset(in raw: UnsafeRawBufferPointer, after count: Int, from start: Int) -> Int {
+        var offset = start
+        var rest = count
+        while rest > 0, offset < raw.count {
+            guard raw[offset] == UInt8(ascii: "\\") else {
+                offset &+= 1
+                rest &-= 1
+                continue
+            }
+            guard raw[offset &+ 1] == UInt8(ascii: "u") else {
+                offset &+= 2
+                rest &-= 1
+                continue
+            }
+            let unit = codeUnit(raw, at: offset &+ 2)
+            let isPair = unit & 0xFC00 == 0xD800
+            offset &+= isPair ? 12 : 6
+            rest &-= isPair ? 4 : unit < 0x80 ? 1 : unit < 0x800 ? 2 : 3
+        }
+        return offset
+    }
+
     private static func character(ofEscape escape: UInt8) -> UInt8 {
         switch escape {
         case UInt8(ascii: "b"): 0x08

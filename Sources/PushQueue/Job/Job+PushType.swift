@@ -1,10 +1,32 @@
 extension Job {
-    /// Whether the payload is a background notification's: `aps` has `content-available` 1 and nothing to show, that is
-    /// no `alert`, `badge` or `sound` (Apple: "Pushing background updates to your App").
-    ///
-    /// It is looked for anew each time; ask only for jobs without ``pushType``.
+    /// What kind of notification a job without ``pushType`` is.
+    public enum Kind: Equatable, Sendable {
+        /// Anything that the others are not.
+        case alert
+        /// `content-available` 1 and nothing to show, that is no `alert`, `badge` or `sound` (Apple: "Pushing background
+        /// updates to your App").
+        case background
+        /// For a channel, for broadcasts are for Live Activities alone; or with the short form `event` or `content_state`.
+        case liveActivity
+        /// With the short form `mdm`.
+        case mdm
+    }
+
+    /// What kind of notification it is. A payload is only searched for `content-available`, anew each time; of short forms
+    /// all is known. Ask only for jobs without ``pushType``.
+    public var kind: Kind {
+        if channel != nil { return .liveActivity }
+        guard traits.contains(.shortForms) else { return payloadIsBackground ? .background : .alert }
+        if traits.contains(.mdm) { return .mdm }
+        if traits.contains(.liveActivity) { return .liveActivity }
+        return traits.contains(.contentAvailable) && !traits.contains(.visible) ? .background : .alert
+    }
+
+    /// Whether the payload, as it was written or as it will be made, is a background notification's: see
+    /// ``Kind/background``.
     public var payloadIsBackground: Bool {
-        body.withUnsafeReadableBytes { bytes in
+        guard !traits.contains(.shortForms) else { return kind == .background }
+        return body.withUnsafeReadableBytes { bytes in
             // Nearly all payloads end here.
             let payload = UnsafeRawBufferPointer(rebasing: bytes[payload.range])
             guard payload.mayNameContentAvailable else { return false }

@@ -22,6 +22,9 @@ public struct Job: Sendable {
     public internal(set) var id: JobField?
     /// The device token, if there is only one and no wrapper gives others. Not checked for being hexadecimal.
     public internal(set) var token: JobField?
+    /// The broadcast channel's id, if the job is for a channel and not for devices: 1 to 255 base64 characters (Apple:
+    /// "Sending broadcast push notification requests to APNs", `apns-channel-id`).
+    public internal(set) var channel: JobField?
     /// The name of the app to send through.
     public internal(set) var app: JobField?
     /// The `apns-topic` header: printable ASCII.
@@ -32,7 +35,8 @@ public struct Job: Sendable {
     public internal(set) var collapseID: JobField?
     /// The `apns-id` header: a UUID.
     public internal(set) var apnsID: JobField?
-    /// The APNs payload as it was written: a JSON object.
+    /// The APNs payload as it was written: a JSON object. It is empty for a job of short forms, and not always what is
+    /// to be sent: see ``makesPayload``.
     public internal(set) var payload: JobField
 
     /// The `apns-priority` header: 1, 5 or 10.
@@ -52,6 +56,7 @@ public struct Job: Sendable {
     /// What to do when an answer never came.
     public internal(set) var onUncertain = OnUncertain.resend
 
+    var traits: JobTraits = []
     var tokenList: JobTokenList?
 
     init(body: ByteBuffer, envelope: Envelope) {
@@ -71,7 +76,10 @@ public struct Job: Sendable {
         tokenList.map { JobTokens(body: body, list: $0) }
     }
 
-    /// How many devices the job is for.
+    /// Whether a notification that says the same to the same device as another is to be sent once.
+    public var collapsesDuplicates: Bool { traits.contains(.collapseDuplicates) }
+
+    /// How many devices the job is for; 1 for a job to a channel.
     public var tokenCount: Int { tokenList?.count ?? 1 }
 
     /// A string's characters: a slice without a copy if it is written without escapes.

@@ -4,10 +4,30 @@ import NIOCore
 ///
 /// It refuses whatever the worker would refuse, so a mistake shows at once and not among the dead letters.
 public struct JobEncoder: Sendable {
-    /// The payload's JSON text; it goes into the job byte for byte.
-    public var payload: ByteBuffer
+    /// A short form's value.
+    public enum ShortForm: Sendable, Equatable {
+        /// A string, in plain characters.
+        case text(String)
+        /// A number.
+        case number(Double)
+        /// An integer.
+        case integer(Int64)
+        /// True or false.
+        case flag(Bool)
+        /// A time, in milliseconds since 1970.
+        case time(Int64)
+        /// A JSON text; it goes into the job byte for byte.
+        case json(ByteBuffer)
+    }
+
+    /// The payload's JSON text; it goes into the job byte for byte. A job has either this or ``shortForms``.
+    public var payload: ByteBuffer?
+    /// What the worker makes the payload of. Members that are no short forms are not written.
+    public var shortForms: [JobMember: ShortForm] = [:]
     /// The device tokens: one is written as `token`, more as `tokens`.
     public var tokens: [String]
+    /// The broadcast channel's id, instead of tokens.
+    public var channel: String?
     /// The producer's id.
     public var id: String?
     /// Which configured app to send through.
@@ -36,11 +56,15 @@ public struct JobEncoder: Sendable {
     public var onUncertain: Job.OnUncertain?
     /// For how many seconds no other job with the same id is sent; it needs an ``id``.
     public var uniqueFor: Int64?
+    /// Whether notifications that say the same to the same device are to be sent once.
+    public var collapsesDuplicates = false
+    /// Whether the alert's body may be shortened so that the payload fits.
+    public var truncates = false
 
     /// - Parameters:
-    ///   - tokens: the device tokens, at least one.
-    ///   - payload: the payload's JSON text.
-    public init(tokens: [String], payload: ByteBuffer) {
+    ///   - tokens: the device tokens, at least one unless there is a ``channel``.
+    ///   - payload: the payload's JSON text; `nil` for a job of ``shortForms``.
+    public init(tokens: [String], payload: ByteBuffer? = nil) {
         self.tokens = tokens
         self.payload = payload
     }
@@ -49,10 +73,11 @@ public struct JobEncoder: Sendable {
     /// - Returns: the document, in one line unless the payload has more.
     /// - Throws: ``JobError`` for a payload that is not a JSON object and for every member the worker would refuse.
     public func encode() throws(JobError) -> ByteBuffer {
-        try checkPayload()
+        try checkTexts()
         var writer = Writer()
         writer.write(.id, id)
         writeTokens(&writer)
+        writer.write(.channel, channel)
         writer.write(.app, app)
         writer.write(.topic, topic)
         writer.write(.pushType, pushType)
@@ -66,19 +91,31 @@ public struct JobEncoder: Sendable {
         writer.write(.maxAttempts, maxAttempts.map { Int64($0) })
         writer.write(.onUncertain, onUncertain.map { $0 == .drop ? "drop" : "resend" })
         writer.write(.uniqueFor, uniqueFor.map { "\($0)s" })
-        writer.begin(.payload)
-        writer.buffer.writeImmutableBuffer(payload)
-        writer.buffer.writeInteger(UInt8(ascii: "}"))
+        if collapsesDuplicates { writer.write(.collapseDuplicates, flag: true) }
+        if truncates { writer.write(.truncate, flag: true) }
+        for member in JobMember.allCases where member.shortForm != nil {
+            if let value = shortForms[member] { writer.write(member, value) }
+        }
+        if let payload { writer.write(.payload, json: payload) }
+        writer.end()
         _ = try JobDecoder.decode(writer.buffer)
         return writer.buffer
     }
 
-    /// By itself first: as a part of the job, a payload such as `{},"token":"…"` would be good JSON.
-    private func checkPayload() throws(JobError) {
+    /// By themselves first: as a part of the job, a payload such as `{},"token":"…"` would be good JSON.
+    private func checkTexts() throws(JobError) {
+        if let error = payload.flatMap(Self.error) { throw .malformedPayload(error) }
+        for (member, value) in shortForms {
+            if case .json(let text) = value, let error = Self.error(in: text) { throw .malformedMember(member, error) }
+        }
+    }
+
+    private static func error(in text: ByteBuffer) -> JSONError? {
         do throws(JSONError) {
-            try payload.withUnsafeReadableBytes { bytes throws(JSONError) in try JSONScanner.validate(bytes) }
+            try text.withUnsafeReadableBytes { bytes throws(JSONError) in try JSONScanner.validate(bytes) }
+            return nil
         } catch {
-            throw .malformedPayload(error)
+            return error
         }
     }
 
@@ -110,6 +147,33 @@ private struct Writer {
         buffer.writeInteger(UInt8(ascii: "\""))
         buffer.writeStaticString(member.name)
         buffer.writeStaticString("\":")
+    }
+
+    mutating func end() {
+        if buffer.readableBytes == 0 { buffer.writeInteger(UInt8(ascii: "{")) }
+        buffer.writeInteger(UInt8(ascii: "}"))
+    }
+
+    mutating func write(_ member: JobMember, _ value: JobEncoder.ShortForm) {
+        switch value {
+        case .text(let text): write(member, text)
+        // Swift writes a finite number as JSON has it; what is not finite is refused when the job is read back.
+        case .number(let number): write(member, json: ByteBuffer(string: "\(number)"))
+        case .integer(let number): write(member, number)
+        case .flag(let flag): write(member, flag: flag)
+        case .time(let time): write(member, time: time)
+        case .json(let text): write(member, json: text)
+        }
+    }
+
+    mutating func write(_ member: JobMember, flag: Bool) {
+        begin(member)
+        buffer.writeStaticString(flag ? "true" : "false")
+    }
+
+    mutating func write(_ member: JobMember, json: ByteBuffer) {
+        begin(member)
+        buffer.writeImmutableBuffer(json)
     }
 
     mutating func write(_ member: JobMember, _ text: String?) {

@@ -12,8 +12,16 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
     case missingToken
     /// Both `token` and `tokens`.
     case tokenAndTokens
-    /// No `payload`.
+    /// A `channel`, and this one: `token` or `tokens`.
+    case channelAndToken(JobMember)
+    /// Neither a `payload` nor a short form.
     case missingPayload
+    /// A `payload`, and this short form.
+    case payloadAndShortForm(JobMember)
+    /// A value given to ``JobEncoder`` as JSON text is not JSON; the offset counts from its start.
+    case malformedMember(JobMember, JSONError)
+    /// The payload cannot be shortened to the limit: it would have so many bytes too many without any alert body.
+    case payloadTooLong(excess: Int, limit: Int)
     /// `unique_for` without the `id` that is to be unique.
     case missingID
     /// A member is not of its type or out of its range.
@@ -26,12 +34,15 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
     /// A word for dead letters, counters and whoever parses them. It does not change between releases.
     public var reason: String {
         switch self {
-        case .malformedJSON(let error), .malformedPayload(let error):
+        case .malformedJSON(let error), .malformedPayload(let error), .malformedMember(_, let error):
             error.kind == .tooDeep ? "TooDeep" : "MalformedJSON"
         case .notAnObject: "NotAnObject"
         case .missingToken: "MissingToken"
         case .tokenAndTokens: "TokenAndTokens"
+        case .channelAndToken: "ChannelAndToken"
         case .missingPayload: "MissingPayload"
+        case .payloadAndShortForm: "PayloadAndShortForm"
+        case .payloadTooLong: "PayloadTooLarge"
         case .missingID: "MissingID"
         case .invalidMember: "InvalidMember"
         case .duplicateMember: "DuplicateMember"
@@ -45,9 +56,19 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
         case .malformedJSON(let error): "the job is not valid JSON: \(error)"
         case .malformedPayload(let error): "the payload is not valid JSON: \(error)"
         case .notAnObject(let offset): "the job must be a JSON object; another value starts at byte \(offset)"
-        case .missingToken: "the job has no device token: it needs `token` (a string) or `tokens` (an array of strings)"
+        case .missingToken:
+            "the job has no device token: it needs `token` (a string) or `tokens` (an array of strings), or a `channel`"
         case .tokenAndTokens: "the job has both `token` and `tokens`; it must have exactly one of them"
-        case .missingPayload: "the job has no `payload`: it needs the APNs payload as a JSON object"
+        case .channelAndToken(let member):
+            "the job has both `channel` and `\(member.name)`; it goes either to a channel or to devices"
+        case .missingPayload:
+            "the job has no `payload`: it needs the APNs payload as a JSON object, or short forms such as `alert`"
+        case .payloadAndShortForm(let member):
+            "the job has both `payload` and `\(member.name)`; it must have either the payload or short forms"
+        case .malformedMember(let member, let error): "the `\(member.name)` is not valid JSON: \(error)"
+        case .payloadTooLong(let excess, let limit):
+            "the payload is \(excess) bytes too long for the limit of \(limit) even with an empty alert body;"
+                + " shorten something else"
         case .missingID: "the job has `unique_for` but no `id`: give it the id that no other job is to be sent with"
         case .invalidMember(let member, let offset):
             "the job's `\(member.name)` at byte \(offset) is invalid: it must be \(member.expectation)"
@@ -67,7 +88,8 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
         case .notAnObject(let offset): return .notAnObject(offset: offset - distance)
         case .invalidMember(let member, let offset): return .invalidMember(member, offset: offset - distance)
         case .duplicateMember(let member, let offset): return .duplicateMember(member, offset: offset - distance)
-        case .malformedPayload, .missingToken, .tokenAndTokens, .missingPayload, .missingID, .tooLarge:
+        case .malformedPayload, .missingToken, .tokenAndTokens, .channelAndToken, .missingPayload, .payloadAndShortForm,
+            .malformedMember, .payloadTooLong, .missingID, .tooLarge:
             return self
         }
     }

@@ -34,6 +34,63 @@ public enum JobMember: UInt8, CaseIterable, Sendable {
     case enqueuedAt
     /// For how long no other job with the same id is sent.
     case uniqueFor
+    /// The broadcast channel, instead of a device.
+    case channel
+    /// Whether jobs that say the same to the same device are to be sent once.
+    case collapseDuplicates
+    /// Whether the alert's body may be shortened so that the payload fits.
+    case truncate
+
+    // The short forms, in the order in which they stand in a composed payload.
+
+    /// `aps.alert`: a text, or an object.
+    case alert
+    /// `aps.badge`.
+    case badge
+    /// `aps.sound`: a name, or an object.
+    case sound
+    /// `aps.thread-id`.
+    case threadID
+    /// `aps.category`.
+    case category
+    /// `aps.content-available`.
+    case contentAvailable
+    /// `aps.mutable-content`.
+    case mutableContent
+    /// `aps.target-content-id`.
+    case targetContentID
+    /// `aps.interruption-level`.
+    case interruptionLevel
+    /// `aps.relevance-score`.
+    case relevanceScore
+    /// `aps.filter-criteria`.
+    case filterCriteria
+    /// `aps.stale-date`.
+    case staleDate
+    /// `aps.content-state`.
+    case contentState
+    /// `aps.timestamp`.
+    case timestamp
+    /// `aps.event`.
+    case event
+    /// `aps.dismissal-date`.
+    case dismissalDate
+    /// `aps.attributes-type`.
+    case attributesType
+    /// `aps.attributes`.
+    case attributes
+    /// `aps.input-push-token`.
+    case inputPushToken
+    /// `aps.input-push-channel`.
+    case inputPushChannel
+    /// `aps.content-changed`.
+    case contentChanged
+    /// `aps.url-args`.
+    case urlArguments
+    /// `mdm`, beside `aps`: the push magic.
+    case mdm
+    /// Members beside `aps`.
+    case custom
 
     /// The member's name in a job.
     public var name: StaticString {
@@ -55,60 +112,33 @@ public enum JobMember: UInt8, CaseIterable, Sendable {
         case .onUncertain: "on_uncertain"
         case .enqueuedAt: "enqueued_at"
         case .uniqueFor: "unique_for"
+        case .channel: "channel"
+        case .collapseDuplicates: "collapse_duplicates"
+        case .truncate: "truncate"
+        case .alert: "alert"
+        case .badge: "badge"
+        case .sound: "sound"
+        case .threadID: "thread_id"
+        case .category: "category"
+        case .contentAvailable: "content_available"
+        case .mutableContent: "mutable_content"
+        case .targetContentID: "target_content_id"
+        case .interruptionLevel: "interruption_level"
+        case .relevanceScore: "relevance_score"
+        case .filterCriteria: "filter_criteria"
+        case .staleDate: "stale_date"
+        case .contentState: "content_state"
+        case .timestamp: "timestamp"
+        case .event: "event"
+        case .dismissalDate: "dismissal_date"
+        case .attributesType: "attributes_type"
+        case .attributes: "attributes"
+        case .inputPushToken: "input_push_token"
+        case .inputPushChannel: "input_push_channel"
+        case .contentChanged: "content_changed"
+        case .urlArguments: "url_args"
+        case .mdm: "mdm"
+        case .custom: "custom"
         }
-    }
-
-    /// What a good value is, as the end of the sentence "it must be …".
-    public var expectation: String {
-        switch self {
-        case .id, .app: "a string of 1 to 255 bytes without control characters"
-        case .token: "a string of hex digits"
-        case .tokens: "an array of at least one string of hex digits"
-        case .topic, .pushType: "a string of 1 to 255 printable ASCII characters without spaces"
-        case .priority: "1, 5 or 10"
-        case .expiration:
-            "0, a time in seconds (not milliseconds) since 1970, or a duration such as \"45s\", \"30m\", \"1h30m\" or \"7d\""
-        case .collapseID: "a string of 1 to 64 printable ASCII characters with no space at either end"
-        case .apnsID: "a UUID in the form of 8-4-4-4-12 hex digits"
-        case .payload: "an object"
-        case .sendAt, .registeredAt, .enqueuedAt:
-            "a time in seconds (not milliseconds) since 1970, or an ISO 8601 time with Z or an offset,"
-                + " such as \"2030-01-31T12:00:00Z\""
-        case .maxAttempts: "an integer from 1 to 1000"
-        case .onUncertain: "\"resend\" or \"drop\""
-        case .uniqueFor: "a duration from one second to 30 days, such as \"45s\", \"1h30m\" or \"7d\""
-        }
-    }
-
-    /// The member with this name, spelled without escapes.
-    @inline(__always)
-    init?(name: UnsafeRawBufferPointer) {
-        let candidate: JobMember
-        switch name.count {
-        case 2: candidate = .id
-        case 3: candidate = .app
-        case 5: candidate = name[1] == UInt8(ascii: "o") && name[2] == UInt8(ascii: "k") ? .token : .topic
-        case 6: candidate = .tokens
-        case 7:
-            switch name[0] {
-            case UInt8(ascii: "p"): candidate = .payload
-            case UInt8(ascii: "a"): candidate = .apnsID
-            default: candidate = .sendAt
-            }
-        case 8: candidate = .priority
-        case 9: candidate = .pushType
-        case 10: candidate = name[0] == UInt8(ascii: "e") ? .expiration : .uniqueFor
-        case 11: candidate = name[0] == UInt8(ascii: "c") ? .collapseID : .enqueuedAt
-        case 12: candidate = name[0] == UInt8(ascii: "m") ? .maxAttempts : .onUncertain
-        case 13: candidate = .registeredAt
-        default: return nil
-        }
-        guard candidate.isNamed(name) else { return nil }
-        self = candidate
-    }
-
-    @inline(__always)
-    private func isNamed(_ candidate: UnsafeRawBufferPointer) -> Bool {
-        candidate.isEqual(to: name)
     }
 }

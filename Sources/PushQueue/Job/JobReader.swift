@@ -4,8 +4,14 @@
 struct JobReader {
     private var scanner: JSONScanner
     private let ignoresTokens: Bool
-    private var seen: UInt32 = 0
+    private var seen: UInt64 = 0
     private var hasPayload = false
+    /// The short forms that are there and not null.
+    private var shortForms: UInt64 = 0
+    /// Where a relevance score stands that only Live Activities may have.
+    private var wideScore: Int?
+    /// Where custom members with an `mdm` among them stand.
+    private var customMDM: Int?
 
     /// - Parameters:
     ///   - scanner: at the start of the producer's bytes.
@@ -27,7 +33,7 @@ struct JobReader {
             let nameStart = scanner.offset
             let name = try scanner.name()
             if let member = member(named: name) {
-                let bit: UInt32 = 1 &<< UInt32(member.rawValue)
+                let bit: UInt64 = 1 &<< UInt64(member.rawValue)
                 guard seen & bit == 0 else { return .duplicateMember(member, offset: nameStart) }
                 seen |= bit
                 let start = scanner.offset
@@ -45,10 +51,41 @@ struct JobReader {
             more = try scanner.nextMember()
         }
         try scanner.finish()
-        if job.token == nil, job.tokenList == nil { return .missingToken }
-        if job.token != nil, job.tokenList != nil { return .tokenAndTokens }
-        if !hasPayload { return .missingPayload }
+        return brokenRule(of: job)
+    }
+
+    /// The first rule between members that is broken.
+    private func brokenRule(of job: Job) -> JobError? {
+        if job.channel != nil {
+            if job.token != nil { return .channelAndToken(.token) }
+            if job.tokenList != nil { return .channelAndToken(.tokens) }
+        } else {
+            if job.token == nil, job.tokenList == nil { return .missingToken }
+            if job.token != nil, job.tokenList != nil { return .tokenAndTokens }
+        }
+        if shortForms != 0 {
+            if let error = brokenShortForm(of: job) { return error }
+        } else if !hasPayload {
+            return .missingPayload
+        }
         return job.uniqueFor != nil && job.id == nil ? .missingID : nil
+    }
+
+    private func brokenShortForm(of job: Job) -> JobError? {
+        if hasPayload {
+            return JobMember(rawValue: UInt8(shortForms.trailingZeroBitCount)).map { .payloadAndShortForm($0) }
+        }
+        if let wideScore, !isLiveActivity(job) { return .invalidMember(.relevanceScore, offset: wideScore) }
+        if let customMDM, job.traits.contains(.mdm) { return .invalidMember(.custom, offset: customMDM) }
+        return nil
+    }
+
+    private func isLiveActivity(_ job: Job) -> Bool {
+        if let type = job.pushType {
+            let string = JSONString(range: type.range, hasEscapes: type.hasEscapes)
+            return JSONText.withCharacters(of: string, in: scanner.bytes) { $0.isEqual(to: "liveactivity") }
+        }
+        return job.channel != nil || job.traits.contains(.liveActivity)
     }
 
     @inline(__always)
@@ -87,19 +124,70 @@ struct JobReader {
             guard let seconds = try duration(), JobDuration.uniqueFor.contains(seconds) else { return false }
             job.uniqueFor = seconds * 1000
         case .sendAt:
-            job.sendAt = try time()
+            job.sendAt = try scanner.time()
             return job.sendAt != nil
         case .registeredAt:
-            job.registeredAt = try time()
+            job.registeredAt = try scanner.time()
             return job.registeredAt != nil
         case .enqueuedAt:
-            guard let time = try time() else { return false }
+            guard let time = try scanner.time() else { return false }
             job.enqueuedAt = time
         case .id, .token, .app, .topic, .pushType, .collapseID, .apnsID, .onUncertain:
             guard scanner.next == UInt8(ascii: "\"") else { return false }
             return assign(try scanner.string(), to: member, of: &job)
+        default:
+            return try readNewer(member, into: &job)
         }
         return true
+    }
+
+    /// The members that few jobs have, out of the way of those that most have.
+    @inline(never)
+    private mutating func readNewer(_ member: JobMember, into job: inout Job) throws(JSONError) -> Bool {
+        switch member {
+        case .channel:
+            guard scanner.next == UInt8(ascii: "\"") else { return false }
+            let string = try scanner.string()
+            job.channel = JobField(string)
+            return JSONText.withCharacters(of: string, in: scanner.bytes, MemberRules.isChannelID)
+        case .truncate, .collapseDuplicates:
+            guard scanner.next == UInt8(ascii: "t") || scanner.next == UInt8(ascii: "f") else { return false }
+            if scanner.next == UInt8(ascii: "t") {
+                job.traits.insert(member == .truncate ? .truncate : .collapseDuplicates)
+            }
+            try scanner.skipLiteral()
+            return true
+        default:
+            guard let kind = member.shortForm else { return false }
+            return try readShortForm(member, kind, into: &job)
+        }
+    }
+
+    private mutating func readShortForm(
+        _ member: JobMember, _ kind: ShortFormKind, into job: inout Job
+    ) throws(JSONError) -> Bool {
+        let start = scanner.offset
+        shortForms |= 1 &<< UInt64(member.rawValue)
+        job.traits.insert(.shortForms)
+        switch member {
+        case .alert, .badge, .sound: job.traits.insert(.visible)
+        case .event, .contentState: job.traits.insert(.liveActivity)
+        case .mdm: job.traits.insert(.mdm)
+        case .contentAvailable:
+            guard let isSet = try scanner.flag() else { return false }
+            if isSet { job.traits.insert(.contentAvailable) }
+            return true
+        case .relevanceScore:
+            guard let score = try scanner.finiteNumber() else { return false }
+            if !(0...1).contains(score) { wideScore = start }
+            return true
+        case .custom:
+            guard let hasMDM = try scanner.skipCustom() else { return false }
+            if hasMDM { customMDM = start }
+            return true
+        default: break
+        }
+        return try scanner.skipShortForm(kind)
     }
 
     private func assign(_ string: JSONString, to member: JobMember, of job: inout Job) -> Bool {
@@ -136,8 +224,7 @@ struct JobReader {
                 }
                 return text.isEqual(to: "resend")
             }
-        case .tokens, .priority, .expiration, .payload, .sendAt, .registeredAt, .maxAttempts, .enqueuedAt,
-            .uniqueFor:
+        default:
             return false
         }
     }
@@ -152,10 +239,5 @@ struct JobReader {
     private mutating func duration() throws(JSONError) -> Int64? {
         guard scanner.next == UInt8(ascii: "\"") else { return nil }
         return JSONText.withCharacters(of: try scanner.string(), in: scanner.bytes) { JobDuration.seconds($0) }
-    }
-
-    private mutating func time() throws(JSONError) -> Int64? {
-        guard scanner.next == UInt8(ascii: "\"") else { return try scanner.number().flatMap { JobTime.seconds($0) } }
-        return JSONText.withCharacters(of: try scanner.string(), in: scanner.bytes) { JobTime.iso8601($0) }
     }
 }

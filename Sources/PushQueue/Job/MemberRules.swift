@@ -35,6 +35,20 @@ enum MemberRules {
         }
     }
 
+    /// A broadcast channel's id: base64 in either alphabet. Its length is Apple's to change, but a header has its limits.
+    static func isChannelID(_ text: UnsafeRawBufferPointer) -> Bool {
+        (1...255).contains(text.count)
+            && text.allSatisfy { byte in
+                switch byte {
+                case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+                    UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "+"), UInt8(ascii: "/"), UInt8(ascii: "="),
+                    UInt8(ascii: "-"), UInt8(ascii: "_"):
+                    true
+                default: false
+                }
+            }
+    }
+
     /// A UUID as 8-4-4-4-12 hex digits.
     @inline(__always)
     static func isUUID(_ string: JSONString, in bytes: UnsafeRawBufferPointer) -> Bool {

@@ -101,3 +101,25 @@ local function trim_dead(dead, stats, now, max_count, max_age)
     count(stats, now, 'dead_evicted', evicted)
     return evicted
 end
+
+-- What `apps:<app>:paused` says, nil when the app is not paused. Without `until` it was paused by hand and no probe ends it;
+-- so it is with whatever a person may have written there who does not know the form.
+local function app_pause(text)
+    if not text then
+        return nil
+    end
+    local is_json, state = pcall(cjson.decode, text)
+    if not is_json or type(state) ~= 'table' then
+        return { reason = text }
+    end
+    if type(state.reason) ~= 'string' then
+        state.reason = 'paused'
+    end
+    local function is_time(value)
+        return type(value) == 'number' and value >= 0 and value < 2 ^ 53
+    end
+    if not is_time(state['until']) or not is_time(state.pause) or state.pause < 1 then
+        state['until'] = nil
+    end
+    return state
+end

@@ -1,0 +1,111 @@
+import TLS
+
+/// What a push certificate of Apple's says about itself.
+///
+/// Sources: Apple, "Establishing a certificate-based connection to APNs" and "Sending notification requests to APNs" (the
+/// topics of extensions …6.3.4 and …6.3.6); Apple Worldwide Developer Relations, Certification Practice Statement
+/// (…6.3.1 and …6.3.2). How the list of topics is built is not documented; it is read as Apple's certificates have it.
+public struct APNSCertificate: Sendable, Equatable {
+    /// A topic that the certificate may send to.
+    public struct Topic: Sendable, Equatable {
+        /// Such as `com.example.app.voip`. What the certificate says: it may hold any characters.
+        public let name: String
+        /// What the topic is for, such as `app`, `voip` or `complication`; empty for the subject's user ID.
+        public let types: [String]
+    }
+
+    /// The topics: the subject's user ID first, then those of the extensions.
+    public let topics: [Topic]
+    /// The environments that the certificate is marked for; empty if it has no such marks.
+    public let environments: Set<APNSEnvironment>
+    /// The subject's common name.
+    public let commonName: String?
+    /// From when on it is valid, in seconds since 1970; nil for a date that cannot be read.
+    public let notBefore: Int64?
+    /// When it expires, in seconds since 1970; nil for a date that cannot be read.
+    public let notAfter: Int64?
+
+    private enum Extension {
+        static let development = "1.2.840.113635.100.6.3.1"
+        static let production = "1.2.840.113635.100.6.3.2"
+        static let voIP = "1.2.840.113635.100.6.3.4"
+        static let topics = "1.2.840.113635.100.6.3.6"
+    }
+
+    /// Reads what an identity's own certificate says.
+    public init(_ identity: TLSIdentity) {
+        commonName = identity.commonName
+        notBefore = identity.notBefore
+        notAfter = identity.notAfter
+        var environments: Set<APNSEnvironment> = []
+        if identity.certificateExtension(Extension.development) != nil { environments.insert(.sandbox) }
+        if identity.certificateExtension(Extension.production) != nil { environments.insert(.production) }
+        self.environments = environments
+        let listed = [Extension.topics, Extension.voIP].flatMap { oid in
+            identity.certificateExtension(oid).flatMap { Self.topics(der: $0) } ?? []
+        }
+        topics = Self.merged(userID: identity.userID, listed)
+    }
+
+    /// Whether the certificate may send to a topic.
+    public func allows(topic: String) -> Bool { topics.contains { $0.name == topic } }
+
+    /// Reads the value of a topics extension: a SEQUENCE in which each UTF8String is a topic, and the SEQUENCE after it
+    /// holds the types of that topic.
+    /// - Returns: nil for anything malformed.
+    static func topics(der: [UInt8]) -> [Topic]? {
+        do throws(DERReader.Malformed) {
+            var outer = DERReader(der)
+            guard let list = try outer.next(), list.tag == DERReader.Tag.sequence, try outer.next() == nil
+            else { return nil }
+            var topics: [Topic] = []
+            var elements = DERReader(list.contents)
+            while let element = try elements.next() {
+                switch element.tag {
+                case DERReader.Tag.utf8String:
+                    guard let name = String(validating: element.contents, as: UTF8.self) else { return nil }
+                    topics.append(Topic(name: name, types: []))
+                case DERReader.Tag.sequence:
+                    let types = try strings(in: element)
+                    if let last = topics.popLast() { topics.append(Topic(name: last.name, types: last.types + types)) }
+                default: continue
+                }
+            }
+            return topics
+        } catch {
+            return nil
+        }
+    }
+
+    private static func strings(in sequence: DERReader.Element) throws(DERReader.Malformed) -> [String] {
+        var strings: [String] = []
+        var elements = DERReader(sequence.contents)
+        while let element = try elements.next() {
+            guard element.tag == DERReader.Tag.utf8String else { continue }
+            guard let text = String(validating: element.contents, as: UTF8.self) else { throw DERReader.Malformed() }
+            strings.append(text)
+        }
+        return strings
+    }
+
+    /// The user ID comes first, with the types that the list gives it; nothing comes twice.
+    private static func merged(userID: String?, _ listed: [Topic]) -> [Topic] {
+        var merged = (userID ?? "").isEmpty ? [] : [Topic(name: userID ?? "", types: [])]
+        var places = Dictionary(uniqueKeysWithValues: merged.map { ($0.name, 0) })
+        for topic in listed where !topic.name.isEmpty {
+            guard let place = places[topic.name] else {
+                places[topic.name] = merged.count
+                merged.append(topic)
+                continue
+            }
+            let known = merged[place].types
+            merged[place] = Topic(name: topic.name, types: known + topic.types.filter { !known.contains($0) })
+        }
+        return merged
+    }
+}
+
+extension TLSIdentity {
+    /// What the own certificate says about pushing.
+    public var apns: APNSCertificate { APNSCertificate(self) }
+}

@@ -1,0 +1,130 @@
+import TLS
+
+/// What is to be said about a credential before it is used, and again from time to time while it is.
+///
+/// What a key or a certificate cannot even be read for is an error of ``SigningKey`` or `TLSIdentity`: a P-256 key and a
+/// certificate that its key belongs to are certain here.
+public struct CredentialReport: Sendable, Equatable {
+    /// How bad a finding is.
+    public enum Severity: String, Sendable {
+        /// APNs will refuse the credential.
+        case error
+        /// It works now.
+        case warning
+    }
+
+    /// One thing to be said.
+    public struct Finding: Sendable, Equatable {
+        /// How bad it is.
+        public let severity: Severity
+        /// What is wrong and what to do: a sentence without a full stop.
+        public let sentence: String
+    }
+
+    /// How long before the end a certificate is warned of, in days.
+    public static let warningDays = 30
+
+    /// What there is to say, errors first.
+    public let findings: [Finding]
+    /// Whole days until the certificate expires, negative once it has; nil for a key, which does not expire.
+    public let daysLeft: Int?
+
+    /// Whether APNs can be expected to take the credential.
+    public var isUsable: Bool { !findings.contains { $0.severity == .error } }
+
+    /// Looks at a certificate.
+    /// - Parameters:
+    ///   - topic: the topic that is to be sent to; nil to leave that open.
+    ///   - environment: the service that is to be sent through; nil for other servers, which take any.
+    ///   - keySources: where the private key and its passphrase come from, whose permissions are looked at.
+    ///   - now: seconds since 1970.
+    public init(
+        certificate: APNSCertificate, topic: String?, environment: APNSEnvironment?, keySources: [SecretSource] = [],
+        now: Int64
+    ) {
+        var findings = Self.validity(certificate, now: now)
+        if let topic { findings += Self.topic(certificate, topic) }
+        if let environment { findings += Self.environment(certificate, environment) }
+        findings += Self.permissions(keySources)
+        self.findings = findings.filter { $0.severity == .error } + findings.filter { $0.severity == .warning }
+        daysLeft = certificate.notAfter.map { Int((Double($0 - now) / 86_400).rounded(.down)) }
+    }
+
+    /// Looks at a signing key. All that can be wrong with one that could be read is who may read it too.
+    /// - Parameter keySources: where the key and its passphrase come from.
+    public init(keySources: [SecretSource]) {
+        findings = Self.permissions(keySources)
+        daysLeft = nil
+    }
+
+    private static func validity(_ certificate: APNSCertificate, now: Int64) -> [Finding] {
+        let name = name(certificate)
+        var findings: [Finding] = []
+        if let notBefore = certificate.notBefore, now < notBefore {
+            findings.append(
+                Finding(
+                    severity: .error,
+                    sentence: "\(name) is not valid before \(utcTime(notBefore)); correct this machine's clock, or use "
+                        + "another certificate until then"))
+        }
+        if let notAfter = certificate.notAfter {
+            let left = notAfter - now
+            if left < 0 {
+                findings.append(
+                    Finding(
+                        severity: .error,
+                        sentence: "\(name) expired on \(utcTime(notAfter)); make a new one at Apple's developer site"))
+            } else if left <= Int64(warningDays) * 86_400 {
+                let days = left / 86_400
+                let time = days == 0 ? "less than a day" : days == 1 ? "1 day" : "\(days) days"
+                findings.append(
+                    Finding(
+                        severity: .warning,
+                        sentence: "\(name) expires in \(time), on \(utcTime(notAfter)); make a new one at Apple's "
+                            + "developer site"))
+            }
+        }
+        return findings
+    }
+
+    private static func topic(_ certificate: APNSCertificate, _ topic: String) -> [Finding] {
+        guard !certificate.allows(topic: topic) else { return [] }
+        guard !certificate.topics.isEmpty else {
+            return [
+                Finding(
+                    severity: .warning,
+                    sentence:
+                        "\(name(certificate)) names no topic, as Apple's push certificates do; check that it is one"
+                )
+            ]
+        }
+        let shown = certificate.topics.prefix(5).map { printable($0.name) }.joined(separator: ", ")
+        let more = certificate.topics.count > 5 ? " and \(certificate.topics.count - 5) more" : ""
+        return [
+            Finding(
+                severity: .error,
+                sentence:
+                    "\(name(certificate)) is for \(shown)\(more), not for the topic \(printable(topic)); use that "
+                    + "app's certificate, or correct the topic")
+        ]
+    }
+
+    private static func environment(_ certificate: APNSCertificate, _ environment: APNSEnvironment) -> [Finding] {
+        guard !certificate.environments.isEmpty, !certificate.environments.contains(environment) else { return [] }
+        let other: APNSEnvironment = environment == .production ? .sandbox : .production
+        return [
+            Finding(
+                severity: .error,
+                sentence: "\(name(certificate)) is for the \(other.rawValue) environment only, not for "
+                    + "\(environment.rawValue); use another certificate, or the \(other.rawValue) endpoint")
+        ]
+    }
+
+    private static func permissions(_ sources: [SecretSource]) -> [Finding] {
+        sources.compactMap { $0.permissionsWarning() }.map { Finding(severity: .warning, sentence: $0) }
+    }
+
+    private static func name(_ certificate: APNSCertificate) -> String {
+        certificate.commonName.map { "the certificate (\(printable($0)))" } ?? "the certificate"
+    }
+}

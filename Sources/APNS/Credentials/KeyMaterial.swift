@@ -1,0 +1,58 @@
+import COpenSSL
+import TLS
+
+/// Finds the private key in whatever people give for one, or says what they gave instead.
+enum KeyMaterial {
+    /// - Returns: an OpenSSL `EVP_PKEY`, which the caller owns.
+    static func read(_ bytes: [UInt8], passphrase: String?) throws(SigningKey.Invalid) -> OpaquePointer {
+        let isBlank = bytes.allSatisfy { [0x09, 0x0A, 0x0D, 0x20].contains($0) }
+        guard !isBlank else { throw .empty }
+        do throws(SigningKey.Invalid) {
+            return try readPlain(bytes, passphrase: passphrase)
+        } catch .notPrivateKey {
+            // Where the position is of no interest: it is not said to be base64, it merely may be.
+            guard let decoded = try? Base64.decode(bytes) else { throw .notPrivateKey }
+            return try readPlain(decoded, passphrase: passphrase)
+        }
+    }
+
+    private static func readPlain(_ bytes: [UInt8], passphrase: String?) throws(SigningKey.Invalid) -> OpaquePointer {
+        do throws(TLSError) {
+            return try PrivateKeyText(bytes, source: "the key").read(passphrase: passphrase)
+        } catch {
+            switch error.kind {
+            case .wrongPassphrase(_, let given): throw .encrypted(passphraseGiven: given)
+            case .legacyProviderMissing: throw .legacyProviderMissing
+            default: throw otherKind(bytes) ?? .notPrivateKey
+            }
+        }
+    }
+
+    private static func otherKind(_ bytes: [UInt8]) -> SigningKey.Invalid? {
+        defer { ERR_clear_error() }
+        let blocks = ["CERTIFICATE-----", "TRUSTED CERTIFICATE-----", "PKCS7-----"]
+        if blocks.contains(where: { bytes.firstRange(of: Array("-----BEGIN \($0)".utf8)) != nil }) {
+            return .certificate
+        }
+        for block in ["PUBLIC KEY-----", "RSA PUBLIC KEY-----"]
+        where bytes.firstRange(of: Array("-----BEGIN \(block)".utf8)) != nil { return .publicKey }
+        return bytes.withUnsafeBufferPointer { bytes in
+            var start = bytes.baseAddress
+            if let certificate = d2i_X509(nil, &start, bytes.count) {
+                X509_free(certificate)
+                return .certificate
+            }
+            start = bytes.baseAddress
+            if let file = d2i_PKCS12(nil, &start, bytes.count) {
+                PKCS12_free(file)
+                return .certificate
+            }
+            start = bytes.baseAddress
+            if let key = d2i_PUBKEY(nil, &start, bytes.count) {
+                EVP_PKEY_free(key)
+                return .publicKey
+            }
+            return nil
+        }
+    }
+}

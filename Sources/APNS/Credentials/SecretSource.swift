@@ -1,0 +1,123 @@
+import Glibc
+
+/// Where a key, a certificate or a passphrase comes from.
+///
+/// It can be printed: neither the description nor a mirror shows contents.
+public enum SecretSource: Sendable, Equatable {
+    /// A file, such as one of a mounted secret. It can change.
+    case file(String)
+    /// The value of an environment variable, base64; `name` is the variable's.
+    case base64(String, name: String)
+    /// Bytes as they are; `name` is what to call them in an error.
+    case bytes([UInt8], name: String)
+
+    /// The largest secret in bytes: far beyond any chain of certificates.
+    public static let maximumSize = 1 << 20
+
+    /// Why a secret cannot be read.
+    public struct Unreadable: Error, Equatable, Sendable, CustomStringConvertible {
+        /// What is wrong, where, and what to do; nothing of the contents.
+        public let description: String
+    }
+
+    /// Reads the secret anew.
+    /// - Throws: ``Unreadable`` where there is none, it is empty, larger than ``maximumSize`` or not what it should be.
+    public func read() throws(Unreadable) -> [UInt8] {
+        let bytes: [UInt8]
+        switch self {
+        case .file(let path): bytes = try Self.contents(path)
+        case .base64(let text, _): bytes = try decode(text)
+        case .bytes(let given, _): bytes = given
+        }
+        guard !bytes.isEmpty else { throw Unreadable(description: "\(self) is empty; put the secret there") }
+        guard bytes.count <= Self.maximumSize else { throw tooLarge }
+        return bytes
+    }
+
+    private var tooLarge: Unreadable {
+        Unreadable(description: "\(self) is larger than 1 MiB, which no key or certificate is; name another one")
+    }
+
+    private func decode(_ text: String) throws(Unreadable) -> [UInt8] {
+        guard text.utf8.count <= 2 * Self.maximumSize else { throw tooLarge }
+        do throws(Base64.Malformed) {
+            return try Base64.decode(text.utf8)
+        } catch {
+            let found = text.hasPrefix("-----BEGIN") ? "PEM text as it is, " : ""
+            throw Unreadable(
+                description: "\(self) is \(found)not base64 from character \(error.position) on; encode the whole file "
+                    + "with `base64 -w0`")
+        }
+    }
+
+    private static func contents(_ path: String) throws(Unreadable) -> [UInt8] {
+        // A named pipe would otherwise stop the thread until somebody writes to it.
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
+        guard descriptor >= 0 else { throw failed(path, errno) }
+        defer { close(descriptor) }
+        var facts = stat()
+        guard fstat(descriptor, &facts) == 0 else { throw failed(path, errno) }
+        switch facts.st_mode & S_IFMT {
+        case S_IFREG: break
+        case S_IFDIR: throw Unreadable(description: "\(path) is a directory; name the file in it")
+        default: throw Unreadable(description: "\(path) is not a regular file; name one")
+        }
+        var bytes: [UInt8] = []
+        var chunk = [UInt8](repeating: 0, count: 16_384)
+        while bytes.count <= maximumSize {
+            let count = Glibc.read(descriptor, &chunk, chunk.count)
+            if count < 0, errno == EINTR { continue }
+            guard count >= 0 else { throw failed(path, errno) }
+            guard count > 0 else { break }
+            bytes.append(contentsOf: chunk[..<count])
+        }
+        return bytes
+    }
+
+    private static func failed(_ path: String, _ error: Int32) -> Unreadable {
+        let advice =
+            switch error {
+            case ENOENT, ENOTDIR: "check the path, and whether the secret is mounted"
+            case EACCES, EPERM: "let the user this runs as read it"
+            default: "check the path"
+            }
+        return Unreadable(description: "cannot read \(path): \(String(cString: strerror(error))); \(advice)")
+    }
+
+    /// A sentence about a file that others than its owner may read; nil if there is nothing to say, or the file cannot be
+    /// looked at, of which ``read()`` tells.
+    ///
+    /// It is no more than a warning: Kubernetes mounts secrets as root's with mode 0644 where nothing else is asked for.
+    public func permissionsWarning() -> String? {
+        guard case .file(let path) = self else { return nil }
+        var facts = stat()
+        guard stat(path, &facts) == 0, facts.st_mode & S_IFMT == S_IFREG else { return nil }
+        let mode = facts.st_mode & 0o7777
+        let readers =
+            switch (mode & 0o040 != 0, mode & 0o004 != 0) {
+            case (true, true): "its group and everybody else"
+            case (true, false): "its group"
+            case (false, true): "everybody"
+            case (false, false): ""
+            }
+        guard !readers.isEmpty else { return nil }
+        let octal = String(mode, radix: 8)
+        let padded = String(repeating: "0", count: max(0, 4 - octal.count)) + octal
+        return "\(path) may be read by \(readers) (mode \(padded)): chmod 600 \(path), or defaultMode: 0400 where "
+            + "Kubernetes mounts it"
+    }
+}
+
+extension SecretSource: CustomStringConvertible, CustomReflectable {
+    /// The path or the name.
+    public var description: String {
+        switch self {
+        case .file(let path): path
+        case .base64(_, let name): "the environment variable \(name)"
+        case .bytes(_, let name): name
+        }
+    }
+
+    /// The path or the name, for `dump` and debuggers.
+    public var customMirror: Mirror { Mirror(self, children: ["source": description]) }
+}

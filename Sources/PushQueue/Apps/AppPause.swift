@@ -1,0 +1,53 @@
+import FoundationEssentials
+import NIOCore
+
+/// What Redis holds of a paused app: a breaker that tripped, or a pause that somebody ordered.
+public struct AppPause: Sendable, Equatable {
+    /// Why, fit to be shown (see ``QueuePause/printable(_:)``).
+    public var reason: String
+    /// Since when, in milliseconds since 1970; `nil` where nobody wrote it down.
+    public var since: Int64?
+    /// When the next probe may be sent, in milliseconds since 1970; `nil` for a pause that only a person ends.
+    public var until: Int64?
+    /// Who noticed, or ordered it.
+    public var by: String?
+
+    /// Makes a pause; see the members for units.
+    public init(reason: String, since: Int64? = nil, until: Int64? = nil, by: String? = nil) {
+        self.reason = reason
+        self.since = since
+        self.until = until
+        self.by = by
+    }
+
+    /// Reads what stands in Redis. Whatever a person has written there is a pause too.
+    public init(_ text: ByteBuffer) {
+        struct Form: Decodable {
+            var reason: String?
+            var since: Double?
+            var until: Double?
+            var by: String?
+        }
+        guard let form = try? JSONDecoder().decode(Form.self, from: Data(text.readableBytesView)) else {
+            self.init(reason: QueuePause.printable(String(decoding: text.readableBytesView.prefix(200), as: UTF8.self)))
+            return
+        }
+        self.init(
+            reason: QueuePause.printable(String((form.reason ?? "paused").prefix(200))),
+            since: form.since.flatMap { Int64(exactly: $0.rounded()) },
+            until: form.until.flatMap { Int64(exactly: $0.rounded()) }, by: form.by.map(QueuePause.printable))
+    }
+
+    /// What is written for a pause that a person orders.
+    var json: ByteBuffer {
+        var json = ByteBuffer(string: #"{"v":1,"reason":"#)
+        json.writeJSONString(reason)
+        if let since { json.writeString(",\"since\":\(since)") }
+        if let by {
+            json.writeString(",\"by\":")
+            json.writeJSONString(by)
+        }
+        json.writeString("}")
+        return json
+    }
+}

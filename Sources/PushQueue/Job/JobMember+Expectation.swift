@@ -1,0 +1,45 @@
+extension JobMember {
+    /// What a good value is, as the end of the sentence "it must be …".
+    public var expectation: String {
+        switch self {
+        case .id, .app: "a string of 1 to 255 bytes without control characters"
+        case .token: "a string of hex digits"
+        case .tokens: "an array of at least one string of hex digits"
+        case .topic, .pushType: "a string of 1 to 255 printable ASCII characters without spaces"
+        case .priority: "1, 5 or 10"
+        case .expiration:
+            "0, a time in seconds (not milliseconds) since 1970, or a duration such as \"45s\", \"30m\", \"1h30m\" or \"7d\""
+        case .collapseID: "a string of 1 to 64 printable ASCII characters with no space at either end"
+        case .apnsID: "a UUID in the form of 8-4-4-4-12 hex digits"
+        case .payload: "an object"
+        case .sendAt, .registeredAt, .enqueuedAt, .staleDate, .timestamp, .dismissalDate:
+            "a time in seconds (not milliseconds) since 1970, or an ISO 8601 time with Z or an offset,"
+                + " such as \"2030-01-31T12:00:00Z\""
+        case .maxAttempts: "an integer from 1 to 1000"
+        case .onUncertain: "\"resend\" or \"drop\""
+        case .uniqueFor: "a duration from one second to 30 days, such as \"45s\", \"1h30m\" or \"7d\""
+        case .channel, .inputPushChannel: "a channel id as APNs gave it: a string of 1 to 255 base64 characters"
+        case .collapseDuplicates, .truncate: "true or false"
+        default: shortFormExpectation
+        }
+    }
+
+    /// The same for the members that a payload is composed of.
+    private var shortFormExpectation: String {
+        switch self {
+        case .alert: AlertMember.expectation
+        case .badge: "an integer of at least 0"
+        case .sound:
+            "the name of a sound, or an object of `name`, `critical` (true, false, 1 or 0) and `volume` (0 to 1)"
+        case .threadID, .category, .targetContentID, .filterCriteria: "a string"
+        case .attributesType, .mdm: "a string that is not empty"
+        case .contentAvailable, .mutableContent, .inputPushToken, .contentChanged: "true, false, 1 or 0"
+        case .interruptionLevel: "\"passive\", \"active\", \"time-sensitive\" or \"critical\""
+        case .relevanceScore: "a number from 0 to 1 or, for a Live Activity, any number"
+        case .event: "\"start\", \"update\" or \"end\""
+        case .contentState, .attributes: "an object"
+        case .urlArguments: "an array of strings"
+        default: "an object without `aps`, and without `mdm` where the job has one"
+        }
+    }
+}

@@ -1,0 +1,171 @@
+import NIOCore
+
+/// Makes the payload of a job of short forms.
+///
+/// The members come in the order of ``JobMember/apsMembers``, whatever their order in the job, so that equal jobs have equal
+/// payloads. What needs no conversion is copied as it is written.
+struct PayloadComposer {
+    private let bytes: UnsafeRawBufferPointer
+    private var output: ByteBuffer
+
+    /// - Parameters:
+    ///   - bytes: a job's body that the decoder has been over.
+    ///   - range: where the producer's object stands in it.
+    static func compose(_ bytes: UnsafeRawBufferPointer, in range: Range<Int>) throws(JSONError) -> ByteBuffer {
+        let values = try find(in: bytes, range)
+        var composer = PayloadComposer(bytes: bytes, capacity: range.count + 64)
+        try composer.write(values)
+        return composer.output
+    }
+
+    private init(bytes: UnsafeRawBufferPointer, capacity: Int) {
+        self.bytes = bytes
+        output = ByteBuffer()
+        output.reserveCapacity(capacity)
+    }
+
+    /// Where the value of each short form starts, by its member's raw value; 0, where no value can start, for those that
+    /// are not there.
+    private static func find(in bytes: UnsafeRawBufferPointer, _ range: Range<Int>) throws(JSONError) -> [Int] {
+        var starts = [Int](repeating: 0, count: JobMember.allCases.count)
+        var scanner = JSONScanner(bytes, in: range)
+        try scanner.begin()
+        var more = try scanner.enterObject()
+        while more {
+            let name = try scanner.name()
+            if scanner.next != UInt8(ascii: "n"),
+                let member = JSONText.withCharacters(of: name, in: bytes, { JobMember(name: $0) })
+            {
+                starts[Int(member.rawValue)] = scanner.offset
+            }
+            try scanner.skipValue()
+            more = try scanner.nextMember()
+        }
+        return starts
+    }
+
+    private mutating func write(_ starts: [Int]) throws(JSONError) {
+        var separator: StaticString = #"{"aps":{"#
+        for member in JobMember.apsMembers {
+            let start = starts[Int(member.rawValue)]
+            guard start > 0, let kind = member.shortForm else { continue }
+            try write(member, kind, at: start, after: &separator)
+        }
+        let mdm = starts[Int(JobMember.mdm.rawValue)]
+        if separator.utf8CodeUnitCount == 1 {
+            output.writeInteger(UInt8(ascii: "}"))
+            separator = ","
+        } else if mdm == 0 {
+            output.writeStaticString(#"{"aps":{}"#)
+            separator = ","
+        } else {
+            // Apple's Device Management, "Sending MDM commands to a device": the push magic "is the complete message.
+            // Don't include an `aps` key".
+            separator = "{"
+        }
+        if mdm > 0 {
+            output.writeStaticString(separator)
+            output.writeStaticString(#""mdm":"#)
+            try copyValue(at: mdm)
+            separator = ","
+        }
+        if starts[Int(JobMember.custom.rawValue)] > 0 {
+            try copyMembers(ofObjectAt: starts[Int(JobMember.custom.rawValue)], after: separator)
+        }
+        output.writeInteger(UInt8(ascii: "}"))
+    }
+
+    private mutating func write(
+        _ member: JobMember, _ kind: ShortFormKind, at start: Int, after separator: inout StaticString
+    ) throws(JSONError) {
+        var scanner = JSONScanner(bytes, in: start..<bytes.count)
+        // APNs knows only the set flag: a payload without it says that it is not set.
+        if case .flag = kind, try scanner.flag() != true { return }
+        output.writeStaticString(separator)
+        separator = ","
+        writeName(member)
+        switch kind {
+        case .flag: output.writeStaticString(member == .contentChanged ? "true" : "1")
+        case .count: output.writeJSONInteger(try scanner.integer(in: 0...Int64.max) ?? 0)
+        case .time: output.writeJSONInteger((try scanner.time() ?? 0) / 1000)
+        case .alert where scanner.next == UInt8(ascii: "{"): try writeAlert(&scanner)
+        case .sound where scanner.next == UInt8(ascii: "{"): try writeSound(&scanner)
+        default: try copyValue(at: start)
+        }
+    }
+
+    /// Apple's names are the job's with hyphens.
+    private mutating func writeName(_ member: JobMember) {
+        output.writeInteger(UInt8(ascii: "\""))
+        for byte in UnsafeRawBufferPointer(start: member.name.utf8Start, count: member.name.utf8CodeUnitCount) {
+            output.writeInteger(byte == UInt8(ascii: "_") ? UInt8(ascii: "-") : byte)
+        }
+        output.writeStaticString("\":")
+    }
+
+    /// An alert's object, or a title's or body's in one.
+    private mutating func writeAlert(_ scanner: inout JSONScanner) throws(JSONError) {
+        var separator: StaticString = "{"
+        var more = try scanner.enterObject()
+        while more {
+            let member = try scanner.alertMember()
+            if scanner.next == UInt8(ascii: "n") {
+                try scanner.skipLiteral()
+            } else if let member {
+                output.writeStaticString(separator)
+                separator = ","
+                output.writeInteger(UInt8(ascii: "\""))
+                output.writeStaticString(member.name)
+                output.writeStaticString("\":")
+                if scanner.next == UInt8(ascii: "{") { try writeAlert(&scanner) } else { try copyValue(&scanner) }
+            }
+            more = try scanner.nextMember()
+        }
+        output.writeStaticString(separator.utf8Start.pointee == UInt8(ascii: "{") ? "{}" : "}")
+    }
+
+    private mutating func writeSound(_ scanner: inout JSONScanner) throws(JSONError) {
+        var separator: StaticString = "{"
+        var more = try scanner.enterObject()
+        while more {
+            let member = try scanner.soundMember()
+            if scanner.next == UInt8(ascii: "n") {
+                try scanner.skipLiteral()
+            } else if let member {
+                output.writeStaticString(separator)
+                separator = ","
+                output.writeInteger(UInt8(ascii: "\""))
+                output.writeStaticString(member.name)
+                output.writeStaticString("\":")
+                if member == .critical {
+                    output.writeStaticString(try scanner.flag() == true ? "1" : "0")
+                } else {
+                    try copyValue(&scanner)
+                }
+            }
+            more = try scanner.nextMember()
+        }
+        output.writeStaticString(separator.utf8Start.pointee == UInt8(ascii: "{") ? "{}" : "}")
+    }
+
+    private mutating func copyValue(at start: Int) throws(JSONError) {
+        var scanner = JSONScanner(bytes, in: start..<bytes.count)
+        try copyValue(&scanner)
+    }
+
+    private mutating func copyValue(_ scanner: inout JSONScanner) throws(JSONError) {
+        let start = scanner.offset
+        try scanner.skipValue()
+        output.writeBytes(bytes[start..<scanner.offset])
+    }
+
+    /// What stands between an object's braces.
+    private mutating func copyMembers(ofObjectAt start: Int, after separator: StaticString) throws(JSONError) {
+        var scanner = JSONScanner(bytes, in: start..<bytes.count)
+        guard try scanner.enterObject() else { return }
+        scanner = JSONScanner(bytes, in: start..<bytes.count)
+        try scanner.skipValue()
+        output.writeStaticString(separator)
+        output.writeBytes(bytes[(start + 1)..<(scanner.offset - 1)])
+    }
+}

@@ -1,0 +1,144 @@
+import NIOCore
+
+/// What a payload has, for rules about it: one pass over its bytes, in which no value is taken out.
+public struct PayloadFacts: Equatable, Sendable {
+    /// What is there, of the kind that Apple documents it to be; null and other kinds count as absent.
+    public struct Members: OptionSet, Sendable {
+        /// One bit a member.
+        public let rawValue: UInt32
+
+        /// Makes a set of the bits.
+        public init(rawValue: UInt32) { self.rawValue = rawValue }
+
+        /// An object `aps`. The following are members of it where nothing else is said.
+        public static let aps = Members(rawValue: 1)
+        /// `alert`: a text or an object.
+        public static let alert = Members(rawValue: 2)
+        /// `badge`, whatever it is.
+        public static let badge = Members(rawValue: 4)
+        /// `sound`, whatever it is.
+        public static let sound = Members(rawValue: 8)
+        /// `content-available` that is neither 0 nor false.
+        public static let contentAvailable = Members(rawValue: 16)
+        /// `content-changed` that is neither 0 nor false.
+        public static let contentChanged = Members(rawValue: 32)
+        /// `timestamp`: a number.
+        public static let timestamp = Members(rawValue: 64)
+        /// `content-state`: an object.
+        public static let contentState = Members(rawValue: 128)
+        /// `attributes-type`: a string.
+        public static let attributesType = Members(rawValue: 256)
+        /// `attributes`: an object.
+        public static let attributes = Members(rawValue: 512)
+        /// Beside `aps`, `mdm`: a string.
+        public static let mdm = Members(rawValue: 1024)
+        /// Beside `aps`, `container-identifier`: a string.
+        public static let containerIdentifier = Members(rawValue: 2048)
+        /// Beside `aps`, the name `aps` itself, whatever its value is.
+        public static let apsName = Members(rawValue: 4096)
+    }
+
+    /// What a Live Activity is to do.
+    public enum Event: Equatable, Sendable {
+        case start
+        case update
+        case end
+        /// `event` is there, and is none of these.
+        case other
+    }
+
+    /// What is there.
+    public private(set) var members: Members = []
+    /// `event` in `aps`.
+    public private(set) var event: Event?
+
+    /// Looks at a payload.
+    /// - Parameter payload: the JSON text.
+    /// - Throws: ``JSONError`` if it is not JSON. What is JSON but no object has nothing.
+    public init(_ payload: ByteBuffer) throws(JSONError) {
+        try payload.withUnsafeReadableBytes { bytes throws(JSONError) in
+            var scanner = JSONScanner(bytes)
+            try scanner.begin()
+            try read(&scanner)
+            try scanner.finish()
+        }
+    }
+
+    private mutating func read(_ scanner: inout JSONScanner) throws(JSONError) {
+        guard scanner.next == UInt8(ascii: "{") else { return try scanner.skipValue() }
+        var more = try scanner.enterObject()
+        while more {
+            let name = try scanner.name()
+            let member: Members = JSONText.withCharacters(of: name, in: scanner.bytes) { name in
+                if name.isEqual(to: "aps") { return .aps }
+                if name.isEqual(to: "mdm") { return .mdm }
+                return name.isEqual(to: "container-identifier") ? .containerIdentifier : []
+            }
+            if member == .aps {
+                members.insert(.apsName)
+                try readAPS(&scanner)
+            } else {
+                if scanner.next == UInt8(ascii: "\"") { members.insert(member) }
+                try scanner.skipValue()
+            }
+            more = try scanner.nextMember()
+        }
+    }
+
+    private mutating func readAPS(_ scanner: inout JSONScanner) throws(JSONError) {
+        guard scanner.next == UInt8(ascii: "{") else { return try scanner.skipValue() }
+        members.insert(.aps)
+        var more = try scanner.enterObject()
+        while more {
+            let name = try scanner.name()
+            let start = scanner.offset
+            if JSONText.withCharacters(of: name, in: scanner.bytes, { $0.isEqual(to: "event") }) {
+                event = try Self.event(&scanner)
+            } else {
+                try scanner.skipValue()
+                let value = UnsafeRawBufferPointer(rebasing: scanner.bytes[start..<scanner.offset])
+                JSONText.withCharacters(of: name, in: scanner.bytes) { name in
+                    if let member = Self.member(name, with: value) { members.insert(member) }
+                }
+            }
+            more = try scanner.nextMember()
+        }
+    }
+
+    private static func event(_ scanner: inout JSONScanner) throws(JSONError) -> Event? {
+        guard scanner.next == UInt8(ascii: "\"") else {
+            let isNull = scanner.next == UInt8(ascii: "n")
+            try scanner.skipValue()
+            return isNull ? nil : .other
+        }
+        return JSONText.withCharacters(of: try scanner.string(), in: scanner.bytes) { text in
+            if text.isEqual(to: "start") { return .start }
+            if text.isEqual(to: "update") { return .update }
+            return text.isEqual(to: "end") ? .end : .other
+        }
+    }
+
+    /// The member of this name, if its value is of the right kind.
+    private static func member(_ name: UnsafeRawBufferPointer, with value: UnsafeRawBufferPointer) -> Members? {
+        let first = value[0]
+        let isString = first == UInt8(ascii: "\"")
+        let isObject = first == UInt8(ascii: "{")
+        if first == UInt8(ascii: "n") { return nil }
+        if name.isEqual(to: "alert") { return isString || isObject ? .alert : nil }
+        if name.isEqual(to: "badge") { return .badge }
+        if name.isEqual(to: "sound") { return .sound }
+        if name.isEqual(to: "content-available") { return isSet(value) ? .contentAvailable : nil }
+        if name.isEqual(to: "content-changed") { return isSet(value) ? .contentChanged : nil }
+        if name.isEqual(to: "timestamp") {
+            return first == UInt8(ascii: "-") || first &- UInt8(ascii: "0") < 10 ? .timestamp : nil
+        }
+        if name.isEqual(to: "content-state") { return isObject ? .contentState : nil }
+        if name.isEqual(to: "attributes-type") { return isString ? .attributesType : nil }
+        if name.isEqual(to: "attributes") { return isObject ? .attributes : nil }
+        return nil
+    }
+
+    private static func isSet(_ value: UnsafeRawBufferPointer) -> Bool {
+        !value.isEqual(to: "0") && !value.isEqual(to: "false")
+    }
+}

@@ -1,0 +1,74 @@
+import NIOCore
+import Redis
+
+/// Runs scripts on one server by their digests, and makes them known there again where they are not.
+///
+/// Not thread-safe; everything is called, and calls back, on the client's event loop.
+final class ScriptRunner {
+    private let client: RedisClient
+    private var digests: [String?] = Array(repeating: nil, count: QueueScript.allCases.count)
+
+    init(client: RedisClient) {
+        self.client = client
+    }
+
+    /// - Parameters:
+    ///   - moreKeys: keys of any bytes, behind the others.
+    ///   - count: roughly how many arguments there will be.
+    ///   - arguments: adds them; called again when the script has to be sent whole.
+    func run(
+        _ script: QueueScript, _ keyNames: [String], then moreKeys: [ByteBuffer] = [], expecting count: Int = 16,
+        arguments: @escaping (inout RedisCommand) -> Void,
+        completion: @escaping (Result<RESPReply, QueueConnection.Failure>) -> Void
+    ) {
+        func make(_ name: String, _ text: (inout RedisCommand) -> Void) -> RedisCommand {
+            var command = RedisCommand(
+                name, expecting: count + keyNames.count + moreKeys.count + 2, bytes: 512 + count * 8)
+            text(&command)
+            command.append(keyNames.count + moreKeys.count)
+            for key in keyNames { command.append(key) }
+            for key in moreKeys { command.append(key) }
+            arguments(&command)
+            return command
+        }
+        guard let digest = digests[script.rawValue] else {
+            var load = RedisCommand("SCRIPT", "LOAD")
+            load.append(script.source)
+            client.send(load) { [self] result in
+                if case .success(let reply) = result { digests[script.rawValue] = reply.root.string }
+            }
+            return send(make("EVAL") { $0.append(script.source) }, completion)
+        }
+        client.send(make("EVALSHA") { $0.append(digest) }) { [self] result in
+            // The server was restarted, or its scripts were flushed. `EVAL` also makes the script known again.
+            if case .failure(.server(let error)) = result, error.prefix == "NOSCRIPT" {
+                return send(make("EVAL") { $0.append(script.source) }, completion)
+            }
+            completion(result.mapError(QueueConnection.Failure.redis))
+        }
+    }
+
+    private func send(
+        _ command: RedisCommand, _ completion: @escaping (Result<RESPReply, QueueConnection.Failure>) -> Void
+    ) {
+        client.send(command) { completion($0.mapError(QueueConnection.Failure.redis)) }
+    }
+}
+
+/// The runners for keys of several slots: one for each server's client.
+final class ScriptRunners {
+    private let clients: RedisClients
+    private var runners: [ObjectIdentifier: ScriptRunner] = [:]
+
+    init(clients: RedisClients) {
+        self.clients = clients
+    }
+
+    func runner(for key: String) -> ScriptRunner {
+        let client = clients.client(for: key)
+        if let runner = runners[ObjectIdentifier(client)] { return runner }
+        let runner = ScriptRunner(client: client)
+        runners[ObjectIdentifier(client)] = runner
+        return runner
+    }
+}

@@ -1,0 +1,82 @@
+import APNS
+import Logging
+
+/// Looks after the credentials of a worker's apps while it runs: takes new ones into use when their files change, and tells
+/// what is wrong with them, and what soon will be.
+struct CredentialKeeper {
+    private struct Kept {
+        var app: Int
+        var plan: CredentialPlan
+        var watch: SecretWatch
+        var credential: AppConfiguration.Credential
+        var reportedAt: Int64
+    }
+
+    /// How often files are looked at. A changed one is in use after two looks.
+    static let interval = Duration.seconds(5)
+    /// How often it is told what is wrong, in seconds.
+    private static let reportInterval: Int64 = 86_400
+
+    private var kept: [Kept] = []
+    private let apps: [AppConfiguration]
+    private let logger: Logger
+
+    init(_ apps: [AppConfiguration], logger: Logger) {
+        self.apps = apps
+        self.logger = logger
+        for (index, app) in apps.enumerated() {
+            guard let (plan, contents) = app.renewal else { continue }
+            kept.append(
+                Kept(
+                    app: index, plan: plan, watch: SecretWatch(plan.sources, inUse: contents),
+                    credential: app.credential, reportedAt: .min))
+        }
+    }
+
+    /// Looks at everything once.
+    /// - Parameters:
+    ///   - now: seconds since 1970.
+    ///   - replace: takes a credential of the app with this index into use.
+    mutating func look(now: Int64, replace: (Int, AppConfiguration.Credential) throws -> Void) {
+        for index in kept.indices {
+            let app = apps[kept[index].app]
+            let plan = kept[index].plan
+            switch kept[index].watch.renew({ try plan.make(from: $0) }) {
+            case .unchanged: break
+            case .renewed(let credential):
+                do {
+                    try replace(kept[index].app, credential)
+                    kept[index].credential = credential
+                    kept[index].reportedAt = .min
+                    logger.notice("took a changed credential into use", metadata: metadata(app))
+                } catch {
+                    logger.error("the changed credential is not used: \(error)", metadata: metadata(app))
+                }
+            case .failed(let error):
+                logger.error(
+                    "the credential has changed, but is not used; the one before stays: \(error)",
+                    metadata: metadata(app))
+            }
+            if kept[index].reportedAt == .min || now - kept[index].reportedAt >= Self.reportInterval {
+                kept[index].reportedAt = now
+                report(kept[index], app, now: now)
+            }
+        }
+    }
+
+    private func report(_ kept: Kept, _ app: AppConfiguration, now: Int64) {
+        let reports = kept.plan.report(
+            kept.credential, topics: [app.topic] + app.otherTopics, endpoint: app.endpoint, now: now)
+        var told: Set<String> = []
+        for finding in reports.flatMap(\.findings) where told.insert(finding.sentence).inserted {
+            switch finding.severity {
+            case .error: logger.error("\(finding.sentence)", metadata: metadata(app))
+            case .warning: logger.warning("\(finding.sentence)", metadata: metadata(app))
+            }
+        }
+    }
+
+    private func metadata(_ app: AppConfiguration) -> Logger.Metadata {
+        ["app": "\(app.name)", "endpoint": "\(app.endpoint)"]
+    }
+}

@@ -1,0 +1,163 @@
+import APNS
+import Logging
+import NIOCore
+import PushQueue
+import Redis
+
+/// Device tokens that are not valid any more: into the set with them, and nothing is sent to those that are in it.
+extension Lane {
+    /// Tokens that are written at once; those of one job are not parted.
+    private static let invalidTokensBatch = 2000
+
+    /// Writes tokens to the invalid set; only when it has them are their jobs settled.
+    func writeInvalidTokens() {
+        guard !awaitingInvalidTokens.isEmpty, writingInvalidTokens.isEmpty, invalidTokens?.isReady == true,
+            eventLoop.now >= invalidTokensNotBefore
+        else { return }
+        var tokens: [InvalidToken] = []
+        let count = awaitingInvalidTokens.firstIndex { entry in
+            tokens += entry.tally?.invalidTokens ?? []
+            return tokens.count >= Self.invalidTokensBatch
+        }
+        writingInvalidTokens = Array(awaitingInvalidTokens.prefix(count.map { $0 + 1 } ?? awaitingInvalidTokens.count))
+        awaitingInvalidTokens.removeFirst(writingInvalidTokens.count)
+        invalidTokens?.add(tokens) { [self] result in
+            let batch = writingInvalidTokens
+            writingInvalidTokens = []
+            switch result {
+            case .success:
+                invalidTokenCount = max(1, invalidTokenCount ?? 1)
+                for entry in batch {
+                    let queue = queues[entry.queue]
+                    queue.awaitingInvalidTokens -= entry.tally?.invalid ?? 0
+                    if entry.generation == queue.generation { queue.settle(entry) } else { counters.lostClaims += 1 }
+                }
+                invalidTokensAccepted()
+                for queue in queues { queue.settlementGrew() }
+                writeInvalidTokens()
+                if phase == .draining { schedulePump() }
+            case .failure(let error):
+                awaitingInvalidTokens = batch + awaitingInvalidTokens
+                if error.isAnswer { invalidTokensRefused(error) }
+            }
+        }
+    }
+
+    private func invalidTokensRefused(_ error: RedisError) {
+        invalidTokensRefusal = "\(error)"
+        invalidTokensNotBefore = eventLoop.now + QueueLane.refusalPause
+        guard troubles.began("invalid tokens", at: "\(index)") else { return }
+        logger.error("Redis does not take invalid tokens: \(error)")
+    }
+
+    private func invalidTokensAccepted() {
+        guard invalidTokensRefusal != nil else { return }
+        invalidTokensRefusal = nil
+        guard let after = troubles.ended("invalid tokens", at: "\(index)") else { return }
+        logger.notice("Redis takes invalid tokens again", metadata: ["after": "\(after)"])
+    }
+
+    // MARK: Suppression
+
+    /// Tokens that are looked up at once; those of one job are not parted.
+    private static let lookUpBatch = 2000
+
+    /// Looks up the tokens of the jobs that were accepted since the last time, all of them together.
+    func lookUpTokens() {
+        guard !toLookUp.isEmpty, let invalidTokens else { return }
+        var waiting = toLookUp[...]
+        toLookUp = []
+        while !waiting.isEmpty {
+            var tokens: [ByteBuffer] = []
+            var looked: [(job: Int, firstToken: Int)] = []
+            while tokens.count < Self.lookUpBatch, let index = waiting.popFirst() {
+                looked.append((index, tokens.count))
+                appendTokens(of: index, to: &tokens)
+            }
+            lookUpsUnderWay += 1
+            invalidTokens.find(tokens) { [self] result in
+                lookUpsUnderWay -= 1
+                switch result {
+                case .success(let found): self.found(found, among: tokens, of: looked)
+                case .failure(let error):
+                    // To send is no harm: APNs says again that the token is not valid.
+                    tellOfFleetState(.redis(error))
+                    for (index, _) in looked { makeReady(index) }
+                }
+                if phase == .draining { dropUnsent() }
+                schedulePump()
+            }
+        }
+    }
+
+    private func appendTokens(of index: Int, to tokens: inout [ByteBuffer]) {
+        guard let fanOut = jobs[index].fanOut else {
+            tokens.append(jobs[index].notification?.deviceToken.hex ?? ByteBuffer())
+            return
+        }
+        var remaining = fanOut.remaining
+        while let field = remaining.next() {
+            let text = fanOut.job.text(field)
+            // What is no token is looked up in vain, and is told of when its turn comes.
+            tokens.append((try? DeviceToken(text))?.hex ?? text)
+        }
+    }
+
+    private func found(
+        _ found: [(place: Int, details: InvalidTokenDetails)], among tokens: [ByteBuffer],
+        of looked: [(job: Int, firstToken: Int)]
+    ) {
+        var hits = found[...]
+        var registered: [ByteBuffer] = []
+        for (number, (index, first)) in looked.enumerated() {
+            let end = number + 1 < looked.count ? looked[number + 1].firstToken : tokens.count
+            if let hit = hits.first, hit.place < end {
+                let own = hits.prefix { $0.place < end }
+                hits = hits.dropFirst(own.count)
+                let outcome = suppressed(own, firstToken: first, of: index)
+                registered += outcome.registered.map { tokens[$0] }
+                suppress(outcome.places, of: index)
+            } else {
+                makeReady(index)
+            }
+        }
+        invalidTokens?.remove(registered) { [self] result in
+            if case .failure(let error) = result { tellOfFleetState(.redis(error)) }
+        }
+    }
+
+    /// Which of a job's tokens are not sent to, and whose devices have registered again since they became invalid.
+    private func suppressed(
+        _ hits: some Sequence<(place: Int, details: InvalidTokenDetails)>, firstToken: Int, of index: Int
+    ) -> (places: [Int], registered: [Int]) {
+        let app = apps[jobs[index].app]
+        let topic = jobs[index].fanOut?.template.topic ?? jobs[index].notification?.topic
+        let registeredAt = jobs[index].job?.registeredAt
+        var (places, registered): ([Int], [Int]) = ([], [])
+        for (place, details) in hits {
+            // A token is for one topic in one environment: what is not valid elsewhere may be so here.
+            if let other = details.topic, other != topic { continue }
+            if let other = details.environment, other != app.environment { continue }
+            if let registeredAt, registeredAt > details.at ?? 0 {
+                registered.append(place)
+            } else {
+                places.append(place - firstToken)
+            }
+        }
+        return (places, registered)
+    }
+
+    private func suppress(_ places: [Int], of index: Int) {
+        guard !places.isEmpty else { return makeReady(index) }
+        if let fanOut = jobs[index].fanOut {
+            fanOut.suppressed = Set(places)
+            return makeReady(index)
+        }
+        counters.suppressed += 1
+        tally(of: index).suppressed += 1
+        apps[jobs[index].app].waiting -= 1
+        jobs[index].notification = nil
+        jobs[index].unsubmitted = 0
+        ended(index)
+    }
+}

@@ -1,0 +1,107 @@
+import COpenSSL
+
+/// A certificate with its private key and chain in one PKCS#12 file (`.p12`, `.pfx`; RFC 7292), as macOS' Keychain
+/// exports it.
+struct PKCS12File {
+    private let bytes: [UInt8]
+    private let source: String
+    private let modules: String?
+
+    /// - Parameters:
+    ///   - source: what to call it in an error.
+    ///   - modules: where to look for OpenSSL's legacy provider, if not where OpenSSL does.
+    init(bytes: [UInt8], source: String, modules: String? = nil) {
+        self.bytes = bytes
+        self.source = source
+        self.modules = modules
+    }
+
+    private enum Attempt {
+        case read(PKCS12Contents)
+        case unsupportedAlgorithm
+        case refused(TLSError)
+    }
+
+    /// Whether the bytes have a PKCS#12 file's outer form.
+    static func isPKCS12(_ bytes: [UInt8]) -> Bool {
+        guard let file = parse(bytes) else { return false }
+        PKCS12_free(file)
+        return true
+    }
+
+    /// The chain, the own certificate first, and the key. The caller owns them.
+    ///
+    /// - Parameter passphrase: an empty one and none are told apart by files but not by people: either is tried as both.
+    /// - Throws: `notPKCS12`, `wrongPassphrase`, `identityIncomplete`, `keyMismatch`, `legacyProviderMissing`.
+    func identity(passphrase: String?) throws(TLSError) -> (chain: [OpaquePointer], key: OpaquePointer) {
+        switch attempt(passphrase) {
+        case .read(let contents): return try identity(contents)
+        case .refused(let error): throw error
+        case .unsupportedAlgorithm: break
+        }
+        let contents = try LegacyAlgorithms.with(for: source, modules: modules) { () throws(TLSError) in
+            switch attempt(passphrase) {
+            case .read(let contents): return contents
+            case .refused(let error): throw error
+            case .unsupportedAlgorithm: throw unreadable("it is encrypted in a way that OpenSSL does not know")
+            }
+        }
+        return try identity(contents)
+    }
+
+    private static func parse(_ bytes: [UInt8]) -> OpaquePointer? {
+        defer { ERR_clear_error() }
+        return bytes.withUnsafeBufferPointer { bytes in
+            var start = bytes.baseAddress
+            return d2i_PKCS12(nil, &start, bytes.count)
+        }
+    }
+
+    private func attempt(_ passphrase: String?) -> Attempt {
+        guard let file = Self.parse(bytes) else { return .refused(unreadable("its outer structure is broken")) }
+        defer { PKCS12_free(file) }
+        let wrongPassphrase = TLSError(.wrongPassphrase(source: source, given: passphrase != nil))
+        // OpenSSL takes the passphrase up to a NUL, and would find a wrong one right.
+        guard passphrase?.utf8.contains(0) != true else { return .refused(wrongPassphrase) }
+        let spellings = passphrase.map { $0.isEmpty ? [nil, $0] : [$0] } ?? [nil, ""]
+        let hasChecksum = PKCS12_mac_present(file) == 1
+        var problem = OpenSSLFailure.take()
+        for spelling in spellings {
+            ERR_clear_error()
+            if hasChecksum, PKCS12_verify_mac(file, spelling, spelling == nil ? 0 : -1) != 1 {
+                problem = OpenSSLFailure.take()
+                if problem.isUnsupportedAlgorithm { return .unsupportedAlgorithm }
+                continue
+            }
+            if let contents = PKCS12Contents(file, passphrase: spelling) { return .read(contents) }
+            problem = OpenSSLFailure.take()
+            if problem.isUnsupportedAlgorithm { return .unsupportedAlgorithm }
+        }
+        // A checksum that differs is no error of OpenSSL's.
+        let isWrongPassphrase = problem.isNone || problem.isWrongPassphrase
+        return .refused(isWrongPassphrase ? wrongPassphrase : unreadable(problem.text))
+    }
+
+    private func identity(_ contents: PKCS12Contents) throws(TLSError) -> (chain: [OpaquePointer], key: OpaquePointer) {
+        defer { ERR_clear_error() }
+        guard !contents.keys.isEmpty else {
+            throw TLSError(.identityIncomplete(source: source, missing: "private key"))
+        }
+        var certificates = contents.certificates.compactMap(DERCertificate.read)
+        guard !certificates.isEmpty else {
+            throw TLSError(.identityIncomplete(source: source, missing: "certificate"))
+        }
+        for exported in contents.keys {
+            guard let key = exported.imported() else { continue }
+            if let own = certificates.firstIndex(where: { X509_check_private_key($0, key) == 1 }) {
+                let leaf = certificates.remove(at: own)
+                return (CertificateChain.ordered(from: leaf, among: certificates), key)
+            }
+            EVP_PKEY_free(key)
+        }
+        certificates.forEach(X509_free)
+        throw TLSError(.keyMismatch(key: source, certificate: source))
+    }
+
+    private func unreadable(_ reason: String) -> TLSError { TLSError(.notPKCS12(source: source, reason: reason)) }
+}

@@ -1,0 +1,225 @@
+import APNS
+import ArgumentParser
+import FoundationEssentials
+import PushWorker
+import TLS
+
+/// The settings of one app.
+///
+/// A worker for one app has them in flags and in variables such as `APNS_WORKER_KEY`. One for several names them in
+/// `APNS_WORKER_APPS`, and each has its own in variables such as `APNS_WORKER_APPS_SHOP_KEY`; what an app does not say for
+/// itself, it has from the others.
+struct AppSettings {
+    /// The app's name, by which jobs choose it.
+    let name: String
+    /// What the names of the app's own variables begin with.
+    private let ownPrefix: String?
+    private let flags: AppOptions
+
+    private static let prefix = "APNS_WORKER_"
+
+    /// The apps that a worker is configured for.
+    static func apps(_ flags: AppOptions) throws -> [AppConfiguration] {
+        guard let list = Setting.text(nil, "APNS_WORKER_APPS") else {
+            return [try AppSettings(name: "default", ownPrefix: nil, flags: flags).app()]
+        }
+        let names = list.split(separator: ",").map { $0.trimmingPrefix { $0 == " " } }
+            .map { String($0.reversed().drop { $0 == " " }.reversed()) }
+        var prefixes: Set<String> = []
+        let apps = try names.map { name in
+            let isPlain = name.utf8.allSatisfy {
+                $0 &- 0x30 < 10 || ($0 | 0x20) &- 0x61 < 26 || $0 == 0x2D || $0 == 0x2E || $0 == 0x5F
+            }
+            guard isPlain, (1...64).contains(name.utf8.count) else {
+                throw ValidationError(
+                    "APNS_WORKER_APPS: \(name) is no name for an app; it has to be letters, digits, -, . and _")
+            }
+            let own = name.uppercased().map { $0.isLetter || $0.isNumber ? String($0) : "_" }.joined()
+            guard prefixes.insert(own).inserted else {
+                throw ValidationError("APNS_WORKER_APPS: two apps have the variables \(prefix)APPS_\(own)_…")
+            }
+            return try AppSettings(name: name, ownPrefix: "\(prefix)APPS_\(own)_", flags: flags).app()
+        }
+        guard !apps.isEmpty else { throw ValidationError("APNS_WORKER_APPS is set, and names no app") }
+        for (index, app) in apps.enumerated() {
+            let topics = [app.topic] + app.otherTopics
+            let others = apps[..<index].filter { !Set([$0.topic] + $0.otherTopics).isDisjoint(with: topics) }
+            // Environments of one app are two apps with one topic; jobs choose between them by `app`.
+            if let other = others.first, other.endpoint == app.endpoint {
+                throw ValidationError(
+                    "APNS_WORKER_APPS: \(other.name) and \(app.name) have a topic and an endpoint in common")
+            }
+        }
+        return apps
+    }
+
+    // MARK: Where settings stand
+
+    /// What a setting is, and where that stands.
+    private func setting(_ flag: String?, _ variable: String) -> (value: String, place: String)? {
+        if let ownPrefix, let value = Setting.text(nil, ownPrefix + variable) { return (value, ownPrefix + variable) }
+        let common = Self.prefix + variable
+        return Setting.text(flag, common).map { ($0, flag == nil ? common : "\(common)'s flag") }
+    }
+
+    private func text(_ flag: String?, _ variable: String) -> String? { setting(flag, variable)?.value }
+
+    private func number(_ flag: Int?, _ variable: String, in range: ClosedRange<Int>) throws -> Int? {
+        if let ownPrefix, Setting.text(nil, ownPrefix + variable) != nil {
+            return try Setting.number(nil, ownPrefix + variable, in: range)
+        }
+        return try Setting.number(flag, Self.prefix + variable, in: range)
+    }
+
+    /// A secret that is a file (`KEY`) or stands in a variable as base64 (`KEY_BASE64`).
+    private func secret(_ flag: String?, _ variable: String) throws -> SecretSource? {
+        // An app's own in either form comes before what all have.
+        for prefix in [ownPrefix, Self.prefix].compactMap({ $0 }) {
+            let flag = prefix == Self.prefix ? flag : nil
+            let file = Setting.text(flag, prefix + variable)
+            let base64 = Setting.text(nil, prefix + variable + "_BASE64")
+            switch (file, base64) {
+            case (nil, nil): continue
+            case (let path?, nil): return .file(path)
+            case (nil, let text?): return .base64(text, name: prefix + variable + "_BASE64")
+            default:
+                throw ValidationError(
+                    "\(prefix)\(variable) and \(prefix)\(variable)_BASE64 are both given: leave one out")
+            }
+        }
+        return nil
+    }
+
+    /// Whether a setting is the app's own, and not one that all have.
+    private func isOwn(_ variable: String) -> Bool {
+        guard let ownPrefix else { return false }
+        return Setting.text(nil, ownPrefix + variable) != nil
+            || Setting.text(nil, ownPrefix + variable + "_BASE64") != nil
+    }
+
+    private func invalid(_ what: String) -> ValidationError {
+        ValidationError(ownPrefix == nil ? what : "the app \(name): \(what)")
+    }
+
+    // MARK: The app
+
+    func app() throws -> AppConfiguration {
+        let topics = (text(flags.topic, "TOPIC") ?? "").split(separator: ",").map(String.init)
+        guard let topic = topics.first else {
+            throw invalid(
+                "no topic: give the app's bundle identifier with --topic or \(ownPrefix ?? Self.prefix)TOPIC")
+        }
+        for topic in topics {
+            guard topic.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }), topic.utf8.count <= 255 else {
+                throw invalid("the topic has to be a bundle identifier such as com.example.app")
+            }
+        }
+        let plan = try credentialPlan()
+        var app: AppConfiguration
+        do {
+            let (credential, contents) = try plan.make()
+            app = AppConfiguration(name: name, topic: topic, credential: credential)
+            app.renewal = (plan, contents)
+        } catch {
+            throw invalid("\(error)")
+        }
+        app.otherTopics = Array(topics.dropFirst())
+        try setEndpoint(of: &app)
+        try setLimits(of: &app)
+        return app
+    }
+
+    private func setEndpoint(of app: inout AppConfiguration) throws {
+        if let (text, place) = setting(flags.endpoint, "ENDPOINT") {
+            guard let endpoint = APNSEndpoint(text) else {
+                throw invalid("\(place) is \(text); it has to be production, sandbox or host:port")
+            }
+            app.endpoint = endpoint
+        }
+        if let ca = text(flags.ca, "CA") { app.trust = .file(ca) }
+        do {
+            if let url = text(flags.proxy, "PROXY") {
+                app.proxy = url == "none" ? nil : try HTTPProxy(url)
+            } else {
+                app.proxy = try HTTPProxy.fromEnvironment(ProcessInfo.processInfo.environment, for: app.endpoint)
+            }
+        } catch {
+            throw invalid("\(error)")
+        }
+    }
+
+    private func setLimits(of app: inout AppConfiguration) throws {
+        app.maximumConnections =
+            try number(flags.maxConnections, "MAX_CONNECTIONS", in: 1...100) ?? app.maximumConnections
+        app.minimumConnections =
+            try number(flags.minConnections, "MIN_CONNECTIONS", in: 0...100) ?? app.minimumConnections
+        guard app.minimumConnections <= app.maximumConnections else {
+            throw invalid("there are to be more connections at the least than at the most")
+        }
+        app.maximumStreams = try number(flags.maxStreams, "MAX_STREAMS", in: 1...10_000) ?? app.maximumStreams
+        app.requestTimeout =
+            try number(flags.requestTimeout, "REQUEST_TIMEOUT", in: 100...600_000) ?? app.requestTimeout
+        app.idleTimeout = try number(flags.idleTimeout, "IDLE_TIMEOUT", in: 1...86_400) ?? app.idleTimeout
+        app.maximumConnectionAge = try number(flags.maxConnectionAge, "MAX_CONNECTION_AGE", in: 10...604_800)
+        app.maximumPerSecond = try number(flags.maxPerSecond, "MAX_PER_SECOND", in: 1...1_000_000)
+        if let percent = try number(flags.maxBadTokens, "MAX_BAD_TOKENS", in: 1...100) {
+            app.maximumBadTokenShare = Double(percent) / 100
+        }
+    }
+
+    // MARK: The credential
+
+    private func credentialPlan() throws -> CredentialPlan {
+        var key = try secret(flags.key, "KEY")
+        var certificate = try secret(flags.certificate, "CERTIFICATE")
+        if isOwn("KEY"), !isOwn("CERTIFICATE") { certificate = nil }
+        if isOwn("CERTIFICATE"), !isOwn("KEY") { key = nil }
+        switch (key, certificate) {
+        case (nil, nil):
+            throw invalid(
+                "no credential: give a signing key (--key, --key-id, --team-id) or a certificate (--certificate)")
+        case (.some, .some):
+            throw invalid("both a signing key and a certificate are given; an app has one of them")
+        case (let key?, nil):
+            return try keys(first: key)
+        case (nil, let certificate?):
+            return CredentialPlan(
+                .certificate(
+                    certificate, key: try secret(flags.certificateKey, "CERTIFICATE_KEY"),
+                    passphrase: passphrase(flags.certificatePassphraseFile, "CERTIFICATE_PASSPHRASE")))
+        }
+    }
+
+    private func keys(first: SecretSource) throws -> CredentialPlan {
+        guard let teamID = text(flags.teamID, "TEAM_ID") else {
+            throw invalid("a signing key needs its team's ID: --team-id or \(ownPrefix ?? Self.prefix)TEAM_ID")
+        }
+        func key(_ source: SecretSource, _ flag: String?, _ prefix: String) throws -> CredentialPlan.Key {
+            guard let keyID = text(flag, "\(prefix)KEY_ID") ?? Self.keyID(inNameOf: source) else {
+                throw invalid(
+                    "the signing key \(source) needs its ID: --\(prefix.isEmpty ? "" : "next-")key-id or "
+                        + "\(ownPrefix ?? Self.prefix)\(prefix)KEY_ID")
+            }
+            return CredentialPlan.Key(
+                source: source, passphrase: passphrase(nil, "\(prefix)KEY_PASSPHRASE"), keyID: keyID, teamID: teamID)
+        }
+        var keys = [try key(first, flags.keyID, "")]
+        if let next = try secret(flags.nextKey, "NEXT_KEY") { keys.append(try key(next, flags.nextKeyID, "NEXT_")) }
+        return CredentialPlan(.keys(keys))
+    }
+
+    private func passphrase(_ flag: String?, _ variable: String) -> SecretSource? {
+        if let file = text(flag, "\(variable)_FILE") { return .file(file) }
+        return setting(nil, variable).map { .bytes(Array($0.value.utf8), name: $0.place) }
+    }
+
+    /// Apple names the file `AuthKey_<key ID>.p8`.
+    private static func keyID(inNameOf source: SecretSource) -> String? {
+        guard case .file(let path) = source else { return nil }
+        guard let file = path.split(separator: "/").last, file.hasPrefix("AuthKey_"), file.hasSuffix(".p8") else {
+            return nil
+        }
+        let id = file.dropFirst("AuthKey_".count).dropLast(".p8".count)
+        return id.count == 10 ? String(id) : nil
+    }
+}

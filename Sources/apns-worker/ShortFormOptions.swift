@@ -1,0 +1,140 @@
+import ArgumentParser
+import FoundationEssentials
+import NIOCore
+import PushQueue
+
+/// The short forms of which the worker makes the payload, as flags.
+struct ShortFormOptions: ParsableArguments {
+    @Option(help: "The alert's text.") var alert: String?
+    @Option(help: "The alert's title; with --body and not with --alert.") var title: String?
+    @Option(help: "The alert's subtitle.") var subtitle: String?
+    @Option(help: "The alert's text, beside a title or subtitle.") var body: String?
+    @Option(help: "The key of the alert's text in the app's localized strings.") var locKey: String?
+    @Option(help: "What goes into the localized text; more than once for several places.") var locArg: [String] = []
+    @Option(help: "The key of the title in the app's localized strings.") var titleLocKey: String?
+    @Option(help: "What goes into the localized title; more than once for several places.")
+    var titleLocArg: [String] = []
+    @Option(help: "The image that the app shows while it starts.") var launchImage: String?
+    @Option(help: "The number on the app's icon; 0 removes it.") var badge: Int64?
+    @Option(help: "A sound's name, or default.") var sound: String?
+    @Flag(help: "The sound is that of a critical alert.") var critical = false
+    @Option(help: "How loud a critical alert's sound is, 0 to 1.") var volume: Double?
+    @Option(help: "Notifications with the same thread id are grouped.") var threadID: String?
+    @Option(help: "The notification's category, which decides over its buttons.") var category: String?
+    @Flag(help: "Wake the app in the background.") var contentAvailable = false
+    @Flag(help: "Let the app's service extension change the notification.") var mutableContent = false
+    @Option(help: "The window to bring forward.") var targetContentID: String?
+    @Option(help: "passive, active, time-sensitive or critical.") var interruptionLevel: String?
+    @Option(help: "0 to 1, or any number for a Live Activity; the highest comes first.") var relevanceScore: Double?
+    @Option(help: "What the system compares with the current Focus.") var filterCriteria: String?
+    @Option(help: "What a Live Activity is to do: start, update or end.") var event: String?
+    @Option(help: "A Live Activity's content, a JSON object.") var contentState: String?
+    @Option(help: "When a Live Activity's content is from: seconds since 1970, ISO 8601, or now.") var timestamp:
+        String?
+    @Option(help: "When a Live Activity is out of date: seconds since 1970 or ISO 8601.") var staleDate: String?
+    @Option(help: "When an ended Live Activity goes away: seconds since 1970 or ISO 8601.") var dismissalDate: String?
+    @Option(help: "The type of the attributes of a Live Activity that starts.") var attributesType: String?
+    @Option(help: "The attributes of a Live Activity that starts, a JSON object.") var attributes: String?
+    @Flag(help: "A Live Activity that starts is to get a token for its updates.") var inputPushToken = false
+    @Option(help: "The channel that a Live Activity that starts gets its updates from.") var inputPushChannel: String?
+    @Flag(help: "Reload a widget or control.") var contentChanged = false
+    @Option(help: "An argument of a Safari notification's URL; more than once for several.") var urlArg: [String] = []
+    @Option(help: "The push magic of a managed device.") var mdm: String?
+    @Option(help: "What goes beside aps, a JSON object.") var custom: String?
+
+    /// The members of the job; empty if there is no such flag.
+    func members() throws -> [JobMember: JobEncoder.ShortForm] {
+        var members: [JobMember: JobEncoder.ShortForm] = [:]
+        members[.alert] = try alertMember()
+        members[.sound] = try soundMember()
+        members[.badge] = badge.map { .integer($0) }
+        members[.threadID] = threadID.map { .text($0) }
+        members[.category] = category.map { .text($0) }
+        members[.targetContentID] = targetContentID.map { .text($0) }
+        members[.interruptionLevel] = interruptionLevel.map { .text($0) }
+        members[.filterCriteria] = filterCriteria.map { .text($0) }
+        members[.event] = event.map { .text($0) }
+        members[.attributesType] = attributesType.map { .text($0) }
+        members[.inputPushChannel] = inputPushChannel.map { .text($0) }
+        members[.mdm] = mdm.map { .text($0) }
+        members[.contentState] = contentState.map { .json(ByteBuffer(string: $0)) }
+        members[.attributes] = attributes.map { .json(ByteBuffer(string: $0)) }
+        members[.custom] = custom.map { .json(ByteBuffer(string: $0)) }
+        members[.timestamp] = try time(timestamp, "--timestamp", takesNow: true)
+        members[.staleDate] = try time(staleDate, "--stale-date")
+        members[.dismissalDate] = try time(dismissalDate, "--dismissal-date")
+        members[.urlArguments] = urlArg.isEmpty ? nil : .json(Self.array(urlArg))
+        if contentAvailable { members[.contentAvailable] = .flag(true) }
+        if mutableContent { members[.mutableContent] = .flag(true) }
+        if inputPushToken { members[.inputPushToken] = .flag(true) }
+        if contentChanged { members[.contentChanged] = .flag(true) }
+        if let relevanceScore {
+            guard relevanceScore.isFinite else { throw ValidationError("--relevance-score is a number") }
+            members[.relevanceScore] = .number(relevanceScore)
+        }
+        return members
+    }
+
+    private func alertMember() throws -> JobEncoder.ShortForm? {
+        var object = ByteBuffer()
+        for (name, value) in [
+            ("title", title), ("subtitle", subtitle), ("body", body), ("loc_key", locKey),
+            ("title_loc_key", titleLocKey), ("launch_image", launchImage),
+        ] {
+            guard let value else { continue }
+            Self.begin(name, in: &object)
+            object.writeJSONString(value)
+        }
+        for (name, values) in [("loc_args", locArg), ("title_loc_args", titleLocArg)] where !values.isEmpty {
+            Self.begin(name, in: &object)
+            object.writeImmutableBuffer(Self.array(values))
+        }
+        guard object.readableBytes > 0 else { return alert.map { .text($0) } }
+        guard alert == nil else {
+            throw ValidationError(
+                "--alert is all of an alert's text; with a title or another part, give --body instead")
+        }
+        object.writeString("}")
+        return .json(object)
+    }
+
+    private func soundMember() throws -> JobEncoder.ShortForm? {
+        guard critical || volume != nil else { return sound.map { .text($0) } }
+        guard let sound else { throw ValidationError("--critical and --volume need --sound; it may be default") }
+        var object = ByteBuffer(string: "{\"critical\":\(critical ? 1 : 0),\"name\":")
+        object.writeJSONString(sound)
+        if let volume {
+            guard (0...1).contains(volume) else { throw ValidationError("--volume is a number from 0 to 1") }
+            object.writeString(",\"volume\":\(volume)")
+        }
+        object.writeString("}")
+        return .json(object)
+    }
+
+    private func time(_ text: String?, _ flag: String, takesNow: Bool = false) throws -> JobEncoder.ShortForm? {
+        guard let text else { return nil }
+        if takesNow, text == "now" { return .time(Int64(Date().timeIntervalSince1970) * 1000) }
+        guard let time = JobTime.milliseconds(text) else {
+            throw ValidationError(
+                "\(flag) is seconds since 1970 or an ISO 8601 time with Z or an offset, such as 2030-01-31T12:00:00Z"
+                    + (takesNow ? ", or now" : ""))
+        }
+        return .time(time)
+    }
+
+    private static func begin(_ name: String, in object: inout ByteBuffer) {
+        object.writeString(object.readableBytes == 0 ? "{" : ",")
+        object.writeJSONString(name)
+        object.writeString(":")
+    }
+
+    private static func array(_ texts: [String]) -> ByteBuffer {
+        var array = ByteBuffer(string: "[")
+        for (index, text) in texts.enumerated() {
+            if index > 0 { array.writeString(",") }
+            array.writeJSONString(text)
+        }
+        array.writeString("]")
+        return array
+    }
+}

@@ -1,0 +1,177 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import APNS
+
+@Suite("What counts as a changed secret")
+struct SecretWatchStateTests {
+    private let old: [[UInt8]] = [[1]]
+    private let new: [[UInt8]] = [[2]]
+    private let newer: [[UInt8]] = [[3]]
+    private let missing = SecretSource.Unreadable(description: "missing")
+    private let empty = SecretSource.Unreadable(description: "empty")
+
+    @Test("is not what is in use, and what two looks in a row find")
+    func settles() {
+        var state = SecretWatchState(inUse: old)
+        for _ in 0..<3 { #expect(state.saw(old) == .unchanged) }
+        #expect(state.saw(new) == .unchanged)
+        #expect(state.saw(new) == .changed)
+        // Nobody said what became of it: it is offered again.
+        #expect(state.saw(new) == .changed)
+        state.accept()
+        #expect(state.saw(new) == .unchanged)
+        #expect(state.saw(old) == .unchanged)
+        #expect(state.saw(old) == .changed)
+    }
+
+    @Test("is not what goes on changing, nor what changes back")
+    func unsettled() {
+        var state = SecretWatchState(inUse: old)
+        for contents in [new, newer, new, newer, new, old, new, old] { #expect(state.saw(contents) == .unchanged) }
+    }
+
+    @Test("is rejected once, and looked at again when it changes")
+    func rejected() {
+        var state = SecretWatchState(inUse: old)
+        #expect(state.saw(new) == .unchanged)
+        #expect(state.saw(new) == .changed)
+        state.reject()
+        for _ in 0..<3 { #expect(state.saw(new) == .unchanged) }
+        #expect(state.saw(newer) == .unchanged)
+        #expect(state.saw(newer) == .changed)
+        state.accept()
+        #expect(state.saw(new) == .unchanged)
+        #expect(state.saw(new) == .changed)
+    }
+
+    @Test("is rejected anew when what is in use was there in between")
+    func rejectedAgain() {
+        var state = SecretWatchState(inUse: old)
+        _ = state.saw(new)
+        #expect(state.saw(new) == .changed)
+        state.reject()
+        #expect(state.saw(old) == .unchanged)
+        #expect(state.saw(new) == .unchanged)
+        #expect(state.saw(new) == .changed)
+    }
+
+    @Test("is not what cannot be read, which is told once for each problem")
+    func unreadable() {
+        var state = SecretWatchState(inUse: old)
+        #expect(state.failed(missing) == .unreadable)
+        #expect(state.failed(missing) == .unchanged)
+        #expect(state.failed(empty) == .unreadable)
+        #expect(state.failed(empty) == .unchanged)
+        #expect(state.saw(old) == .unchanged)
+        #expect(state.failed(missing) == .unreadable)
+        // Two looks in a row: one before the failure does not count.
+        #expect(state.saw(new) == .unchanged)
+        #expect(state.failed(missing) == .unreadable)
+        #expect(state.saw(new) == .unchanged)
+        #expect(state.saw(new) == .changed)
+    }
+}
+
+@Suite("A watch over secrets")
+struct SecretWatchTests {
+    private struct Bad: Error {}
+
+    /// What `renew` gave, in a word.
+    private func word(_ renewal: SecretWatch.Renewal<[[UInt8]]>) -> String {
+        switch renewal {
+        case .unchanged: "unchanged"
+        case .renewed(let contents): "renewed \(contents)"
+        case .failed(let error): "failed \(error)"
+        }
+    }
+
+    @Test("builds anew when a file was replaced, and keeps the old through everything else")
+    func files() throws {
+        try withTemporaryDirectory { directory in
+            let file = directory.appending(path: "key")
+            let sources = [SecretSource.file(file.path), .bytes([9], name: "passphrase")]
+            try Data([1]).write(to: file)
+            var watch = SecretWatch(sources, inUse: try sources.map { try $0.read() })
+            #expect(watch.canChange)
+            var builds = 0
+            func look() -> String {
+                word(
+                    watch.renew { contents in
+                        builds += 1
+                        if contents[0] == [66] { throw Bad() }
+                        return contents
+                    })
+            }
+            #expect(look() == "unchanged")
+            try FileManager.default.removeItem(at: file)
+            #expect(look().contains("failed cannot read \(file.path)"))
+            #expect(look() == "unchanged")
+            try Data().write(to: file)
+            #expect(look().contains("is empty"))
+            #expect(look() == "unchanged")
+            try Data([66]).write(to: file)
+            #expect(look() == "unchanged")
+            #expect(look() == "failed Bad()")
+            for _ in 0..<3 { #expect(look() == "unchanged") }
+            #expect(builds == 1)
+            try Data([2]).write(to: file)
+            #expect(look() == "unchanged")
+            #expect(look() == "renewed [[2], [9]]")
+            for _ in 0..<3 { #expect(look() == "unchanged") }
+            #expect(builds == 2)
+        }
+    }
+
+    @Test("follows a mounted secret, whose directory is replaced as a whole")
+    func mounted() throws {
+        try withTemporaryDirectory { directory in
+            let manager = FileManager.default
+            for (version, byte) in [("1", UInt8(1)), ("2", UInt8(2))] {
+                try manager.createDirectory(
+                    at: directory.appending(path: version), withIntermediateDirectories: false)
+                for name in ["cert", "key"] {
+                    try Data([byte]).write(to: directory.appending(path: "\(version)/\(name)"))
+                }
+            }
+            let data = directory.appending(path: "..data").path
+            #expect(symlink("1", data) == 0)
+            let sources = ["cert", "key"].map { SecretSource.file("\(data)/\($0)") }
+            var watch = SecretWatch(sources, inUse: [[1], [1]])
+            #expect(word(watch.renew { $0 }) == "unchanged")
+            #expect(symlink("2", "\(data)_tmp") == 0 && rename("\(data)_tmp", data) == 0)
+            #expect(word(watch.renew { $0 }) == "unchanged")
+            #expect(word(watch.renew { $0 }) == "renewed [[2], [2]]")
+        }
+    }
+
+    @Test("renews a signing key only when the new file is a good one")
+    func key() throws {
+        try withTemporaryDirectory { directory in
+            let file = directory.appending(path: "key.p8")
+            let p8 = try Data(contentsOf: URL(filePath: TestCertificates.path("AuthKey_ABC123DEFG.p8")))
+            try p8.write(to: file)
+            var watch = SecretWatch([.file(file.path)], inUse: [Array(p8)])
+            // Half of it, as a copy in progress leaves it.
+            try p8.prefix(100).write(to: file)
+            _ = watch.renew { try SigningKey(pem: $0[0]) }
+            guard case .failed(SigningKey.Invalid.notPrivateKey) = watch.renew({ try SigningKey(pem: $0[0]) }) else {
+                Issue.record("half a key was taken")
+                return
+            }
+            try Data(contentsOf: URL(filePath: TestCertificates.path("client-key.pem"))).write(to: file)
+            _ = watch.renew { try SigningKey(pem: $0[0]) }
+            guard case .renewed(let key) = watch.renew({ try SigningKey(pem: $0[0]) }) else {
+                Issue.record("a good key was not taken")
+                return
+            }
+            #expect(try !key.verifies(SigningKey(pem: p8).signES256([1]), of: [1]))
+        }
+    }
+
+    @Test("has nothing to watch where no source is a file")
+    func constant() {
+        #expect(!SecretWatch([.base64("AQ==", name: "X"), .bytes([1], name: "x")], inUse: [[1], [1]]).canChange)
+    }
+}

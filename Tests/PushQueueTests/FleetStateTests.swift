@@ -1,0 +1,206 @@
+import Logging
+import NIOCore
+import NIOPosix
+import Redis
+import TestSupport
+import Testing
+
+@testable import PushQueue
+
+/// What all workers know together: paused apps, rates, throttled tokens.
+@Suite("What the fleet knows")
+struct FleetStateTests {
+    /// Two workers' views of one server, from a test's task.
+    private struct Fleet: Sendable {
+        let loop: any EventLoop
+        let clients: RedisClients
+        let pauses: [NIOLoopBoundBox<AppPauses>]
+        let rates: NIOLoopBoundBox<AppRates>
+        let throttled: NIOLoopBoundBox<ThrottledTokens>
+
+        func call<Value: Sendable, Failure: Error>(
+            _ body: @escaping @Sendable (Fleet, @escaping (Result<Value, Failure>) -> Void) -> Void
+        ) async throws -> Value {
+            try await withCheckedThrowingContinuation { continuation in
+                loop.execute { body(self) { continuation.resume(with: $0) } }
+            }
+        }
+
+        func trip(_ worker: Int = 0, _ app: String = "shop", isProbe: Bool = false) async throws -> Int64? {
+            try await call { $0.pauses[worker].value.trip(app, reason: "Fault", isProbe: isProbe, completion: $1) }
+        }
+
+        func probe(_ worker: Int = 0, _ app: String = "shop") async throws -> AppPauses.ProbeAnswer {
+            try await call { $0.pauses[worker].value.probe(app, completion: $1) }
+        }
+
+        func read(_ apps: [String] = ["shop"]) async throws -> [AppPause?] {
+            try await call { $0.pauses[0].value.read(apps, completion: $1) }
+        }
+
+        func reserve(_ count: Int, perSecond: Int) async throws -> Int64 {
+            try await call { $0.rates.value.reserve(count, of: "shop", perSecond: perSecond, completion: $1) }
+        }
+    }
+
+    private func withFleet(
+        _ durations: AppPauses.Durations = AppPauses.Durations(), _ body: (TestQueue, Fleet) async throws -> Void
+    ) async throws {
+        try await withQueue { queue in
+            let loop = MultiThreadedEventLoopGroup.singleton.next()
+            let clients = RedisClients(
+                topology: queue.client.topology, eventLoop: loop,
+                logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
+            let keys = queue.sharedKeys
+            let fleet = try await loop.submit {
+                Fleet(
+                    loop: loop, clients: clients,
+                    pauses: ["one", "two"].map { name in
+                        NIOLoopBoundBox(
+                            AppPauses(clients: clients, keys: keys, worker: name, durations: durations),
+                            eventLoop: loop)
+                    },
+                    rates: NIOLoopBoundBox(AppRates(clients: clients, keys: keys), eventLoop: loop),
+                    throttled: NIOLoopBoundBox(ThrottledTokens(clients: clients, keys: keys), eventLoop: loop))
+            }.get()
+            try await eventually("the client is ready") {
+                try await loop.submit { clients.client(for: keys.throttledTokens).isReady }.get()
+            }
+            let result: Result<Void, any Error>
+            do {
+                try await body(queue, fleet)
+                result = .success(())
+            } catch { result = .failure(error) }
+            try await loop.flatSubmit { clients.close() }.get()
+            try result.get()
+        }
+    }
+
+    @Test("the first fault pauses an app, and what others were told meanwhile changes nothing")
+    func trip() async throws {
+        try await withFleet { queue, fleet in
+            #expect(try await fleet.read() == [nil])
+            let wait = try #require(try await fleet.trip())
+            #expect((10_000...15_000).contains(wait))
+            let again = try #require(try await fleet.trip(1))
+            #expect(again <= wait)
+            let pause = try #require(try await fleet.read()[0])
+            #expect(pause.reason == "Fault" && pause.by == "two")
+            let (since, until) = (try #require(pause.since), try #require(pause.until))
+            #expect(until - since == 15_000)
+            #expect(try await fleet.read(["other", "shop"])[0] == nil)
+            let life = try #require(queue.redis.run("PTTL", queue.sharedKeys.appPaused("shop")).number)
+            #expect(life > 80_000_000)
+        }
+    }
+
+    @Test("one worker at a time gets the probe, and when it is refused too, the pause doubles up to a limit")
+    func probes() async throws {
+        var durations = AppPauses.Durations()
+        (durations.first, durations.longest) = (1, 4)
+        try await withFleet(durations) { queue, fleet in
+            _ = try await fleet.trip()
+            for expected: Int64 in [2, 4, 4] {
+                try await eventually("a probe is granted") { try await fleet.probe() == .granted }
+                guard case .wait(let wait?, "Fault") = try await fleet.probe(1) else {
+                    Issue.record("two probes at once")
+                    return
+                }
+                #expect((20_000...30_000).contains(wait))
+                let next = try #require(try await fleet.trip(isProbe: true))
+                #expect(next == expected)
+            }
+            try await fleet.call { $0.pauses[1].value.close("shop", completion: $1) }
+            #expect(try await fleet.probe() == .closed)
+            #expect(try await fleet.read() == [nil])
+        }
+    }
+
+    @Test("a pause that a person ordered has no probe, whatever is written there, and is not overwritten")
+    func ordered() async throws {
+        try await withFleet { queue, fleet in
+            let key = queue.sharedKeys.appPaused("shop")
+            for text in [
+                "maintenance", #"{"v":1,"reason":"maintenance"}"#, #"{"reason":"maintenance","until":"soon"}"#,
+                #"{"reason":"maintenance","until":-1,"pause":0}"#, #"{"reason":"maintenance","until":1e300,"pause":5}"#,
+            ] {
+                try queue.redis.run("SET", key, text)
+                #expect(try await fleet.trip() == nil)
+                #expect(try await fleet.probe() == .wait(milliseconds: nil, reason: "maintenance"))
+                #expect(try queue.redis.run("GET", key).text == text)
+            }
+            for text in ["", "\u{1B}[2J\nx", "[]", "1", #""x""#, "{", String(repeating: "x", count: 100_000)] {
+                try queue.redis.run("SET", key, text)
+                let pause = try #require(try await fleet.read()[0])
+                #expect(pause.reason.utf8.count <= 200 && !pause.reason.contains("\u{1B}"))
+                #expect(try await fleet.trip() == nil)
+            }
+            try await AppPauses.order(
+                AppPause(reason: "by \"hand\"", since: 5, by: "me"), of: "shop", queue.client, queue.sharedKeys)
+            #expect(try await fleet.read() == [AppPause(reason: "by \"hand\"", since: 5, by: "me")])
+            #expect(try await fleet.probe() == .wait(milliseconds: nil, reason: "by \"hand\""))
+            #expect(try await AppPauses.end("shop", queue.client, queue.sharedKeys))
+            #expect(try await !AppPauses.end("shop", queue.client, queue.sharedKeys))
+        }
+    }
+
+    @Test("a key of another type is told, and not overwritten")
+    func wrongType() async throws {
+        try await withFleet { queue, fleet in
+            for key in [queue.sharedKeys.appPaused("shop"), queue.sharedKeys.appRate("shop")] {
+                try queue.redis.run("RPUSH", key, "x")
+            }
+            await #expect(throws: QueueConnection.Failure.self) { try await fleet.trip() }
+            await #expect(throws: QueueConnection.Failure.self) { try await fleet.probe() }
+            await #expect(throws: RedisError.self) { try await fleet.read() }
+            await #expect(throws: QueueConnection.Failure.self) { try await fleet.reserve(1, perSecond: 1) }
+            #expect(try queue.redis.run("LLEN", queue.sharedKeys.appRate("shop")) == 1)
+        }
+    }
+
+    @Test("portions of a rate begin where the one before ends, whoever asks")
+    func rate() async throws {
+        try await withFleet { queue, fleet in
+            let key = queue.sharedKeys.appRate("shop")
+            var before = 0
+            for _ in 0..<20 {
+                let asked = try #require(queue.redis.run("TIME").elements?.compactMap { $0.text.flatMap(Int.init) })
+                let wait = try await fleet.reserve(100, perSecond: 1000)
+                let end = try #require(queue.redis.run("GET", key).text.flatMap(Int.init))
+                // In microseconds: a portion is a tenth of a second, and begins where the one before it ended, or later.
+                #expect(end - before >= 100_000)
+                #expect(Int(wait) * 1000 <= max(0, end - 100_000 - asked[0] * 1_000_000 - asked[1]) + 1000)
+                before = end
+            }
+            try queue.redis.run("SET", queue.sharedKeys.appRate("shop"), "9e15")
+            #expect(try await fleet.reserve(100, perSecond: 1000) < 1000)
+            try queue.redis.run("SET", queue.sharedKeys.appRate("shop"), "nonsense")
+            #expect(try await fleet.reserve(100, perSecond: 1000) < 1000)
+        }
+    }
+
+    @Test("throttled tokens are read with their times, until these have passed")
+    func throttled() async throws {
+        try await withFleet { queue, fleet in
+            for (token, until) in [("aa", 5000), ("bb", 9000), ("aa", 7000), ("bb", 1000)] as [(String, Int64)] {
+                let token = ByteBuffer(string: token)
+                let _: Void = try await fleet.call {
+                    $0.throttled.value.add(token, until: until, now: 3000, completion: $1)
+                }
+            }
+            func read(_ now: Int64) async throws -> [String: Int64] {
+                let pairs: [(token: ByteBuffer, until: Int64)] = try await fleet.call {
+                    $0.throttled.value.read(now: now, completion: $1)
+                }
+                return Dictionary(uniqueKeysWithValues: pairs.map { ($0.token.text, $0.until) })
+            }
+            #expect(try await read(3000) == ["aa": 7000, "bb": 9000])
+            #expect(try await read(7000) == ["bb": 9000])
+            let token = ByteBuffer(string: "cc")
+            let _: Void = try await fleet.call {
+                $0.throttled.value.add(token, until: 20_000, now: 10_000, completion: $1)
+            }
+            #expect(try queue.redis.run("ZCARD", queue.sharedKeys.throttledTokens) == 1)
+        }
+    }
+}

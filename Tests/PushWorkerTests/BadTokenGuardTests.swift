@@ -1,0 +1,72 @@
+import Testing
+
+@testable import PushWorker
+
+@Suite("Bad tokens, or a bad app")
+struct BadTokenGuardTests {
+    @Test("a worker in the wrong environment marks nothing, and soon knows")
+    func wrongFromTheStart() {
+        var guarding = BadTokenGuard()
+        var judgements: [BadTokenGuard.Judgement] = []
+        repeat { judgements.append(guarding.bad()) } while judgements.last != .trip && judgements.count < 100
+        #expect(judgements == Array(repeating: .hold, count: 7) + [.trip])
+    }
+
+    @Test("when all goes wrong at once, two are marked at the most before it is known")
+    func wrongAllAtOnce() {
+        var guarding = BadTokenGuard()
+        for _ in 0..<1000 { guarding.good() }
+        var judgements: [BadTokenGuard.Judgement] = []
+        repeat { judgements.append(guarding.bad()) } while judgements.last != .trip && judgements.count < 100
+        #expect(judgements.filter { $0 == .mark }.count == 2)
+        #expect(judgements.last == .trip && judgements.count <= 17)
+    }
+
+    @Test("single bad tokens among good ones are marked")
+    func ordinary() {
+        var guarding = BadTokenGuard()
+        for _ in 0..<1000 {
+            for _ in 0..<9 { guarding.good() }
+            check(guarding.bad() == .mark)
+        }
+    }
+
+    @Test("of a list of which three in ten are bad, most are marked at once")
+    func badList() {
+        var guarding = BadTokenGuard()
+        guarding.good()
+        var (marked, held) = (0, 0)
+        for _ in 0..<10_000 {
+            guard Int.random(in: 0..<10) < 3 else {
+                guarding.good()
+                continue
+            }
+            switch guarding.bad() {
+            case .mark: marked += 1
+            case .hold: held += 1
+            // Half of 32, where three in ten are expected: one list in hundreds is asked about once.
+            case .trip: guarding.startAfresh()
+            }
+        }
+        #expect(marked > held)
+    }
+
+    @Test("a single bad token, of which nothing else tells, is not believed at once")
+    func alone() {
+        var guarding = BadTokenGuard()
+        check(guarding.bad() == .hold)
+        guarding.good()
+        check(guarding.bad() == .mark)
+    }
+
+    @Test("the share is a setting, and at 1 every word is believed")
+    func share() {
+        var believing = BadTokenGuard(maximumShare: 1)
+        for _ in 0..<100 { check(believing.bad() == .mark) }
+        var strict = BadTokenGuard(maximumShare: 0.25)
+        for _ in 0..<32 { strict.good() }
+        var count = 0
+        while strict.bad() != .trip { count += 1 }
+        #expect(count == 8)
+    }
+}

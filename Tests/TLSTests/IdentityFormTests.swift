@@ -1,0 +1,135 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import TLS
+
+@Suite("A certificate's file")
+struct IdentityFormTests {
+    private func contents(_ name: String) throws -> [UInt8] {
+        [UInt8](try Data(contentsOf: URL(filePath: Fixtures.path(name))))
+    }
+
+    private func kind(_ body: () throws -> Void) throws -> TLSError.Kind {
+        try #require(throws: TLSError.self) { try body() }.kind
+    }
+
+    @Test("may be PEM with its key, or with the key in another file")
+    func pem() throws {
+        let (certificate, key) = (try contents("client.pem"), try contents("client-key.pem"))
+        #expect(try TLSIdentity(bytes: certificate + key, source: "both").userID == "com.example.app")
+        #expect(try TLSIdentity(bytes: certificate, keyBytes: key, source: "one").userID == "com.example.app")
+        #expect(
+            try kind { _ = try TLSIdentity(bytes: certificate, source: "client.pem") }
+                == .notPEM(source: "client.pem", expected: "a private key"))
+        let other = try contents("server-key.pem")
+        #expect(
+            try kind { _ = try TLSIdentity(bytes: certificate, keyBytes: other, source: "a", keySource: "b") }
+                == .keyMismatch(key: "b", certificate: "a"))
+    }
+
+    @Test("may be Apple's .cer, but only with the key beside it, in PEM or DER")
+    func binary() throws {
+        let workshop = try OpenSSLWorkshop()
+        try workshop.openssl("x509", "-in", try Fixtures.path("client.pem"), "-outform", "DER", "-out", "aps.cer")
+        let certificate = try workshop.read("aps.cer")
+        #expect(
+            try kind { _ = try TLSIdentity(bytes: certificate, source: "aps.cer") }
+                == .identityIncomplete(source: "aps.cer", missing: "private key"))
+        let key = try contents("client-key.pem")
+        #expect(try TLSIdentity(bytes: certificate, keyBytes: key, source: "aps.cer").userID == "com.example.app")
+        try workshop.openssl("pkey", "-in", try Fixtures.path("client-key.pem"), "-outform", "DER", "-out", "key.der")
+        let binaryKey = try workshop.read("key.der")
+        #expect(try TLSIdentity(bytes: certificate, keyBytes: binaryKey, source: "aps.cer").userID == "com.example.app")
+    }
+
+    @Test("of no known form is told so", arguments: ["", "hello", "MIIKaQIBAzCCCi8GCSqGSIb3DQEHAaCC"])
+    func unknown(text: String) throws {
+        #expect(
+            try kind { _ = try TLSIdentity(bytes: Array(text.utf8), source: "file") } == .notRecognised(source: "file"))
+    }
+
+    @Test("of some other binary form is no PKCS#12 file", arguments: [[0x30], [0x30, 0x80], [0x30, 0x03, 2, 1, 3]])
+    func otherBinary(bytes: [UInt8]) throws {
+        guard case .notPKCS12(source: "file", _) = try kind({ _ = try TLSIdentity(bytes: bytes, source: "file") })
+        else {
+            Issue.record("another error")
+            return
+        }
+    }
+
+    @Test("tells from when and until when it is valid, and what its extensions hold")
+    func facts() throws {
+        let workshop = try OpenSSLWorkshop()
+        try workshop.certificate(
+            "push", subject: "/UID=com.example.app/CN=x", extensions: ["1.2.840.113635.100.6.3.1=ASN1:NULL"])
+        let identity = try TLSIdentity(
+            certificateFile: workshop.path("push.pem"), keyFile: workshop.path("push-key.pem"))
+        let (notBefore, notAfter) = (try #require(identity.notBefore), try #require(identity.notAfter))
+        #expect(notAfter - notBefore == 365 * 86_400)
+        #expect(identity.certificateExtension("1.2.840.113635.100.6.3.1") == [0x05, 0x00])
+        #expect(identity.certificateExtension("1.2.840.113635.100.6.3.2") == nil)
+        #expect(identity.certificateExtension("no identifier") == nil)
+        #expect(identity.certificateExtension("") == nil)
+    }
+}
+
+@Suite("An encrypted private key")
+struct EncryptedKeyTests {
+    /// Ways to encrypt the client's key, each as an `openssl` command's arguments before `-in` and `-out`.
+    static let ways = [
+        ["pkcs8", "-topk8", "-v2", "aes-256-cbc", "-passout", "pass:secret"],
+        ["pkcs8", "-topk8", "-v2", "des3", "-passout", "pass:secret"],
+        ["pkcs8", "-topk8", "-scrypt", "-passout", "pass:secret"],
+        ["pkcs8", "-topk8", "-v2", "aes-256-cbc", "-outform", "DER", "-passout", "pass:secret"],
+        ["ec", "-aes256", "-passout", "pass:secret"],
+        ["ec", "-des3", "-passout", "pass:secret"],
+    ]
+
+    /// Ways that take the algorithms of OpenSSL's legacy provider.
+    static let oldWays = [
+        ["pkcs8", "-topk8", "-v1", "PBE-SHA1-RC2-40", "-provider", "legacy", "-provider", "default"]
+            + ["-passout", "pass:secret"],
+        ["pkcs8", "-topk8", "-v1", "PBE-MD5-DES", "-provider", "legacy", "-provider", "default"]
+            + ["-passout", "pass:secret"],
+        ["pkcs8", "-topk8", "-v2", "des", "-provider", "legacy", "-provider", "default", "-passout", "pass:secret"],
+        ["ec", "-des", "-provider", "legacy", "-provider", "default", "-passout", "pass:secret"],
+    ]
+
+    private func encrypted(_ way: [String]) throws -> [UInt8] {
+        let workshop = try OpenSSLWorkshop()
+        try workshop.openssl(way + ["-in", Fixtures.path("client-key.pem"), "-out", "key"])
+        return try workshop.read("key")
+    }
+
+    private func identity(_ key: [UInt8], passphrase: String?) throws -> TLSIdentity {
+        let certificate = try [UInt8](Data(contentsOf: URL(filePath: Fixtures.path("client.pem"))))
+        return try TLSIdentity(
+            bytes: certificate, keyBytes: key, passphrase: passphrase, source: "client.pem", keySource: "key")
+    }
+
+    @Test("works in PKCS#8 and in the older forms, with old and new algorithms", arguments: ways + oldWays)
+    func works(way: [String]) throws {
+        let key = try encrypted(way)
+        let pair = try EmbeddedPair(
+            client: Fixtures.client(identity: identity(key, passphrase: "secret")),
+            server: Fixtures.server(clientCertificates: .required(.file(Fixtures.path("ca.pem")))))
+        try pair.connect()
+        #expect(pair.serverEvents.handshake?.peerCertificate?.userID == "com.example.app")
+    }
+
+    @Test("wants its passphrase", arguments: ways + oldWays, ["wrong", "", nil])
+    func passphrase(way: [String], passphrase: String?) throws {
+        let key = try encrypted(way)
+        let error = try #require(throws: TLSError.self) { _ = try identity(key, passphrase: passphrase) }
+        #expect(error.kind == .wrongPassphrase(source: "key", given: passphrase != nil), "\(error)")
+    }
+
+    @Test("of an old kind names OpenSSL's legacy provider where that is not installed", arguments: oldWays)
+    func missingProvider(way: [String]) throws {
+        let empty = try OpenSSLWorkshop()
+        let key = try PrivateKeyText(encrypted(way), source: "key", modules: empty.directory.path)
+        let error = try #require(throws: TLSError.self) { _ = try key.read(passphrase: "secret") }
+        #expect(error.kind == .legacyProviderMissing(source: "key"))
+    }
+}

@@ -1,0 +1,196 @@
+import COpenSSL
+import Foundation
+import NIOCore
+import TestSupport
+import Testing
+
+@testable import TLS
+
+@Suite("PKCS#12 files", .timeLimit(.minutes(2)))
+struct PKCS12Tests {
+    private static let modern: [String] = []
+    private static let keychain = ["-legacy", "-keypbe", "PBE-SHA1-3DES", "-certpbe", "PBE-SHA1-RC2-40"]
+    private static let tripleDES = ["-keypbe", "PBE-SHA1-3DES", "-certpbe", "PBE-SHA1-3DES", "-macalg", "sha1"]
+    private static let allRC2 = ["-legacy", "-keypbe", "PBE-SHA1-RC2-40", "-certpbe", "PBE-SHA1-RC2-128"]
+    private static let plain = ["-keypbe", "NONE", "-certpbe", "NONE"]
+
+    /// The client's identity as a file of that kind.
+    private func export(_ arguments: [String], passphrase: String = "secret", from name: String = "client") throws
+        -> [UInt8]
+    {
+        let workshop = try OpenSSLWorkshop()
+        try workshop.openssl(
+            [
+                "pkcs12", "-export", "-in", Fixtures.path("\(name).pem"), "-inkey", Fixtures.path("\(name)-key.pem"),
+                "-passout", "pass:\(passphrase)", "-out", "identity.p12",
+            ] + arguments)
+        return try workshop.read("identity.p12")
+    }
+
+    private func error(_ bytes: [UInt8], passphrase: String? = "secret") throws -> TLSError {
+        try #require(throws: TLSError.self) {
+            _ = try TLSIdentity(bytes: bytes, passphrase: passphrase, source: "identity.p12")
+        }
+    }
+
+    /// Shows the identity to a server that requires one, and returns what the server saw.
+    private func shown(_ identity: TLSIdentity) throws -> TLSPeerCertificate? {
+        let server = try Fixtures.server(clientCertificates: .required(.file(Fixtures.path("ca.pem"))))
+        let pair = try EmbeddedPair(client: Fixtures.client(identity: identity), server: server)
+        try pair.connect()
+        #expect(pair.serverEvents.errors.isEmpty)
+        return pair.serverEvents.handshake?.peerCertificate
+    }
+
+    @Test(
+        "of all ages work in a connection", arguments: [modern, keychain, tripleDES, allRC2, plain, ["-nomac"]],
+        ["secret", "pässwörd €", ""])
+    func ages(arguments: [String], passphrase: String) throws {
+        let bytes = try export(arguments, passphrase: passphrase)
+        let identity = try TLSIdentity(bytes: bytes, passphrase: passphrase, source: "identity.p12")
+        #expect(identity.userID == "com.example.app")
+        #expect(identity.commonName == "Apple Push Services: com.example.app")
+        #expect(try shown(identity)?.userID == "com.example.app")
+    }
+
+    @Test("may come without a passphrase, whether an empty or an absent one is given", arguments: [modern, keychain])
+    func emptyPassphrase(arguments: [String]) throws {
+        let bytes = try export(arguments, passphrase: "")
+        for passphrase in [nil, ""] as [String?] {
+            let identity = try TLSIdentity(bytes: bytes, passphrase: passphrase, source: "identity.p12")
+            #expect(identity.userID == "com.example.app")
+        }
+    }
+
+    @Test("without a checksum are opened with the right passphrase only", arguments: [modern, keychain])
+    func macless(arguments: [String]) throws {
+        let bytes = try export(arguments + ["-nomac"])
+        let identity = try TLSIdentity(bytes: bytes, passphrase: "secret", source: "identity.p12")
+        #expect(identity.userID == "com.example.app")
+        for passphrase in ["wrong", nil, ""] {
+            let error = try error(bytes, passphrase: passphrase)
+            #expect(error.kind == .wrongPassphrase(source: "identity.p12", given: passphrase != nil), "\(error)")
+        }
+    }
+
+    @Test(
+        "are refused with another passphrase, which is not told", arguments: [modern, keychain],
+        ["wrong1", "secret\0x", "", nil])
+    func wrongPassphrase(arguments: [String], passphrase: String?) throws {
+        let error = try error(export(arguments), passphrase: passphrase)
+        #expect(error.kind == .wrongPassphrase(source: "identity.p12", given: passphrase != nil))
+        #expect(error.description.contains("identity.p12"))
+        #expect(!error.description.contains("wrong1") && !error.description.contains("secret"))
+    }
+
+    @Test("leave the process' OpenSSL without the old algorithms")
+    func defaultContext() throws {
+        let identity = try TLSIdentity(bytes: export(Self.keychain), passphrase: "secret", source: "identity.p12")
+        #expect(identity.userID == "com.example.app")
+        #expect(OSSL_PROVIDER_available(nil, "legacy") == 0)
+        let cipher = EVP_CIPHER_fetch(nil, "RC2-40-CBC", nil)
+        ERR_clear_error()
+        #expect(cipher == nil)
+        EVP_CIPHER_free(cipher)
+    }
+
+    @Test("of old algorithms name what is missing where OpenSSL's legacy provider is not installed")
+    func missingProvider() throws {
+        let empty = try OpenSSLWorkshop()
+        let modern = try PKCS12File(bytes: export(Self.modern), source: "new.p12", modules: empty.directory.path)
+        let (chain, key) = try modern.identity(passphrase: "secret")
+        chain.forEach(X509_free)
+        EVP_PKEY_free(key)
+        let old = try PKCS12File(bytes: export(Self.keychain), source: "old.p12", modules: empty.directory.path)
+        let error = try #require(throws: TLSError.self) { _ = try old.identity(passphrase: "secret") }
+        #expect(error.kind == .legacyProviderMissing(source: "old.p12"))
+        #expect(error.description.contains("old.p12") && error.description.contains("openssl-provider-legacy"))
+    }
+
+    @Test("of old algorithms can be read by many threads at once, with others reading new ones")
+    func threads() async throws {
+        let (old, new) = (try export(Self.keychain), try export(Self.modern))
+        let read = try await withThrowingTaskGroup(of: Int.self) { group in
+            for _ in 0..<8 {
+                group.addTask {
+                    try (0..<5).count { round in
+                        let bytes = round.isMultiple(of: 2) ? old : new
+                        return try TLSIdentity(bytes: bytes, passphrase: "secret", source: "p12").userID != nil
+                    }
+                }
+            }
+            return try await group.reduce(0, +)
+        }
+        #expect(read == 40)
+    }
+
+    @Test("give the own certificate first and its issuers in order, whatever else they hold", arguments: 0..<3)
+    func chain(rotation: Int) throws {
+        let workshop = try OpenSSLWorkshop()
+        let chain = String(decoding: try Data(contentsOf: URL(filePath: Fixtures.path("chain.pem"))), as: UTF8.self)
+        let end = "-----END CERTIFICATE-----\n"
+        let parts = chain.components(separatedBy: end).filter { !$0.isEmpty }.map { $0 + end }
+        try #require(parts.count == 2)
+        let stranger = try String(contentsOf: URL(filePath: Fixtures.path("other-ca.pem")), encoding: .utf8)
+        let root = try String(contentsOf: URL(filePath: Fixtures.path("ca.pem")), encoding: .utf8)
+        var certificates = [stranger, root, parts[1]]
+        certificates = Array(certificates[rotation...] + certificates[..<rotation])
+        try workshop.write(Data(certificates.joined().utf8), to: "others.pem")
+        try workshop.write(Data(parts[0].utf8), to: "own.pem")
+        try workshop.openssl(
+            "pkcs12", "-export", "-in", "own.pem", "-inkey", try Fixtures.path("chain-key.pem"), "-certfile",
+            "others.pem", "-passout", "pass:secret", "-out", "chain.p12")
+        let (found, key) = try PKCS12File(bytes: workshop.read("chain.p12"), source: "chain.p12")
+            .identity(passphrase: "secret")
+        #expect(
+            found.map { CertificateView(pointer: $0).commonName }
+                == ["localhost", "apns-worker test intermediate", "apns-worker test authority"])
+        found.forEach(X509_free)
+        EVP_PKEY_free(key)
+    }
+
+    @Test("without a key or without a certificate say which is missing")
+    func incomplete() throws {
+        let workshop = try OpenSSLWorkshop()
+        try workshop.openssl(
+            "pkcs12", "-export", "-nokeys", "-in", try Fixtures.path("client.pem"), "-passout", "pass:secret", "-out",
+            "certificate.p12")
+        let keyless = try error(workshop.read("certificate.p12"))
+        #expect(keyless.kind == .identityIncomplete(source: "identity.p12", missing: "private key"))
+        try workshop.openssl(
+            "pkcs12", "-export", "-nocerts", "-inkey", try Fixtures.path("client-key.pem"), "-passout", "pass:secret",
+            "-out", "key.p12")
+        let bare = try error(workshop.read("key.p12"))
+        #expect(bare.kind == .identityIncomplete(source: "identity.p12", missing: "certificate"))
+    }
+
+    @Test("cut off or damaged anywhere are refused, and never stop the process", arguments: [modern, keychain])
+    func damaged(arguments: [String]) throws {
+        let bytes = try export(arguments)
+        for length in stride(from: 0, to: bytes.count, by: 97) {
+            _ = try error(Array(bytes[..<length]))
+        }
+        for position in stride(from: 0, to: bytes.count, by: 61) {
+            var damaged = bytes
+            damaged[position] ^= 0x55
+            // Some bytes say nothing, such as those of the friendly name; then the identity must be the right one.
+            do {
+                let identity = try TLSIdentity(bytes: damaged, passphrase: "secret", source: "identity.p12")
+                #expect(identity.userID == "com.example.app")
+            } catch {
+                #expect(!error.description.isEmpty)
+            }
+        }
+    }
+
+    @Test("with a separate key are refused, for which key would count is not clear")
+    func separateKey() throws {
+        let key = try [UInt8](Data(contentsOf: URL(filePath: Fixtures.path("client-key.pem"))))
+        let bytes = try export(Self.modern)
+        let error = try #require(throws: TLSError.self) {
+            _ = try TLSIdentity(
+                bytes: bytes, keyBytes: key, passphrase: "secret", source: "a.p12", keySource: "b.pem")
+        }
+        #expect(error.description.contains("a.p12") && error.description.contains("b.pem"))
+    }
+}
