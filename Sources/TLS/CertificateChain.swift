@@ -10,9 +10,7 @@ enum CertificateChain {
         var chain = [leaf]
         var rest = others
         var last = leaf
-        while X509_check_issued(last, last) != X509_V_OK,
-            let index = rest.firstIndex(where: { X509_check_issued($0, last) == X509_V_OK })
-        {
+        while let index = rest.firstIndex(where: { X509_check_issued($0, last) == X509_V_OK }) {
             last = rest.remove(at: index)
             chain.append(last)
         }

@@ -192,7 +192,9 @@ struct AppSettings {
 
     private func keys(first: SecretSource) throws -> CredentialPlan {
         guard let teamID = text(flags.teamID, "TEAM_ID") else {
-            throw invalid("a signing key needs its team's ID: --team-id or \(ownPrefix ?? Self.prefix)TEAM_ID")
+            throw invalid(
+                "a signing key needs its ID and its team's: --key-id and --team-id, or \(ownPrefix ?? Self.prefix)KEY_ID "
+                    + "and …TEAM_ID")
         }
         func key(_ source: SecretSource, _ flag: String?, _ prefix: String) throws -> CredentialPlan.Key {
             guard let keyID = text(flag, "\(prefix)KEY_ID") ?? Self.keyID(inNameOf: source) else {

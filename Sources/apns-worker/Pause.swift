@@ -1,15 +1,18 @@
 import ArgumentParser
+import FoundationEssentials
 import PushQueue
 
 struct Pause: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Pause a queue: workers finish what they have claimed from it, and claim no more.",
+        abstract: "Pause a queue or an app: workers finish what they have claimed, and claim or send no more of it.",
         discussion: """
-            Jobs can be enqueued all the same, and wait. The queue stays paused, whatever is restarted, until \
-            `apns-worker resume`.
+            Jobs can be enqueued all the same, and wait; those of a paused app are put off, and no attempt is spent on \
+            them. The pause lasts, whatever is restarted, until `apns-worker resume`.
             """)
 
     @OptionGroup(title: "Queue") var queue: QueueOptions
+
+    @Option(help: "An app to pause, instead of a queue.") var app: String?
 
     @Option(help: "Why, for whoever wonders.") var reason: String
 
@@ -20,6 +23,14 @@ struct Pause: AsyncParsableCommand {
     }
 
     func run() async throws {
+        if let app {
+            let pause = AppPause(reason: QueuePause.printable(reason), since: Int64(Date().timeIntervalSince1970 * 1000))
+            try await queue.redis.withClient(for: app) { client, keys in
+                try await AppPauses.order(pause, of: app, client, keys)
+                print("app \(app) is paused: \(pause.reason)")
+            }
+            return
+        }
         try await queue.withClient { client, keys in
             try await QueuePause.set(client, keys, reason: reason)
             print("queue \(keys.queue) is paused: \(QueuePause.printable(reason))")

@@ -22,14 +22,7 @@ struct QueueOptions: ParsableArguments {
     /// - Throws: what `body` throws; an error of Redis as one that is told as a mistake of usage is.
     func withClient(_ body: (RedisClient, QueueKeys) async throws -> Void) async throws {
         let keys = try keys()
-        let client = try redis.client(for: keys.jobs)
-        do {
-            try await client.waitUntilReady(timeout: .seconds(10))
-            try await body(client, keys)
-        } catch let error as RedisError {
-            throw ValidationError("\(error)")
-        }
-        try? await client.close().get()
+        try await redis.withClient(for: keys.jobs) { try await body($0, keys) }
     }
 }
 

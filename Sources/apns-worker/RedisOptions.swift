@@ -2,6 +2,7 @@ import ArgumentParser
 import Logging
 import NIOCore
 import NIOPosix
+import PushQueue
 import Redis
 import TLS
 
@@ -75,5 +76,25 @@ struct RedisOptions: ParsableArguments {
             configuration: configuration, logger: Logger(label: "redis", factory: { _ in SwiftLogNoOpLogHandler() }))
         client.start()
         return client
+    }
+
+    /// Does something with what all workers know of an app, over a client that is ready, and is closed then.
+    /// - Throws: what `body` throws; an error of Redis as one that is told as a mistake of usage is.
+    func withClient(for app: String, _ body: (RedisClient, SharedKeys) async throws -> Void) async throws {
+        let keys = SharedKeys(prefix: keyPrefix)
+        try await withClient(for: keys.appPaused(app)) { try await body($0, keys) }
+    }
+
+    /// Does something over a client that is ready, and is closed then.
+    /// - Parameter key: in a Cluster, any key of the slot that the client is to serve.
+    func withClient(for key: String, _ body: (RedisClient) async throws -> Void) async throws {
+        let client = try client(for: key)
+        do {
+            try await client.waitUntilReady(timeout: .seconds(10))
+            try await body(client)
+        } catch let error as RedisError {
+            throw ValidationError("\(error)")
+        }
+        try? await client.close().get()
     }
 }

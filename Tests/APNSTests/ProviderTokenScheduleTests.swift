@@ -117,6 +117,16 @@ struct ProviderTokenScheduleTests {
         #expect(refused.adopt(issuedAt: 10_000, now: 10_000) == true)
     }
 
+    @Test("does not take a refused token back after the clock was set back behind it")
+    func refusedBeforeClockSetBack() {
+        var schedule = ProviderTokenSchedule()
+        schedule.signed(at: 10_000)
+        #expect(schedule.refused(now: 10_100, issuedAt: 10_000) == true)
+        schedule.signed(at: 9_990)
+        #expect(schedule.adopt(issuedAt: 10_000, now: 9_990) == false)
+        #expect(schedule.adopt(issuedAt: 10_001, now: 9_990) == true)
+    }
+
     @Test("survives any time whatever", arguments: [Int64.min, .min + 1, -1, 0, .max - 1, .max])
     func extremes(time: Int64) {
         for now: Int64 in [.min, -1, 0, 1_792_800_000, .max] {

@@ -107,9 +107,15 @@ extension EndToEnd {
 
         @Test("a push type that needs a topic of its own gets it, and does not pause the others")
         func topics() async throws {
-            let types = ["voip", "complication", "liveactivity", "widgets", "background", "fileprovider", "location"]
-            let jobs = types.enumerated().map {
-                TestJob.text(TestJob.token("a", $0.offset), #""priority":5,"push_type":"\#($0.element)","#)
+            let types = [
+                "voip": "{}", "complication": "{}", "location": "{}", "background": #"{"aps":{"content-available":1}}"#,
+                "liveactivity": #"{"aps":{"event":"update","timestamp":1,"content-state":{}}}"#,
+                "widgets": #"{"aps":{"content-changed":true}}"#, "controls": #"{"aps":{"content-changed":true}}"#,
+                "fileprovider": #"{"container-identifier":"x"}"#, "pushtotalk": "{}",
+            ]
+            let jobs = types.enumerated().map { number, entry in
+                let (type, payload) = entry
+                return #"{"push_type":"\#(type)","token":"\#(TestJob.token("a", number))","payload":\#(payload)}"#
             }
             let result = try await Self.deliver(jobs + TestJob.many(50, prefix: "b"))
             #expect(result.worker.delivered == types.count + 50 && result.worker.parked == 0)

@@ -17,6 +17,7 @@ struct QueueContents {
     struct InvalidTokenDetails: Decodable, Equatable {
         let at: Int64
         let reason, topic, source: String
+        var environment: String?
     }
 
     /// What waits, in its order.
@@ -122,7 +123,7 @@ func expectAgreement(
     #expect(queue.workers.isEmpty, sourceLocation: sourceLocation)
     #expect(worker.lostClaims == 0, sourceLocation: sourceLocation)
     for (counter, count) in [
-        ("delivered", worker.delivered), ("invalid", worker.invalid), ("expired", worker.expired),
+        ("delivered", worker.delivered), ("invalid", worker.invalid), ("suppressed", worker.suppressed), ("expired", worker.expired),
         ("dropped", worker.dropped), ("dead", worker.dead), ("possible_duplicates", worker.possibleDuplicates),
         ("scheduled", worker.scheduled),
     ] {

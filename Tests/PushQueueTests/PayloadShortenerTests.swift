@@ -155,7 +155,13 @@ struct PayloadShortenerTests {
                 "\u{600}", "…",
                 "\u{10FFFF}",
             ]
-            for _ in 0..<Int.random(in: 0...40, using: &random) {
+            // Long ones are not read from their start, so there must be some with plain stretches and some without.
+            let isPlain = Bool.random(using: &random)
+            for _ in 0..<Int.random(in: 0...(Bool.random(using: &random) ? 40 : 400), using: &random) {
+                if isPlain, Int.random(in: 0..<10, using: &random) > 0 {
+                    scalars += "plain ".unicodeScalars.map { ($0, String($0)) }
+                    continue
+                }
                 for scalar in pieces[.random(in: 0..<pieces.count, using: &random)].unicodeScalars {
                     scalars.append((scalar, Self.writing(of: scalar, using: &random)))
                 }
@@ -185,11 +191,11 @@ struct PayloadShortenerTests {
         return most
     }
 
-    @Test("on 4,000 random texts and limits it fits, is JSON, and is the longest good beginning")
+    @Test("on 2,000 random texts and limits it fits, is JSON, and is the longest good beginning")
     func properties() throws {
         var random = SplitMix64(state: 0xFEED)
         var shortened = 0
-        for _ in 0..<4000 {
+        for _ in 0..<2000 {
             let written = Written(using: &random)
             let isObject = Bool.random(using: &random)
             let (start, end) =
@@ -220,7 +226,7 @@ struct PayloadShortenerTests {
                 try Self.body(of: result).map { Array($0.unicodeScalars) } == Array(expected.unicodeScalars),
                 "\(payload) in \(limit): \(result) not \(expected.debugDescription)")
         }
-        #expect(shortened > 1500, "\(shortened)")
+        #expect(shortened > 700, "\(shortened)")
     }
 
     @Test("bodies of megabytes, of one word or one character, are shortened in no time worth a limit")

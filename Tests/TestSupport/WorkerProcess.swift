@@ -5,7 +5,7 @@ public final class WorkerProcess: Sendable {
     /// What the worker says that it has done: notifications, where nothing else is said.
     public struct Account: Decodable, Sendable {
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-        public let claimedJobs, submitted, delivered, invalid, expired, dropped, retried, parked, scheduled: Int
+        public let claimedJobs, submitted, delivered, invalid, suppressed, expired, dropped, retried, parked, scheduled: Int
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public let resent, dead, duplicates, possibleDuplicates, lostClaims: Int
     }
@@ -21,7 +21,11 @@ public final class WorkerProcess: Sendable {
     ///   - endpoint: the port of its APNs on `localhost`.
     ///   - authority: which of ``TestCertificates`` it trusts.
     ///   - options: further arguments of `run`, which win over those that it has here.
-    public init(redis: String, endpoint: Int, authority: String = "ca", options: [String] = []) throws {
+    ///   - environment: further variables, which win over those that it has here; an empty one takes it away.
+    public init(
+        redis: String, endpoint: Int, authority: String = "ca", options: [String] = [],
+        environment more: [String: String] = [:]
+    ) throws {
         let account = FileManager.default.temporaryDirectory.appending(path: "worker-\(UUID().uuidString).json")
         accountPath = account
         let environment = [
@@ -33,7 +37,8 @@ public final class WorkerProcess: Sendable {
             "APNS_WORKER_RETRY_BASE": "100", "APNS_WORKER_RETRY_CAP": "400",
         ]
         process = try ChildProcess(
-            BuiltProgram.path("apns-worker"), ["run", "--account", account.path] + options, environment: environment)
+            BuiltProgram.path("apns-worker"), ["run", "--account", account.path] + options,
+            environment: environment.merging(more) { $1 })
     }
 
     deinit {

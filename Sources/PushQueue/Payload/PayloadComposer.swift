@@ -97,8 +97,11 @@ struct PayloadComposer {
     /// Apple's names are the job's with hyphens.
     private mutating func writeName(_ member: JobMember) {
         output.writeInteger(UInt8(ascii: "\""))
-        for byte in UnsafeRawBufferPointer(start: member.name.utf8Start, count: member.name.utf8CodeUnitCount) {
-            output.writeInteger(byte == UInt8(ascii: "_") ? UInt8(ascii: "-") : byte)
+        let start = output.writerIndex
+        output.writeStaticString(member.name)
+        let name = UnsafeBufferPointer(start: member.name.utf8Start, count: member.name.utf8CodeUnitCount)
+        for (index, byte) in name.enumerated() where byte == UInt8(ascii: "_") {
+            output.setInteger(UInt8(ascii: "-"), at: start + index)
         }
         output.writeStaticString("\":")
     }
