@@ -77,7 +77,7 @@ extension ConnectionPool {
 
     private func limitHandshake(_ connection: HTTP2Connection) {
         let timeout = configuration.connectTimeout
-        eventLoop.assumeIsolated().scheduleTask(in: timeout) { [endpoint] in
+        connection.notes.handshakeTimer = eventLoop.assumeIsolated().scheduleTask(in: timeout) { [endpoint] in
             guard connection.state.phase == .connecting else { return }
             connection.close(
                 APNSConnectionError.unresponsive(endpoint, "TLS was not set up within \(timeout.inWords)"))
