@@ -87,6 +87,8 @@ final class AppLane {
     /// The key that is in use, of an app that has keys.
     var tokenSource: ProviderTokenSource? { tokenSources.isEmpty ? nil : tokenSources[keyIndex] }
 
+    var keyIDs: [String] { tokenSources.map(\.keyID) }
+
     var hasSeveralKeys: Bool { tokenSources.count > 1 }
 
     /// How old the provider token in use is, in seconds.

@@ -93,6 +93,14 @@ public final class ConnectionPool {
             connections.filter { !$0.notes.isOutgoing }, reason: reason, keeping: .some(authorization), now: now)
     }
 
+    /// Sends nothing more on the connections that there are, and opens others: for a credential that APNs has refused, so
+    /// that those would be of no use. What is under way is finished.
+    /// - Parameter reason: for the log.
+    public func retireConnections(reason: String) {
+        for connection in connections where connection.notes.isCounted { connection.retire(reason: reason) }
+        openConnections(now: eventLoop.now)
+    }
+
     /// Sends a notification on the least busy connection.
     /// - Parameter tag: comes back with the result.
     /// - Returns: `false` where no stream is free; the notification has then not been taken.
