@@ -48,7 +48,8 @@ struct JobRouter {
         }
         var notification = Notification(
             deviceToken: .none, payload: payload,
-            topic: job.topic.map { pushType.topic(job.text($0)) } ?? apps[index].topic(for: pushType), pushType: pushType,
+            topic: job.topic.map { pushType.topic(job.text($0)) } ?? apps[index].topic(for: pushType),
+            pushType: pushType,
             priority: NotificationRules.priority(given, pushType, isOnChannel: isOnChannel),
             expiration: NotificationRules.expiration(
                 job.expirationSecond(firstSeen: firstSeen), isOnChannel: isOnChannel),
