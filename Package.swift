@@ -69,7 +69,9 @@ let package = Package(
             dependencies: ["CHiredis", "Redis", "TestSupport", logging, nioCore, nioEmbedded, nioPosix]),
         .testTarget(
             name: "APNSTests",
-            dependencies: ["APNS", "CNghttp2", "PoolProbe", "TLS", "TestSupport", logging, nioCore, nioEmbedded, nioPosix]),
+            dependencies: [
+                "APNS", "CNghttp2", "PoolProbe", "TLS", "TestSupport", logging, nioCore, nioEmbedded, nioPosix,
+            ]),
         .testTarget(
             name: "PushQueueTests", dependencies: ["PushQueue", "Redis", "TestSupport", logging, nioCore, nioPosix]),
         .testTarget(name: "PushWorkerTests", dependencies: ["PushWorker", "APNSSimulator", "TestSupport"]),

@@ -96,7 +96,8 @@ extension EndToEnd {
                 (#"{"id":"x","token":"abcd"}"#, false, "MissingPayload"),
                 (#"{"id":"x","token":"abcd","payload":{},"app":"other"}"#, false, "UnknownApp"),
                 (
-                    #"{"id":"x","token":"abcd","push_type":"background","priority":10,"content_available":true}"#, false,
+                    #"{"id":"x","token":"abcd","push_type":"background","priority":10,"content_available":true}"#,
+                    false,
                     "BadPriority"
                 ),
                 ("{", false, "MalformedJSON"),

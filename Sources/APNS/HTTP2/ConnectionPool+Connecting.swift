@@ -43,8 +43,8 @@ extension ConnectionPool {
     }
 
     private func cannotConnect(_ proxy: HTTPProxy?, _ error: any Error) -> APNSConnectionError {
-        guard let proxy else { return .cannotConnect(endpoint, "\(error)") }
-        return .proxy(proxy, endpoint, "it cannot be reached: \(error)")
+        guard let proxy else { return .cannotConnect(endpoint, ConnectFailure.words(error)) }
+        return .proxy(proxy, endpoint, "it cannot be reached: \(ConnectFailure.words(error))")
     }
 
     /// Takes over a channel on which TCP is set up. Not earlier: a host's addresses are tried one after the other or
