@@ -14,7 +14,7 @@ import plot
 import report
 from programs import Failed, Program
 
-FIGURES = ("limit", "worker", "fanout", "encode", "decode", "claim", "settle", "latency", "scale", "idle")
+FIGURES = ("limit", "worker", "lookup", "fanout", "encode", "decode", "claim", "settle", "latency", "scale", "idle")
 MICRO = {"encode", "decode", "claim", "settle"}
 
 
@@ -24,6 +24,7 @@ def arguments():
         epilog="""figures:
   limit    h2load with the same headers and body: CPU of the bare request
   worker   apns-worker from Redis to settlement, one lane
+  lookup   the same with 100,000 invalid tokens in Redis, among which those of the jobs are looked for
   fanout   the same with 1,000 tokens a job
   encode, decode, claim, settle   the hot parts one by one
   latency  from RPUSH to the server at 1,000 jobs a second
@@ -86,7 +87,7 @@ class Bench:
         settings = ("at once",) if self.server == "nginx" else ("at once", "delayed")
         plan = []
         for setting in settings:
-            for name in ("limit", "worker", "fanout"):
+            for name in ("limit", "worker", "lookup", "fanout"):
                 if name in only:
                     plan.append((name, setting, getattr(figures, name)))
         if only & MICRO:

@@ -75,12 +75,23 @@ class Worker:
             return json.load(file)
 
 
-def work(bench, setting, jobs=None, tokens=1, lanes=1, processes=1):
-    """From a backlog in Redis to settlement."""
+INVALID = """
+for first = 1, ARGV[1], 1000 do
+    local tokens = {}
+    for number = first, first + 999 do tokens[#tokens + 1] = string.format('ff%062x', number) end
+    redis.call('SADD', KEYS[1], unpack(tokens))
+end
+"""
+
+
+def work(bench, setting, jobs=None, tokens=1, lanes=1, processes=1, invalid=0):
+    """From a backlog in Redis to settlement, with so many tokens known not to be valid, none of them a job's."""
     jobs = jobs or bench.notifications[setting] // tokens
     redis = RedisServer(bench)
     queue = Queue(redis.client, tokens)
     queue.push(jobs)
+    if invalid:
+        redis.client("EVAL", INVALID, 1, "push:invalid-tokens", invalid)
     peer = server(bench, setting)
     redis_before, reads_before = redis.client.cpu_us(), redis.client.others_reads()
     workers = [Worker(bench, redis, peer, lanes, lanes * processes) for _ in range(processes)]
@@ -211,6 +222,10 @@ def check(accounts, seen, delivered, expected):
 
 def worker(bench, setting):
     return work(bench, setting)
+
+
+def lookup(bench, setting):
+    return work(bench, setting, invalid=100_000)
 
 
 def fanout(bench, setting):

@@ -68,6 +68,9 @@ def goals(figures, values):
         for name, factor in (("worker", 2), ("fanout", 1.2)):
             if setting in figures.get(name, {}):
                 goal(name, setting, f"at most {factor} × limit", ratio(values, setting, name, "limit"), factor, "× limit")
+        if setting in figures.get("lookup", {}) and setting in figures.get("worker", {}):
+            goal("lookup", setting, "at most 10 % more than without", ratio(values, setting, "lookup", "worker"), 1.1,
+                 "× worker")
     for setting, worker in settings_of("worker"):
         goal("worker", setting, "at most 3 round trips to Redis for 256 jobs",
              worker["redis_trips_per_256_jobs"]["median"], 3, "trips")
@@ -106,7 +109,7 @@ def table(page):
         f"{'Redis µs':>10}{'trips/256':>11}",
     ]
     figures = page["figures"]
-    rows = [(name, figures[name]) for name in ("limit", "worker", "fanout") if name in figures]
+    rows = [(name, figures[name]) for name in ("limit", "worker", "lookup", "fanout") if name in figures]
     rows += [("scale, " + name, settings) for name, settings in figures.get("scale", {}).items()]
     for name, settings in rows:
         for setting, metrics in settings.items():
