@@ -47,6 +47,7 @@ extension Lane {
             return split(job, claim: claim, in: queue, firstSeen: entry.firstSeen)
         }
         entry.namesTopic = job.topic != nil
+        entry.isOnChannel = job.channel != nil
         entry.readySince = eventLoop.now
         entry.open = job.tokenCount
         entry.unsubmitted = entry.open
@@ -68,8 +69,8 @@ extension Lane {
         }
         app.waiting += entry.open
         let index = jobs.insert(entry)
-        // Unless it is known that no token is invalid.
-        if invalidTokenCount == 0 { makeReady(index) } else { toLookUp.append(index) }
+        // Unless there is no token, or it is known that none is invalid.
+        if invalidTokenCount == 0 || job.channel != nil { makeReady(index) } else { toLookUp.append(index) }
     }
 
     /// Puts a job in the line of its app.
@@ -168,7 +169,21 @@ extension Lane {
                 job.apnsID.flatMap { APNSID(job.text($0).readableBytesView) }
                 ?? APNSID(jobID: identity, token: notification.deviceToken.hex)
         }
+        if let field = job.channel { try address(&notification, of: job, to: job.text(field), identity) }
         return notification
+    }
+
+    private func address(
+        _ notification: inout Notification, of job: Job, to channelID: ByteBuffer, _ identity: ByteBuffer
+    ) throws(Unsendable) {
+        do throws(BroadcastTarget.Invalid) {
+            notification.broadcast = try BroadcastTarget(channelID: channelID, topic: notification.topic)
+        } catch {
+            throw Unsendable(reason: error.reason.rawValue, detail: "\(error)")
+        }
+        notification.apnsID =
+            job.apnsID.flatMap { APNSID(job.text($0).readableBytesView) }
+            ?? APNSID(jobID: identity, token: channelID)
     }
 
     private func payload(of job: Job, limit: Int) throws(Unsendable) -> ByteBuffer {
