@@ -58,6 +58,10 @@ let package = Package(
             name: "Chaos", dependencies: ["PushQueue", "Redis", "TestSupport", logging, nioPosix, argumentParser],
             path: "Tests/Chaos"),
 
+        // A pool in a process of its own, for a test of how much memory it takes.
+        .executableTarget(
+            name: "PoolProbe", dependencies: ["APNS", "TLS", logging, nioCore, nioPosix], path: "Tests/PoolProbe"),
+
         .target(name: "TestSupport", dependencies: ["CHiredis", nioCore, nioPosix], path: "Tests/TestSupport"),
         .testTarget(name: "TLSTests", dependencies: ["COpenSSL", "TLS", "TestSupport", nioPosix, nioEmbedded]),
         .testTarget(
@@ -65,7 +69,9 @@ let package = Package(
             dependencies: ["CHiredis", "Redis", "TestSupport", logging, nioCore, nioEmbedded, nioPosix]),
         .testTarget(
             name: "APNSTests",
-            dependencies: ["APNS", "CNghttp2", "TLS", "TestSupport", logging, nioCore, nioEmbedded, nioPosix]),
+            dependencies: [
+                "APNS", "CNghttp2", "PoolProbe", "TLS", "TestSupport", logging, nioCore, nioEmbedded, nioPosix,
+            ]),
         .testTarget(
             name: "PushQueueTests", dependencies: ["PushQueue", "Redis", "TestSupport", logging, nioCore, nioPosix]),
         .testTarget(name: "PushWorkerTests", dependencies: ["PushWorker", "APNSSimulator", "TestSupport"]),
@@ -73,7 +79,7 @@ let package = Package(
             name: "APNSSimulatorTests", dependencies: ["APNSSimulator", "TLS", "TestSupport", "apns-simulator"]),
         .testTarget(
             name: "EndToEndTests",
-            dependencies: ["PushQueue", "Redis", "TestSupport", "apns-worker", "apns-simulator"]),
+            dependencies: ["APNS", "PushQueue", "Redis", "TestSupport", "apns-worker", "apns-simulator"]),
     ],
     swiftLanguageModes: [.v6]
 )

@@ -25,7 +25,7 @@ demo_needs=(
 test_needs=(
     "${demo_needs[@]}"
     program:nginx:nginx-light program:nghttpd:nghttp2-server program:h2load:nghttp2-client program:curl:curl
-    program:shellcheck:shellcheck
+    program:haproxy:haproxy program:shellcheck:shellcheck
 )
 
 # need NEED...: installs what is missing of them, and nothing where nothing is.
@@ -66,6 +66,7 @@ install_packages() (
             case $package in
                 redis-server) "${as_root[@]}" systemctl disable --quiet redis-server ;;
                 nginx-light) "${as_root[@]}" systemctl disable --quiet nginx ;;
+                haproxy) "${as_root[@]}" systemctl disable --quiet haproxy ;;
             esac
         done
     fi

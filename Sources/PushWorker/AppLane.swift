@@ -6,14 +6,8 @@ import PushQueue
 final class AppLane {
     let configuration: AppConfiguration
     let pool: ConnectionPool
-    let name: ByteBuffer
-    let topic: ByteBuffer
     /// Which APNs it is, as invalid tokens have it noted.
     let environment: ByteBuffer
-    /// All topics that are the app's, with all endings.
-    private let topics: Set<ByteBuffer>
-    /// The topics of push types whose topic is not the bare identifier.
-    private let otherTopics: [PushType: ByteBuffer]
     var breaker = AppBreaker()
     var badTokens: BadTokenGuard
     /// What may be sent now, for an app whose rate is limited.
@@ -39,26 +33,10 @@ final class AppLane {
         self.configuration = configuration
         self.pool = pool
         tokenSources = configuration.credential.tokenSources
-        name = ByteBuffer(string: configuration.name)
-        topic = ByteBuffer(string: configuration.topic)
         environment = ByteBuffer(string: configuration.endpoint.environment)
         budget = configuration.maximumPerSecond.map(RateBudget.init(perSecond:))
         badTokens = BadTokenGuard(maximumShare: configuration.maximumBadTokenShare)
-        let topic = topic
-        otherTopics = Dictionary(
-            uniqueKeysWithValues: PushType.allCases.filter { !$0.topicSuffix.isEmpty }.map { type in
-                (type, type.topic(topic))
-            })
-        let bare = ([configuration.topic] + configuration.otherTopics).map(ByteBuffer.init(string:))
-        topics = Set(bare.flatMap { topic in PushType.allCases.map { $0.topic(topic) } })
     }
-
-    /// The topic of a job that names none. Without the ending that its push type needs, APNs would refuse it as the app's
-    /// fault, and one job would pause all others.
-    func topic(for type: PushType) -> ByteBuffer { type.topicSuffix.isEmpty ? topic : otherTopics[type] ?? topic }
-
-    /// Whether a topic that a job names is the app's, with or without the ending of a push type.
-    func hasTopic(_ named: ByteBuffer) -> Bool { topics.contains(named) }
 
     /// Whether the app is paused because most tokens were called bad: then a probe whose token is called bad too is no
     /// proof that all is well.
@@ -86,6 +64,8 @@ final class AppLane {
 
     /// The key that is in use, of an app that has keys.
     var tokenSource: ProviderTokenSource? { tokenSources.isEmpty ? nil : tokenSources[keyIndex] }
+
+    var keyIDs: [String] { tokenSources.map(\.keyID) }
 
     var hasSeveralKeys: Bool { tokenSources.count > 1 }
 

@@ -151,11 +151,13 @@ extension Lane {
         var delay = Int64.random(in: 1000...5000)
         if case .wait(let until) = app.breaker.decide(now: eventLoop.now) {
             // Longer would only make it later than it could be, when the fault is gone sooner than expected.
-            delay += min((until - eventLoop.now).nanoseconds / 1_000_000, Self.longestPark)
+            let longest = min(Self.longestPark, configuration.appPause.longest)
+            delay += min((until - eventLoop.now).nanoseconds / 1_000_000, longest)
         }
         return delay
     }
 
+    /// In milliseconds.
     private static let longestPark: Int64 = 60_000
 }
 

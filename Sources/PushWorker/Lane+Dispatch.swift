@@ -144,8 +144,8 @@ extension Lane {
     /// The notification of a job with one token, made again from what was claimed: the pool keeps what it is given.
     func remade(_ index: Int) -> Notification? {
         guard let job = jobs[index].job else { return nil }
-        return try? notification(
-            for: job, app: apps[jobs[index].app],
+        return try? router.notification(
+            for: job, app: jobs[index].app,
             identity: identity(
                 of: job, claim: jobs[index].claim, in: queues[jobs[index].queue], generation: jobs[index].generation),
             firstSeen: jobs[index].firstSeen)

@@ -167,7 +167,7 @@ extension Lane: ConnectionPoolDelegate {
     func noteInvalid(_ tag: Int, reason: String, since: Int64?) {
         counters.invalid += 1
         let index = flights[tag].job
-        let topic = jobs[index].fanOut?.template.topic ?? remade(index)?.topic ?? apps[jobs[index].app].topic
+        let topic = jobs[index].fanOut?.template.topic ?? remade(index)?.topic ?? router.apps[jobs[index].app].topic
         tally(of: index).invalidTokens.append(
             InvalidToken(
                 token: token(of: tag), at: since ?? queues[jobs[index].queue].now, reason: reason, topic: topic,

@@ -44,6 +44,7 @@ final class Lane: @unchecked Sendable {
     /// When it was last asked what the fleet knows.
     var fleetStateReadAt = NIODeadline.distantPast
     var apps: [AppLane] = []
+    let router: JobRouter
     let jobs = EntryTable<JobEntry>()
     let flights = EntryTable<FlightEntry>()
     var counters = LaneCounters()
@@ -82,6 +83,7 @@ final class Lane: @unchecked Sendable {
         self.logger = logger
         self.troubles = troubles
         self.wallClock = wallClock
+        router = JobRouter(configuration.apps)
         schedule = QueueSchedule(
             weights: configuration.queues.map(\.weight), isStrict: configuration.queueOrder == .strict)
         var redis = configuration.redisClient

@@ -24,7 +24,8 @@ struct Pause: AsyncParsableCommand {
 
     func run() async throws {
         if let app {
-            let pause = AppPause(reason: QueuePause.printable(reason), since: Int64(Date().timeIntervalSince1970 * 1000))
+            let pause = AppPause(
+                reason: QueuePause.printable(reason), since: Int64(Date().timeIntervalSince1970 * 1000))
             try await queue.redis.withClient(for: app) { client, keys in
                 try await AppPauses.order(pause, of: app, client, keys)
                 print("app \(app) is paused: \(pause.reason)")

@@ -1,3 +1,5 @@
+import FoundationEssentials
+
 #if canImport(Glibc)
     import Glibc
 #elseif canImport(Musl)
@@ -25,6 +27,14 @@ final class StandardInputLines {
 
     deinit {
         free(line)
+    }
+
+    /// All of standard input.
+    static func all() -> Data {
+        var bytes = Data()
+        let lines = StandardInputLines()
+        while let line = lines.next({ Data($0) }) { bytes += line + [UInt8(ascii: "\n")] }
+        return bytes
     }
 
     /// Looks at the next line without its line feed; `nil` at the end.

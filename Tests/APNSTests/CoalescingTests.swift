@@ -11,13 +11,17 @@ struct CoalescingTests {
     private final class Owner: HTTP2ConnectionOwner {
         var completed: [UInt64] = []
         var closed = 0
+        var error: (any Error)?
 
         func connectionChanged(_ connection: HTTP2Connection) {}
         func connectionWearsOut(_ connection: HTTP2Connection) {}
         func connection(_ connection: HTTP2Connection, completed tag: UInt64, with result: RequestResult) {
             completed.append(tag)
         }
-        func connectionClosed(_ connection: HTTP2Connection, error: any Error) { closed += 1 }
+        func connectionClosed(_ connection: HTTP2Connection, error: any Error) {
+            closed += 1
+            self.error = error
+        }
     }
 
     private final class FlushCounter: ChannelOutboundHandler {
@@ -113,5 +117,48 @@ struct CoalescingTests {
             channel.embeddedEventLoop.run()
             #expect(counter.writes == 0)
         }
+    }
+
+    @Test("wait while the channel takes no more, and go on when it does")
+    func unwritable() throws {
+        try withConnection { connection, channel, counter, owner in
+            setWritable(channel, false)
+            #expect(connection.freeStreams == 0)
+            setWritable(channel, true)
+            channel.embeddedEventLoop.run()
+            #expect(connection.freeStreams == 1000)
+            for number in 0..<10 {
+                _ = connection.submit(
+                    .example(number), tag: UInt64(number), deadline: .distantFuture, authorization: nil)
+            }
+            setWritable(channel, false)
+            channel.embeddedEventLoop.run()
+            #expect(counter.writes == 0)
+            #expect(owner.completed == [])
+            setWritable(channel, true)
+            channel.embeddedEventLoop.run()
+            #expect(counter.writes == 1)
+        }
+    }
+
+    @Test("of acknowledgements that nobody reads end with the connection, before they grow")
+    func unreadAcknowledgements() throws {
+        let ping = HTTP2Frame(kind: .ping, payload: Array(repeating: 1, count: 8)).bytes
+        for frame in [ping, HTTP2Frame.settings().bytes] {
+            try withConnection { connection, channel, counter, owner in
+                _ = connection.submit(.example(1), tag: 1, deadline: .distantFuture, authorization: nil)
+                setWritable(channel, false)
+                for _ in 0..<2000 where owner.closed == 0 { try channel.writeInbound(ByteBuffer(bytes: frame)) }
+                #expect(owner.closed == 1)
+                #expect(owner.completed == [1])
+                #expect("\(owner.error, default: "none")".contains("floods the connection"))
+                #expect(counter.writes == 0)
+            }
+        }
+    }
+
+    private func setWritable(_ channel: EmbeddedChannel, _ isWritable: Bool) {
+        channel.isWritable = isWritable
+        channel.pipeline.fireChannelWritabilityChanged()
     }
 }

@@ -1,7 +1,8 @@
 import Foundation
+import NIOConcurrencyHelpers
 import TestSupport
 
-/// `nghttpd` or `nginx` on a free port, ended with the body that uses it.
+/// `nghttpd`, `nginx` or `haproxy` on a free port, ended with the body that uses it.
 enum ForeignServer {
     struct Failure: Error, CustomStringConvertible {
         let description: String
@@ -26,7 +27,8 @@ enum ForeignServer {
     }
 
     /// Runs nginx, which answers before it has read a request's body, and ends a connection after 1,000 requests.
-    static func withNginx(_ body: (_ port: Int) async throws -> Void) async throws {
+    /// - Parameter wantsCertificate: without a client certificate of our authority it answers 400.
+    static func withNginx(wantsCertificate: Bool = false, _ body: (_ port: Int) async throws -> Void) async throws {
         try await withDirectory { directory in
             let port = try freePort()
             let paths = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
@@ -42,6 +44,8 @@ enum ForeignServer {
                 ssl_certificate \(try TestCertificates.path("server.pem"));
                 ssl_certificate_key \(try TestCertificates.path("server-key.pem"));
                 keepalive_requests 1000;
+                \(wantsCertificate ? "ssl_verify_client on;" : "")
+                ssl_client_certificate \(try TestCertificates.path("ca.pem"));
                 location /3/device { return 200; }
                 }
                 }
@@ -50,6 +54,64 @@ enum ForeignServer {
             try Data(configuration.utf8).write(to: file)
             try await run(
                 ["nginx", "-p", directory.path, "-e", directory.path + "/error.log", "-c", file.path], port: port, body)
+        }
+    }
+
+    /// A running haproxy, which can be reloaded as its operators do.
+    struct Haproxy: Sendable {
+        fileprivate let command: [String]
+        fileprivate let processes: NIOLockedValueBox<[ChildProcess]>
+        let port: Int
+
+        /// Starts another on the same port, and has those that run finish what they have and end.
+        func reload() throws {
+            let successor = try ChildProcess(command[0], Array(command.dropFirst()))
+            let predecessors = processes.withLockedValue { processes in
+                defer { processes.append(successor) }
+                return processes
+            }
+            for process in predecessors { process.send(SIGUSR1) }
+        }
+
+        /// How many of those that were started have ended.
+        var ended: Int { processes.withLockedValue { $0.count { $0.ending != nil } } }
+    }
+
+    /// Runs haproxy, which has an HTTP/2 of its own and answers 200 to everything.
+    /// - Parameter wantsCertificate: without a client certificate of our authority it ends the handshake.
+    static func withHaproxy(wantsCertificate: Bool = false, _ body: (Haproxy) async throws -> Void) async throws {
+        try await withDirectory { directory in
+            let port = try freePort()
+            let both = directory.appending(path: "server.pem")
+            var pem = try Data(contentsOf: URL(filePath: TestCertificates.path("server.pem")))
+            pem += try Data(contentsOf: URL(filePath: TestCertificates.path("server-key.pem")))
+            try pem.write(to: both)
+            let verify = wantsCertificate ? "ca-file \(try TestCertificates.path("ca.pem")) verify required" : ""
+            let configuration = """
+                global
+                  maxconn 256
+                defaults
+                  mode http
+                  timeout client 60s
+                  timeout connect 60s
+                  timeout server 60s
+                frontend apns
+                  bind 127.0.0.1:\(port) ssl crt \(both.path) alpn h2 \(verify)
+                  http-request return status 200
+
+                """
+            let file = directory.appending(path: "haproxy.cfg")
+            try Data(configuration.utf8).write(to: file)
+            let command = ["haproxy", "-db", "-f", file.path]
+            let first = try ChildProcess(command[0], Array(command.dropFirst()))
+            let haproxy = Haproxy(command: command, processes: NIOLockedValueBox([first]), port: port)
+            defer { for process in haproxy.processes.withLockedValue({ $0 }) { process.kill() } }
+            do {
+                try await eventually("haproxy listens, or has ended") { first.ending != nil || isListening(port) }
+                try await body(haproxy)
+            } catch {
+                throw first.failure("\(error)")
+            }
         }
     }
 

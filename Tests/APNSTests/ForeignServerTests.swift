@@ -1,3 +1,6 @@
+import NIOConcurrencyHelpers
+import TLS
+import TestSupport
 import Testing
 
 @testable import APNS
@@ -5,14 +8,23 @@ import Testing
 @Suite("Against servers that are not ours", .timeLimit(.minutes(3)), .serialized)
 struct ForeignServerTests {
     /// Sends until each of the notifications is answered, as a worker does: again what was certainly not processed.
-    private func sendAll(_ count: Int, port: Int, connections: Int) async throws -> (answers: [Int: Int], again: Int) {
-        try await withPool(host: "localhost", port: port, { $0.maximumConnections = connections }) { client in
+    /// - Parameter inBetween: called with how many were sent, after each batch.
+    private func sendAll(
+        _ count: Int, port: Int, connections: Int, batch: Int = .max, tls: TLSContext? = nil,
+        inBetween: (_ sent: Int) throws -> Void = { _ in }
+    ) async throws -> (answers: [Int: Int], again: Int) {
+        let change = { @Sendable (configuration: inout ConnectionPool.Configuration) in
+            configuration.maximumConnections = connections
+            if let tls { configuration.tls = tls }
+        }
+        return try await withPool(host: "localhost", port: port, change) { client in
             var waiting = Array(0..<count)
             var answers: [Int: Int] = [:]
             var again = 0
             while !waiting.isEmpty {
-                let sent = waiting
-                waiting = []
+                let sent = Array(waiting.prefix(batch))
+                waiting.removeFirst(sent.count)
+                defer { do { try inBetween(answers.count) } catch { Issue.record(error) } }
                 for (number, future) in zip(sent, client.send(sent.map { .example($0 % 16) })) {
                     switch try await future.get() {
                     case .response(let response):
@@ -44,6 +56,62 @@ struct ForeignServerTests {
             let (answers, _) = try await sendAll(5000, port: port, connections: connections)
             #expect(answers.count == 5000)
             #expect(answers.values.allSatisfy { $0 == 200 })
+        }
+    }
+
+    @Test("5,000 notifications are all answered by haproxy", arguments: [1, 3])
+    func haproxy(connections: Int) async throws {
+        try await ForeignServer.withHaproxy { server in
+            let (answers, again) = try await sendAll(5000, port: server.port, connections: connections)
+            #expect(answers.count == 5000)
+            #expect(answers.values.allSatisfy { $0 == 200 })
+            #expect(again == 0)
+        }
+    }
+
+    @Test("haproxy is reloaded again and again while 20,000 notifications are sent, and none is lost or doubtful")
+    func reload() async throws {
+        try await ForeignServer.withHaproxy { server in
+            let reloads = NIOLockedValueBox(0)
+            let (answers, _) = try await sendAll(20_000, port: server.port, connections: 2, batch: 500) { sent in
+                guard sent / 5000 > reloads.withLockedValue({ $0 }) else { return }
+                reloads.withLockedValue { $0 += 1 }
+                try server.reload()
+            }
+            #expect(answers.count == 20_000)
+            #expect(answers.values.allSatisfy { $0 == 200 })
+            #expect(reloads.withLockedValue { $0 } >= 3)
+            try await eventually("the predecessors end") { server.ended >= 3 }
+        }
+    }
+
+    private func tls(certificate: Bool) throws -> TLSContext {
+        var tls = TLSClientConfiguration()
+        tls.trust = .file(try TestCertificates.path("ca.pem"))
+        tls.applicationProtocols = ["h2"]
+        if certificate {
+            tls.identity = try TLSIdentity(
+                certificateFile: TestCertificates.path("client.pem"), keyFile: TestCertificates.path("client-key.pem"))
+        }
+        return try .client(tls)
+    }
+
+    @Test("a client certificate is taken by nginx and haproxy, and its lack told as what it is")
+    func clientCertificate() async throws {
+        try await ForeignServer.withNginx(wantsCertificate: true) { port in
+            let (with, _) = try await sendAll(100, port: port, connections: 1, tls: tls(certificate: true))
+            #expect(with.values.allSatisfy { $0 == 200 } && with.count == 100)
+            let (without, _) = try await sendAll(1, port: port, connections: 1)
+            #expect(without == [0: 400])
+        }
+        try await ForeignServer.withHaproxy(wantsCertificate: true) { server in
+            let (with, _) = try await sendAll(100, port: server.port, connections: 1, tls: tls(certificate: true))
+            #expect(with.values.allSatisfy { $0 == 200 } && with.count == 100)
+            try await withPool(host: "localhost", port: server.port) { client in
+                try await eventually("two failures") { try await client.ask { $0.state.failures } >= 2 }
+                let failure = try await client.ask { "\($0.lastFailure, default: "none")" }
+                #expect(failure.contains("certificate"), "\(failure)")
+            }
         }
     }
 }

@@ -21,6 +21,8 @@ final class ScriptedPeer: Sendable {
         var connections = 0
         /// Those that have ended.
         var ended = 0
+        /// Bytes of floods that were handed to the system.
+        var flooded = 0
         /// All frames of all connections, in the order they came.
         var frames: [HTTP2Frame] = []
 
@@ -46,8 +48,10 @@ final class ScriptedPeer: Sendable {
     /// - Parameters:
     ///   - port: 0 for a free one.
     ///   - protocols: what it takes through ALPN.
+    ///   - sendBuffer: how much the system may keep of what is sent to one that does not read.
     static func start(
-        port: Int = 0, protocols: [String] = ["h2"], transport: Transport = .tls, script: @escaping Script = { _, _ in }
+        host: String = "127.0.0.1", port: Int = 0, protocols: [String] = ["h2"], transport: Transport = .tls,
+        sendBuffer: Int = 1 << 20, script: @escaping Script = { _, _ in }
     ) async throws -> ScriptedPeer {
         var configuration = TLSServerConfiguration(
             identity: try TLSIdentity(
@@ -60,6 +64,7 @@ final class ScriptedPeer: Sendable {
         let channel = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
             .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
             .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
+            .childChannelOption(.socketOption(.so_sndbuf), value: .init(sendBuffer))
             .childChannelInitializer { channel in
                 let number = seen.withLockedValue { seen in
                     seen.connections += 1
@@ -78,7 +83,7 @@ final class ScriptedPeer: Sendable {
                     }
                 }
             }
-            .bind(host: "127.0.0.1", port: port).get()
+            .bind(host: host, port: port).get()
         return ScriptedPeer(channel: channel, seen: seen, connections: connections)
     }
 
@@ -133,6 +138,42 @@ final class PeerConnection: ChannelInboundHandler {
         for byte in frames.flatMap(\.bytes) { send(bytes: [byte]) }
     }
 
+    /// Sends the same bytes again and again, as fast as they are taken, until the connection ends.
+    func flood(_ bytes: [UInt8]) {
+        guard let context else { return }
+        let sent = context.eventLoop.makePromise(of: Void.self)
+        sent.futureResult.assumeIsolated().whenSuccess {
+            self.seen.withLockedValue { $0.flooded += bytes.count }
+            // Not here: the write may be done at once, a thousand times over.
+            context.eventLoop.assumeIsolated().execute { self.flood(bytes) }
+        }
+        context.writeAndFlush(wrapOutboundOut(ByteBuffer(bytes: bytes)), promise: sent)
+    }
+
+    /// Reads nothing more.
+    func stopReading() {
+        context?.channel.setOption(.autoRead, value: false).whenFailure { preconditionFailure("\($0)") }
+    }
+
+    func goOnReading() {
+        context?.channel.setOption(.autoRead, value: true).whenFailure { preconditionFailure("\($0)") }
+    }
+
+    /// To come back to it from another thread.
+    func bound() -> NIOLoopBound<PeerConnection>? {
+        context.map { NIOLoopBound(self, eventLoop: $0.eventLoop) }
+    }
+
+    /// Closes TCP without a word of TLS.
+    func hangUp() {
+        guard let pipeline = context?.pipeline.syncOperations else { return }
+        do {
+            try pipeline.context(handlerType: TLSHandler.self).close(promise: nil)
+        } catch {
+            preconditionFailure("\(error)")
+        }
+    }
+
     /// Closes in good order, with close_notify.
     func close() { context?.close(promise: nil) }
 
@@ -165,11 +206,12 @@ final class PeerConnection: ChannelInboundHandler {
 
 /// Runs a body against a scripted peer, and stops the peer afterwards.
 func withPeer(
-    protocols: [String] = ["h2"], transport: ScriptedPeer.Transport = .tls,
+    protocols: [String] = ["h2"], transport: ScriptedPeer.Transport = .tls, sendBuffer: Int = 1 << 20,
     script: @escaping ScriptedPeer.Script = { _, _ in },
     _ body: (ScriptedPeer) async throws -> Void
 ) async throws {
-    let peer = try await ScriptedPeer.start(protocols: protocols, transport: transport, script: script)
+    let peer = try await ScriptedPeer.start(
+        protocols: protocols, transport: transport, sendBuffer: sendBuffer, script: script)
     do {
         try await body(peer)
     } catch {

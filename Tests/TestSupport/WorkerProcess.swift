@@ -5,7 +5,8 @@ public final class WorkerProcess: Sendable {
     /// What the worker says that it has done: notifications, where nothing else is said.
     public struct Account: Decodable, Sendable {
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-        public let claimedJobs, submitted, delivered, invalid, suppressed, expired, dropped, retried, parked, scheduled: Int
+        public let claimedJobs, submitted, delivered, invalid, suppressed, expired, dropped, retried, parked,
+            scheduled: Int
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public let resent, dead, duplicates, possibleDuplicates, lostClaims: Int
     }

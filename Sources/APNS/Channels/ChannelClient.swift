@@ -144,8 +144,10 @@ public struct ChannelClient: Sendable {
     }
 
     private func cannotConnect(_ error: any Error) -> APNSConnectionError {
-        guard let proxy = configuration.proxy else { return .cannotConnect(configuration.endpoint, "\(error)") }
-        return .proxy(proxy, configuration.endpoint, "it cannot be reached: \(error)")
+        guard let proxy = configuration.proxy else {
+            return .cannotConnect(configuration.endpoint, ConnectFailure.words(error))
+        }
+        return .proxy(proxy, configuration.endpoint, "it cannot be reached: \(ConnectFailure.words(error))")
     }
 
     /// Takes over a channel on which TCP is set up; on its event loop.

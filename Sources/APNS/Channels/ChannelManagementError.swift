@@ -24,7 +24,8 @@ public enum ChannelManagementError: Error, Equatable, Sendable, CustomStringConv
         case .unexpected(let endpoint, let what):
             "\(endpoint) answered \(what); is it the address where APNs' channels are managed?"
         case .refused(let refusal):
-            "APNs refused (status \(refusal.response.status), \(refusal.response.reasonText ?? "no reason")): "
+            "\(refusal.endpoint) refused (status \(refusal.response.status), "
+                + "\(refusal.response.reasonText ?? "no reason")): "
                 + refusal.advice
                 + (refusal.requestID.map { " [apns-request-id \($0)]" } ?? "")
         }

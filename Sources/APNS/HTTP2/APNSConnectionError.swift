@@ -1,3 +1,5 @@
+import TLS
+
 /// Why a connection to APNs could not be made or did not last.
 public enum APNSConnectionError: Error, Sendable, CustomStringConvertible {
     /// How far a connection had come when the server closed it without an answer.
@@ -24,6 +26,8 @@ public enum APNSConnectionError: Error, Sendable, CustomStringConvertible {
     case closedByPeer(APNSEndpoint, whileConnecting: Bool, reason: String?)
     /// The server accepted the connection, and closed it without having answered anything.
     case hungUp(APNSEndpoint, HangUp)
+    /// The network ended the connection.
+    case broken(APNSEndpoint, whileConnecting: Bool, String)
     /// We closed it because another takes its place, or because it was not needed.
     case retired(APNSEndpoint, String)
     /// We closed it.
@@ -37,6 +41,16 @@ public enum APNSConnectionError: Error, Sendable, CustomStringConvertible {
         case .draining(let reason): .closedByPeer(endpoint, whileConnecting: false, reason: reason)
         case .open, .closed: .closedByPeer(endpoint, whileConnecting: false, reason: nil)
         }
+    }
+
+    /// What an error that ended the channel means: servers hang up in good order, by just closing, or by a reset.
+    static func ended(_ endpoint: APNSEndpoint, _ state: HTTP2ConnectionState, by error: any Error) -> any Error {
+        if error is APNSConnectionError { return error }
+        if let error = error as? TLSError, error.kind != .truncated { return error }
+        let closed = closedByPeer(endpoint, state)
+        if case .hungUp = closed { return closed }
+        if error is TLSError { return error }
+        return broken(endpoint, whileConnecting: state.phase == .connecting, "\(error)")
     }
 
     /// Whether the server did something that none does which means well.
@@ -68,6 +82,9 @@ public enum APNSConnectionError: Error, Sendable, CustomStringConvertible {
         case .hungUp(let endpoint, .beforeAnswer):
             "\(endpoint) closed the connection at the first request, without an answer; "
                 + "it may not accept the certificate or the key for this app and environment"
+        case .broken(let endpoint, true, let why):
+            "\(endpoint) hung up during the handshake: \(why); is it a TLS port, and may this host use it?"
+        case .broken(let endpoint, false, let why): "the connection to \(endpoint) broke: \(why)"
         case .retired(let endpoint, let reason): "the connection to \(endpoint) was retired: \(reason)"
         case .shutdown(let endpoint): "the connection to \(endpoint) was shut down"
         }

@@ -43,8 +43,8 @@ extension ConnectionPool {
     }
 
     private func cannotConnect(_ proxy: HTTPProxy?, _ error: any Error) -> APNSConnectionError {
-        guard let proxy else { return .cannotConnect(endpoint, "\(error)") }
-        return .proxy(proxy, endpoint, "it cannot be reached: \(error)")
+        guard let proxy else { return .cannotConnect(endpoint, ConnectFailure.words(error)) }
+        return .proxy(proxy, endpoint, "it cannot be reached: \(ConnectFailure.words(error))")
     }
 
     /// Takes over a channel on which TCP is set up. Not earlier: a host's addresses are tried one after the other or
@@ -77,7 +77,7 @@ extension ConnectionPool {
 
     private func limitHandshake(_ connection: HTTP2Connection) {
         let timeout = configuration.connectTimeout
-        eventLoop.assumeIsolated().scheduleTask(in: timeout) { [endpoint] in
+        connection.notes.handshakeTimer = eventLoop.assumeIsolated().scheduleTask(in: timeout) { [endpoint] in
             guard connection.state.phase == .connecting else { return }
             connection.close(
                 APNSConnectionError.unresponsive(endpoint, "TLS was not set up within \(timeout.inWords)"))

@@ -20,15 +20,14 @@ extension ConnectionPool {
 
     func giveUpIfOld(_ connection: HTTP2Connection, now: NIODeadline) {
         guard !connection.notes.isOutgoing, let reason = connection.state.replacementReason(now: now) else { return }
-        replace([connection], reason: reason, keeping: nil)
+        replace([connection], reason: reason, keeping: nil, now: now)
     }
 
     /// Has other connections take the place of these.
     /// - Parameter authorization: what the old ones go on with, where that is not what the new ones have.
-    func replace(_ old: [HTTP2Connection], reason: String, keeping authorization: HeaderText??) {
+    func replace(_ old: [HTTP2Connection], reason: String, keeping authorization: HeaderText??, now: NIODeadline) {
         let old = old.filter(\.notes.isCounted)
         guard closed == nil, !old.isEmpty else { return }
-        let now = eventLoop.now
         let inUse = connections.count {
             $0.notes.isCounted
                 && ($0.state.inFlight > 0 || now - $0.state.lastUsed < ConnectionPoolState.inUse)

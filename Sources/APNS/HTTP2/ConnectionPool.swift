@@ -85,9 +85,20 @@ public final class ConnectionPool {
     /// Replaces all connections. Each works until another has taken its place, with the provider token that was set when
     /// this was called; those that had nothing to do lately and are not needed for the minimum are closed at once.
     /// - Parameter reason: for the log.
-    public func replaceConnections(reason: String) {
+    public func replaceConnections(reason: String) { replaceConnections(reason: reason, now: eventLoop.now) }
+
+    func replaceConnections(reason: String, now: NIODeadline) {
         generation += 1
-        replace(connections.filter { !$0.notes.isOutgoing }, reason: reason, keeping: .some(authorization))
+        replace(
+            connections.filter { !$0.notes.isOutgoing }, reason: reason, keeping: .some(authorization), now: now)
+    }
+
+    /// Sends nothing more on the connections that there are, and opens others: for a credential that APNs has refused, so
+    /// that those would be of no use. What is under way is finished.
+    /// - Parameter reason: for the log.
+    public func retireConnections(reason: String) {
+        for connection in connections where connection.notes.isCounted { connection.retire(reason: reason) }
+        openConnections(now: eventLoop.now)
     }
 
     /// Sends a notification on the least busy connection.
@@ -199,10 +210,12 @@ extension ConnectionPool: HTTP2ConnectionOwner {
     private func count(_ connection: HTTP2Connection) {
         connection.notes.isCounted = true
         connection.notes.usableSince = eventLoop.now
+        connection.notes.handshakeTimer?.cancel()
+        connection.notes.handshakeTimer = nil
         state.connected()
         guard connection.notes.generation < generation else { return }
         // It was being made when all were to be replaced.
-        replace([connection], reason: "it was made before", keeping: nil)
+        replace([connection], reason: "it was made before", keeping: nil, now: eventLoop.now)
     }
 
     private func uncount(_ connection: HTTP2Connection) {

@@ -26,6 +26,8 @@ struct ConnectionPoolState {
     /// Failures in a row since a connection last worked.
     private(set) var failures = 0
     private(set) var notBefore = NIODeadline.distantPast
+    /// The pause after the last failure.
+    private(set) var pause = TimeAmount.zero
     /// How many of the usable ones are to be replaced. They work until that has happened.
     private(set) var outgoing = 0
     /// How many connections there are to be when they are gone.
@@ -81,8 +83,11 @@ struct ConnectionPoolState {
     }
 
     /// How many of the outgoing connections are no longer needed: one for each replacement, and those without need of one.
+    /// However often and soon all are to be replaced, there are no more of them than the maximum.
     /// - Parameter ready: how many usable connections, the outgoing ones apart, have the server's SETTINGS.
-    func outgoingToRetire(ready: Int) -> Int { max(0, min(outgoing, ready + outgoing - wanted)) }
+    func outgoingToRetire(ready: Int) -> Int {
+        max(0, outgoing - configuration.maximumConnections, min(outgoing, ready + outgoing - wanted))
+    }
 
     /// Whether a connection that was last used then is one too many.
     func isSuperfluous(lastUsed: NIODeadline, now: NIODeadline) -> Bool {
@@ -113,7 +118,7 @@ struct ConnectionPoolState {
         let ceiling = min(
             configuration.backoffCap.nanoseconds, configuration.backoffBase.nanoseconds << Int64(exponent))
         // Full jitter, but never at once: a server that accepts and closes would otherwise now and then be hammered.
-        let pause = TimeAmount.nanoseconds(ceiling / 10 + Int64(Double(ceiling) * 0.9 * jitter))
+        pause = .nanoseconds(ceiling / 10 + Int64(Double(ceiling) * 0.9 * jitter))
         notBefore = now + pause
         return pause
     }

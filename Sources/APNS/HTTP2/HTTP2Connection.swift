@@ -175,7 +175,9 @@ final class HTTP2Connection: ChannelInboundHandler {
         context.fireChannelWritabilityChanged()
     }
 
-    func errorCaught(context: ChannelHandlerContext, error: any Error) { close(error) }
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        close(APNSConnectionError.ended(endpoint, state, by: error))
+    }
 
     func channelInactive(context: ChannelHandlerContext) { endedByPeer() }
 

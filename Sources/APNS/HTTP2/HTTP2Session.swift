@@ -77,6 +77,15 @@ final class HTTP2Session {
         nghttp2_session_del(session)
     }
 
+    /// Gives the memory back, for the channel may need a while to close. Nothing may be asked of it any more, and no call
+    /// of it may be under way.
+    func release() {
+        nghttp2_session_del(session)
+        session = nil
+        slots = RequestSlots(capacity: 0)
+        closedStreams = []
+    }
+
     /// Opens a stream for a notification. There must be a free slot.
     /// - Returns: the stream; `nil` where the session takes no requests any more (as after a GOAWAY).
     func submit(_ notification: consuming Notification, tag: UInt64, deadline: NIODeadline, authorization: HeaderText?)

@@ -5,6 +5,8 @@ struct PoolNotes {
     /// Whether it counts as usable.
     var isCounted = false
     var usableSince: NIODeadline?
+    /// Gives the connection up when TLS takes too long.
+    var handshakeTimer: Scheduled<Void>?
     /// Whether it has ever answered.
     var isProven = false
     /// Of how many calls to replace all connections it knew when its TLS was chosen.

@@ -38,6 +38,18 @@ public struct AppPause: Sendable, Equatable {
             until: form.until.flatMap { Int64(exactly: $0.rounded()) }, by: form.by.map(QueuePause.printable))
     }
 
+    /// Why, since when, and what ends it, on one line.
+    public var inWords: String {
+        var words = reason
+        if let since { words += ", since \(Self.time(since))" }
+        words += until.map { ", next probe \(Self.time($0))" } ?? ", until somebody resumes it"
+        return words
+    }
+
+    private static func time(_ milliseconds: Int64) -> String {
+        Date(timeIntervalSince1970: Double(milliseconds) / 1000).formatted(.iso8601)
+    }
+
     /// What is written for a pause that a person orders.
     var json: ByteBuffer {
         var json = ByteBuffer(string: #"{"v":1,"reason":"#)

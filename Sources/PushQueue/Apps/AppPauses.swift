@@ -137,6 +137,12 @@ extension AppPauses {
         _ = try await client.call(command)
     }
 
+    /// The pause of an app; `nil` when it is not paused. From a command.
+    /// - Throws: ``RedisError``.
+    public static func read(_ app: String, _ client: RedisClient, _ keys: SharedKeys) async throws -> AppPause? {
+        try await client.call(RedisCommand("GET", keys.appPaused(app))).root.bytes.map { AppPause($0) }
+    }
+
     /// Ends the pause of an app, whoever began it. From a command.
     /// - Returns: whether it was paused.
     /// - Throws: ``RedisError``.

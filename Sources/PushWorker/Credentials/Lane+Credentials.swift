@@ -105,7 +105,8 @@ extension Lane {
                 "APNs refuses the key \(before): \(reason); going on with the next, \(app.tokenSource?.keyID ?? "")",
                 metadata: app.logMetadata)
         }
-        app.pool.replaceConnections(reason: "another key")
+        // APNs takes the tokens of one key on a connection.
+        app.pool.retireConnections(reason: "another key")
         keepProviderToken(of: app)
         return true
     }
@@ -117,13 +118,18 @@ extension Lane {
 
     // MARK: Changes
 
-    /// Takes another credential into use. Connections that work stay as they are. From anywhere.
+    /// Takes another credential into use. Connections that work stay, but for those that carry the tokens of another key, or
+    /// whose certificate APNs has refused. From anywhere.
     func replaceCredential(of app: Int, with credential: AppConfiguration.Credential, _ tls: TLSContext) {
         eventLoop.execute { [self] in
             guard phase == .running else { return }
             let app = apps[app]
-            app.replace(credential)
             app.pool.setTLS(tls)
+            // Those with tokens of another key cannot go on; a certificate was shown when they were made, and still counts.
+            if app.keyIDs != credential.tokenSources.map(\.keyID) || app.breaker.isOpen {
+                app.pool.replaceConnections(reason: "another credential")
+            }
+            app.replace(credential)
             keepProviderToken(of: app)
             // Whatever was wrong with the old one: the next request tells whether it is with this one.
             reopen(app)

@@ -1,0 +1,147 @@
+import APNS
+import Logging
+import NIOCore
+import NIOPosix
+
+/// Tries an app's credential and endpoint as a worker would use them.
+public struct AppCheck: Sendable {
+    /// A device token that no device has. APNs calls it bad, and only when it takes the credential and the topic.
+    private static let madeUpToken = String(repeating: "0", count: 64)
+    /// How long a connection or an answer may take.
+    private static let patience = TimeAmount.seconds(15)
+
+    private let app: AppConfiguration
+    private let eventLoop: any EventLoop
+    private let now: Int64
+
+    /// - Parameter now: seconds since 1970.
+    public init(_ app: AppConfiguration, eventLoop: any EventLoop, now: Int64) {
+        self.app = app
+        self.eventLoop = eventLoop
+        self.now = now
+    }
+
+    private var subject: String { "app \(app.name)" }
+
+    /// What there is to say of the credential by itself.
+    public func credential() -> [CheckVerdict] {
+        var verdicts: [CheckVerdict] = []
+        switch app.credential {
+        case .providerTokens(let sources):
+            for source in sources {
+                do {
+                    _ = try source.sign(now: now)
+                    verdicts.append(.init(.ok, subject, "signing key \(source.keyID) of team \(source.teamID)"))
+                } catch {
+                    verdicts.append(.init(.failure, subject, "signing key \(source.keyID): \(error)"))
+                }
+            }
+        case .certificate(let identity):
+            let certificate = identity.apns
+            let topics = certificate.topics.map(\.name).joined(separator: ", ")
+            verdicts.append(
+                .init(
+                    .ok, subject,
+                    "certificate \(certificate.commonName ?? "without a name")\(topics.isEmpty ? "" : " for \(topics)")"
+                ))
+        }
+        guard let plan = app.renewal?.plan else { return verdicts }
+        let reports = plan.report(
+            app.credential, topics: [app.topic] + app.otherTopics, endpoint: app.endpoint, now: now)
+        for finding in reports.flatMap(\.findings) {
+            let verdict = CheckVerdict(finding.severity == .error ? .failure : .warning, subject, finding.sentence)
+            if !verdicts.contains(verdict) { verdicts.append(verdict) }
+        }
+        return verdicts
+    }
+
+    /// Connects, and asks APNs about a token that no device has.
+    public func endpoint() async -> [CheckVerdict] {
+        let via = app.proxy.map { " through \($0)" } ?? ""
+        let sources = app.credential.tokenSources
+        var verdicts: [CheckVerdict] = []
+        // A certificate is tried once, and each key by itself: a connection takes the tokens of one.
+        for source in sources.isEmpty ? [nil] : sources.map(Optional.some) {
+            let session: CheckSession
+            do {
+                session = try await CheckSession.open(app, on: eventLoop, within: Self.patience)
+            } catch {
+                return verdicts + [.init(.failure, subject, "\(app.endpoint)\(via): \(error)")]
+            }
+            if verdicts.isEmpty {
+                verdicts.append(
+                    .init(.ok, subject, "\(app.endpoint)\(via) is connected to, with TLS and HTTP/2"))
+            }
+            let name = source.map { "the key \($0.keyID)" } ?? "the certificate"
+            do {
+                verdicts.append(verdict(try await session.send(probe(), source, now: now), of: name))
+            } catch {
+                verdicts.append(.init(.failure, subject, "\(name) cannot be tried: \(error)"))
+            }
+            await session.close()
+        }
+        return verdicts
+    }
+
+    /// Sends the notifications of a job, one after the other, and says what APNs answered.
+    public func send(_ notifications: [Notification]) async -> [CheckVerdict] {
+        do {
+            let session = try await CheckSession.open(app, on: eventLoop, within: Self.patience)
+            var verdicts: [CheckVerdict] = []
+            for notification in notifications {
+                let result = try await session.send(notification, app.credential.tokenSources.first, now: now)
+                let isDelivered = Verdict(result, topicIsConfigured: true) == .delivered
+                verdicts.append(
+                    .init(
+                        isDelivered ? .ok : .failure, "job",
+                        "APNs answered for \(notification.deviceToken.shortened): \(result.inWords)"))
+            }
+            await session.close()
+            return verdicts
+        } catch {
+            return [.init(.failure, "job", "it cannot be sent: \(error)")]
+        }
+    }
+
+    private func probe() -> Notification {
+        var token = DeviceToken.none
+        if let made = try? DeviceToken(Self.madeUpToken) { token = made }
+        // A background notification that may not be stored: whatever happens, nobody is disturbed.
+        return Notification(
+            deviceToken: token, payload: ByteBuffer(string: #"{"aps":{"content-available":1}}"#),
+            topic: ByteBuffer(string: app.topic), pushType: .background, priority: 5, expiration: 0)
+    }
+
+    /// What APNs' answer to the made-up token says of the credential.
+    private func verdict(_ result: RequestResult, of name: String) -> CheckVerdict {
+        guard case .response(let response) = result else {
+            return .init(.failure, subject, "APNs did not answer: \(result.inWords)")
+        }
+        switch response.reason {
+        case .badDeviceToken, .deviceTokenNotForTopic, .unregistered, .expiredToken:
+            return .init(.ok, subject, "APNs takes \(name) for \(app.topic)")
+        case nil where response.status == 200:
+            return .init(.ok, subject, "APNs takes \(name) for \(app.topic)")
+        case .tooManyProviderTokenUpdates:
+            return .init(
+                .warning, subject,
+                "APNs has seen too many provider tokens of \(name) lately; it cannot be tried for some minutes")
+        default:
+            return .init(
+                .failure, subject,
+                "APNs refuses \(name) for \(app.topic): \(result.inWords). Check the key, key ID, team ID, topic and "
+                    + "environment")
+        }
+    }
+}
+
+extension RequestResult {
+    /// One line for people.
+    var inWords: String {
+        switch self {
+        case .response(let response):
+            "\(response.status)\(response.reasonText.map { " \($0)" } ?? "")"
+        case .notProcessed(let failure), .uncertain(let failure): "\(failure)"
+        }
+    }
+}

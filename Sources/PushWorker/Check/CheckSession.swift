@@ -1,0 +1,106 @@
+import APNS
+import Logging
+import NIOCore
+
+/// One connection to APNs for a check: a pool of one, asked from a task.
+///
+/// `@unchecked Sendable`: all state is touched on `eventLoop` only.
+final class CheckSession: ConnectionPoolDelegate, @unchecked Sendable {
+    private let pool: ConnectionPool
+    private let eventLoop: any EventLoop
+    private var opened: CheckedContinuation<Void, any Error>?
+    private var answered: CheckedContinuation<RequestResult, any Error>?
+    private var ticker: RepeatedTask?
+
+    private init(_ pool: ConnectionPool, eventLoop: any EventLoop) {
+        self.pool = pool
+        self.eventLoop = eventLoop
+    }
+
+    /// Nothing was connected to in time.
+    private struct TimedOut: Error, CustomStringConvertible {
+        let description = "no connection in time; may this host reach it?"
+    }
+
+    /// Connects.
+    /// - Throws: why there is no connection.
+    static func open(
+        _ app: AppConfiguration, on eventLoop: any EventLoop, within patience: TimeAmount
+    ) async throws -> CheckSession {
+        var configuration = try app.poolConfiguration()
+        (configuration.minimumConnections, configuration.maximumConnections) = (1, 1)
+        let copy = configuration
+        let session = try await eventLoop.submit {
+            let pool = ConnectionPool(
+                copy, eventLoop: eventLoop, logger: Logger(label: "check", factory: { _ in SwiftLogNoOpLogHandler() }))
+            let session = CheckSession(pool, eventLoop: eventLoop)
+            pool.delegate = session
+            return session
+        }.get()
+        do {
+            try await withCheckedThrowingContinuation { continuation in
+                eventLoop.execute {
+                    session.opened = continuation
+                    session.ticker = eventLoop.scheduleRepeatedTask(
+                        initialDelay: .zero, delay: .milliseconds(100)
+                    ) { _ in session.pool.check(now: eventLoop.now) }
+                    eventLoop.scheduleTask(in: patience) { session.finishOpening(TimedOut()) }
+                }
+            }
+        } catch {
+            await session.close()
+            throw error
+        }
+        return session
+    }
+
+    /// Sends a notification and waits for its end.
+    /// - Parameter now: seconds since 1970.
+    func send(
+        _ notification: Notification, _ source: ProviderTokenSource?, now: Int64
+    ) async throws -> RequestResult {
+        let token = try source?.token(now: now).jwt
+        return try await withCheckedThrowingContinuation { continuation in
+            eventLoop.execute { [self] in
+                pool.setProviderToken(token)
+                answered = continuation
+                if !pool.submit(notification, tag: 0) {
+                    finish(.notProcessed(.connectionLost("the connection was closed")))
+                }
+            }
+        }
+    }
+
+    func close() async {
+        do {
+            try await eventLoop.flatSubmit { [self] in
+                ticker?.cancel()
+                return pool.close()
+            }.get()
+        } catch {
+            // A pool's closing has no way to fail.
+            assertionFailure("\(error)")
+        }
+    }
+
+    func connectionPool(_: ConnectionPool, completed _: UInt64, with result: RequestResult) { finish(result) }
+
+    func connectionPoolChanged(_ pool: ConnectionPool) {
+        if pool.freeStreams > 0 {
+            finishOpening(nil)
+        } else if let failure = pool.lastFailure {
+            finishOpening(failure)
+        }
+    }
+
+    private func finishOpening(_ failure: (any Error)?) {
+        guard let opened else { return }
+        self.opened = nil
+        if let failure { opened.resume(throwing: failure) } else { opened.resume() }
+    }
+
+    private func finish(_ result: RequestResult) {
+        answered?.resume(returning: result)
+        answered = nil
+    }
+}

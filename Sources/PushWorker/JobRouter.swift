@@ -1,0 +1,125 @@
+import APNS
+import NIOCore
+import PushQueue
+
+/// From a job to the app that it goes through, and to what is sent to APNs.
+struct JobRouter {
+    let apps: [AppTopics]
+
+    init(_ apps: [AppConfiguration]) {
+        self.apps = apps.map(AppTopics.init)
+    }
+
+    /// The app that a job goes through.
+    /// - Returns: its index.
+    func route(_ job: Job) throws(Unsendable) -> Int {
+        if let field = job.app {
+            let name = job.text(field)
+            guard let index = apps.firstIndex(where: { $0.name == name }) else {
+                throw Unsendable(
+                    reason: "UnknownApp", detail: "this worker has no app of the name that the job's `app` gives")
+            }
+            return index
+        }
+        if apps.count == 1 { return 0 }
+        guard let field = job.topic else {
+            throw Unsendable(
+                reason: "NoApp", detail: "the job has neither `app` nor `topic`, and there are several apps")
+        }
+        let topic = job.text(field)
+        guard let index = apps.firstIndex(where: { $0.hasTopic(topic) }) else {
+            throw Unsendable(reason: "UnknownApp", detail: "this worker has no app with the job's `topic`")
+        }
+        return index
+    }
+
+    /// The notification of a job with one token, or what the notifications of a job with many share.
+    func notification(
+        for job: Job, app index: Int, identity: ByteBuffer, firstSeen: Int64
+    ) throws(Unsendable) -> Notification {
+        let isOnChannel = job.channel != nil
+        let pushType = try pushType(of: job)
+        let given = job.priority.map(UInt8.init(clamping:))
+        let payload = try payload(of: job, limit: NotificationRules.sizeLimit(pushType, isOnChannel: isOnChannel))
+        if let refusal = NotificationRules.refusal(
+            pushType, isInferred: job.pushType == nil, priority: given, isOnChannel: isOnChannel, payload: payload)
+        {
+            throw refusal
+        }
+        var notification = Notification(
+            deviceToken: .none, payload: payload,
+            topic: job.topic.map { pushType.topic(job.text($0)) } ?? apps[index].topic(for: pushType),
+            pushType: pushType,
+            priority: NotificationRules.priority(given, pushType, isOnChannel: isOnChannel),
+            expiration: NotificationRules.expiration(
+                job.expirationSecond(firstSeen: firstSeen), isOnChannel: isOnChannel),
+            collapseID: job.collapseID.map(job.text))
+        if job.collapsesDuplicates, notification.collapseID == nil {
+            // The same for all devices, and for all times that it is sent.
+            notification.collapseID = ByteBuffer(
+                string: APNSID(jobID: identity, token: ByteBuffer(string: "collapse")).description)
+        }
+        if let field = job.token, job.tokens == nil {
+            do throws(DeviceToken.Invalid) {
+                notification.deviceToken = try DeviceToken(job.text(field))
+            } catch {
+                throw Unsendable(reason: "MalformedToken", detail: "\(error)")
+            }
+            notification.apnsID =
+                job.apnsID.flatMap { APNSID(job.text($0).readableBytesView) }
+                ?? APNSID(jobID: identity, token: notification.deviceToken.hex)
+        }
+        if let field = job.channel { try address(&notification, of: job, to: job.text(field), identity) }
+        return notification
+    }
+
+    private func address(
+        _ notification: inout Notification, of job: Job, to channelID: ByteBuffer, _ identity: ByteBuffer
+    ) throws(Unsendable) {
+        do throws(BroadcastTarget.Invalid) {
+            notification.broadcast = try BroadcastTarget(channelID: channelID, topic: notification.topic)
+        } catch {
+            throw Unsendable(reason: error.reason.rawValue, detail: "\(error)")
+        }
+        notification.apnsID =
+            job.apnsID.flatMap { APNSID(job.text($0).readableBytesView) }
+            ?? APNSID(jobID: identity, token: channelID)
+    }
+
+    private func payload(of job: Job, limit: Int) throws(Unsendable) -> ByteBuffer {
+        guard job.makesPayload else { return job.bytes(job.payload) }
+        do throws(JobError) {
+            return try job.payload(limit: limit)
+        } catch {
+            throw Unsendable(reason: error.reason, detail: "\(error)")
+        }
+    }
+
+    private func pushType(of job: Job) throws(Unsendable) -> PushType {
+        guard let field = job.pushType else { return .inferred(for: job) }
+        let text = job.text(field)
+        guard let type = text.withUnsafeReadableBytes({ PushType(bytes: $0) }) else {
+            let known = PushType.allCases.map(\.rawValue).joined(separator: ", ")
+            throw Unsendable(
+                reason: Reason.invalidPushType.rawValue, detail: "the job's `push_type` is none of \(known)")
+        }
+        return type
+    }
+}
+
+/// Why a job that is well-formed cannot be sent.
+struct Unsendable: Error {
+    var reason: String
+    var detail: String
+}
+
+extension Job {
+    /// `apns-expiration` in seconds since 1970; `nil` where the job does not say.
+    func expirationSecond(firstSeen: Int64) -> Int64? {
+        switch expiration {
+        case nil: nil
+        case .epoch(let second): second
+        case .after(let seconds): (enqueuedAt ?? firstSeen) / 1000 + seconds
+        }
+    }
+}

@@ -1,0 +1,148 @@
+import ArgumentParser
+import FoundationEssentials
+import NIOCore
+import NIOPosix
+import PushQueue
+import PushWorker
+import Redis
+
+struct Check: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Try a configuration: Redis, each app's credential and endpoint, and a job, with a verdict a line.",
+        discussion: """
+            Takes the same settings as `run`, and changes nothing in Redis. APNs is asked about a device token that no device \
+            has, which it calls bad when it takes the credential and the topic; --no-connect leaves that out.
+
+            The exit status is 0 if a worker could work, and 1 if it could not.
+
+              apns-worker check
+              apns-worker check --job job.json
+              apns-worker check --job job.json --send     (to the devices in it, without the queue)
+            """)
+
+    @OptionGroup(title: "Queues") var queues: QueuesOptions
+    @OptionGroup(title: "App") var app: AppOptions
+
+    @Option(help: "A file with a job, or with several, one a line; - for standard input.") var job: String?
+    @Flag(help: "Send the notifications of the job, and say what APNs answers.") var send = false
+    @Flag(help: "Do not connect to APNs.") var noConnect = false
+    @Flag(help: "Do not connect to Redis.") var noRedis = false
+    @Flag(help: "Print the verdicts as JSON, one a line.") var json = false
+
+    func validate() throws {
+        if send, job == nil { throw ValidationError("--send needs a job: --job") }
+        if send, noConnect { throw ValidationError("--send and --no-connect cannot be together") }
+    }
+
+    func run() async throws {
+        let printer = VerdictPrinter(isJSON: json)
+        let apps: [AppConfiguration]
+        do {
+            apps = try app.apps()
+        } catch let error as ValidationError {
+            printer.tell([.init(.failure, "configuration", error.message)])
+            throw ExitCode(1)
+        }
+        if !noRedis { try await checkRedis(apps, printer) }
+        let now = Int64(Date().timeIntervalSince1970)
+        let loop = MultiThreadedEventLoopGroup.singleton.next()
+        for app in apps {
+            let check = AppCheck(app, eventLoop: loop, now: now)
+            printer.tell(check.credential())
+            if !noConnect { printer.tell(await check.endpoint()) }
+        }
+        if let job { try await checkJobs(job, apps, loop, printer) }
+        if printer.hasFailed { throw ExitCode(1) }
+    }
+
+    private func checkRedis(_ apps: [AppConfiguration], _ printer: VerdictPrinter) async throws {
+        let keys = SharedKeys(prefix: queues.redis.keyPrefix)
+        let place: RedisTopology
+        do { place = try queues.redis.topology() } catch let error as ValidationError {
+            return printer.tell([.init(.failure, "redis", error.message)])
+        }
+        var isFirst = true
+        for queue in try queues.queues() {
+            do {
+                try await queues.redis.withClient(for: queue.keys.jobs) { client in
+                    let report = try await QueueCheck(client, queue.keys).run(now: Int64(Date().timeIntervalSince1970))
+                    if isFirst { printer.tell([.init(.ok, "redis", "\(place) answers, version \(report.version)")]) }
+                    isFirst = false
+                    printer.tell(report.facts.map { .init(.ok, "redis", $0) })
+                    printer.tell(report.warnings.map { .init(.warning, "redis", $0) })
+                    printer.tell(report.failures.map { .init(.failure, "redis", $0) })
+                }
+            } catch let error as ValidationError {
+                return printer.tell([.init(.failure, "redis", "\(place): \(error.message)")])
+            }
+        }
+        for app in apps {
+            try await queues.redis.withClient(for: keys.appPaused(app.name)) { client in
+                guard let pause = try await AppPauses.read(app.name, client, keys) else { return }
+                printer.tell([.init(.warning, "app \(app.name)", "it is paused: \(pause.inWords)")])
+            }
+        }
+    }
+
+    private func checkJobs(
+        _ path: String, _ apps: [AppConfiguration], _ loop: any EventLoop, _ printer: VerdictPrinter
+    ) async throws {
+        let jobs: [ByteBuffer]
+        do {
+            jobs = try Self.jobs(in: path)
+        } catch {
+            return printer.tell([.init(.failure, "job", "\(error)")])
+        }
+        let check = JobCheck(apps)
+        for (number, job) in jobs.enumerated() {
+            let now = Date().timeIntervalSince1970
+            let name = jobs.count == 1 ? "job" : "job \(number + 1)"
+            let (verdicts, plan) = check.run(job, name: name, now: Int64(now * 1000))
+            printer.tell(verdicts)
+            guard send, let plan else { continue }
+            let app = AppCheck(apps[plan.app], eventLoop: loop, now: Int64(now))
+            printer.tell(await app.send(plan.notifications))
+        }
+    }
+
+    /// A job may stand on several lines; if it is not one then, each line is one.
+    private static func jobs(in path: String) throws -> [ByteBuffer] {
+        let data: Data
+        do {
+            data = path == "-" ? StandardInputLines.all() : try Data(contentsOf: URL(filePath: path))
+        } catch {
+            throw ValidationError("cannot read the job \(path): does it exist, and may this user read it?")
+        }
+        let whole = ByteBuffer(bytes: data)
+        if data.isEmpty { throw ValidationError("\(path) is empty; a job is a JSON object") }
+        let lines = data.split(separator: UInt8(ascii: "\n")).map { ByteBuffer(bytes: $0) }
+            .filter { $0.readableBytes > 0 }
+        let isOne = whole.withUnsafeReadableBytes { bytes in (try? JSONScanner.validate(bytes)) != nil }
+        return isOne || lines.count < 2 ? [whole] : lines
+    }
+}
+
+/// Prints verdicts as they come.
+final class VerdictPrinter {
+    private let isJSON: Bool
+    private let encoder: JSONEncoder
+    private(set) var hasFailed = false
+
+    init(isJSON: Bool) {
+        self.isJSON = isJSON
+        encoder = JSONEncoder()
+        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
+    }
+
+    func tell(_ verdicts: [CheckVerdict]) {
+        for verdict in verdicts {
+            if verdict.level == .failure { hasFailed = true }
+            if isJSON, let line = try? encoder.encode(verdict) {
+                print(String(decoding: line, as: UTF8.self))
+            } else {
+                let word = verdict.level == .ok ? "ok     " : verdict.level == .warning ? "warning" : "FAILED "
+                print("\(word)  \(verdict.subject): \(verdict.sentence)")
+            }
+        }
+    }
+}

@@ -1,0 +1,137 @@
+import NIOCore
+import Testing
+
+@testable import APNS
+
+@Suite("A server that sends too much", .serialized, .timeLimit(.minutes(3)))
+struct FloodTests {
+    struct Flood: Sendable, CustomTestStringConvertible {
+        let testDescription: String
+        /// Sent once, when the first request has come.
+        let first: [UInt8]
+        /// Sent over and over after that.
+        let more: [UInt8]
+        let says: String
+
+        init(
+            _ name: String, first: [HTTP2Frame] = [], _ frames: HTTP2Frame..., says: String = "floods the connection"
+        ) {
+            testDescription = name
+            self.first = first.flatMap(\.bytes)
+            more = Array(repeating: frames.flatMap(\.bytes), count: 100).flatMap { $0 }
+            self.says = says
+        }
+    }
+
+    private static let ping = Array(repeating: UInt8(1), count: 8)
+    private static let started = HTTP2Frame.answer(1, status: 400, ends: false)
+    /// HEADERS that go on in CONTINUATION.
+    private static let unfinished = HTTP2Frame(kind: .headers, flags: 1, stream: 1, payload: [0x88])
+
+    static let floods = [
+        Flood("PING", HTTP2Frame(kind: .ping, payload: ping)),
+        Flood("answers to PINGs that were never sent", HTTP2Frame(kind: .ping, flags: 1, payload: ping)),
+        Flood("SETTINGS", .settings(maximumStreams: 100)),
+        Flood("empty SETTINGS", .settings()),
+        Flood("RST_STREAM", .reset(1, code: 8)),
+        Flood("empty DATA", first: [started], .data(1, "", ends: false)),
+        Flood(
+            "padding", first: [started],
+            HTTP2Frame(kind: .data, flags: 8, stream: 1, payload: [255] + Array(repeating: 0, count: 255))),
+        Flood("a body that does not end", first: [started], .data(1, String(repeating: "x", count: 500), ends: false)),
+        Flood("DATA of a stream that has ended", first: [.answer(1, status: 200)], .data(1, "x", ends: false)),
+        Flood("WINDOW_UPDATE", HTTP2Frame(kind: .windowUpdate, payload: [0, 0, 0, 1])),
+        Flood("WINDOW_UPDATE of a stream", HTTP2Frame(kind: .windowUpdate, stream: 1, payload: [0, 0, 0, 1])),
+        Flood("PRIORITY", HTTP2Frame(kind: .priority, stream: 1, payload: [0, 0, 0, 0, 3])),
+        Flood("GOAWAY", .goAway(lastStream: .max, debugData: "x")),
+        Flood("answers to a request that has ended", first: [.answer(1, status: 200)], .answer(1, status: 200)),
+        Flood("interim answers", .answer(1, status: 103, ends: false), says: "header fields are larger than 16384"),
+        Flood("CONTINUATION", first: [unfinished], HTTP2Frame(kind: .continuation, stream: 1)),
+        Flood(
+            "header fields without end", first: [unfinished],
+            HTTP2Frame(kind: .continuation, stream: 1, payload: [0x00, 1, 0x78, 1, 0x79])),
+        Flood(
+            "large header fields",
+            HTTP2Frame(
+                kind: .headers, flags: 5, stream: 1,
+                payload: [0x88] + Array(repeating: [0x00, 1, 0x78, 1, 0x79], count: 1000).flatMap { $0 }),
+            says: "header fields are larger than 16384"),
+        Flood(
+            "header fields that are small on the wire",
+            // A field of 4,000 bytes goes into the dynamic table, where one byte stands for it from then on.
+            HTTP2Frame(
+                kind: .headers, flags: 5, stream: 1,
+                payload: [0x88, 0x40, 1, 0x78, 0x7F, 0xA1, 0x1E] + Array(repeating: 0x79, count: 4000)
+                    + Array(repeating: 0xBE, count: 12_000)),
+            says: "header fields are larger than 16384"),
+    ]
+
+    @Test("is dropped, by name, and everything is sent elsewhere", arguments: floods)
+    func flood(flood: Flood) async throws {
+        let script: ScriptedPeer.Script = { connection, event in
+            guard connection.number == 1 else { return answersAll(connection, event) }
+            switch event {
+            case .connected: connection.send(.settings(maximumStreams: 10))
+            case .frame(let frame):
+                guard frame.kind == .data, frame.stream == 1 else { return }
+                connection.send(bytes: flood.first)
+                connection.flood(flood.more)
+            }
+        }
+        try await withPeer(script: script) { peer in
+            try await withPool(port: peer.port) { client in
+                try await eventually("the settings") { try await client.ask { $0.freeStreams } == 10 }
+                let results = try await client.results(5)
+                for (number, result) in results.enumerated() {
+                    switch result {
+                    // Only the first was ever spoken of.
+                    case .response(Response(status: 200)) where number == 0: break
+                    case .uncertain(.reset) where number == 0: break
+                    // It was refused, and the reason did not come to its end.
+                    case .notProcessed(.connectionLost) where number == 0 && !flood.first.isEmpty: break
+                    case .uncertain(.connectionLost(let why)): #expect(why.contains(flood.says), "\(why)")
+                    default: Issue.record("\(number): \(result)")
+                    }
+                }
+                let answers = try await client.results(5)
+                #expect(answers == .delivered(5))
+                let told = client.log.lines.filter { $0.hasPrefix("error") }
+                #expect(told.count == 1 && told[0].contains(flood.says), "\(told)")
+                try await eventually("the end of the first") { peer.seen.withLockedValue(\.ended) >= 1 }
+            }
+        }
+    }
+
+    @Test("but answers with it, as large as they may be, keeps its connection")
+    func largeAnswers() async throws {
+        let field: [UInt8] = [0x00, 1, 0x78, 0x7F, 0xA1, 0x1E] + Array(repeating: 0x79, count: 4000)
+        let block: [UInt8] = [0x08, 3] + Array("502".utf8) + field + field + field
+        let body = String(repeating: "x", count: 16_000)
+        let script: ScriptedPeer.Script = { connection, event in
+            switch event {
+            case .connected: connection.send(.settings(maximumStreams: 100))
+            case .frame(let frame):
+                guard frame.endsStream, frame.kind == .data else { return }
+                connection.streams.append(frame.stream)
+                // All heads, then all bodies: no answer ends before all have begun.
+                guard connection.streams.count == 100 else { return }
+                for stream in connection.streams {
+                    connection.send(HTTP2Frame(kind: .headers, flags: 4, stream: stream, payload: block))
+                }
+                for stream in connection.streams { connection.send(.data(stream, body)) }
+                connection.streams = []
+            }
+        }
+        try await withPeer(script: script) { peer in
+            try await withPool(port: peer.port) { client in
+                try await eventually("the settings") { try await client.ask { $0.freeStreams } == 100 }
+                for _ in 0..<5 {
+                    let answers = try await client.results(100)
+                    #expect(answers == Array(repeating: .response(Response(status: 502)), count: 100))
+                }
+                #expect(try await client.ask { $0.lastFailure == nil })
+            }
+            #expect(peer.seen.withLockedValue(\.connections) == 1)
+        }
+    }
+}

@@ -1,0 +1,144 @@
+import NIOCore
+import Testing
+
+@testable import APNS
+
+@Suite("A proxy's URL")
+struct HTTPProxyTests {
+    @Test(
+        "is read with all its parts",
+        arguments: [
+            ("http://proxy.example:3128", HTTPProxy(host: "proxy.example", port: 3128)),
+            ("HTTP://proxy.example:3128/", HTTPProxy(host: "proxy.example", port: 3128)),
+            (" proxy.example:3128\n", HTTPProxy(host: "proxy.example", port: 3128)),
+            ("http://proxy.example", HTTPProxy(host: "proxy.example", port: 80)),
+            ("http://10.0.0.1:8080", HTTPProxy(host: "10.0.0.1", port: 8080)),
+            ("http://[fd00::1]:8080", HTTPProxy(host: "fd00::1", port: 8080)),
+            (
+                "http://me:secret@proxy:1",
+                HTTPProxy(host: "proxy", port: 1, credentials: .init(user: "me", password: "secret"))
+            ),
+            (
+                "http://me@proxy:1", HTTPProxy(host: "proxy", port: 1, credentials: .init(user: "me", password: ""))
+            ),
+            (
+                "http://m%40e:s%3Ae%2fc%25r%C3%A9t@proxy:1",
+                HTTPProxy(host: "proxy", port: 1, credentials: .init(user: "m@e", password: "s:e/c%rét"))
+            ),
+            (
+                "http://me:a:b@c@proxy:1",
+                HTTPProxy(host: "proxy", port: 1, credentials: .init(user: "me", password: "a:b@c"))
+            ),
+        ])
+    func read(url: String, proxy: HTTPProxy) throws {
+        #expect(try HTTPProxy(url) == proxy)
+    }
+
+    @Test(
+        "that is none is refused with what would be right, and without the password",
+        arguments: [
+            ("https://me:hunter2@proxy:1", "begins with http://, not https://"),
+            ("socks5://me:hunter2@proxy:1", "begins with http://, not socks5://"),
+            ("http://me:hunter2@", "http://host:port"),
+            ("http://me:hunter2@proxy:0", "“proxy:0” is not"),
+            ("http://me:hunter2@proxy:70000", "“proxy:70000” is not"),
+            ("http://me:hunter2@proxy:1/path", "“proxy:1/path” is not"),
+            ("http://me:hunter2@pro xy:1", "“pro xy:1” is not"),
+            ("http://me:hunter2%4@proxy:1", "two hex digits"),
+            ("http://me:hunter2%zz@proxy:1", "two hex digits"),
+            ("http://me:hunter2%FF@proxy:1", "no UTF-8"),
+            ("http://me:hunter2%0D%0A@proxy:1", "control characters"),
+            ("http://m%3Ae:hunter2@proxy:1", "a colon in the user's name"),
+            ("", "http://host:port"),
+        ])
+    func refused(url: String, why: String) {
+        do throws(HTTPProxy.Invalid) {
+            _ = try HTTPProxy(url)
+            Issue.record("taken")
+        } catch {
+            #expect(error.description.contains(why), "\(error)")
+            #expect(!error.description.contains("hunter2"))
+        }
+    }
+
+    @Test("is shown without user and password, however it is shown")
+    func shown() throws {
+        let proxy = try HTTPProxy("http://somebody:hunter2@proxy:1")
+        #expect("\(proxy)" == "http://proxy:1")
+        var dumped = ""
+        dump(proxy, to: &dumped)
+        for text in ["\(proxy)", String(reflecting: proxy), "\(proxy.credentials, default: "")", dumped] {
+            #expect(!text.contains("hunter2") && !text.contains("somebody"), "\(text)")
+        }
+        #expect(try HTTPProxy("http://[::1]:8080").description == "http://[::1]:8080")
+    }
+}
+
+@Suite("The environment's proxy")
+struct EnvironmentProxyTests {
+    private func proxy(
+        _ environment: [String: String], _ endpoint: APNSEndpoint = .production
+    ) throws(HTTPProxy.Invalid) -> HTTPProxy? {
+        try .fromEnvironment(environment, for: endpoint)
+    }
+
+    @Test("is HTTPS_PROXY's or https_proxy's, and no other's")
+    func variables() throws {
+        #expect(try proxy([:]) == nil)
+        #expect(try proxy(["HTTP_PROXY": "http://a:1", "ALL_PROXY": "http://a:1"]) == nil)
+        #expect(try proxy(["https_proxy": "http://a:1"])?.host == "a")
+        #expect(try proxy(["https_proxy": "http://a:1", "HTTPS_PROXY": "http://b:1"])?.host == "b")
+        #expect(try proxy(["https_proxy": "http://a:1", "HTTPS_PROXY": " "])?.host == "a")
+    }
+
+    @Test("that cannot be read names the variable, not the password")
+    func invalid() {
+        for (name, value) in [("HTTPS_PROXY", "https://u:hunter2@x"), ("https_proxy", "http://u:hunter2@x:y")] {
+            do throws(HTTPProxy.Invalid) {
+                _ = try proxy([name: value])
+                Issue.record("taken")
+            } catch {
+                #expect(error.description.hasPrefix("\(name): "))
+                #expect(!error.description.contains("hunter2"))
+            }
+        }
+        do throws(HTTPProxy.Invalid) {
+            _ = try proxy(["HTTPS_PROXY": "http://a:1", "no_proxy": "a, 10.0.0.0/33"])
+            Issue.record("taken")
+        } catch {
+            #expect(error.description.hasPrefix("no_proxy: “10.0.0.0/33” is not a network"))
+        }
+    }
+
+    @Test(
+        "is not used for what NO_PROXY names",
+        arguments: [
+            ("*", "api.push.apple.com", true), ("api.push.apple.com", "api.push.apple.com", true),
+            ("API.Push.Apple.Com.", "api.push.apple.com", true), ("apple.com", "api.push.apple.com", true),
+            (".apple.com", "api.push.apple.com", true), ("*.apple.com", "api.push.apple.com", true),
+            ("pple.com", "api.push.apple.com", false), ("push.apple.com.example", "api.push.apple.com", false),
+            ("api.push.apple.com:443", "api.push.apple.com", true),
+            ("api.push.apple.com:2197", "api.push.apple.com", false), ("apple.com:443", "api.push.apple.com", true),
+            ("localhost, apple.com", "api.push.apple.com", true), ("localhost apple.com", "api.push.apple.com", true),
+            ("localhost,,", "api.push.apple.com", false), ("", "api.push.apple.com", false),
+            ("127.0.0.1", "127.0.0.1", true), ("127.0.0.1", "127.0.0.2", false), ("127.0.0.1:443", "127.0.0.1", true),
+            ("127.0.0.1:80", "127.0.0.1", false), ("0.0.1", "127.0.0.1", false),
+            ("10.0.0.0/8", "10.255.3.4", true), ("10.0.0.0/8", "11.0.0.1", false), ("10.0.0.0/9", "10.127.0.1", true),
+            ("10.0.0.0/9", "10.128.0.1", false), ("10.1.2.3/32", "10.1.2.3", true), ("0.0.0.0/0", "10.1.2.3", true),
+            ("0.0.0.0/0", "api.push.apple.com", false), ("0.0.0.0/0", "::1", false),
+            ("::1", "::1", true), ("[::1]", "::1", true), ("[::1]:443", "::1", true), ("[::1]:80", "::1", false),
+            ("0:0:0:0:0:0:0:1", "::1", true), ("fd00::/8", "fdab::1", true), ("fd00::/8", "fe80::1", false),
+            ("::ffff:10.0.0.1", "10.0.0.1", true),
+        ])
+    func exceptions(text: String, host: String, isExcepted: Bool) throws {
+        let found = try proxy(
+            ["HTTPS_PROXY": "http://proxy:1", "NO_PROXY": text], APNSEndpoint(host: host, port: 443))
+        #expect((found == nil) == isExcepted)
+    }
+
+    @Test(
+        "has exceptions that can be read only", arguments: ["10.0.0.0/x", "10.0.0.0/+8", "a/8", "a:b", "a:0", "a_b!"])
+    func unreadable(text: String) {
+        #expect(throws: HTTPProxy.Invalid.self) { try ProxyExceptions(text) }
+    }
+}

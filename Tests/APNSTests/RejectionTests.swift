@@ -1,0 +1,112 @@
+import NIOCore
+import Testing
+
+@testable import APNS
+
+/// The pool's clock does not run by itself here: each attempt is made when the test says that its time has come.
+@Suite("A server that accepts and closes", .timeLimit(.minutes(2)))
+struct RejectionTests {
+    struct Manner: Sendable, CustomTestStringConvertible {
+        var testDescription: String
+        var transport = ScriptedPeer.Transport.tls
+        var script: ScriptedPeer.Script = { _, _ in }
+        var says: String
+    }
+
+    static let manners = [
+        Manner(testDescription: "TCP", transport: .hangsUp, says: "during the handshake"),
+        Manner(
+            testDescription: "TLS", script: { connection, event in if case .connected = event { connection.close() } },
+            says: "set up TLS and closed the connection before any HTTP/2; it may not accept the client certificate"),
+        Manner(
+            testDescription: "TLS, and TCP without goodbye",
+            script: { connection, event in if case .connected = event { connection.hangUp() } },
+            says: "set up TLS and closed the connection before any HTTP/2; it may not accept the client certificate"),
+        Manner(
+            testDescription: "the first request, without goodbye",
+            script: { connection, event in
+                switch event {
+                case .connected: connection.send(.settings(maximumStreams: 10))
+                case .frame(let frame): if frame.kind == .data { connection.hangUp() }
+                }
+            }, says: "closed the connection at the first request, without an answer"),
+        Manner(
+            testDescription: "the first request",
+            script: { connection, event in
+                switch event {
+                case .connected: connection.send(.settings(maximumStreams: 10))
+                case .frame(let frame): if frame.kind == .data { connection.close() }
+                }
+            }, says: "closed the connection at the first request, without an answer"),
+        Manner(
+            testDescription: "TLS with a GOAWAY",
+            script: { connection, event in
+                guard case .connected = event else { return }
+                connection.send(.settings(), .goAway(lastStream: 0, debugData: #"{"reason":"BadCertificate"}"#))
+            }, says: "closed the connection (BadCertificate)"),
+        Manner(
+            testDescription: "the first request with a GOAWAY",
+            script: { connection, event in
+                switch event {
+                case .connected: connection.send(.settings(maximumStreams: 10))
+                case .frame(let frame):
+                    guard frame.kind == .data else { return }
+                    connection.send(.goAway(lastStream: 0, debugData: #"{"reason":"BadEnvironment"}"#))
+                    connection.close()
+                }
+            }, says: "closed the connection (BadEnvironment)"),
+    ]
+
+    @Test("is told as what it is, is met with growing pauses, and forgiven when it works", arguments: manners)
+    func rejected(manner: Manner) async throws {
+        let failures = 12
+        let script: ScriptedPeer.Script = { connection, event in
+            if connection.number <= failures { manner.script(connection, event) } else { answersAll(connection, event) }
+        }
+        // One that hangs up before TLS has no script: a good server takes its place afterwards.
+        let isPlain = manner.transport == .hangsUp
+        let peer = try await ScriptedPeer.start(transport: manner.transport, script: script)
+        let client = try await PoolClient.start(port: peer.port, ticks: false) {
+            $0.pingAfter = .hours(1000)
+            $0.requestTimeout = .hours(1000)
+            // So long that the real clock does not matter.
+            $0.reconnectPause = .hours(1)
+            $0.longestReconnectPause = .hours(100)
+        }
+        let now = NIODeadline.now()
+        _ = try await client.ask { $0.check(now: now) }
+        for count in 1...failures {
+            // Something to send for those that wait for it.
+            let sent = client.send()
+            sent.whenComplete { _ in }
+            try await eventually("failure \(count)") { try await client.ask { $0.state.failures } == count }
+            let ceiling = TimeAmount.hours(Int64(min(1 << (count - 1), 100)))
+            let (pause, notBefore) = try await client.ask { ($0.state.pause, $0.state.notBefore) }
+            #expect(pause.nanoseconds >= ceiling.nanoseconds / 10 && pause <= ceiling)
+            let failure = try await client.ask { "\($0.lastFailure, default: "none")" }
+            #expect(failure.contains(manner.says), "\(failure)")
+            #expect(failure.contains("127.0.0.1"), "\(failure)")
+            // Until then, nothing makes it try: not time, and not that something is to be sent.
+            let connecting = try await client.ask { pool in
+                pool.check(now: notBefore - .nanoseconds(1))
+                return pool.state.connecting
+            }
+            #expect(connecting == 0)
+            #expect(peer.seen.withLockedValue(\.connections) == count)
+            if isPlain, count == failures { break }
+            _ = try await client.ask { $0.check(now: notBefore) }
+        }
+        #expect(client.log.lines.filter { $0.hasPrefix("error") }.count == 1)
+        var good: ScriptedPeer?
+        if isPlain {
+            try await peer.stop()
+            good = try await ScriptedPeer.start(port: peer.port, script: answersAll)
+            _ = try await client.ask { $0.check(now: $0.state.notBefore) }
+        }
+        try await expect(client.send(), .delivered)
+        #expect(try await client.ask { $0.state.failures } == 0)
+        #expect(try await client.ask { $0.lastFailure == nil })
+        try await client.closeNow()
+        if let good { try await good.stop() } else { try await peer.stop() }
+    }
+}

@@ -1,0 +1,162 @@
+import NIOCore
+import Testing
+
+@testable import APNS
+
+@Suite("When a pool replaces connections")
+struct ReplacementStateTests {
+    private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
+
+    private func pool(minimum: Int, maximum: Int = 4, usable: Int) -> ConnectionPoolState {
+        var configuration = ConnectionPoolState.Configuration()
+        configuration.minimumConnections = minimum
+        configuration.maximumConnections = maximum
+        var state = ConnectionPoolState(configuration)
+        while state.usable < usable {
+            if state.connectionsToOpen(isWanted: true, now: start) == 0 { Issue.record("opens too few") }
+            while state.connecting > 0 { state.connected() }
+        }
+        #expect(state.usable == usable)
+        return state
+    }
+
+    @Test("each that was in use goes when another is there for it")
+    func oneForOne() {
+        var state = pool(minimum: 1, usable: 3)
+        state.replace(3, inUse: 3)
+        #expect(state.outgoingToRetire(ready: 0) == 0)
+        #expect(state.connectionsToOpen(isWanted: false, now: start) == 3)
+        #expect(state.connectionsToOpen(isWanted: false, now: start) == 0)
+        for ready in 1...3 {
+            state.connected()
+            // Usable, and without SETTINGS yet.
+            #expect(state.outgoingToRetire(ready: ready - 1) == 0)
+            #expect(state.outgoingToRetire(ready: ready) == 1)
+            state.retired(wasOutgoing: true)
+        }
+        #expect(state.outgoing == 0)
+        #expect(state.usable == 3)
+        #expect(state.connectionsToOpen(isWanted: false, now: start) == 0)
+    }
+
+    @Test("those that nobody needs go at once, and the minimum's only for another")
+    func idle() {
+        var state = pool(minimum: 1, usable: 3)
+        state.replace(3, inUse: 0)
+        #expect(state.outgoingToRetire(ready: 0) == 2)
+        var without = pool(minimum: 0, usable: 2)
+        without.replace(2, inUse: 0)
+        #expect(without.outgoingToRetire(ready: 0) == 2)
+        #expect(without.connectionsToOpen(isWanted: false, now: start) == 0)
+    }
+
+    @Test("one that is old goes at once where enough others stay")
+    func enoughOthers() {
+        var state = pool(minimum: 1, usable: 3)
+        state.replace(1, inUse: 2)
+        #expect(state.outgoingToRetire(ready: 2) == 1)
+    }
+
+    @Test("a pool at its maximum has room for the replacement")
+    func atMaximum() {
+        var state = pool(minimum: 1, maximum: 1, usable: 1)
+        #expect(state.connectionsToOpen(isWanted: true, now: start) == 0)
+        state.replace(1, inUse: 1)
+        #expect(state.connectionsToOpen(isWanted: true, now: start) == 1)
+        state.connected()
+        #expect(state.connectionsToOpen(isWanted: true, now: start) == 0)
+        #expect(state.outgoingToRetire(ready: 1) == 1)
+    }
+
+    @Test("the old one stays while no other can be made, and pauses hold")
+    func unreachable() {
+        var state = pool(minimum: 1, usable: 1)
+        state.replace(1, inUse: 1)
+        #expect(state.connectionsToOpen(isWanted: false, now: start) == 1)
+        state.failed(wasConnecting: true, now: start, jitter: 1)
+        #expect(state.connectionsToOpen(isWanted: true, now: start + .milliseconds(249)) == 0)
+        #expect(state.outgoingToRetire(ready: 0) == 0)
+        #expect(state.connectionsToOpen(isWanted: true, now: start + .milliseconds(250)) == 1)
+    }
+
+    @Test("a connection beyond the minimum that was not used long enough is one too many")
+    func superfluous() {
+        var state = pool(minimum: 1, usable: 2)
+        #expect(!state.isSuperfluous(lastUsed: start, now: start + .minutes(5) - .nanoseconds(1)))
+        #expect(state.isSuperfluous(lastUsed: start, now: start + .minutes(5)))
+        state.retired()
+        #expect(!state.isSuperfluous(lastUsed: start, now: start + .minutes(5)))
+    }
+
+    @Test("ones that answer 500 are given up at growing intervals, and anew after a quiet time")
+    func recycling() {
+        var state = pool(minimum: 1, usable: 1)
+        var now = start
+        var pause: Int64 = 1
+        func recycles(_ state: inout ConnectionPoolState) -> Bool { state.recycle(now: now) }
+        let first = recycles(&state)
+        #expect(first)
+        for _ in 0..<20 {
+            now = now + .seconds(pause) - .nanoseconds(1)
+            let early = recycles(&state)
+            #expect(!early)
+            now = now + .nanoseconds(1)
+            let due = recycles(&state)
+            #expect(due, "\(pause)")
+            pause = min(pause * 2, 60)
+        }
+        now = now + .seconds(120)
+        let again = recycles(&state)
+        #expect(again)
+        now = now + .seconds(1)
+        let second = recycles(&state)
+        #expect(second)
+    }
+
+    @Test("counts stay right and sending never stops, whatever happens in which order", arguments: 0..<200)
+    func anyOrder(seed: Int) {
+        var generator = SeededGenerator(seed: UInt64(seed))
+        let maximum = Int.random(in: 1...5, using: &generator)
+        let minimum = Int.random(in: 1...maximum, using: &generator)
+        var state = pool(minimum: minimum, maximum: maximum, usable: minimum)
+        // Each usable connection: whether it is to go.
+        var usable = Array(repeating: false, count: state.usable)
+        func retireOutgoing() {
+            while state.outgoingToRetire(ready: usable.count { !$0 }) > 0, let index = usable.firstIndex(of: true) {
+                usable.remove(at: index)
+                state.retired(wasOutgoing: true)
+            }
+            #expect(state.outgoingToRetire(ready: usable.count { !$0 }) == 0)
+        }
+        var connecting = 0
+        var now = start
+        for _ in 0..<300 {
+            now = now + .milliseconds(Int64.random(in: 0...200, using: &generator))
+            switch Int.random(in: 0..<6, using: &generator) {
+            case 0, 1: connecting += state.connectionsToOpen(isWanted: Bool.random(using: &generator), now: now)
+            case 2 where connecting > 0:
+                state.connected()
+                state.worked()
+                connecting -= 1
+                usable.append(false)
+            case 3 where connecting > 0:
+                state.failed(wasConnecting: true, now: now, jitter: 0.5)
+                connecting -= 1
+            case 4:
+                let staying = usable.indices.filter { !usable[$0] }
+                let old = staying.shuffled(using: &generator).prefix(Int.random(in: 0...maximum, using: &generator))
+                guard !old.isEmpty else { continue }
+                for index in old { usable[index] = true }
+                state.replace(old.count, inUse: Int.random(in: 0...usable.count, using: &generator))
+                retireOutgoing()
+                // The minimum is 1 at least: what can send is never given up to the last.
+                #expect(!usable.isEmpty)
+            default: retireOutgoing()
+            }
+            #expect(state.usable == usable.count)
+            #expect(state.outgoing == usable.count { $0 })
+            #expect(state.connecting == connecting)
+            #expect(connecting + usable.count <= maximum * 2)
+        }
+    }
+}

@@ -1,0 +1,375 @@
+import NIOConcurrencyHelpers
+import NIOCore
+import TLS
+import TestSupport
+import Testing
+
+@testable import APNS
+
+/// The pool's clock does not run by itself here: each test says what time it is.
+@Suite("A pool's connections", .timeLimit(.minutes(2)))
+struct ReplacementTests {
+    /// What came on which connection.
+    private struct Sent: Sendable, Equatable {
+        var connection: Int
+        var authorization: String
+    }
+
+    private func client(
+        _ port: Int, _ change: @escaping @Sendable (inout ConnectionPool.Configuration) -> Void = { _ in }
+    ) async throws -> PoolClient {
+        try await PoolClient.start(port: port, ticks: false) { configuration in
+            // What is tested takes minutes of a clock that is not the connection's.
+            configuration.pingAfter = .hours(1000)
+            configuration.requestTimeout = .hours(1000)
+            change(&configuration)
+        }
+    }
+
+    private func withClient(
+        _ port: Int, _ change: @escaping @Sendable (inout ConnectionPool.Configuration) -> Void = { _ in },
+        _ body: (PoolClient) async throws -> Void
+    ) async throws {
+        let client = try await client(port, change)
+        do {
+            try await body(client)
+        } catch {
+            try await client.closeNow()
+            throw error
+        }
+        try await client.closeNow()
+    }
+
+    private func check(_ client: PoolClient, _ time: NIODeadline) async throws {
+        _ = try await client.ask { $0.check(now: time) }
+    }
+
+    @Test("beyond the minimum go when they have been idle, the longest idle first, one at a time")
+    func idle() async throws {
+        // Each connection's first request waits for the others'.
+        let waiting = NIOLockedValueBox<[(NIOLoopBound<PeerConnection>, Int32)]>([])
+        let ended = NIOLockedValueBox<[Int]>([])
+        let script: ScriptedPeer.Script = { connection, event in
+            switch event {
+            case .connected: connection.send(.settings(maximumStreams: 1))
+            case .frame(let frame) where frame.kind == .goAway: ended.withLockedValue { $0.append(connection.number) }
+            case .frame(let frame) where frame.endsStream && frame.kind == .data:
+                guard frame.stream == 1 else { return connection.send(.answer(frame.stream, status: 200)) }
+                let all = waiting.withLockedValue { waiting in
+                    waiting += connection.bound().map { [($0, frame.stream)] } ?? []
+                    return waiting.count == 3 ? waiting : []
+                }
+                for (connection, stream) in all {
+                    connection.eventLoop.execute { connection.value.send(.answer(stream, status: 200)) }
+                }
+            default: break
+            }
+        }
+        let limits = { @Sendable (configuration: inout ConnectionPool.Configuration) in
+            configuration.maximumConnections = 3
+        }
+        try await withPeer(script: script) { peer in
+            try await withClient(peer.port, limits) { client in
+                let start = NIODeadline.now()
+                try await check(client, start)
+                let answers = try await client.results(3)
+                #expect(answers == .delivered(3))
+                #expect(try await client.ask { $0.usableConnections } == 3)
+                try await check(client, start + .seconds(10))
+                try await check(client, start + .seconds(100))
+                // With all as free as each other, the first takes it.
+                try await expect(client.send(), .delivered)
+                try await check(client, start + .seconds(110))
+                try await check(client, start + .seconds(309))
+                #expect(try await client.ask { $0.usableConnections } == 3)
+                try await check(client, start + .seconds(310))
+                #expect(try await client.ask { $0.usableConnections } == 2)
+                try await check(client, start + .seconds(311))
+                #expect(try await client.ask { $0.usableConnections } == 1)
+                try await check(client, start + .hours(10))
+                #expect(try await client.ask { $0.usableConnections } == 1)
+                try await eventually("two ends") { ended.withLockedValue(\.count) == 2 }
+                // The one that was used last stays, and is not missed for those that went.
+                #expect(!ended.withLockedValue { $0 }.contains(1))
+                try await expect(client.send(), .delivered)
+                #expect(try await client.ask { $0.state.failures } == 0)
+                #expect(try await client.ask { $0.lastFailure == nil })
+            }
+            #expect(peer.seen.withLockedValue(\.connections) == 3)
+        }
+    }
+
+    /// Answers all; from the second connection on SETTINGS come only when `release` is called.
+    private final class Hesitant: Sendable {
+        private let held = NIOLockedValueBox<[NIOLoopBound<PeerConnection>]>([])
+        let sent = NIOLockedValueBox<[Sent]>([])
+
+        var script: ScriptedPeer.Script {
+            { [held, sent] connection, event in
+                switch event {
+                case .connected where connection.number == 1: connection.send(.settings(maximumStreams: 10))
+                case .connected: held.withLockedValue { $0 += connection.bound().map { [$0] } ?? [] }
+                case .frame(let frame):
+                    if frame.kind == .headers {
+                        let value = frame.headers.first { $0.name == "authorization" }?.value ?? ""
+                        sent.withLockedValue { $0.append(Sent(connection: connection.number, authorization: value)) }
+                    }
+                    if frame.endsStream, frame.kind == .data { connection.send(.answer(frame.stream, status: 200)) }
+                }
+            }
+        }
+
+        var waiting: Int { held.withLockedValue(\.count) }
+
+        func release() {
+            for connection in held.withLockedValue({ $0 }) {
+                connection.eventLoop.execute { connection.value.send(.settings(maximumStreams: 10)) }
+            }
+        }
+    }
+
+    @Test("are replaced at their maximum age, and the old one is used until the new one is")
+    func age() async throws {
+        let server = Hesitant()
+        try await withPeer(script: server.script) { peer in
+            try await withClient(peer.port, { $0.maximumAge = .hours(1) }) { client in
+                let start = NIODeadline.now()
+                try await check(client, start)
+                try await expect(client.send(), .delivered)
+                try await check(client, start + .minutes(54))
+                #expect(try await client.ask { $0.state.outgoing } == 0)
+                try await check(client, .now() + .hours(1))
+                try await eventually("a replacement") { server.waiting == 1 }
+                try await eventually("two usable ones") { try await client.ask { $0.usableConnections } == 2 }
+                // The new one takes one request before its SETTINGS; what has room goes on the old one.
+                let answers = try await client.results(5)
+                #expect(answers == .delivered(5))
+                #expect(server.sent.withLockedValue { $0.map(\.connection) } == [1, 1, 1, 1, 1, 1])
+                server.release()
+                try await eventually("the end of the old one") { peer.seen.withLockedValue(\.ended) == 1 }
+                let more = try await client.results(5)
+                #expect(more == .delivered(5))
+                #expect(server.sent.withLockedValue { $0.suffix(5).map(\.connection) } == [2, 2, 2, 2, 2])
+                #expect(try await client.ask { $0.state.failures } == 0)
+            }
+            #expect(peer.seen.withLockedValue(\.connections) == 2)
+        }
+    }
+
+    @Test("that are all replaced go on with their provider token, and the new ones have the new token")
+    func anotherKey() async throws {
+        let server = Hesitant()
+        try await withPeer(script: server.script) { peer in
+            try await withClient(peer.port) { client in
+                try await check(client, .now())
+                try await expect(client.send(), .delivered)
+                _ = try await client.ask { pool in
+                    pool.replaceConnections(reason: "another key")
+                    pool.setProviderToken("another")
+                }
+                try await eventually("a replacement") { server.waiting == 1 }
+                let answers = try await client.results(5)
+                #expect(answers == .delivered(5))
+                server.release()
+                try await eventually("the end of the old one") { peer.seen.withLockedValue(\.ended) == 1 }
+                let more = try await client.results(5)
+                #expect(more == .delivered(5))
+                let sent = server.sent.withLockedValue { $0 }
+                #expect(sent.count == 11)
+                for request in sent {
+                    let token = request.connection == 1 ? "e30.e30.c2ln" : "another"
+                    #expect(request.authorization == "bearer \(token)")
+                }
+                #expect(sent.last?.connection == 2)
+                #expect(client.log.lines.contains("info: replacing APNs connections: another key"))
+            }
+        }
+    }
+
+    @Test("that are all replaced at a time when one is being made replace that too")
+    func replacedWhileConnecting() async throws {
+        try await withPeer(script: answersAll) { peer in
+            try await withClient(peer.port) { client in
+                // Of the first connection TCP is set up, and TLS is not.
+                _ = try await client.ask { $0.check(now: .now()) }
+                try await eventually("TCP") { try await client.ask { $0.connections.count == 1 } }
+                _ = try await client.ask { $0.replaceConnections(reason: "test") }
+                try await eventually("the second") { peer.seen.withLockedValue(\.connections) == 2 }
+                try await eventually("the end of the first") { peer.seen.withLockedValue(\.ended) == 1 }
+                try await expect(client.send(), .delivered)
+            }
+        }
+    }
+
+    @Test("that are not in use and not needed end when all are to be replaced, and none is made for them")
+    func replacedIdle() async throws {
+        try await withPeer(script: answersAll) { peer in
+            try await withClient(peer.port, { $0.minimumConnections = 0 }) { client in
+                let start = NIODeadline.now()
+                try await expect(client.send(), .delivered)
+                try await check(client, start)
+                // As if that were long ago.
+                _ = try await client.ask { $0.replaceConnections(reason: "test", now: .now() + .minutes(1)) }
+                try await eventually("the end") { peer.seen.withLockedValue(\.ended) == 1 }
+                try await eventually("nothing left") { try await client.ask { $0.statistics } == PoolStatistics() }
+                #expect(peer.seen.withLockedValue(\.connections) == 1)
+                try await expect(client.send(), .delivered)
+                #expect(peer.seen.withLockedValue(\.connections) == 2)
+            }
+        }
+    }
+
+    @Test("are all replaced again and again under load without the loss of a request")
+    func underLoad() async throws {
+        try await withPeer(script: answersAll) { peer in
+            try await withPool(port: peer.port, { $0.maximumConnections = 3 }) { client in
+                for _ in 0..<20 {
+                    let futures = client.send((0..<200).map { .example($0) })
+                    _ = try await client.ask { $0.replaceConnections(reason: "test") }
+                    for future in futures { try await expect(future, .delivered) }
+                }
+                #expect(try await client.ask { $0.state.failures } == 0)
+                try await eventually("no outgoing ones") { try await client.ask { $0.state.outgoing } == 0 }
+                #expect(try await client.ask { $0.usableConnections } <= 3)
+            }
+            #expect(peer.seen.withLockedValue(\.connections) >= 20)
+        }
+    }
+
+    @Test("that work stay when TLS is set anew, and are kept while the new TLS does not work")
+    func anotherTLS() async throws {
+        let context = { @Sendable (authority: String) throws in
+            var tls = TLSClientConfiguration()
+            tls.trust = .file(try TestCertificates.path(authority))
+            tls.applicationProtocols = ["h2"]
+            return try TLSContext.client(tls)
+        }
+        let (right, wrong) = (try context("ca.pem"), try context("other-ca.pem"))
+        try await withPeer(script: answersAll) { peer in
+            try await withPool(port: peer.port) { client in
+                try await expect(client.send(), .delivered)
+                _ = try await client.ask { $0.setTLS(wrong) }
+                try await expect(client.send(), .delivered)
+                #expect(peer.seen.withLockedValue(\.connections) == 1)
+                _ = try await client.ask { $0.replaceConnections(reason: "test") }
+                try await eventually("two failures") { try await client.ask { $0.state.failures } >= 2 }
+                #expect(try await client.ask { "\($0.lastFailure, default: "none")" }.contains("certificate"))
+                let answers = try await client.results(10)
+                #expect(answers == .delivered(10))
+                #expect(try await client.ask { $0.usableConnections } == 1)
+                _ = try await client.ask { $0.setTLS(right) }
+                try await eventually("the replacement") {
+                    try await client.ask { $0.state.outgoing == 0 && $0.usableConnections == 1 }
+                }
+                try await expect(client.send(), .delivered)
+                #expect(try await client.ask { $0.state.failures } == 0)
+            }
+        }
+    }
+
+    @Test("that answer 500 five times in a row are replaced, which is told once")
+    func serverErrors() async throws {
+        let script: ScriptedPeer.Script = { connection, event in
+            guard connection.number == 1 else { return answersAll(connection, event) }
+            switch event {
+            case .connected: connection.send(.settings(maximumStreams: 10))
+            case .frame(let frame):
+                guard frame.endsStream, frame.kind == .data else { return }
+                // The fifth is another: the row begins anew behind it.
+                connection.send(.answer(frame.stream, status: frame.stream == 9 ? 503 : 500))
+            }
+        }
+        try await withPeer(script: script) { peer in
+            try await withPool(port: peer.port) { client in
+                for number in 0..<10 {
+                    try await expect(
+                        client.send(), .response(Response(status: number == 4 ? 503 : 500)))
+                }
+                try await expect(client.send(), .delivered)
+                #expect(peer.seen.withLockedValue(\.connections) == 2)
+                let told = client.log.lines.filter { $0.contains("500") }
+                #expect(told == ["warning: an APNs connection gave 5 answers with status 500 in a row; it is replaced"])
+                #expect(try await client.ask { $0.state.failures } == 0)
+            }
+        }
+    }
+
+    @Test("to a server that answers nothing but 500 are not replaced all the time")
+    func nothingButErrors() async throws {
+        let script: ScriptedPeer.Script = { connection, event in
+            switch event {
+            case .connected: connection.send(.settings(maximumStreams: 100))
+            case .frame(let frame):
+                if frame.endsStream, frame.kind == .data { connection.send(.answer(frame.stream, status: 500)) }
+            }
+        }
+        try await withPeer(script: script) { peer in
+            try await withPool(port: peer.port) { client in
+                let start = ContinuousClock.now
+                for _ in 0..<300 { try await expect(client.send(), .response(Response(status: 500))) }
+                // After 0, 1, 3, 7 … seconds: never a fraction of the two hundred rows of five.
+                let seconds = (ContinuousClock.now - start).components.seconds
+                #expect(peer.seen.withLockedValue(\.connections) <= 3 + Int(seconds))
+            }
+        }
+    }
+
+    @Test("whose stream identifiers run out are replaced at once, and nothing is lost", arguments: [0, 2])
+    func streamIdentifiers(fromEnd: Int32) async throws {
+        // With 0 the last identifier of all comes soon, with 2 the first at which a replacement is opened.
+        let first = fromEnd == 0 ? Int32.max - 4 : HTTP2ConnectionState.wornOutStream - 4
+        try await withPeer(script: answersAll) { peer in
+            try await withClient(peer.port, { $0.firstStream = first }) { client in
+                try await check(client, .now())
+                try await eventually("a connection") { try await client.ask { $0.freeStreams } > 1 }
+                if fromEnd == 2 {
+                    // At the submission, not when anything comes back.
+                    let outgoing = try await client.ask { pool in
+                        // Nobody waits for these.
+                        pool.delegate = nil
+                        return (0..<3).map { pool.submit(.example($0), tag: 1000) ? pool.state.outgoing : -1 }
+                    }
+                    #expect(outgoing == [0, 0, 1])
+                    return
+                }
+                for round in 0..<20 {
+                    let answers = try await client.results(1 + round % 7)
+                    #expect(answers == .delivered(1 + round % 7))
+                    try await check(client, .now())
+                }
+                #expect(try await client.ask { $0.state.failures } == 0)
+            }
+            let streams = peer.seen.withLockedValue { $0.frames(.headers).map(\.stream) }
+            #expect(streams.allSatisfy { $0 >= first })
+            if fromEnd == 0 { #expect(streams.filter { $0 == .max }.count >= 20) }
+        }
+    }
+
+    @Test("are counted for metrics")
+    func statistics() async throws {
+        let script: ScriptedPeer.Script = { connection, event in
+            if case .connected = event { connection.send(.settings(maximumStreams: 7)) }
+        }
+        try await withPeer(script: script) { peer in
+            try await withClient(peer.port) { client in
+                #expect(try await client.ask { $0.statistics } == PoolStatistics())
+                var expected = PoolStatistics()
+                expected.connecting = 1
+                #expect(
+                    try await client.ask { pool in
+                        pool.check(now: .now())
+                        return pool.statistics
+                    } == expected)
+                _ = client.send((0..<3).map { .example($0) })
+                try await eventually("three requests") { peer.count(.data) == 3 }
+                expected = PoolStatistics()
+                (expected.usable, expected.streamsInUse, expected.streamLimit) = (1, 3, 7)
+                #expect(try await client.ask { $0.statistics } == expected)
+                _ = try await client.ask { $0.close() }
+                expected = PoolStatistics()
+                (expected.draining, expected.streamsInUse) = (1, 3)
+                #expect(try await client.ask { $0.statistics } == expected)
+            }
+        }
+    }
+}

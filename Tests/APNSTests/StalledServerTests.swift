@@ -1,0 +1,139 @@
+import NIOConcurrencyHelpers
+import NIOCore
+import Testing
+
+@testable import APNS
+
+@Suite("A server that reads nothing more", .serialized, .timeLimit(.minutes(2)))
+struct StalledServerTests {
+    /// More than sockets and buffers hold by far.
+    private static let payload = #"{"aps":{"alert":""# + String(repeating: "x", count: 4000) + #""}}"#
+    private static let count = 4000
+
+    /// The first connection gives room for everything and reads nothing after the first request. It goes on sending if
+    /// `isAlive`, a little at a time, as fast as `ticks` are asked for.
+    private func script(_ connections: NIOLockedValueBox<[NIOLoopBound<PeerConnection>]>) -> ScriptedPeer.Script {
+        { connection, event in
+            guard connection.number == 1 else { return answersAll(connection, event) }
+            switch event {
+            case .connected:
+                // Streams, and windows of 1 GiB: flow control is not what is to hold anything up.
+                connection.send(
+                    .settings([(3, UInt32(Self.count)), (4, 1 << 30)]),
+                    HTTP2Frame(kind: .windowUpdate, payload: [0x3F, 0, 0, 0]))
+            case .frame(let frame):
+                guard frame.kind == .headers else { return }
+                connection.stopReading()
+                connections.withLockedValue { $0 += connection.bound().map { [$0] } ?? [] }
+            }
+        }
+    }
+
+    @Test("is dropped although it goes on sending, and what it cannot have got was not processed")
+    func stalled() async throws {
+        let connections = NIOLockedValueBox<[NIOLoopBound<PeerConnection>]>([])
+        try await withPeer(script: script(connections)) { peer in
+            let limits = { @Sendable (configuration: inout ConnectionPool.Configuration) in
+                configuration.maximumStreams = Self.count
+                configuration.stallTimeout = .milliseconds(500)
+                configuration.pingAfter = .milliseconds(200)
+                configuration.requestTimeout = .hours(1)
+            }
+            try await withPool(port: peer.port, limits) { client in
+                try await eventually("the settings") { try await client.ask { $0.freeStreams } == Self.count }
+                let futures = client.send((0..<Self.count).map { .example($0, payload: Self.payload) })
+                let ended = NIOLockedValueBox(false)
+                EventLoopFuture.andAllComplete(futures, on: client.eventLoop).whenComplete { _ in
+                    ended.withLockedValue { $0 = true }
+                }
+                try await eventually("the end of all") {
+                    for connection in connections.withLockedValue({ $0 }) {
+                        // A sign of life, which is no PING's answer.
+                        connection.eventLoop.execute {
+                            connection.value.send(HTTP2Frame(kind: .windowUpdate, payload: [0, 0, 0, 1]))
+                        }
+                    }
+                    return ended.withLockedValue { $0 }
+                }
+                var (uncertain, unprocessed) = (0, 0)
+                for future in futures {
+                    switch try await future.get() {
+                    case .uncertain(.connectionLost(let why)):
+                        uncertain += 1
+                        #expect(why.contains("has read nothing for 500 ms"), "\(why)")
+                    case .notProcessed(.connectionLost): unprocessed += 1
+                    case let other: Issue.record("\(other)")
+                    }
+                }
+                // 32 MB would have been the whole: what could not be written is not taken for written.
+                #expect(uncertain > 0)
+                #expect(unprocessed > 0)
+                try await expect(client.send(), .delivered)
+            }
+        }
+    }
+
+    @Test("loses its requests at their deadline all the same, each as what it is")
+    func deadline() async throws {
+        let connections = NIOLockedValueBox<[NIOLoopBound<PeerConnection>]>([])
+        try await withPeer(script: script(connections)) { peer in
+            let limits = { @Sendable (configuration: inout ConnectionPool.Configuration) in
+                configuration.maximumStreams = Self.count
+                configuration.stallTimeout = .hours(1)
+                configuration.pingAfter = .hours(1)
+                configuration.requestTimeout = .milliseconds(500)
+            }
+            try await withPool(port: peer.port, limits) { client in
+                try await eventually("the settings") { try await client.ask { $0.freeStreams } == Self.count }
+                var (uncertain, unprocessed) = (0, 0)
+                for future in client.send((0..<Self.count).map({ .example($0, payload: Self.payload) })) {
+                    switch try await future.get() {
+                    case .uncertain(.timedOut): uncertain += 1
+                    case .notProcessed(.timedOut): unprocessed += 1
+                    case let other: Issue.record("\(other)")
+                    }
+                }
+                #expect(uncertain > 0)
+                #expect(unprocessed > 0)
+                // No more goes where nothing is read.
+                #expect(try await client.ask { $0.freeStreams } == 0)
+                #expect(try await client.ask { $0.inFlight } == 0)
+                #expect(try await client.ask { $0.connections[0].session.pendingCancels } == 0)
+            }
+        }
+    }
+
+    @Test("and reads on later gets everything, in order")
+    func resumes() async throws {
+        let connections = NIOLockedValueBox<[NIOLoopBound<PeerConnection>]>([])
+        let stalls = script(connections)
+        let script: ScriptedPeer.Script = { connection, event in
+            // Reading stops once only.
+            if case .frame(let frame) = event, frame.stream != 1 || frame.kind == .data {
+                return answersAll(connection, event)
+            }
+            stalls(connection, event)
+        }
+        try await withPeer(script: script) { peer in
+            let limits = { @Sendable (configuration: inout ConnectionPool.Configuration) in
+                configuration.maximumStreams = Self.count
+                configuration.stallTimeout = .hours(1)
+                configuration.pingAfter = .hours(1)
+                configuration.requestTimeout = .hours(1)
+            }
+            try await withPool(port: peer.port, limits) { client in
+                try await eventually("the settings") { try await client.ask { $0.freeStreams } == Self.count }
+                let futures = client.send((0..<Self.count).map { .example($0, payload: Self.payload) })
+                try await eventually("nothing more can be written") {
+                    try await client.ask { $0.connections[0].context?.channel.isWritable == false }
+                }
+                try await eventually("nothing more is read") { !connections.withLockedValue(\.isEmpty) }
+                let connection = try #require(connections.withLockedValue { $0 }.first)
+                connection.eventLoop.execute { connection.value.goOnReading() }
+                for future in futures { try await expect(future, .delivered) }
+                #expect(try await client.ask { $0.freeStreams } == Self.count)
+            }
+            #expect(peer.seen.withLockedValue(\.connections) == 1)
+        }
+    }
+}

@@ -1,0 +1,162 @@
+import NIOConcurrencyHelpers
+import NIOCore
+import NIOPosix
+
+/// A proxy for CONNECT: it reads a request's head, then opens the tunnel that it asks for or answers what a test wants.
+final class TestProxy: Sendable {
+    enum Behaviour: Sendable {
+        /// Connects to what is asked for.
+        case connects
+        /// Connects, and sends its answer byte by byte.
+        case connectsSlowly
+        /// Sends this, and then closes if it says so.
+        case answers(String, closes: Bool)
+        /// Takes the connection and says nothing.
+        case staysSilent
+    }
+
+    let port: Int
+    /// The heads of all requests.
+    let requests: NIOLockedValueBox<[String]>
+    private let channel: any Channel
+
+    private init(channel: any Channel, requests: NIOLockedValueBox<[String]>) {
+        self.channel = channel
+        self.requests = requests
+        port = channel.localAddress?.port ?? 0
+    }
+
+    /// - Parameter authorization: without this, it answers 407.
+    static func start(_ behaviour: Behaviour, authorization: String? = nil) async throws -> TestProxy {
+        let requests = NIOLockedValueBox<[String]>([])
+        let channel = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+            .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
+            .childChannelInitializer { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    try channel.pipeline.syncOperations.addHandler(
+                        Side(behaviour, authorization: authorization, requests: requests))
+                }
+            }
+            .bind(host: "127.0.0.1", port: 0).get()
+        return TestProxy(channel: channel, requests: requests)
+    }
+
+    func stop() async throws { try await channel.close() }
+
+    /// The client's side of a tunnel.
+    private final class Side: ChannelInboundHandler {
+        typealias InboundIn = ByteBuffer
+        typealias OutboundOut = ByteBuffer
+
+        private let behaviour: Behaviour
+        private let authorization: String?
+        private let requests: NIOLockedValueBox<[String]>
+        private var head = ""
+        private var hasHead = false
+        private var early = ByteBuffer()
+        private var other: (any Channel)?
+
+        init(_ behaviour: Behaviour, authorization: String?, requests: NIOLockedValueBox<[String]>) {
+            self.behaviour = behaviour
+            self.authorization = authorization
+            self.requests = requests
+        }
+
+        func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+            var bytes = unwrapInboundIn(data)
+            if let other { return other.writeAndFlush(bytes, promise: nil) }
+            guard !hasHead else {
+                early.writeBuffer(&bytes)
+                return
+            }
+            head += bytes.readString(length: bytes.readableBytes) ?? ""
+            guard head.hasSuffix("\r\n\r\n") else { return }
+            hasHead = true
+            requests.withLockedValue { $0.append(head) }
+            answer(context)
+        }
+
+        private func answer(_ context: ChannelHandlerContext) {
+            if let authorization, !head.contains("\r\nProxy-Authorization: \(authorization)\r\n") {
+                return send("HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n", context)
+            }
+            switch behaviour {
+            case .connects, .connectsSlowly: connect(context)
+            case .answers(let text, let closes):
+                send(text, context)
+                if closes { context.close(promise: nil) }
+            case .staysSilent: break
+            }
+        }
+
+        private func connect(_ context: ChannelHandlerContext) {
+            let target = head.split(separator: " ")[1]
+            guard let colon = target.lastIndex(of: ":"), let port = Int(target[target.index(after: colon)...]) else {
+                return send("HTTP/1.1 400 Bad Request\r\n\r\n", context)
+            }
+            let bound = NIOLoopBound((self, context), eventLoop: context.eventLoop)
+            ClientBootstrap(group: context.eventLoop)
+                .channelInitializer { channel in
+                    channel.pipeline.addHandler(Forwarding(to: bound.value.1.channel))
+                }
+                .connect(host: String(target[..<colon]), port: port)
+                .assumeIsolated()
+                .whenComplete { result in
+                    let (side, context) = bound.value
+                    switch result {
+                    case .success(let channel): side.connected(context, channel)
+                    case .failure: side.send("HTTP/1.1 502 Bad Gateway\r\n\r\n", context)
+                    }
+                }
+        }
+
+        private func connected(_ context: ChannelHandlerContext, _ channel: any Channel) {
+            other = channel
+            let answer = "HTTP/1.1 200 Connection established\r\nProxy-Agent: test\r\n\r\n"
+            if case .connectsSlowly = behaviour {
+                for character in answer.unicodeScalars { send(String(character), context) }
+            } else {
+                send(answer, context)
+            }
+            if early.readableBytes > 0 { channel.writeAndFlush(early, promise: nil) }
+        }
+
+        private func send(_ text: String, _ context: ChannelHandlerContext) {
+            context.writeAndFlush(wrapOutboundOut(ByteBuffer(string: text)), promise: nil)
+        }
+
+        func channelInactive(context: ChannelHandlerContext) { other?.close(promise: nil) }
+
+        func errorCaught(context: ChannelHandlerContext, error: any Error) { context.close(promise: nil) }
+    }
+
+    /// The server's side of a tunnel.
+    private final class Forwarding: ChannelInboundHandler, Sendable {
+        typealias InboundIn = ByteBuffer
+        private let channel: any Channel
+
+        init(to channel: any Channel) { self.channel = channel }
+
+        func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+            channel.writeAndFlush(unwrapInboundIn(data), promise: nil)
+        }
+
+        func channelInactive(context: ChannelHandlerContext) { channel.close(promise: nil) }
+
+        func errorCaught(context: ChannelHandlerContext, error: any Error) { context.close(promise: nil) }
+    }
+}
+
+/// Runs a body with a proxy, and stops it afterwards.
+func withProxy(
+    _ behaviour: TestProxy.Behaviour, authorization: String? = nil, _ body: (TestProxy) async throws -> Void
+) async throws {
+    let proxy = try await TestProxy.start(behaviour, authorization: authorization)
+    do {
+        try await body(proxy)
+    } catch {
+        try await proxy.stop()
+        throw error
+    }
+    try await proxy.stop()
+}

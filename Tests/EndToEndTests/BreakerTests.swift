@@ -1,0 +1,174 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    /// Two apps in one worker, `good` and `other`, and what a fault of one of them does.
+    @Suite("Paused apps")
+    struct BreakerTests {
+        static let apps = [
+            "APNS_WORKER_APPS": "good, other", "APNS_WORKER_APPS_GOOD_TOPIC": "com.example.app",
+            "APNS_WORKER_APPS_OTHER_TOPIC": "com.example.other",
+            // Probes come soon, and are seen to come.
+            "APNS_WORKER_PAUSE": "500", "APNS_WORKER_PAUSE_CAP": "1000",
+        ]
+
+        static func jobs(_ count: Int, _ app: String, prefix: String) -> [String] {
+            TestJob.many(count, prefix: prefix, members: #""app":"\#(app)","#)
+        }
+
+        /// Why an app is paused, as Redis has it.
+        static func pause(_ app: String, _ redis: RedisServer) throws -> [String: Any]? {
+            guard let text = try redis.run("GET", "push:apps:\(app):paused").text else { return nil }
+            return try #require(JSONSerialization.jsonObject(with: Data(text.utf8)) as? [String: Any])
+        }
+
+        @Test(
+            "a credential that APNs refuses pauses its app for the fleet; the other goes on, and the new one is taken up"
+        )
+        func credential() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            let directory = FileManager.default.temporaryDirectory.appending(path: "key-\(UUID().uuidString)")
+            try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+            defer { try? FileManager.default.removeItem(at: directory) }
+            let key = directory.appending(path: "key.p8")
+            let stranger = try TestCertificates.path("server-key.pem")
+            try FileManager.default.copyItem(at: URL(filePath: stranger), to: key)
+            let environment = Self.apps.merging(["APNS_WORKER_APPS_OTHER_KEY": key.path]) { $1 }
+            let workers = try (0..<2).map { _ in
+                try WorkerProcess(redis: redis.url, endpoint: simulator.port, environment: environment)
+            }
+            try redis.push(Self.jobs(1, "other", prefix: "b"))
+            try await eventually("the app is paused") { try Self.pause("other", redis) != nil }
+            let pause = try #require(try Self.pause("other", redis))
+            #expect(pause["reason"] as? String == "InvalidProviderToken")
+            for member in ["since", "until", "pause", "by"] { #expect(pause[member] != nil, "\(member)") }
+
+            try redis.push(Self.jobs(200, "other", prefix: "c") + Self.jobs(2000, "good", prefix: "a"))
+            try await eventually("the other app's jobs are delivered") {
+                try QueueContents(redis).count("delivered") == 2000
+            }
+            try await eventually("those of the paused app are put off") {
+                let queue = try QueueContents(redis)
+                return queue.jobs.isEmpty && queue.retries.count + queue.claims == 201
+            }
+            // Two workers with up to a thousand streams each have asked a few times, and not two hundred.
+            let account = try await simulator.account()
+            #expect((account.answers["403 InvalidProviderToken"] ?? 0) < 20)
+            #expect(workers.allSatisfy { $0.log.contains("the app is paused: InvalidProviderToken") })
+
+            let right = try TestCertificates.path("AuthKey_ABC123DEFG.p8")
+            try Data(contentsOf: URL(filePath: right)).write(to: key, options: .atomic)
+            try await eventually("the new key is taken up, and all is delivered", within: .seconds(120)) {
+                try QueueContents(redis).count("delivered") == 2201
+            }
+            try await eventually("nothing is paused any more") { try Self.pause("other", redis) == nil }
+            #expect(workers.allSatisfy { $0.log.contains("took a changed credential into use") })
+            for worker in workers { _ = try await worker.stop() }
+            let queue = try QueueContents(redis)
+            #expect(queue.isSettled && queue.dead.isEmpty && queue.count("retried") == 0)
+            #expect(try await simulator.stop().distinctTokens == 2201)
+        }
+
+        @Test("a worker in the wrong environment marks hardly a token of 100,000, and goes on when it is right")
+        func wrongEnvironment() async throws {
+            let redis = try RedisServer()
+            let wrong = try await SimulatorProcess(rules: ["answer=BadDeviceToken"], manyTokens: true)
+            try redis.push(TestJob.many(100_000))
+            let options = ["--lanes", "2", "--pause", "500", "--pause-cap", "500"]
+            let workers = try (0..<2).map { _ in
+                try WorkerProcess(redis: redis.url, endpoint: wrong.port, options: options)
+            }
+            try await eventually("the app is paused") { try Self.pause("default", redis) != nil }
+            let reason = try #require(try Self.pause("default", redis)?["reason"] as? String)
+            #expect(reason.hasPrefix("BadDeviceToken"))
+            // Probes go on, and are all told the same.
+            let before = try await wrong.account().requests
+            try await eventually("probes are made") { try await wrong.account().requests >= before + 5 }
+            for worker in workers { _ = try await worker.stop() }
+            let queue = try QueueContents(redis)
+            #expect(queue.invalidTokens.count <= 5, "\(queue.invalidTokens.count) tokens were marked")
+            #expect(queue.dead.isEmpty && queue.jobs.count + queue.retries.count == 100_000 - queue.invalidTokens.count)
+            #expect(try await wrong.stop().requests < 20_000)
+
+            let right = try await SimulatorProcess(manyTokens: true)
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: right.port, options: options + ["--exit-when-done"])
+            let account = try await worker.finish(within: .seconds(200))
+            #expect(account.delivered == 100_000 - queue.invalidTokens.count)
+            _ = try await right.stop()
+        }
+
+        @Test("when tokens are called bad all at once, two a lane are marked at the most")
+        func suddenly() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess(rules: ["prefix=b,answer=DeviceTokenNotForTopic"])
+            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+            try redis.push(TestJob.many(500, prefix: "a"))
+            try await eventually("good tokens are delivered to") { try QueueContents(redis).count("delivered") == 500 }
+            try redis.push(TestJob.many(500, prefix: "b"))
+            try await eventually("the app is paused") { try Self.pause("default", redis) != nil }
+            _ = try await worker.stop()
+            let queue = try QueueContents(redis)
+            #expect(queue.invalidTokens.count <= 2)
+            #expect(queue.jobs.count + queue.retries.count + queue.invalidTokens.count == 500 && queue.dead.isEmpty)
+        }
+
+        @Test("a single bad token is marked, though nothing else is known of the app")
+        func single() async throws {
+            let result = try await AnswerTests.deliver(
+                [TestJob.text(TestJob.token("b", 1))], rules: ["answer=BadDeviceToken"])
+            #expect(result.queue.invalidTokens == [TestJob.token("b", 1)])
+            #expect(result.worker.invalid == 1 && result.worker.retried == 2 && result.simulator.requests == 3)
+        }
+
+        @Test("with --max-bad-tokens 100 each word of APNs is taken")
+        func believing() async throws {
+            let result = try await AnswerTests.deliver(
+                TestJob.many(300), rules: ["answer=BadDeviceToken"], options: ["--max-bad-tokens", "100"])
+            #expect(result.queue.invalidTokens.count == 300 && result.simulator.requests == 300)
+        }
+
+        @Test("an app that a person pauses sends nothing until it is resumed, and the others go on")
+        func byHand() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            let environment = ["APNS_WORKER_REDIS_URL": redis.url]
+            let paused = try await CommandLineTests.run(
+                ["pause", "--app", "other", "--reason", "maintenance"], environment: environment)
+            #expect(paused.output == "app other is paused: maintenance\n", "\(paused.errors)")
+            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port, environment: Self.apps)
+            try redis.push(Self.jobs(100, "other", prefix: "b") + Self.jobs(100, "good", prefix: "a"))
+            try await eventually("the other app's jobs are delivered") {
+                try QueueContents(redis).count("delivered") == 100
+            }
+            #expect(try QueueContents(redis).count("parked:AppPaused") > 0)
+            let resumed = try await CommandLineTests.run(["resume", "--app", "other"], environment: environment)
+            #expect(resumed.output == "app other is resumed\n", "\(resumed.errors)")
+            // What was put off comes back within its minute.
+            try await eventually("all are delivered", within: .seconds(120)) {
+                try QueueContents(redis).count("delivered") == 200
+            }
+            expectAgreement(try await worker.stop(), try QueueContents(redis), try await simulator.stop())
+        }
+
+        @Test("what would expire while its app is paused ends as expired, and is not put off")
+        func expiration() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            try redis.run("SET", "push:apps:other:paused", "maintenance")
+            let soon = Int(Date().timeIntervalSince1970) + 20
+            try redis.push(
+                TestJob.many(50, prefix: "b", members: #""app":"other","expiration":\#(soon),"#)
+                    + [#"{"app":"other","expiration":\#(soon),"tokens":["aa","bb"],"payload":{}}"#]
+                    + Self.jobs(50, "good", prefix: "a"))
+            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port, environment: Self.apps)
+            try await eventually("they have ended") { try QueueContents(redis).count("expired") == 52 }
+            _ = try await worker.stop()
+            let queue = try QueueContents(redis)
+            #expect(queue.isSettled && queue.dead.isEmpty)
+            #expect(try await simulator.stop().accepted == 50)
+        }
+    }
+}

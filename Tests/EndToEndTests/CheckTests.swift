@@ -1,0 +1,135 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("Checking a configuration")
+    struct CheckTests {
+        private struct Scene {
+            let redis: RedisServer
+            let simulator: SimulatorProcess
+
+            init(rules: [String] = [], options: [String] = []) async throws {
+                redis = try RedisServer()
+                simulator = try await SimulatorProcess(rules: rules, options: options)
+            }
+
+            func check(
+                _ arguments: [String] = [], _ more: [String: String] = [:], job: String? = nil
+            ) async throws -> CommandLineTests.Output {
+                let environment = [
+                    "APNS_WORKER_REDIS_URL": redis.url, "APNS_WORKER_ENDPOINT": "localhost:\(simulator.port)",
+                    "APNS_WORKER_CA": try TestCertificates.path("ca.pem"),
+                    "APNS_WORKER_KEY": try TestCertificates.path("AuthKey_ABC123DEFG.p8"),
+                    "APNS_WORKER_TEAM_ID": "TEAM123456", "APNS_WORKER_TOPIC": "com.example.app",
+                ]
+                return try await CommandLineTests.run(
+                    ["check"] + arguments + (job == nil ? [] : ["--job", "-"]),
+                    environment: environment.merging(more) { $1 }, input: job)
+            }
+        }
+
+        @Test("a good one has a verdict a line, changes nothing in Redis, and ends with 0")
+        func good() async throws {
+            let scene = try await Scene()
+            try scene.redis.push(TestJob.many(3))
+            let result = try await scene.check()
+            #expect(result.ending == .exited(0), "\(result.errors)\(result.output)")
+            for line in [
+                "ok       redis: redis://", "ok       redis: queue default: 3 jobs wait",
+                "ok       app default: signing key ABC123DEFG of team TEAM123456",
+                "ok       app default: localhost:\(scene.simulator.port) is connected to",
+                "ok       app default: APNs takes the key ABC123DEFG for com.example.app",
+            ] { #expect(result.output.contains(line), "\(result.output)") }
+            #expect(try scene.redis.run("KEYS", "*") == .array(["push:{default}:jobs"]))
+        }
+
+        @Test("what APNs refuses, or cannot be reached, is named, and the rest is tried all the same")
+        func bad() async throws {
+            let scene = try await Scene()
+            let stranger = try TestCertificates.path("server-key.pem")
+            let apps = [
+                "APNS_WORKER_APPS": "good,wrong,away", "APNS_WORKER_APPS_WRONG_KEY": stranger,
+                "APNS_WORKER_APPS_WRONG_TOPIC": "com.example.wrong", "APNS_WORKER_APPS_WRONG_KEY_ID": "ABC123DEFG",
+                "APNS_WORKER_APPS_AWAY_ENDPOINT": "127.0.0.1:1", "APNS_WORKER_APPS_AWAY_TOPIC": "com.example.away",
+            ]
+            try scene.redis.run("SET", "push:apps:good:paused", "maintenance")
+            let result = try await scene.check([], apps)
+            #expect(result.ending == .exited(1))
+            for line in [
+                "warning  app good: it is paused: maintenance, until somebody resumes it",
+                "ok       app good: APNs takes the key ABC123DEFG",
+                "FAILED   app wrong: APNs refuses the key ABC123DEFG for com.example.wrong: 403 InvalidProviderToken",
+                "FAILED   app away: 127.0.0.1:1: ", "Connection refused",
+            ] { #expect(result.output.contains(line), "\(result.output)") }
+            let noConnect = try await scene.check(["--no-connect", "--no-redis"], apps)
+            #expect(noConnect.ending == .exited(0) && !noConnect.output.contains("redis:"))
+        }
+
+        @Test("what is wrong with Redis is said, with what to do")
+        func redis() async throws {
+            let scene = try await Scene()
+            try scene.redis.run("SET", "push:{default}:retry", "x")
+            try scene.redis.run("CONFIG", "SET", "maxmemory", "1gb")
+            try scene.redis.run("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+            try scene.redis.run("SET", "push:{default}:paused", "lunch")
+            let result = try await scene.check(["--no-connect"])
+            #expect(result.ending == .exited(1))
+            for words in [
+                "FAILED   redis: push:{default}:retry holds a string", "maxmemory-policy allkeys-lru",
+                "warning  redis: the queue default is paused: lunch",
+            ] { #expect(result.output.contains(words), "\(result.output)") }
+            let away = try await scene.check(["--no-connect"], ["APNS_WORKER_REDIS_URL": "redis://127.0.0.1:1"])
+            #expect(away.output.contains("FAILED   redis: redis://127.0.0.1:1: cannot connect"), "\(away.output)")
+            #expect(away.ending == .exited(1))
+        }
+
+        @Test(
+            "what would become of a job is said",
+            arguments: [
+                (#"{"id":"x","token":"abcd","alert":"hi"}"#, true, "push type alert, payload of 22 bytes"),
+                (#"{"token":"abcd","payload":{}}"#, true, "it has no `id`"),
+                (#"{"id":"x","tokens":["abcd","ef01"],"payload":{},"priority":5}"#, true, "to 2 devices"),
+                (#"{"id":"x","token":"abcd","payload":{},"expiration":1}"#, true, "it has expired"),
+                (#"{"id":"x","token":"abcd","payload":{},"send_at":"2999-01-01T00:00:00Z"}"#, true, "would be held"),
+                (#"{"id":"x","token":"xyz","payload":{}}"#, false, "MalformedToken"),
+                (#"{"id":"x","token":"abcd"}"#, false, "MissingPayload"),
+                (#"{"id":"x","token":"abcd","payload":{},"app":"other"}"#, false, "UnknownApp"),
+                (
+                    #"{"id":"x","token":"abcd","push_type":"background","priority":10,"content_available":true}"#,
+                    false,
+                    "BadPriority"
+                ),
+                ("{", false, "MalformedJSON"),
+            ])
+        func job(_ text: String, isGood: Bool, words: String) async throws {
+            let scene = try await Scene()
+            let result = try await scene.check(["--no-connect", "--no-redis"], job: text)
+            #expect(result.ending == .exited(isGood ? 0 : 1), "\(result.output)\(result.errors)")
+            #expect(result.output.contains(words), "\(result.output)")
+        }
+
+        @Test("a job is sent when that is asked for, and APNs' answer is told, as JSON where that is wanted")
+        func send() async throws {
+            let scene = try await Scene(rules: ["prefix=dead,answer=410"])
+            let tokens = [TestJob.token("a", 1), TestJob.token("dead", 2)]
+            let job = #"{"id":"x","tokens":["\#(tokens[0])","\#(tokens[1])"],"payload":{"aps":{"alert":"hi"}}}"#
+            let result = try await scene.check(["--send", "--json"], job: job)
+            #expect(result.ending == .exited(1), "\(result.errors)")
+            struct Line: Decodable {
+                let level, subject, sentence: String
+            }
+            let lines = try result.output.split(separator: "\n").map {
+                try JSONDecoder().decode(Line.self, from: Data($0.utf8))
+            }
+            #expect(lines.contains { $0.level == "ok" && $0.sentence == "APNs answered for a0000000…: 200" })
+            #expect(
+                lines.contains {
+                    $0.level == "failure" && $0.sentence == "APNs answered for dead0000…: 410 Unregistered"
+                })
+            #expect(!result.output.contains(tokens[0]))
+            // The made-up token, which the simulator does not know to be made up, and the two of the job.
+            #expect(try await scene.simulator.stop().requests == 3)
+        }
+    }
+}

@@ -1,0 +1,112 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("Limits")
+    struct LimitTests {
+        @Test("a device that APNs has had enough of waits, what else goes there waits behind, and the others do not")
+        func throttled() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess(rules: ["prefix=7,answer=429,retry-after=3,times=1"])
+            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+            let device = TestJob.token("7", 1)
+            try redis.push([TestJob.text(device, #""id":"first","#)])
+            try await eventually("the device is throttled") {
+                try QueueContents(redis).count("retried:TooManyRequests") == 1
+            }
+            try redis.push(
+                (0..<4).map { TestJob.text(device, #""id":"next-\#($0)","#) }
+                    + [#"{"tokens":["\#(device)","\#(TestJob.token("b", 1))"],"payload":{"aps":{"alert":"x"}}}"#]
+                    + TestJob.many(100, prefix: "a"))
+            try await eventually("the others are delivered") {
+                try QueueContents(redis).count("delivered") == 101
+            }
+            let queue = try QueueContents(redis)
+            #expect(queue.count("parked:Throttled") == 5)
+            let due = queue.retries.map(\.due)
+            #expect(due.count == 6 && due == due.sorted() && Set(due).count == 6)
+            let ids = queue.retries.map { String(decoding: $0.body, as: UTF8.self) }
+            #expect(ids.first?.contains(#""id":"first""#) == true)
+            for (number, body) in ids.dropFirst().prefix(4).enumerated() {
+                #expect(body.contains(#""id":"next-\#(number)""#))
+            }
+            try await eventually("all are delivered", within: .seconds(60)) {
+                try QueueContents(redis).count("delivered") == 107
+            }
+            let account = try await worker.stop()
+            // The first was refused once, and nothing else was sent to the device before it.
+            let requests = try await simulator.stop()
+            #expect(requests.answers["429 TooManyRequests"] == 1 && requests.requests == 108)
+            #expect(account.retried == 1 && account.dead == 0)
+        }
+
+        @Test("other workers leave a throttled device alone too")
+        func throttledElsewhere() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            let until = Int(Date().timeIntervalSince1970 * 1000) + 4000
+            let device = TestJob.token("7", 1)
+            try redis.run("ZADD", "push:throttled-tokens", "\(until)", device)
+            try redis.push([TestJob.text(device)] + TestJob.many(20, prefix: "a"))
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"])
+            let account = try await worker.finish()
+            #expect(Int(Date().timeIntervalSince1970 * 1000) >= until)
+            #expect(account.delivered == 21 && account.parked == 1)
+            _ = try await simulator.stop()
+        }
+
+        @Test("an app's rate holds for all lanes of all workers, and each of them gets its share")
+        func rate() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            try redis.push(TestJob.many(600))
+            let start = ContinuousClock.now
+            let workers = try (0..<2).map { _ in
+                try WorkerProcess(
+                    redis: redis.url, endpoint: simulator.port,
+                    options: ["--lanes", "2", "--max-per-second", "100"])
+            }
+            try await eventually("all are delivered", within: .seconds(60)) {
+                try QueueContents(redis).count("delivered") == 600
+            }
+            // A tenth of a second's worth may have been saved up.
+            #expect(ContinuousClock.now - start >= .milliseconds(5800))
+            var accounts: [WorkerProcess.Account] = []
+            for worker in workers { accounts.append(try await worker.stop()) }
+            #expect(accounts.allSatisfy { $0.delivered >= 100 }, "\(accounts.map(\.delivered))")
+            #expect(try await simulator.stop().accepted == 600)
+        }
+
+        @Test("one app's rate does not hold up another app")
+        func rateOfOne() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port,
+                environment: BreakerTests.apps.merging(["APNS_WORKER_APPS_OTHER_MAX_PER_SECOND": "5"]) { $1 })
+            try redis.push(
+                BreakerTests.jobs(2000, "other", prefix: "b") + BreakerTests.jobs(2000, "good", prefix: "a"))
+            try await eventually("the other app's jobs are delivered") {
+                try await simulator.account().accepted >= 2000
+            }
+            let queue = try QueueContents(redis)
+            #expect(queue.count("parked:RateLimited") > 0 && queue.count("retried") == 0 && queue.dead.isEmpty)
+            _ = try await worker.stop()
+            let left = try QueueContents(redis)
+            #expect(left.jobs.count + left.retries.count + left.count("delivered") == 4000)
+        }
+
+        @Test("a collapse id of its own is the same each time a notification is sent")
+        func collapse() async throws {
+            let jobs = (0..<5).map {
+                TestJob.text(TestJob.token("d", $0), #""collapse_duplicates":true,"#)
+            }
+            let result = try await AnswerTests.deliver(
+                jobs, rules: ["prefix=d,times=1,answer=silence,accept=true"], options: ["--request-timeout", "500"])
+            #expect(result.worker.delivered == 5 && result.simulator.duplicates == 5)
+            #expect(result.simulator.distinctIDs == 5)
+        }
+    }
+}

@@ -1,0 +1,114 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("Tokens that are known not to be valid")
+    struct SuppressionTests {
+        private static func details(
+            _ at: Int64, topic: String = "com.example.app", _ more: String = ""
+        ) -> String {
+            #"{"at":\#(at),"reason":"Unregistered","topic":"\#(topic)"\#(more),"source":"apns"}"#
+        }
+
+        private static func mark(_ token: String, _ details: String?, _ redis: RedisServer) throws {
+            try redis.run("SADD", "push:invalid-tokens", token)
+            if let details { try redis.run("HSET", "push:invalid-tokens:details", token, details) }
+        }
+
+        private static func run(
+            _ redis: RedisServer, _ jobs: [String], rules: [String] = []
+        ) async throws -> AnswerTests.Result {
+            let simulator = try await SimulatorProcess(rules: rules)
+            try redis.push(jobs)
+            let worker = try await WorkerProcess(
+                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"]
+            ).finish()
+            let result = AnswerTests.Result(
+                worker: worker, queue: try QueueContents(redis), simulator: try await simulator.stop())
+            expectAgreement(result.worker, result.queue, result.simulator)
+            return result
+        }
+
+        @Test("are not sent to, and are counted, be it a job's only token or one of many")
+        func suppressed() async throws {
+            let redis = try RedisServer()
+            let tokens = (0..<300).map { TestJob.token("dead", $0) }
+            for token in tokens { try Self.mark(token, token.hasSuffix("7") ? nil : Self.details(1), redis) }
+            let fannedOut = (0..<20).map { number in
+                let list = [tokens[number].uppercased(), TestJob.token("c", number), tokens[number + 20]]
+                return #"{"tokens":["\#(list.joined(separator: #"",""#))","x"],"payload":{"aps":{"alert":"all"}}}"#
+            }
+            let result = try await Self.run(
+                redis, tokens.map { TestJob.text($0) } + TestJob.many(300, prefix: "a") + fannedOut,
+                rules: ["prefix=dead,answer=410"])
+            #expect(result.worker.suppressed == 300 + 40)
+            #expect(result.worker.delivered == 300 + 20 && result.worker.dead == 20 && result.worker.invalid == 0)
+            #expect(result.simulator.requests == 320)
+            #expect(result.queue.invalidTokens == Set(tokens))
+        }
+
+        @Test("are sent to when the device has registered since, and are taken out of the set")
+        func registered() async throws {
+            let redis = try RedisServer()
+            let at: Int64 = 1_700_000_000_000
+            let tokens = (0..<4).map { TestJob.token("ab", $0) }
+            for token in tokens { try Self.mark(token, Self.details(at), redis) }
+            let result = try await Self.run(
+                redis,
+                [
+                    TestJob.text(tokens[0], #""registered_at":1700000001,"#),
+                    TestJob.text(tokens[1], #""registered_at":1699999999,"#),
+                    TestJob.text(tokens[2], #""registered_at":"2030-01-01T00:00:00Z","#),
+                    TestJob.text(tokens[3]),
+                    #"{"tokens":["\#(tokens[3])"],"registered_at":1700000001,"payload":{"aps":{"alert":"x"}}}"#,
+                ])
+            #expect(result.worker.delivered == 3 && result.worker.suppressed == 2)
+            #expect(result.queue.invalidTokens == [tokens[1]])
+            #expect(Set(result.queue.invalidTokenDetails.keys) == [tokens[1]])
+        }
+
+        @Test("are sent to when they are not valid for another topic, or in another environment")
+        func elsewhere() async throws {
+            let redis = try RedisServer()
+            let tokens = (0..<3).map { TestJob.token("cd", $0) }
+            try Self.mark(tokens[0], Self.details(1, topic: "com.example.other"), redis)
+            try Self.mark(tokens[1], Self.details(1, #","environment":"sandbox""#), redis)
+            try Self.mark(tokens[2], Self.details(1), redis)
+            let result = try await Self.run(redis, tokens.map { TestJob.text($0) })
+            #expect(result.worker.delivered == 2 && result.worker.suppressed == 1)
+        }
+
+        @Test("are noted with their environment, and suppressed from then on, but not for another environment")
+        func noted() async throws {
+            let redis = try RedisServer()
+            let job = TestJob.text(TestJob.token("dead", 1))
+            for round in 1...2 {
+                let simulator = try await SimulatorProcess(rules: ["prefix=dead,answer=410"])
+                let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+                try redis.push([job])
+                try await eventually("it is known") { try QueueContents(redis).count("invalid") == round }
+                try redis.push([job])
+                try await eventually("it is suppressed") { try QueueContents(redis).count("suppressed") == round }
+                let details = try #require(try QueueContents(redis).invalidTokenDetails.first?.value)
+                #expect(details.environment == "localhost:\(simulator.port)")
+                let account = try await worker.stop()
+                #expect(account.invalid == 1 && account.suppressed == 1)
+                #expect(try await simulator.stop().requests == 1)
+            }
+        }
+
+        @Test("a set that cannot be read delays nothing, and is told")
+        func unreadable() async throws {
+            let redis = try RedisServer()
+            try redis.run("SET", "push:invalid-tokens", "something else")
+            let simulator = try await SimulatorProcess()
+            try redis.push(TestJob.many(100))
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"])
+            #expect(try await worker.finish().delivered == 100)
+            #expect(worker.log.contains("WRONGTYPE"))
+            _ = try await simulator.stop()
+        }
+    }
+}
