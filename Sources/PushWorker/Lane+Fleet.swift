@@ -6,12 +6,15 @@ import Redis
 /// What all workers know together, as the lane reads it from Redis while it has work: which apps are paused, and how many
 /// invalid and throttled tokens there are.
 extension Lane {
-    /// How old what was read may be. Read with a claim, it costs no packet of its own.
+    /// How old what was read may be.
     private static let fleetStateAge = TimeAmount.seconds(1)
 
+    /// Reads it, if what was read is old. The tokens of the jobs that are accepted from now on are looked up behind it, so that
+    /// they are sent by what it says.
     func readFleetStateIfDue() {
         guard eventLoop.now - fleetStateReadAt >= Self.fleetStateAge, let appPauses, phase != .stopped else { return }
         fleetStateReadAt = eventLoop.now
+        invalidTokenCount = nil
         invalidTokens?.count { [self] result in
             switch result {
             case .success(let count): invalidTokenCount = count

@@ -124,9 +124,8 @@ final class QueueLane: @unchecked Sendable {
     ///   - busy: how many are.
     func claim(free: Int, busy: Int) {
         guard canClaim, let claim = window.next(free: free, busy: busy, now: eventLoop.now) else { return }
-        // What is settled leaves in the same write as the claim, and what the fleet knows is read before its jobs.
+        // What is settled leaves in the same write as the claim.
         flushSettlement()
-        lane.readFleetStateIfDue()
         send(claim)
     }
 
@@ -176,6 +175,8 @@ final class QueueLane: @unchecked Sendable {
         // A drain began while the claim was under way: what it brought is given back with the worker's other claims.
         guard lane.phase == .running else { return lane.schedulePump() }
         lane.counters.claimedJobs += claimed.bodies.count
+        // A lane that has nothing to do need not know what the others do.
+        if !claimed.bodies.isEmpty { lane.readFleetStateIfDue() }
         for (offset, body) in claimed.bodies.enumerated() { lane.accept(body, claim: claim.first + offset, from: self) }
         if let expired = claimed.expiredWorker, expired != worker { considerReaping(expired) }
         if hasBacklog {
