@@ -11,8 +11,9 @@ import Testing
 struct ChannelClientTests {
     private static let id = "dHN0LXNyY2gtY2hubA=="
 
-    private static func client(
-        _ peer: ScriptedPeer, keys: Int = 1, timeout: TimeAmount = .seconds(60)
+    static func client(
+        _ peer: ScriptedPeer, keys: Int = 1, timeout: TimeAmount = .seconds(60),
+        _ change: (inout ChannelClient.Configuration) throws -> Void = { _ in }
     ) throws -> ChannelClient {
         var tls = TLSClientConfiguration()
         tls.trust = .file(try TestCertificates.path("ca.pem"))
@@ -25,11 +26,12 @@ struct ChannelClientTests {
             endpoint: APNSEndpoint(host: "127.0.0.1", port: peer.port), tls: try TLSContext.client(tls),
             providerTokens: sources, wallClock: { 1_792_800_000 })
         configuration.requestTimeout = timeout
+        try change(&configuration)
         return ChannelClient(bundleID: try BundleID(topic: "com.example.app"), configuration: configuration)
     }
 
     /// HEADERS with literal fields, as `HTTP2Frame.answer` makes them, and others by name.
-    private static func answer(_ status: Int, _ fields: [(String, String)] = [], ends: Bool = true) -> HTTP2Frame {
+    static func answer(_ status: Int, _ fields: [(String, String)] = [], ends: Bool = true) -> HTTP2Frame {
         var frame = HTTP2Frame.answer(1, status: status, ends: ends)
         for (name, value) in fields {
             frame.payload +=
@@ -39,7 +41,7 @@ struct ChannelClientTests {
     }
 
     /// Answers each request, when it is whole, with these frames.
-    private static func script(_ frames: [HTTP2Frame]) -> ScriptedPeer.Script {
+    static func script(_ frames: [HTTP2Frame]) -> ScriptedPeer.Script {
         { connection, event in
             switch event {
             case .connected: connection.send(.settings())
