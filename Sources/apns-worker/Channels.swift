@@ -8,8 +8,8 @@ struct Channels: AsyncParsableCommand {
             A channel is created once, its id given to the devices, and jobs sent to it:
 
               apns-worker channels create --storage none
-              apns-worker enqueue --channel dHN0LXNyY2gtY2hubA== --event update --timestamp now \\
-                --content-state '{"score":3}'
+              apns-worker enqueue --channel dHN0LXNyY2gtY2hubA== --event update \\
+                --timestamp now --content-state '{"score":3}'
 
             An app may have 10,000 channels in each environment; delete those that are not used any more. Production and \
             sandbox have channels of their own.
