@@ -1,15 +1,16 @@
 import NIOCore
 
-/// One notification for one device: what becomes one HTTP/2 request.
+/// One notification for one device, or for all that listen to a channel: what becomes one HTTP/2 request.
 ///
 /// Texts are slices of the buffers they came in. Whoever makes a notification has checked that `topic` and `collapseID`
 /// are printable ASCII: they become header values as they are.
 public struct Notification: Sendable {
-    /// The device.
+    /// The device; ``DeviceToken/none`` for a ``broadcast``.
     public var deviceToken: DeviceToken
     /// The JSON object to deliver, sent byte for byte.
     public var payload: ByteBuffer
-    /// `apns-topic`: the app's bundle identifier, with the push type's suffix. Empty sends no such header.
+    /// `apns-topic`: the app's bundle identifier, with the push type's suffix. Empty sends no such header, and neither does
+    /// a broadcast.
     public var topic: ByteBuffer
     /// `apns-push-type`.
     public var pushType: PushType
@@ -17,15 +18,21 @@ public struct Notification: Sendable {
     public var priority: UInt8?
     /// `apns-expiration`: seconds since 1970, 0 for "now or never"; `nil` leaves it to APNs.
     public var expiration: Int64?
-    /// `apns-collapse-id`: at most 64 bytes; `nil` sends no such header.
+    /// `apns-collapse-id`: at most 64 bytes; `nil` sends no such header. Broadcasts have none: each replaces the one before.
     public var collapseID: ByteBuffer?
-    /// `apns-id`; `nil` lets APNs choose one.
+    /// `apns-id`, or `apns-request-id` of a broadcast; `nil` lets APNs choose one.
     public var apnsID: APNSID?
+    /// The channel to send it on, instead of to a device.
+    public var broadcast: BroadcastTarget?
+
+    /// `apns-channel-id`; `nil` where it goes to a device.
+    public var channelID: ByteBuffer? { broadcast?.channelID }
 
     /// Makes a notification; see the members for shapes and units.
     public init(
         deviceToken: DeviceToken, payload: ByteBuffer, topic: ByteBuffer, pushType: PushType = .alert,
-        priority: UInt8? = nil, expiration: Int64? = nil, collapseID: ByteBuffer? = nil, apnsID: APNSID? = nil
+        priority: UInt8? = nil, expiration: Int64? = nil, collapseID: ByteBuffer? = nil, apnsID: APNSID? = nil,
+        broadcast: BroadcastTarget? = nil
     ) {
         self.deviceToken = deviceToken
         self.payload = payload
@@ -35,5 +42,6 @@ public struct Notification: Sendable {
         self.expiration = expiration
         self.collapseID = collapseID
         self.apnsID = apnsID
+        self.broadcast = broadcast
     }
 }

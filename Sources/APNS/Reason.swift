@@ -1,9 +1,11 @@
 /// Why APNs refused a notification: the `reason` member of an error response's body.
 ///
-/// Source: Apple, "Handling notification responses from APNs".
+/// Source: Apple, "Handling notification responses from APNs", and for broadcasts and the management of channels "Handling
+/// error responses from Apple Push Notification service".
 public enum Reason: String, CaseIterable, Sendable {
     case badCertificate = "BadCertificate"
     case badCertificateEnvironment = "BadCertificateEnvironment"
+    case badChannelID = "BadChannelId"
     case badCollapseID = "BadCollapseId"
     case badDeviceToken = "BadDeviceToken"
     case badEnvironmentKeyIDInToken = "BadEnvironmentKeyIdInToken"
@@ -11,19 +13,26 @@ public enum Reason: String, CaseIterable, Sendable {
     case badMessageID = "BadMessageId"
     case badPath = "BadPath"
     case badPriority = "BadPriority"
+    case badRequestParams = "BadRequestParams"
+    case badRequestPayload = "BadRequestPayload"
     case badTopic = "BadTopic"
+    case cannotCreateChannelConfig = "CannotCreateChannelConfig"
+    case channelNotRegistered = "ChannelNotRegistered"
     case deviceTokenNotForTopic = "DeviceTokenNotForTopic"
     case duplicateHeaders = "DuplicateHeaders"
     case expiredProviderToken = "ExpiredProviderToken"
     case expiredToken = "ExpiredToken"
+    case featureNotEnabled = "FeatureNotEnabled"
     case forbidden = "Forbidden"
     case idleTimeout = "IdleTimeout"
     case internalServerError = "InternalServerError"
     case invalidProviderToken = "InvalidProviderToken"
     case invalidPushType = "InvalidPushType"
     case methodNotAllowed = "MethodNotAllowed"
+    case missingChannelID = "MissingChannelId"
     case missingDeviceToken = "MissingDeviceToken"
     case missingProviderToken = "MissingProviderToken"
+    case missingPushType = "MissingPushType"
     case missingTopic = "MissingTopic"
     case payloadEmpty = "PayloadEmpty"
     case payloadTooLarge = "PayloadTooLarge"
@@ -32,18 +41,20 @@ public enum Reason: String, CaseIterable, Sendable {
     case tooManyProviderTokenUpdates = "TooManyProviderTokenUpdates"
     case tooManyRequests = "TooManyRequests"
     case topicDisallowed = "TopicDisallowed"
+    case topicMismatch = "TopicMismatch"
     case unregistered = "Unregistered"
     case unrelatedKeyIDInToken = "UnrelatedKeyIdInToken"
 
     /// The HTTP status that APNs sends with this reason.
     public var status: Int {
         switch self {
-        case .badCollapseID, .badDeviceToken, .badExpirationDate, .badMessageID, .badPriority, .badTopic,
-            .deviceTokenNotForTopic, .duplicateHeaders, .idleTimeout, .invalidPushType, .missingDeviceToken,
-            .missingTopic, .payloadEmpty, .topicDisallowed:
+        case .badChannelID, .badCollapseID, .badDeviceToken, .badExpirationDate, .badMessageID, .badPriority,
+            .badRequestParams, .badRequestPayload, .badTopic, .cannotCreateChannelConfig, .channelNotRegistered,
+            .deviceTokenNotForTopic, .duplicateHeaders, .featureNotEnabled, .idleTimeout, .invalidPushType,
+            .missingChannelID, .missingDeviceToken, .missingPushType, .missingTopic, .payloadEmpty, .topicDisallowed:
             400
         case .badCertificate, .badCertificateEnvironment, .badEnvironmentKeyIDInToken, .expiredProviderToken,
-            .forbidden, .invalidProviderToken, .missingProviderToken, .unrelatedKeyIDInToken:
+            .forbidden, .invalidProviderToken, .missingProviderToken, .topicMismatch, .unrelatedKeyIDInToken:
             403
         case .badPath: 404
         case .methodNotAllowed: 405

@@ -2,16 +2,20 @@ import FoundationEssentials
 
 /// What a simulator has seen and said since it started.
 public struct Account: Sendable {
-    /// Requests that arrived whole.
+    /// Requests to deliver a notification that arrived whole.
     public internal(set) var requests = 0
-    /// Notifications accepted, every time anew, whether or not the client ever heard of it.
+    /// Notifications accepted, every time anew, whether or not the client ever heard of it; broadcasts included.
     public internal(set) var accepted = 0
+    /// Of those, broadcasts.
+    public internal(set) var broadcasts = 0
     /// Accepted, but the stream or the connection ended before the 200 was on its way.
     public internal(set) var acceptedAnswerLost = 0
     /// Of those, the ones that a GOAWAY then called unprocessed: the client sends them again and cannot know better.
     public internal(set) var acceptedTakenBack = 0
     /// Answers sent, by status and reason, such as `200` and `410 Unregistered`.
     public internal(set) var answers: [String: Int] = [:]
+    /// Answers to requests that manage channels, by status and reason; these are in no other count.
+    public internal(set) var managementAnswers: [String: Int] = [:]
     /// Requests that a rule never answers.
     public internal(set) var silenced = 0
     /// RST_STREAM sent by a rule.
@@ -32,13 +36,15 @@ public struct Account: Sendable {
     public internal(set) var bytesReceived = 0
     /// Bytes of HTTP/2 that were sent.
     public internal(set) var bytesSent = 0
-    /// Accepted more than once under the same `apns-id`, counting from the second time.
+    /// Accepted more than once under the same `apns-id`, or a broadcast under the same `apns-request-id`, counting from the
+    /// second time.
     public internal(set) var duplicates = 0
     /// From sending to arrival, of the requests that passed every check and say when they were sent.
     public internal(set) var latency = LatencyHistogram()
 
     private var byID: [NotificationID: Int] = [:]
     private var byToken: [SimulatedToken: Int] = [:]
+    private var byChannel: [[UInt8]: Int] = [:]
 
     /// How many different `apns-id` were accepted.
     public var distinctIDs: Int { byID.count }
@@ -51,6 +57,9 @@ public struct Account: Sendable {
     /// How many notifications were accepted for a device token.
     public func accepted(token: SimulatedToken) -> Int { byToken[token] ?? 0 }
 
+    /// How many broadcasts were accepted on a channel.
+    public func accepted(channel: String) -> Int { byChannel[Array(channel.utf8)] ?? 0 }
+
     /// Every accepted `apns-id` with how often it was accepted.
     public var acceptedIDs: some Sequence<(id: NotificationID, count: Int)> {
         byID.lazy.map { (id: $0.key, count: $0.value) }
@@ -62,8 +71,18 @@ public struct Account: Sendable {
     }
 
     mutating func accept(id: NotificationID, token: SimulatedToken) {
-        accepted += 1
         byToken[token, default: 0] += 1
+        accept(id)
+    }
+
+    mutating func accept(id: NotificationID, channel: [UInt8]) {
+        byChannel[channel, default: 0] += 1
+        broadcasts += 1
+        accept(id)
+    }
+
+    private mutating func accept(_ id: NotificationID) {
+        accepted += 1
         let count = byID[id, default: 0] + 1
         byID[id] = count
         if count > 1 { duplicates += 1 }
@@ -73,6 +92,7 @@ public struct Account: Sendable {
         requests += tally.requests
         if tally.successes > 0 { answers["200", default: 0] += tally.successes }
         for (answer, count) in tally.otherAnswers { answers[answer, default: 0] += count }
+        for (answer, count) in tally.managementAnswers { managementAnswers[answer, default: 0] += count }
         acceptedAnswerLost += tally.acceptedAnswerLost
         acceptedTakenBack += tally.acceptedTakenBack
         silenced += tally.silenced
@@ -117,6 +137,7 @@ public struct Account: Sendable {
             case goAways, drops, connections, protocolErrors, highestConcurrentStreams, bytesReceived, bytesSent,
                 duplicates
             case distinctIDs, distinctTokens, latency, acceptedByID, acceptedByToken
+            case broadcasts, managementAnswers, acceptedByChannel
         }
 
         private enum LatencyKey: String, CodingKey {
@@ -143,6 +164,8 @@ public struct Account: Sendable {
             try page.encode(account.duplicates, forKey: .duplicates)
             try page.encode(account.distinctIDs, forKey: .distinctIDs)
             try page.encode(account.distinctTokens, forKey: .distinctTokens)
+            try page.encode(account.broadcasts, forKey: .broadcasts)
+            try page.encode(account.managementAnswers, forKey: .managementAnswers)
             if account.latency.count > 0 {
                 var latency = page.nestedContainer(keyedBy: LatencyKey.self, forKey: .latency)
                 try latency.encode(account.latency.count, forKey: .count)
@@ -156,6 +179,8 @@ public struct Account: Sendable {
             try page.encode(Dictionary(uniqueKeysWithValues: ids), forKey: .acceptedByID)
             let tokens = account.byToken.map { ($0.key.hex, $0.value) }
             try page.encode(Dictionary(uniqueKeysWithValues: tokens), forKey: .acceptedByToken)
+            let channels = account.byChannel.map { (String(decoding: $0.key, as: UTF8.self), $0.value) }
+            try page.encode(Dictionary(uniqueKeysWithValues: channels), forKey: .acceptedByChannel)
         }
     }
 }
@@ -165,6 +190,7 @@ struct ConnectionTally {
     var requests = 0
     var successes = 0
     var otherAnswers: [String: Int] = [:]
+    var managementAnswers: [String: Int] = [:]
     var acceptedAnswerLost = 0
     var acceptedTakenBack = 0
     var silenced = 0

@@ -1,5 +1,11 @@
 /// The rules in force and how often each has met each token.
 struct FaultScript: Sendable {
+    /// Where a notification goes.
+    enum Target: Hashable {
+        case device(SimulatedToken)
+        case channel([UInt8])
+    }
+
     /// What the rules make of one request.
     struct Verdict {
         var answer: FaultRule.Answer?
@@ -12,7 +18,7 @@ struct FaultScript: Sendable {
 
     private let rules: [FaultRule]
     private let delay: AnswerDelay?
-    private var met: [[SimulatedToken: Int]]
+    private var met: [[Target: Int]]
 
     /// - Parameter delay: how long every answer is held back, unless a rule says otherwise.
     init(rules: [FaultRule], delay: AnswerDelay?) {
@@ -24,11 +30,11 @@ struct FaultScript: Sendable {
     /// What happens to a request that would be accepted.
     /// - Parameter ordinal: which request of its connection it is, from 1.
     mutating func judge(
-        _ token: SimulatedToken, ordinal: Int, _ generator: inout SeededGenerator
+        _ target: Target, ordinal: Int, _ generator: inout SeededGenerator
     ) -> Verdict {
         var verdict = Verdict()
         var delay = self.delay
-        for index in rules.indices where meets(index, token, ordinal, &generator) {
+        for index in rules.indices where meets(index, target, ordinal, &generator) {
             if let own = rules[index].delay { delay = own }
             if let limit = rules[index].streams { verdict.streams = (limit, rules[index].streamsDuration) }
             if let answer = rules[index].answer {
@@ -53,15 +59,17 @@ struct FaultScript: Sendable {
     }
 
     private mutating func meets(
-        _ index: Int, _ token: SimulatedToken, _ ordinal: Int, _ generator: inout SeededGenerator
+        _ index: Int, _ target: Target, _ ordinal: Int, _ generator: inout SeededGenerator
     ) -> Bool {
-        if let prefix = rules[index].prefix, !prefix.matches(token) { return false }
+        if let prefix = rules[index].prefix {
+            guard case .device(let token) = target, prefix.matches(token) else { return false }
+        }
         if let after = rules[index].after, ordinal % after != 0 { return false }
         if let rate = rules[index].rate, generator.fraction() >= rate { return false }
         if let times = rules[index].times {
-            let soFar = met[index][token, default: 0]
+            let soFar = met[index][target, default: 0]
             guard soFar < times else { return false }
-            met[index][token] = soFar + 1
+            met[index][target] = soFar + 1
         }
         return true
     }

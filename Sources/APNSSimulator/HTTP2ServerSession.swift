@@ -84,7 +84,7 @@ final class HTTP2ServerSession {
         return Unmanaged<RequestSlot>.fromOpaque(pointer).takeUnretainedValue()
     }
 
-    /// Answers 200 with the slot's `apns-id` and no body.
+    /// Answers 200 with the slot's id and no body.
     func succeed(_ slot: RequestSlot) {
         // Nothing is copied: the names and the status are literals, and the id stays in the slot until the stream closes.
         withUnsafeTemporaryAllocation(of: nghttp2_nv.self, capacity: 2) { fields in
@@ -96,27 +96,35 @@ final class HTTP2ServerSession {
 
     /// Answers with anything else.
     func answer(_ slot: RequestSlot, _ answer: PreparedAnswer) {
-        slot.errorBody = answer.body
-        slot.errorBodyOffset = 0
-        slot.errorBodyStep = answer.step
+        slot.answerBody = answer.body
+        slot.answerBodyOffset = 0
+        slot.answerBodyStep = answer.step
         var status = Array(String(answer.status).utf8)
         var retryAfter = Array((answer.retryAfter.map(String.init) ?? "").utf8)
+        var channelID = answer.channelID
         let hasBody = !answer.body.isEmpty
         status.withUnsafeMutableBufferPointer { status in
             retryAfter.withUnsafeMutableBufferPointer { retryAfter in
-                var fields = [Self.copiedField(":status", status), Self.idField(slot)]
-                if hasBody { fields.append(Self.field("content-type", answer.contentType)) }
-                if answer.retryAfter != nil { fields.append(Self.copiedField("retry-after", retryAfter)) }
-                var provider = nghttp2_data_provider(
-                    source: nghttp2_data_source(ptr: Unmanaged.passUnretained(slot).toOpaque()),
-                    read_callback: ServerCallbacks.readBody)
-                if hasBody {
-                    _ = nghttp2_submit_response(session, slot.stream, fields, fields.count, &provider)
-                } else {
-                    _ = nghttp2_submit_response(session, slot.stream, fields, fields.count, nil)
+                channelID.withUnsafeMutableBufferPointer { channelID in
+                    var fields = [Self.copiedField(":status", status), Self.idField(slot)]
+                    if hasBody { fields.append(Self.field("content-type", answer.contentType)) }
+                    if answer.retryAfter != nil { fields.append(Self.copiedField("retry-after", retryAfter)) }
+                    if !channelID.isEmpty { fields.append(Self.copiedField("apns-channel-id", channelID)) }
+                    submit(fields, of: slot, hasBody: hasBody)
                 }
             }
         }
+    }
+
+    private func submit(_ fields: [nghttp2_nv], of slot: RequestSlot, hasBody: Bool) {
+        guard hasBody else {
+            _ = nghttp2_submit_response(session, slot.stream, fields, fields.count, nil)
+            return
+        }
+        var provider = nghttp2_data_provider(
+            source: nghttp2_data_source(ptr: Unmanaged.passUnretained(slot).toOpaque()),
+            read_callback: ServerCallbacks.readBody)
+        _ = nghttp2_submit_response(session, slot.stream, fields, fields.count, &provider)
     }
 
     func reset(_ stream: Int32, code: UInt32) {
@@ -213,7 +221,7 @@ final class HTTP2ServerSession {
 
     // An id comes once: putting it into the header table would only push out what comes again.
     private static func idField(_ slot: RequestSlot) -> nghttp2_nv {
-        let name: StaticString = "apns-id"
+        let name: StaticString = slot.request.isAboutChannels ? "apns-request-id" : "apns-id"
         return nghttp2_nv(
             name: UnsafeMutablePointer(mutating: name.utf8Start), value: slot.idText,
             namelen: name.utf8CodeUnitCount, valuelen: NotificationID.textLength,

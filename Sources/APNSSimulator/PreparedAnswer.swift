@@ -9,6 +9,15 @@ struct PreparedAnswer: Equatable, Sendable {
     /// How many bytes a DATA frame takes.
     var step = Int.max
     var retryAfter: Int?
+    /// `apns-channel-id`; empty where there is no such field.
+    var channelID: [UInt8] = []
+
+    /// The answer to a request that manages channels.
+    init(status: Int, body: String = "", channelID: [UInt8] = []) {
+        self.status = status
+        self.body = Array(body.utf8)
+        self.channelID = channelID
+    }
 
     /// - Parameter milliseconds: the time, since 1970, for a 410's `timestamp`.
     init(_ reason: Reason, milliseconds: Int64) {
@@ -40,6 +49,6 @@ struct PreparedAnswer: Equatable, Sendable {
 
     static func == (left: Self, right: Self) -> Bool {
         left.status == right.status && left.reason == right.reason && left.body == right.body
-            && left.step == right.step && left.retryAfter == right.retryAfter
+            && left.channelID == right.channelID && left.step == right.step && left.retryAfter == right.retryAfter
     }
 }

@@ -2,11 +2,19 @@ import APNS
 
 /// What the simulator keeps of one request: every header already turned into what the checks ask about it.
 struct PushRequest {
+    enum Method {
+        case post, get, delete, other
+    }
+
     enum Path {
         case other
         case withoutToken
         /// The token is nil when it is none.
         case device
+        /// The others name an app, whose bundle identifier is kept.
+        case broadcast
+        case channels
+        case allChannels
     }
 
     enum Priority: Equatable {
@@ -30,21 +38,33 @@ struct PushRequest {
         static let priority = Headers(rawValue: 16)
         static let pushType = Headers(rawValue: 32)
         static let collapseID = Headers(rawValue: 64)
+        static let channelID = Headers(rawValue: 128)
     }
 
-    var isPost = false
+    var method = Method.other
     var path = Path.other
+    /// Of paths that name an app; empty for others.
+    var bundleID: [UInt8] = []
+    var channelID = Field<[UInt8]>.absent
     var token: SimulatedToken?
     var seen: Headers = []
     var hasDuplicates = false
     var authorization: ProviderTokens.Standing?
     var id = Field<NotificationID>.absent
-    var hasBadExpiration = false
+    var expiration = Field<Int64>.absent
     var hasBadCollapseID = false
     var priority = Priority.absent
     var pushType = Field<PushType>.absent
     var topic: TopicFacts?
     var bodyLength = 0
+
+    /// Whether it speaks of channels, and not of a device: its id is then `apns-request-id`.
+    var isAboutChannels: Bool {
+        switch path {
+        case .broadcast, .channels, .allChannels: true
+        case .device, .withoutToken, .other: false
+        }
+    }
 
     /// Notes that a header came.
     /// - Returns: false when it came before.
@@ -59,7 +79,7 @@ struct PushRequest {
     /// Takes one header.
     /// - Parameters:
     ///   - context: what knows the connection's tokens and topics.
-    ///   - idText: where the `apns-id` goes, to be sent back as it was written.
+    ///   - idText: where the `apns-id` or `apns-request-id` goes, to be sent back as it was written.
     mutating func take(
         name: UnsafeBufferPointer<UInt8>, value: UnsafeBufferPointer<UInt8>, from context: SimulatedConnection,
         idText: UnsafeMutablePointer<UInt8>
@@ -69,15 +89,12 @@ struct PushRequest {
         case 5 where name.equals(":path"): take(path: value)
         case 7:
             if name.equals("apns-id") {
-                guard note(.id) else { return }
-                guard let id = NotificationID(text: value) else {
-                    self.id = .bad
-                    return
-                }
-                self.id = .value(id)
-                if let text = value.baseAddress { idText.update(from: text, count: NotificationID.textLength) }
+                // Pseudo-header fields come first (RFC 9113 §8.3), so that the path is known.
+                if !isAboutChannels { take(id: value, idText) }
             } else if name.equals(":method") {
-                isPost = value.equals("POST")
+                method =
+                    value.equals("POST")
+                    ? .post : value.equals("GET") ? .get : value.equals("DELETE") ? .delete : .other
             }
         case 10 where name.equals("apns-topic"):
             if note(.topic) { topic = context.topic(value) }
@@ -91,11 +108,25 @@ struct PushRequest {
             guard note(.pushType) else { return }
             if let type = PushTypeTable.type(value) { pushType = .value(type) } else { pushType = .bad }
         case 15 where name.equals("apns-expiration"):
-            if note(.expiration) { hasBadExpiration = !Self.isEpoch(value) }
+            if note(.expiration) { expiration = Self.epoch(value).map { .value($0) } ?? .bad }
+        case 15 where name.equals("apns-channel-id"):
+            if note(.channelID) { channelID = ChannelRegistry.isID(value) ? .value(Array(value)) : .bad }
+        case 15 where name.equals("apns-request-id"):
+            if isAboutChannels { take(id: value, idText) }
         case 16 where name.equals("apns-collapse-id"):
             if note(.collapseID) { hasBadCollapseID = value.count > RequestCheck.maximumCollapseIDLength }
         default: break
         }
+    }
+
+    private mutating func take(id value: UnsafeBufferPointer<UInt8>, _ idText: UnsafeMutablePointer<UInt8>) {
+        guard note(.id) else { return }
+        guard let id = NotificationID(text: value) else {
+            self.id = .bad
+            return
+        }
+        self.id = .value(id)
+        if let text = value.baseAddress { idText.update(from: text, count: NotificationID.textLength) }
     }
 
     private mutating func take(path value: UnsafeBufferPointer<UInt8>) {
@@ -107,8 +138,24 @@ struct PushRequest {
         } else if value.equals("/3/device/") || value.equals("/3/device") {
             path = .withoutToken
         } else {
-            path = .other
+            take(appPath: value)
         }
+    }
+
+    // Source: Apple, "Sending broadcast push notification requests to APNs" and "Sending channel management requests to APNs".
+    private mutating func take(appPath value: UnsafeBufferPointer<UInt8>) {
+        let parts = value.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false).map(Array.init)
+        let words = parts.map { String(decoding: $0, as: UTF8.self) }
+        switch words.count {
+        case 5 where words[..<4] == ["", "4", "broadcasts", "apps"]:
+            (path, bundleID) = (.broadcast, parts[4])
+        case 5 where words[..<3] == ["", "1", "apps"] && words[4] == "channels":
+            (path, bundleID) = (.channels, parts[3])
+        case 5 where words[..<3] == ["", "1", "apps"] && words[4] == "all-channels":
+            (path, bundleID) = (.allChannels, parts[3])
+        default: path = .other
+        }
+        if bundleID.isEmpty { path = .other }
     }
 
     private static func priority(_ value: UnsafeBufferPointer<UInt8>) -> Priority {
@@ -119,8 +166,14 @@ struct PushRequest {
     }
 
     // Eighteen digits are what every 64-bit number of seconds can hold.
-    private static func isEpoch(_ value: UnsafeBufferPointer<UInt8>) -> Bool {
-        (1...18).contains(value.count) && value.allSatisfy { $0 &- 0x30 < 10 }
+    private static func epoch(_ value: UnsafeBufferPointer<UInt8>) -> Int64? {
+        guard (1...18).contains(value.count) else { return nil }
+        var number: Int64 = 0
+        for digit in value {
+            guard digit &- 0x30 < 10 else { return nil }
+            number = number * 10 + Int64(digit &- 0x30)
+        }
+        return number
     }
 }
 

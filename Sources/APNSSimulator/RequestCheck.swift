@@ -16,16 +16,16 @@ enum RequestCheck {
     static func refusal(
         _ request: borrowing PushRequest, hasCertificate: Bool, now: Int64, isObject: () -> Bool
     ) -> Reason? {
-        guard request.isPost else { return .methodNotAllowed }
+        guard request.method == .post else { return .methodNotAllowed }
         switch request.path {
-        case .other: return .badPath
+        case .other, .broadcast, .channels, .allChannels: return .badPath
         case .withoutToken: return .missingDeviceToken
         case .device: break
         }
         if request.hasDuplicates { return .duplicateHeaders }
         if let reason = credentials(request, hasCertificate: hasCertificate, now: now) { return reason }
         if case .bad = request.id { return .badMessageID }
-        if request.hasBadExpiration { return .badExpirationDate }
+        if case .bad = request.expiration { return .badExpirationDate }
         if let reason = priorityAndType(request) { return reason }
         if request.hasBadCollapseID { return .badCollapseID }
         if let reason = topic(request, hasCertificate: hasCertificate) { return reason }
@@ -43,7 +43,7 @@ enum RequestCheck {
     }
 
     // A token wins over a certificate (assumed): it is the more particular of the two.
-    private static func credentials(
+    static func credentials(
         _ request: borrowing PushRequest, hasCertificate: Bool, now: Int64
     ) -> Reason? {
         switch request.authorization {

@@ -21,11 +21,11 @@ final class RequestSlot {
     var fate = Fate.undecided
     /// An answer that waits for its time; nil stands for 200.
     var heldAnswer: PreparedAnswer?
-    var errorBody: [UInt8] = []
-    var errorBodyOffset = 0
-    var errorBodyStep = Int.max
+    var answerBody: [UInt8] = []
+    var answerBodyOffset = 0
+    var answerBodyStep = Int.max
 
-    /// The `apns-id` of the answer, 36 characters.
+    /// The `apns-id` or `apns-request-id` of the answer, 36 characters.
     let idText: UnsafeMutablePointer<UInt8>
     private let body: UnsafeMutablePointer<UInt8>
 

@@ -40,14 +40,14 @@ enum ServerCallbacks {
         return callbacks
     }
 
-    /// Hands nghttp2 the next piece of a slot's error body.
+    /// Hands nghttp2 the next piece of a slot's answer.
     static let readBody: nghttp2_data_source_read_callback = { _, _, buffer, capacity, flags, source, _ in
         guard let buffer, let pointer = source?.pointee.ptr else { return 0 }
         let slot = Unmanaged<RequestSlot>.fromOpaque(pointer).takeUnretainedValue()
-        let count = min(capacity, slot.errorBodyStep, slot.errorBody.count - slot.errorBodyOffset)
-        for index in 0..<count { buffer[index] = slot.errorBody[slot.errorBodyOffset + index] }
-        slot.errorBodyOffset += count
-        if slot.errorBodyOffset == slot.errorBody.count { flags?.pointee |= NGHTTP2_DATA_FLAG_EOF.rawValue }
+        let count = min(capacity, slot.answerBodyStep, slot.answerBody.count - slot.answerBodyOffset)
+        for index in 0..<count { buffer[index] = slot.answerBody[slot.answerBodyOffset + index] }
+        slot.answerBodyOffset += count
+        if slot.answerBodyOffset == slot.answerBody.count { flags?.pointee |= NGHTTP2_DATA_FLAG_EOF.rawValue }
         return count
     }
 }

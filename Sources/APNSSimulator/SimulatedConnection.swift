@@ -19,8 +19,8 @@ final class SimulatedConnection {
         case dropped
     }
 
-    private let service: SimulatedService
-    private let certificateTopic: String?
+    let service: SimulatedService
+    let certificateTopic: String?
     private var session: HTTP2ServerSession?
     private var wheel: DelayWheel
     private var limit: StreamLimit
@@ -28,12 +28,12 @@ final class SimulatedConnection {
     private var lastTopic: (bytes: [UInt8], facts: TopicFacts)?
     private var lastAuthorization: (bytes: [UInt8], standing: ProviderTokens.Standing)?
     private var tally = ConnectionTally()
-    private var ordinal = 0
+    private(set) var ordinal = 0
     private var lastProcessedStream: Int32 = 0
     // Streams above it are none of ours any more, since a GOAWAY that may not have been sent yet.
     private var goAwayStream: Int32?
     private var clientWentAway = false
-    private var moment: Moment
+    private(set) var moment: Moment
     private(set) var end: End?
 
     /// - Parameter certificateTopic: the topic of the client's certificate, if it showed one.
@@ -143,26 +143,44 @@ final class SimulatedConnection {
     func requestArrived(_ slot: RequestSlot) {
         if end == .dropped { return }
         if let goAwayStream, slot.stream > goAwayStream { return }
-        tally.requests += 1
         ordinal += 1
         let id = identify(slot)
+        // Not before it is decided: a GOAWAY of now may leave this one out.
+        defer { lastProcessedStream = max(lastProcessedStream, slot.stream) }
+        if slot.request.isAboutChannels {
+            if slot.request.path == .broadcast { tally.requests += 1 }
+            return channelRequestArrived(slot, id: id)
+        }
+        tally.requests += 1
         let refusal = RequestCheck.refusal(
             slot.request, hasCertificate: certificateTopic != nil, now: moment.date / 1000,
             isObject: { JSONObjectCheck.accepts(slot.bodyBytes) })
         if let refusal {
-            if RequestCheck.isAboutProviderToken(refusal), certificateTopic == nil { announce(limit.distrust()) }
-            slot.fate = .refused
-            slot.heldAnswer = PreparedAnswer(refusal, milliseconds: moment.date)
-            hold(slot, service.configuration.delay == nil ? 0 : service.ordinaryDelay())
+            refuse(slot, refusal)
         } else if let token = slot.request.token {
-            announce(limit.trust())
+            trust()
             if let sent = service.sendTime?.find(in: slot.bodyBytes) {
                 tally.latencies.append(WallClock.microseconds() - sent)
             }
             carryOut(service.judge(token, id: id, ordinal: ordinal), on: slot)
         }
-        lastProcessedStream = max(lastProcessedStream, slot.stream)
     }
+
+    /// Answers with the reason why a request is not accepted.
+    func refuse(_ slot: RequestSlot, _ reason: Reason) {
+        if RequestCheck.isAboutProviderToken(reason), certificateTopic == nil { announce(limit.distrust()) }
+        answer(slot, PreparedAnswer(reason, milliseconds: moment.date))
+    }
+
+    /// Answers a request that nothing is accepted of.
+    func answer(_ slot: RequestSlot, _ answer: PreparedAnswer) {
+        slot.fate = .refused
+        slot.heldAnswer = answer
+        hold(slot, service.configuration.delay == nil ? 0 : service.ordinaryDelay())
+    }
+
+    /// A request has passed the checks: the client is who it says.
+    func trust() { announce(limit.trust()) }
 
     func streamClosed(_ slot: RequestSlot, errorCode: UInt32) {
         // With NO_ERROR the answer went out whole. It went unsent, or half sent, with any other code.
@@ -182,7 +200,7 @@ final class SimulatedConnection {
         return id
     }
 
-    private func carryOut(_ verdict: FaultScript.Verdict, on slot: RequestSlot) {
+    func carryOut(_ verdict: FaultScript.Verdict, on slot: RequestSlot) {
         slot.fate = verdict.accepts ? .accepted : .refused
         if let streams = verdict.streams {
             announce(limit.lower(to: streams.limit, until: streams.duration.map { moment.uptime + $0 }))
@@ -232,7 +250,11 @@ final class SimulatedConnection {
         let isAccepted = if case .accepted = slot.fate { true } else { false }
         slot.fate = .answered(accepted: isAccepted)
         if let answer = slot.heldAnswer {
-            tally.otherAnswers[answer.name, default: 0] += 1
+            if slot.request.isAboutChannels, slot.request.path != .broadcast {
+                tally.managementAnswers[answer.name, default: 0] += 1
+            } else {
+                tally.otherAnswers[answer.name, default: 0] += 1
+            }
             session?.answer(slot, answer)
         } else {
             tally.successes += 1

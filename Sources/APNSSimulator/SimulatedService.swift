@@ -9,6 +9,7 @@ final class SimulatedService: Sendable {
         var tokens: ProviderTokens
         var generator: SeededGenerator
         var ids: SeededGenerator
+        var channels: ChannelRegistry
     }
 
     private let state: Mutex<State>
@@ -27,7 +28,8 @@ final class SimulatedService: Sendable {
                     keys: configuration.providerKeys, minimumInterval: configuration.providerTokenInterval),
                 generator: SeededGenerator(seed: configuration.seed),
                 // Not from the seed: a UUID made up must not come back in the next run.
-                ids: SeededGenerator(seed: .random(in: .min ... .max))))
+                ids: SeededGenerator(seed: .random(in: .min ... .max)),
+                channels: ChannelRegistry(maximum: configuration.maximumChannels)))
     }
 
     var account: Account { state.withLock { $0.account } }
@@ -39,11 +41,41 @@ final class SimulatedService: Sendable {
     /// Decides about a request that passed every check, and enters it into the account if it is accepted.
     func judge(_ token: SimulatedToken, id: NotificationID, ordinal: Int) -> FaultScript.Verdict {
         state.withLock { state in
-            let verdict = state.script.judge(token, ordinal: ordinal, &state.generator)
+            let verdict = state.script.judge(.device(token), ordinal: ordinal, &state.generator)
             if verdict.accepts { state.account.accept(id: id, token: token) }
             return verdict
         }
     }
+
+    /// The same for a broadcast.
+    func judge(channel: [UInt8], id: NotificationID, ordinal: Int) -> FaultScript.Verdict {
+        state.withLock { state in
+            let verdict = state.script.judge(.channel(channel), ordinal: ordinal, &state.generator)
+            if verdict.accepts { state.account.accept(id: id, channel: channel) }
+            return verdict
+        }
+    }
+
+    // MARK: Channels
+
+    /// What is kept of the messages of a channel; `nil` if the app has no such channel.
+    func policy(ofChannel id: [UInt8], of bundleID: [UInt8]) -> ChannelRegistry.Policy? {
+        state.withLock { $0.channels.policy(of: id, app: bundleID) }
+    }
+
+    /// Creates a channel.
+    /// - Returns: its id; `nil` if the app has as many as it may have.
+    func createChannel(_ policy: ChannelRegistry.Policy, of bundleID: [UInt8]) -> [UInt8]? {
+        state.withLock { $0.channels.create(policy, app: bundleID, &$0.ids) }
+    }
+
+    /// - Returns: whether there was such a channel.
+    func deleteChannel(_ id: [UInt8], of bundleID: [UInt8]) -> Bool {
+        state.withLock { $0.channels.delete(id, app: bundleID) }
+    }
+
+    /// The ids of an app's channels, in the order of their creation.
+    func channels(of bundleID: [UInt8]) -> [[UInt8]] { state.withLock { $0.channels.ids(app: bundleID) } }
 
     /// How long to hold back the answer to a request that was refused, in microseconds.
     func ordinaryDelay() -> Int64 { state.withLock { $0.script.ordinaryDelay(&$0.generator) } }

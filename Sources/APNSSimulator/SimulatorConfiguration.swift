@@ -16,6 +16,10 @@ public struct SimulatorConfiguration: Sendable {
     public var providerTokenInterval: Int64?
     /// The topics that may be pushed to, with all that Apple derives from them; empty for any.
     public var topics: [String] = []
+    /// How many broadcast channels an app may have.
+    ///
+    /// Source: Apple, "Sending channel management requests to APNs": up to 10,000 in each environment.
+    public var maximumChannels = 10_000
     /// How many streams a connection may have open once it is trusted.
     public var maximumStreams = 1000
     /// How many it may have before its first valid provider token, and after a bad one.

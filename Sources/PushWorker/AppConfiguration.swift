@@ -10,7 +10,7 @@ public struct AppConfiguration: Sendable {
         /// A certificate, which is shown when a connection is made.
         case certificate(TLSIdentity)
 
-        var tokenSources: [ProviderTokenSource] {
+        package var tokenSources: [ProviderTokenSource] {
             if case .providerTokens(let sources) = self { sources } else { [] }
         }
     }
@@ -68,7 +68,7 @@ public struct AppConfiguration: Sendable {
         return pool
     }
 
-    func tlsContext(for credential: Credential) throws -> TLSContext {
+    package func tlsContext(for credential: Credential) throws -> TLSContext {
         var tls = TLSClientConfiguration()
         tls.trust = trust
         tls.applicationProtocols = ["h2"]

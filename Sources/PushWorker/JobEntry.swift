@@ -33,6 +33,8 @@ struct JobEntry: LinkedEntry {
     var generation = 0
     /// Whether the topic is the job's own, and not the app's.
     var namesTopic = false
+    /// Whether its notification is a broadcast on a channel, and not for a device.
+    var isOnChannel = false
     /// Whether a drain has left its notification unsent, so that the job is given back and not settled.
     var isCutShort = false
 

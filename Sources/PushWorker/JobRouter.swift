@@ -69,7 +69,21 @@ struct JobRouter {
                 job.apnsID.flatMap { APNSID(job.text($0).readableBytesView) }
                 ?? APNSID(jobID: identity, token: notification.deviceToken.hex)
         }
+        if let field = job.channel { try address(&notification, of: job, to: job.text(field), identity) }
         return notification
+    }
+
+    private func address(
+        _ notification: inout Notification, of job: Job, to channelID: ByteBuffer, _ identity: ByteBuffer
+    ) throws(Unsendable) {
+        do throws(BroadcastTarget.Invalid) {
+            notification.broadcast = try BroadcastTarget(channelID: channelID, topic: notification.topic)
+        } catch {
+            throw Unsendable(reason: error.reason.rawValue, detail: "\(error)")
+        }
+        notification.apnsID =
+            job.apnsID.flatMap { APNSID(job.text($0).readableBytesView) }
+            ?? APNSID(jobID: identity, token: channelID)
     }
 
     private func payload(of job: Job, limit: Int) throws(Unsendable) -> ByteBuffer {

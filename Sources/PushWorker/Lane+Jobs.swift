@@ -47,6 +47,7 @@ extension Lane {
             return split(job, claim: claim, in: queue, firstSeen: entry.firstSeen)
         }
         entry.namesTopic = job.topic != nil
+        entry.isOnChannel = job.channel != nil
         entry.readySince = eventLoop.now
         entry.open = job.tokenCount
         entry.unsubmitted = entry.open
@@ -69,8 +70,8 @@ extension Lane {
         }
         app.waiting += entry.open
         let index = jobs.insert(entry)
-        // Unless it is known that no token is invalid.
-        if invalidTokenCount == 0 { makeReady(index) } else { toLookUp.append(index) }
+        // Unless there is no token, or it is known that none is invalid.
+        if invalidTokenCount == 0 || job.channel != nil { makeReady(index) } else { toLookUp.append(index) }
     }
 
     /// Puts a job in the line of its app.

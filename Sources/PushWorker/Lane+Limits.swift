@@ -45,7 +45,7 @@ extension Lane {
 
     /// For how many milliseconds a job with one token has to wait for its device; `nil` where it need not.
     func throttleDelay(of index: Int) -> Int64? {
-        guard let token = jobs[index].notification?.deviceToken.hex else { return nil }
+        guard !jobs[index].isOnChannel, let token = jobs[index].notification?.deviceToken.hex else { return nil }
         return delay(of: token, index)
     }
 

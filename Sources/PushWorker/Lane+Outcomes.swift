@@ -18,7 +18,8 @@ extension Lane: ConnectionPoolDelegate {
         let tag = Int(tag)
         let index = flights[tag].job
         let app = apps[jobs[index].app]
-        let verdict = Verdict(result, topicIsConfigured: !jobs[index].namesTopic)
+        let verdict = Verdict(
+            result, topicIsConfigured: !jobs[index].namesTopic, isOnChannel: jobs[index].isOnChannel)
         if case .pauseApp(let reason) = verdict, flights[tag].resends < Self.maximumResends,
             takesNextKey(tag, app, reason: reason)
         {
@@ -49,6 +50,7 @@ extension Lane: ConnectionPoolDelegate {
         case .pauseApp(let reason):
             postpone(tag, reason: reason, delay: breakerDelay(app))
         case .park(let reason):
+            if reason == Reason.featureNotEnabled.rawValue { tellOfMissingBroadcasts(app) }
             postpone(tag, reason: reason, delay: .random(in: 30_000...90_000))
         case .dead(let reason):
             counters.dead += 1
@@ -90,6 +92,14 @@ extension Lane: ConnectionPoolDelegate {
         }
         flights.release(tag)
         ended(index)
+    }
+
+    private func tellOfMissingBroadcasts(_ app: AppLane) {
+        incident(
+            """
+            APNs does not take broadcasts for this app (\(Reason.featureNotEnabled.rawValue)): its jobs with a `channel` \
+            wait, and are tried again every minute. Enable the app's broadcast capability on Apple's developer site
+            """, key: "broadcasts", metadata: app.logMetadata)
     }
 
     private func resend(_ tag: Int, _ app: AppLane) {

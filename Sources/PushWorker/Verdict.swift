@@ -19,7 +19,7 @@ public enum Verdict: Sendable, Equatable {
     case renewProviderToken
     /// The app's credential or configuration is at fault: nothing of the app is sent for a while.
     case pauseApp(reason: String)
-    /// Later, with no attempt spent, and with the provider token that we have.
+    /// Later, with no attempt spent, and with the provider token that we have; the app's other notifications go on.
     case park(reason: String)
     /// It will never be delivered.
     case dead(reason: String)
@@ -28,14 +28,26 @@ public enum Verdict: Sendable, Equatable {
     ///   - result: how the request ended.
     ///   - topicIsConfigured: whether the topic came from the app's configuration and not from the job, which tells whose
     ///     fault a wrong one is.
-    public init(_ result: RequestResult, topicIsConfigured: Bool) {
+    ///   - isOnChannel: whether it was a broadcast, which has no device that an answer could speak of.
+    public init(_ result: RequestResult, topicIsConfigured: Bool, isOnChannel: Bool = false) {
         switch result {
         case .notProcessed(let failure):
             self = .resend(reason: failure.word)
         case .uncertain(let failure):
             self = .retry(reason: failure.word, retryAfter: nil, isUncertain: true)
         case .response(let response):
-            self.init(response, topicIsConfigured: topicIsConfigured)
+            let verdict = Verdict(response, topicIsConfigured: topicIsConfigured)
+            self = isOnChannel ? verdict.onChannel : verdict
+        }
+    }
+
+    /// The same where there is no device: nothing may be noted of its token.
+    private var onChannel: Verdict {
+        switch self {
+        case .tokenInvalid(let reason, _), .tokenSuspect(let reason): .dead(reason: reason)
+        case .throttled(let reason, let retryAfter):
+            .retry(reason: reason, retryAfter: retryAfter, isUncertain: false)
+        default: self
         }
     }
 
@@ -54,17 +66,21 @@ public enum Verdict: Sendable, Equatable {
             self = .throttled(reason: word, retryAfter: response.retryAfter)
         case .internalServerError, .serviceUnavailable, .shutdown, .idleTimeout:
             self = .retry(reason: word, retryAfter: response.retryAfter, isUncertain: false)
-        case .tooManyProviderTokenUpdates:
+        // The app cannot have broadcasts until somebody sets them up at Apple, but everything else.
+        case .tooManyProviderTokenUpdates, .featureNotEnabled:
             self = .park(reason: word)
         case .expiredProviderToken:
             self = .renewProviderToken
         case .invalidProviderToken, .missingProviderToken, .badCertificate, .badCertificateEnvironment, .forbidden,
             .unrelatedKeyIDInToken, .badEnvironmentKeyIDInToken:
             self = .pauseApp(reason: word)
-        case .topicDisallowed, .badTopic, .missingTopic:
+        case .topicDisallowed, .topicMismatch, .badTopic, .missingTopic:
             self = topicIsConfigured ? .pauseApp(reason: word) : .dead(reason: word)
-        case .badCollapseID, .badExpirationDate, .badMessageID, .badPriority, .badPath, .duplicateHeaders,
-            .invalidPushType, .methodNotAllowed, .missingDeviceToken, .payloadEmpty, .payloadTooLarge:
+        case .badChannelID, .badCollapseID, .badExpirationDate, .badMessageID, .badPriority, .badPath,
+            .badRequestParams, .badRequestPayload, .cannotCreateChannelConfig, .channelNotRegistered, .duplicateHeaders,
+            .invalidPushType, .methodNotAllowed, .missingChannelID, .missingDeviceToken, .missingPushType,
+            .payloadEmpty,
+            .payloadTooLarge:
             self = .dead(reason: word)
         case nil:
             self.init(

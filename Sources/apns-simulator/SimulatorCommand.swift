@@ -18,6 +18,12 @@ struct SimulatorCommand: AsyncParsableCommand {
               It prints one line of JSON when it listens: {"pid":4711,"port":40123}
               Point your client at 127.0.0.1 and that port, trusting the authority that signed server.pem.
 
+            CHANNELS
+              Broadcasts are taken at /4/broadcasts/apps/BUNDLE-ID, and their channels are managed at the same port:
+                POST, GET, DELETE /1/apps/BUNDLE-ID/channels    GET /1/apps/BUNDLE-ID/all-channels
+              Channels are kept in memory. The account has broadcasts among what was accepted, and by themselves; requests
+              that manage channels are in managementAnswers only.
+
             RULES
               A rule is a list of key=value. These say which requests it meets (all must agree):
                 prefix=dead   device tokens that begin with these hex digits
@@ -35,7 +41,7 @@ struct SimulatorCommand: AsyncParsableCommand {
                 delay=20ms±5ms  hold the answer back (+- does as well as ±)
                 streams=1       lower the stream limit; for=500ms
               accept=true counts the notification as accepted although no answer comes. The first rule with an answer
-              that meets a request decides.
+              that meets a request decides. Rules without a prefix meet broadcasts too, and times counts by channel then.
 
             SIGNALS
               SIGTERM and SIGINT: say GOAWAY, finish, write the account, exit with 0. SIGUSR1: write the account.
@@ -76,6 +82,9 @@ struct SimulatorCommand: AsyncParsableCommand {
             "A topic that may be pushed to, with all derived from it (repeatable). Without any, every topic may.",
             valueName: "bundle-id"))
     var topic: [String] = []
+
+    @Option(help: "How many broadcast channels an app may have.")
+    var maxChannels = 10_000
 
     @Option(help: "How many streams a trusted connection may have open.")
     var maxStreams = 1000
@@ -163,6 +172,8 @@ struct SimulatorCommand: AsyncParsableCommand {
                 "--connection-window must be at least 65535, what every HTTP/2 connection starts with")
         }
         guard (1...256).contains(threads) else { throw ValidationError("--threads must be 1 to 256") }
+        guard maxChannels >= 0 else { throw ValidationError("--max-channels must be at least 0") }
+        configuration.maximumChannels = maxChannels
         configuration.maximumStreams = maxStreams
         configuration.initialStreams = initialStreams
         configuration.connectionWindow = connectionWindow

@@ -59,6 +59,57 @@ struct RequestHeadersTests {
             ])
     }
 
+    private static func broadcast(_ topic: String = "com.example.app.push-type.liveactivity") throws -> Notification {
+        Notification(
+            deviceToken: .none, payload: ByteBuffer(string: #"{"aps":{"event":"update"}}"#),
+            topic: ByteBuffer(string: topic), pushType: .liveactivity,
+            broadcast: try BroadcastTarget(
+                channelID: ByteBuffer(string: "dHN0LXNyY2gtY2hubA=="), topic: ByteBuffer(string: topic)))
+    }
+
+    /// Apple, "Sending broadcast push notification requests to APNs".
+    @Test("of a broadcast are those that Apple asks for, with the app in the path and no topic")
+    func broadcast() async throws {
+        var notification = try Self.broadcast()
+        notification.priority = 5
+        notification.expiration = 1_792_800_000
+        notification.collapseID = ByteBuffer(string: "there is no such field")
+        notification.apnsID = APNSID(high: 0x0011_2233_4455_6677, low: 0x8899_AABB_CCDD_EEFF)
+        let sent = try await sent([notification])
+        #expect(
+            lines(try #require(sent.requests.first)) == [
+                ":method: POST", ":scheme: https", ":authority: \(sent.authority)",
+                ":path: /4/broadcasts/apps/com.example.app", "authorization: bearer e30.e30.c2ln",
+                "apns-channel-id: dHN0LXNyY2gtY2hubA==", "apns-push-type: liveactivity", "apns-priority: 5",
+                "apns-expiration: 1792800000", "apns-request-id: 00112233-4455-6677-8899-aabbccddeeff",
+            ])
+        #expect(sent.bodies == [#"{"aps":{"event":"update"}}"#])
+    }
+
+    @Test("of a broadcast name its priority and expiration even where it does not, for they are required")
+    func bareBroadcast() async throws {
+        let longest = String(repeating: "a", count: 255)
+        let notifications = try [Self.broadcast(), Self.broadcast("com.example.app"), Self.broadcast(longest)]
+        let sent = try await sent(notifications + [Notification.example()], token: nil)
+        for (fields, app) in zip(sent.requests, ["com.example.app", "com.example.app", longest]) {
+            #expect(
+                lines(fields) == [
+                    ":method: POST", ":scheme: https", ":authority: \(sent.authority)",
+                    ":path: /4/broadcasts/apps/\(app)", "apns-channel-id: dHN0LXNyY2gtY2hubA==",
+                    "apns-push-type: liveactivity", "apns-priority: 10", "apns-expiration: 0",
+                ])
+        }
+        #expect(sent.requests.last?.contains { $0.value.hasPrefix("/3/device/") } == true)
+    }
+
+    @Test("of a notification for no device have a path without one, which APNs refuses")
+    func noDevice() async throws {
+        var notification = Notification.example()
+        notification.deviceToken = .none
+        let sent = try await sent([notification])
+        #expect(sent.requests.first?.first { $0.name == ":path" }?.value == "/3/device/")
+    }
+
     @Test("name each push type")
     func pushTypes() async throws {
         let notifications = PushType.allCases.map { type in

@@ -53,14 +53,15 @@ struct VocabularyTests {
                 """
                 BadCollapseId BadDeviceToken BadExpirationDate BadMessageId BadPriority BadTopic DeviceTokenNotForTopic
                 DuplicateHeaders IdleTimeout InvalidPushType MissingDeviceToken MissingTopic PayloadEmpty
-                TopicDisallowed
+                TopicDisallowed FeatureNotEnabled MissingChannelId BadChannelId ChannelNotRegistered BadRequestParams
+                BadRequestPayload MissingPushType CannotCreateChannelConfig
                 """
             ),
             (
                 403,
                 """
                 BadCertificate BadCertificateEnvironment ExpiredProviderToken Forbidden InvalidProviderToken
-                MissingProviderToken UnrelatedKeyIdInToken BadEnvironmentKeyIdInToken
+                MissingProviderToken UnrelatedKeyIdInToken BadEnvironmentKeyIdInToken TopicMismatch
                 """
             ),
             (404, "BadPath"), (405, "MethodNotAllowed"), (410, "ExpiredToken Unregistered"), (413, "PayloadTooLarge"),

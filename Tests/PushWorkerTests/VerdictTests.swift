@@ -39,6 +39,15 @@ struct VerdictTests {
         (.methodNotAllowed, .dead(reason: "MethodNotAllowed")),
         (.missingDeviceToken, .dead(reason: "MissingDeviceToken")),
         (.payloadEmpty, .dead(reason: "PayloadEmpty")),
+        (.channelNotRegistered, .dead(reason: "ChannelNotRegistered")),
+        (.badChannelID, .dead(reason: "BadChannelId")),
+        (.missingChannelID, .dead(reason: "MissingChannelId")),
+        (.missingPushType, .dead(reason: "MissingPushType")),
+        (.badRequestParams, .dead(reason: "BadRequestParams")),
+        (.badRequestPayload, .dead(reason: "BadRequestPayload")),
+        (.cannotCreateChannelConfig, .dead(reason: "CannotCreateChannelConfig")),
+        (.featureNotEnabled, .park(reason: "FeatureNotEnabled")),
+        (.topicMismatch, .pauseApp(reason: "TopicMismatch")),
     ]
 
     @Test("is the design's for every reason that Apple documents")
@@ -48,6 +57,21 @@ struct VerdictTests {
             #expect(Verdict(.response(response), topicIsConfigured: true) == verdict)
         }
         #expect(Set(Self.expected.map(\.0)) == Set(Reason.allCases))
+    }
+
+    @Test("on a broadcast says nothing of a device, and is the same otherwise", arguments: Reason.allCases)
+    func onChannel(reason: Reason) {
+        let response = RequestResult.response(Response(status: reason.status, reason: reason, retryAfter: 3))
+        let verdict = Verdict(response, topicIsConfigured: true, isOnChannel: true)
+        switch reason {
+        case .unregistered, .expiredToken, .badDeviceToken, .deviceTokenNotForTopic:
+            #expect(verdict == .dead(reason: reason.rawValue))
+        case .tooManyRequests:
+            #expect(verdict == .retry(reason: "TooManyRequests", retryAfter: 3, isUncertain: false))
+        default: #expect(verdict == Verdict(response, topicIsConfigured: true))
+        }
+        let newlyGone = RequestResult.response(Response(status: 410, reasonText: "NewlyGone"))
+        #expect(Verdict(newlyGone, topicIsConfigured: true, isOnChannel: true) == .dead(reason: "NewlyGone"))
     }
 
     @Test("says delivered for 200 and nothing else")
@@ -60,7 +84,7 @@ struct VerdictTests {
 
     @Test(
         "blames the job for a wrong topic that the job itself named",
-        arguments: [Reason.badTopic, .topicDisallowed, .missingTopic])
+        arguments: [Reason.badTopic, .topicDisallowed, .topicMismatch, .missingTopic])
     func jobsTopic(reason: Reason) {
         let response = Response(status: 400, reason: reason)
         #expect(Verdict(.response(response), topicIsConfigured: false) == .dead(reason: reason.rawValue))

@@ -9,23 +9,27 @@ public final class SimulatorProcess: Sendable {
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public let resetsReceived, goAways, connections, protocolErrors, highestConcurrentStreams, duplicates: Int
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-        public let distinctIDs, distinctTokens: Int
+        public let distinctIDs, distinctTokens, broadcasts: Int
         /// Answers by status and reason, such as `200` and `410 Unregistered`.
         public let answers: [String: Int]
         private let recordedByID: [String: Int]?
         private let recordedByToken: [String: Int]?
+        private let recordedByChannel: [String: Int]?
 
         /// How often each `apns-id` was accepted.
         public var acceptedByID: [String: Int] { recordedByID ?? [:] }
         /// How many notifications were accepted for each device token.
         public var acceptedByToken: [String: Int] { recordedByToken ?? [:] }
+        /// How many broadcasts were accepted on each channel.
+        public var acceptedByChannel: [String: Int] { recordedByChannel ?? [:] }
 
         private enum CodingKeys: String, CodingKey {
             case requests, accepted, acceptedAnswerLost, acceptedTakenBack, silenced, resets, drops, resetsReceived
             case goAways, connections, protocolErrors, highestConcurrentStreams, duplicates, distinctIDs, distinctTokens
-            case answers
+            case answers, broadcasts
             case recordedByID = "acceptedByID"
             case recordedByToken = "acceptedByToken"
+            case recordedByChannel = "acceptedByChannel"
         }
     }
 

@@ -32,6 +32,10 @@ struct RequestHeaders: ~Copyable {
         add(":method", "POST", repeats: true, &count)
         add(":scheme", "https", repeats: true, &count)
         add(":authority", authority.bytes, repeats: true, &count)
+        if let broadcast = notification.broadcast {
+            add(broadcast, notification, scratch: &scratch, authorization: authorization, &count)
+            return (fields, count)
+        }
         add(":path", Self.writePath(notification.deviceToken, to: &scratch), repeats: false, &count)
         if let authorization { add("authorization", authorization.bytes, repeats: true, &count) }
         if notification.topic.readableBytes > 0 {
@@ -39,7 +43,7 @@ struct RequestHeaders: ~Copyable {
         }
         add("apns-push-type", notification.pushType.headerValue, repeats: true, &count)
         if let priority = notification.priority {
-            add("apns-priority", priority == 5 ? "5" : priority == 1 ? "1" : "10", repeats: true, &count)
+            add("apns-priority", Self.text(priority: priority), repeats: true, &count)
         }
         if let expiration = notification.expiration {
             add("apns-expiration", Self.write(expiration, to: &scratch), repeats: false, &count)
@@ -53,6 +57,30 @@ struct RequestHeaders: ~Copyable {
         }
         return (fields, count)
     }
+
+    /// What a broadcast has after `:authority`: its priority and expiration are required, and it has no topic, for the path
+    /// names the app.
+    ///
+    /// Source: Apple, "Sending broadcast push notification requests to APNs".
+    private func add(
+        _ broadcast: BroadcastTarget, _ notification: Notification, scratch: inout UnsafeMutablePointer<UInt8>,
+        authorization: HeaderText?, _ count: inout Int
+    ) {
+        add(":path", Self.bytes(broadcast.path), repeats: true, &count)
+        if let authorization { add("authorization", authorization.bytes, repeats: true, &count) }
+        add("apns-channel-id", Self.bytes(broadcast.channelID), repeats: false, &count)
+        add("apns-push-type", notification.pushType.headerValue, repeats: true, &count)
+        add("apns-priority", Self.text(priority: notification.priority ?? 10), repeats: true, &count)
+        add("apns-expiration", Self.write(notification.expiration ?? 0, to: &scratch), repeats: false, &count)
+        if let requestID = notification.apnsID {
+            requestID.write(to: scratch)
+            add(
+                "apns-request-id", UnsafeBufferPointer(start: scratch, count: APNSID.textLength), repeats: false,
+                &count)
+        }
+    }
+
+    private static func text(priority: UInt8) -> StaticString { priority == 5 ? "5" : priority == 1 ? "1" : "10" }
 
     private func add(_ name: StaticString, _ value: StaticString, repeats: Bool, _ count: inout Int) {
         add(
@@ -75,8 +103,11 @@ struct RequestHeaders: ~Copyable {
         let prefix: StaticString = "/3/device/"
         scratch.update(from: prefix.utf8Start, count: prefix.utf8CodeUnitCount)
         let count = token.hex.withUnsafeReadableBytes { hex in
-            UnsafeMutableRawPointer(scratch + prefix.utf8CodeUnitCount).copyMemory(
-                from: hex.baseAddress.unsafelyUnwrapped, byteCount: hex.count)
+            // There is no address where there is no token.
+            if let digits = hex.baseAddress {
+                UnsafeMutableRawPointer(scratch + prefix.utf8CodeUnitCount).copyMemory(
+                    from: digits, byteCount: hex.count)
+            }
             return prefix.utf8CodeUnitCount + hex.count
         }
         defer { scratch += count }

@@ -1,0 +1,71 @@
+/// Why a channel could not be managed.
+public enum ChannelManagementError: Error, Equatable, Sendable, CustomStringConvertible {
+    /// What was to be the id of a channel is none; nothing was sent.
+    case malformedID
+    /// APNs refused.
+    case refused(Refusal)
+    /// The answer is not one that APNs gives.
+    case unexpected(APNSEndpoint, String)
+
+    /// What APNs said when it refused.
+    public struct Refusal: Equatable, Sendable {
+        /// Which server.
+        public var endpoint: APNSEndpoint
+        /// The status, and the reason where there was one.
+        public var response: Response
+        /// `apns-request-id`, by which Apple finds the request again.
+        public var requestID: String?
+    }
+
+    /// What is wrong and what to do.
+    public var description: String {
+        switch self {
+        case .malformedID: "\(BroadcastTarget.Invalid.channelID)"
+        case .unexpected(let endpoint, let what):
+            "\(endpoint) answered \(what); is it the address where APNs' channels are managed?"
+        case .refused(let refusal):
+            "\(refusal.endpoint) refused (status \(refusal.response.status), "
+                + "\(refusal.response.reasonText ?? "no reason")): "
+                + refusal.advice
+                + (refusal.requestID.map { " [apns-request-id \($0)]" } ?? "")
+        }
+    }
+}
+
+extension ChannelManagementError.Refusal {
+    /// Source: Apple, "Handling error responses from Apple Push Notification service".
+    var advice: String {
+        switch response.reason {
+        case .channelNotRegistered: "there is no such channel of this app in this environment"
+        case .badChannelID: "this is not the id of a channel; copy it whole, as APNs gave it"
+        case .cannotCreateChannelConfig:
+            "the app has as many channels as it may have; delete those that are not used any more"
+        case .featureNotEnabled:
+            "the app has no broadcast capability; enable it on Apple's developer site, under Push Notifications"
+        case .topicMismatch, .topicDisallowed, .badTopic, .missingTopic:
+            "the credential is not for this app; is the bundle identifier right, and the team?"
+        case .expiredProviderToken: "the provider token is too old; is this machine's clock right?"
+        case .tooManyProviderTokenUpdates:
+            "too many provider tokens were made with this key; wait 20 minutes"
+        case .invalidProviderToken, .missingProviderToken, .forbidden, .unrelatedKeyIDInToken,
+            .badEnvironmentKeyIDInToken:
+            "the signing key is not accepted; are the key, its ID and the team's right, and is it for this environment?"
+        case .badCertificate, .badCertificateEnvironment:
+            "the certificate is not accepted; is it valid, and for this environment?"
+        case .tooManyRequests: "too many requests\(wait)"
+        case .internalServerError, .serviceUnavailable, .shutdown, .idleTimeout: "APNs has a problem\(wait)"
+        default:
+            response.status >= 500 ? "APNs has a problem\(wait)" : "the request is not one that it takes"
+        }
+    }
+
+    private var wait: String { response.retryAfter.map { "; try again in \($0) s" } ?? "; try again later" }
+
+    /// Whether another signing key could be accepted.
+    var isAboutKey: Bool {
+        switch response.reason {
+        case .invalidProviderToken, .forbidden, .unrelatedKeyIDInToken, .badEnvironmentKeyIDInToken: true
+        default: false
+        }
+    }
+}

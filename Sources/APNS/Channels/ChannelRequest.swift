@@ -1,0 +1,77 @@
+import FoundationEssentials
+import NIOCore
+
+/// What is asked of channel management.
+///
+/// Source: Apple, "Sending channel management requests to APNs".
+enum ChannelRequest: Equatable, Sendable {
+    case create(MessageStoragePolicy)
+    case read(id: String)
+    case delete(id: String)
+    case list
+
+    /// - Parameter authorization: the value of that header, for credentials that have one.
+    func message(of app: BundleID, authority: String, authorization: String?) -> ControlExchange.Request {
+        var request = ControlExchange.Request(method: method, authority: authority, path: path(of: app))
+        if let authorization { request.headers.append(("authorization", authorization)) }
+        switch self {
+        case .create(let policy):
+            request.headers.append(("content-type", "application/json"))
+            request.body = Array(
+                #"{"message-storage-policy":\#(policy.rawValue),"push-type":"\#(BroadcastChannel.liveActivity)"}"#.utf8)
+        case .read(let id), .delete(let id): request.headers.append(("apns-channel-id", id))
+        case .list: break
+        }
+        return request
+    }
+
+    private var method: String {
+        switch self {
+        case .create: "POST"
+        case .read, .list: "GET"
+        case .delete: "DELETE"
+        }
+    }
+
+    private func path(of app: BundleID) -> String {
+        self == .list ? "/1/apps/\(app)/all-channels" : "/1/apps/\(app)/channels"
+    }
+
+    // MARK: Answers
+
+    private struct Description: Decodable {
+        let policy: Int
+        let pushType: String
+
+        enum CodingKeys: String, CodingKey {
+            case policy = "message-storage-policy"
+            case pushType = "push-type"
+        }
+    }
+
+    private struct List: Decodable {
+        let channels: [String]
+    }
+
+    /// What a 201 says: the new channel's id.
+    static func created(_ response: ControlExchange.Response) -> String? {
+        response.headers["apns-channel-id"].flatMap { BroadcastTarget.isChannelID($0.utf8) ? $0 : nil }
+    }
+
+    /// What the 200 to a read says.
+    static func channel(_ id: String, _ response: ControlExchange.Response) -> BroadcastChannel? {
+        decode(Description.self, response).map {
+            BroadcastChannel(id: id, storagePolicy: .init(rawValue: $0.policy), pushType: $0.pushType)
+        }
+    }
+
+    /// What the 200 to a list says. Nothing of it reaches a terminal that is not an id.
+    static func channels(_ response: ControlExchange.Response) -> [String]? {
+        decode(List.self, response)?.channels.filter { BroadcastTarget.isChannelID($0.utf8) }
+    }
+
+    // A body of another shape is told of as such; where exactly it differs helps nobody.
+    private static func decode<Body: Decodable>(_: Body.Type, _ response: ControlExchange.Response) -> Body? {
+        try? JSONDecoder().decode(Body.self, from: Data(response.body.readableBytesView))
+    }
+}

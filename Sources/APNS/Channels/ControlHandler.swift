@@ -1,0 +1,94 @@
+import NIOCore
+import TLS
+
+/// Puts a socket to a ``ControlExchange``: one connection, one request, one answer.
+final class ControlHandler: ChannelInboundHandler {
+    typealias InboundIn = ByteBuffer
+    typealias OutboundOut = ByteBuffer
+
+    private let endpoint: APNSEndpoint
+    private let exchange: ControlExchange
+    private let promise: EventLoopPromise<ControlExchange.Response>
+    private var isConnected = false
+    private var isOver = false
+    private var timer: Scheduled<Void>?
+
+    /// - Parameter promise: gets the answer, or an ``APNSConnectionError`` or ``TLSError``.
+    init(
+        _ request: ControlExchange.Request, to endpoint: APNSEndpoint,
+        promise: EventLoopPromise<ControlExchange.Response>
+    ) throws {
+        self.endpoint = endpoint
+        self.promise = promise
+        exchange = try ControlExchange(request)
+    }
+
+    /// Starts the clock: everything from here to the answer has to be done within this time.
+    func limit(_ timeout: TimeAmount, _ channel: any Channel) {
+        timer = channel.eventLoop.assumeIsolated().scheduleTask(in: timeout) {
+            let what = self.isConnected ? "no answer" : "TLS was not set up"
+            self.end(.failure(APNSConnectionError.unresponsive(self.endpoint, "\(what) within \(timeout.inWords)")))
+            channel.close(promise: nil)
+        }
+    }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        if let handshake = event as? TLSHandshakeCompleted {
+            if handshake.applicationProtocol == "h2" {
+                isConnected = true
+                flush(context)
+            } else {
+                end(.failure(APNSConnectionError.noHTTP2(endpoint, offered: handshake.applicationProtocol)))
+                context.close(promise: nil)
+            }
+        }
+        context.fireUserInboundEventTriggered(event)
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        guard !isOver else { return }
+        unwrapInboundIn(data).withUnsafeReadableBytes { exchange.receive($0) }
+        flush(context)
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        end(.failure(error))
+        context.close(promise: nil)
+    }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        closedByPeer()
+        context.fireChannelInactive()
+    }
+
+    func handlerRemoved(context: ChannelHandlerContext) { closedByPeer() }
+
+    private func closedByPeer() {
+        end(
+            .failure(
+                isConnected
+                    ? APNSConnectionError.hungUp(endpoint, .beforeAnswer)
+                    : .closedByPeer(endpoint, whileConnecting: true, reason: nil)))
+    }
+
+    private func flush(_ context: ChannelHandlerContext) {
+        guard isConnected, !isOver else { return }
+        write(exchange.output(), context)
+        guard let result = exchange.result else { return }
+        end(result.mapError { APNSConnectionError.protocolViolation(endpoint, "it \($0)") })
+        exchange.leave()
+        write(exchange.output(), context)
+        context.close(promise: nil)
+    }
+
+    private func write(_ output: ByteBuffer, _ context: ChannelHandlerContext) {
+        if output.readableBytes > 0 { context.writeAndFlush(wrapOutboundOut(output), promise: nil) }
+    }
+
+    private func end(_ result: Result<ControlExchange.Response, any Error>) {
+        guard !isOver else { return }
+        isOver = true
+        timer?.cancel()
+        promise.completeWith(result)
+    }
+}

@@ -1,0 +1,56 @@
+import FoundationEssentials
+
+/// The broadcast channels of all apps.
+struct ChannelRegistry: Sendable {
+    /// What is kept of a channel's messages.
+    ///
+    /// Source: Apple, "Sending channel management requests to APNs", `message-storage-policy`.
+    enum Policy: Int, Sendable {
+        case none = 0
+        case mostRecent = 1
+    }
+
+    private struct Channels {
+        var policies: [[UInt8]: Policy] = [:]
+        /// In the order of their creation.
+        var order: [[UInt8]] = []
+    }
+
+    /// How many an app may have.
+    private let maximum: Int
+    private var apps: [[UInt8]: Channels] = [:]
+
+    init(maximum: Int) { self.maximum = maximum }
+
+    /// Whether these bytes can be a channel's id. Apple has ids in base64 and gives no greatest length; 255 is assumed.
+    static func isID(_ text: UnsafeBufferPointer<UInt8>) -> Bool {
+        guard (1...255).contains(text.count), text.count % 4 == 0 else { return false }
+        let padding = text.reversed().prefix { $0 == UInt8(ascii: "=") }.count
+        return padding <= 2
+            && text.dropLast(padding).allSatisfy { byte in
+                byte &- 0x30 < 10 || (byte | 0x20) &- 0x61 < 26 || byte == UInt8(ascii: "+")
+                    || byte == UInt8(ascii: "/")
+            }
+    }
+
+    func policy(of id: [UInt8], app: [UInt8]) -> Policy? { apps[app]?.policies[id] }
+
+    func ids(app: [UInt8]) -> [[UInt8]] { apps[app]?.order ?? [] }
+
+    /// - Returns: the new channel's id; `nil` if the app has as many as it may have.
+    mutating func create(_ policy: Policy, app: [UInt8], _ generator: inout SeededGenerator) -> [UInt8]? {
+        guard apps[app]?.order.count ?? 0 < maximum else { return nil }
+        let words = [generator.next(), generator.next()]
+        let id = Array(words.withUnsafeBytes { Data($0) }.base64EncodedString().utf8)
+        apps[app, default: Channels()].policies[id] = policy
+        apps[app, default: Channels()].order.append(id)
+        return id
+    }
+
+    /// - Returns: whether there was such a channel.
+    mutating func delete(_ id: [UInt8], app: [UInt8]) -> Bool {
+        guard apps[app]?.policies.removeValue(forKey: id) != nil else { return false }
+        apps[app]?.order.removeAll { $0 == id }
+        return true
+    }
+}

@@ -1,0 +1,112 @@
+import APNS
+import ArgumentParser
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+struct CreateChannel: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "create", abstract: "Create a channel, and print its id.",
+        discussion: """
+            With --storage none, APNs keeps nothing for devices that are away, and takes more updates; jobs to the channel \
+            must have expiration 0, which is what they have if they name none. With --storage latest, APNs keeps the latest \
+            update until it expires.
+            """)
+
+    @OptionGroup var options: ChannelOptions
+
+    @Option(help: "What is kept for devices that are away: none or latest.")
+    var storage: ChannelStorage
+
+    func run() async throws {
+        let place = try options.place()
+        let channel = try await place.client.create(storage.policy)
+        var report = place.report
+        report.channel = channel.id
+        report.storage = storage.rawValue
+        report.pushType = channel.pushType
+        // The id alone can be taken up by a script.
+        try options.tell(channel.id, report)
+        if !options.json {
+            Terminal.tell("created this channel of \(place.words); it \(ChannelStorage.sentence(storage.policy))\n")
+        }
+    }
+}
+
+struct ReadChannel: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "read", abstract: "Print how a channel is configured.")
+
+    @OptionGroup var options: ChannelOptions
+
+    @Argument(help: "The channel's id.") var channel: String
+
+    func run() async throws {
+        let place = try options.place()
+        let channel = try await place.client.read(id: channel)
+        var report = place.report
+        report.channel = channel.id
+        report.storage = ChannelStorage.word(channel.storagePolicy)
+        report.pushType = channel.pushType
+        try options.tell(
+            "channel \(channel.id) of \(place.words) is for \(channel.pushType) and "
+                + ChannelStorage.sentence(channel.storagePolicy), report)
+    }
+}
+
+struct DeleteChannel: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "delete", abstract: "Delete a channel: whoever listens to it hears nothing more.",
+        discussion: "Jobs that are sent to it afterwards become dead letters. On a terminal it asks first.")
+
+    @OptionGroup var options: ChannelOptions
+
+    @Argument(help: "The channel's id.") var channel: String
+
+    @Flag(help: "Do not ask.") var yes = false
+
+    func validate() throws {
+        guard yes || isatty(STDIN_FILENO) == 1 else {
+            throw ValidationError("nobody can be asked whether to delete the channel: say so with --yes")
+        }
+    }
+
+    func run() async throws {
+        let place = try options.place()
+        guard yes || isConfirmed(place) else {
+            Terminal.tell("nothing was deleted\n")
+            throw ExitCode(1)
+        }
+        try await place.client.delete(id: channel)
+        var report = place.report
+        report.channel = channel
+        report.isDeleted = true
+        try options.tell("deleted channel \(channel) of \(place.words)", report)
+    }
+
+    private func isConfirmed(_ place: ChannelPlace) -> Bool {
+        Terminal.tell("Delete channel \(channel) of \(place.words)? It cannot be had back. Type yes: ")
+        return readLine() == "yes"
+    }
+}
+
+struct ListChannels: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "list", abstract: "Print the ids of all channels, a line each.")
+
+    @OptionGroup var options: ChannelOptions
+
+    func run() async throws {
+        let place = try options.place()
+        let channels = try await place.client.list()
+        var report = place.report
+        report.channels = channels
+        guard !channels.isEmpty || options.json else {
+            return Terminal.tell("there are no channels of \(place.words)\n")
+        }
+        try options.tell(channels.joined(separator: "\n"), report)
+    }
+}

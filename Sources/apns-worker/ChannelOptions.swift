@@ -1,0 +1,140 @@
+import APNS
+import ArgumentParser
+import FoundationEssentials
+import NIOCore
+import PushWorker
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+/// Which app's channels, where, and how to tell of them.
+struct ChannelOptions: ParsableArguments {
+    @OptionGroup(title: "App") var settings: AppOptions
+
+    @Option(help: "Which of several apps. (default the only one)")
+    var app: String?
+
+    @Option(
+        help: """
+            host:port of another server that manages channels. (APNS_WORKER_MANAGEMENT_ENDPOINT; default Apple's, or that \
+            of --endpoint if it is not Apple's)
+            """)
+    var managementEndpoint: String?
+
+    @Flag(help: "Print JSON.")
+    var json = false
+
+    /// The app whose channels are meant.
+    private func configuration() throws -> AppConfiguration {
+        let apps = try settings.apps()
+        let names = apps.map(\.name).joined(separator: ", ")
+        guard let app else {
+            guard apps.count == 1 else {
+                throw ValidationError("there are several apps: choose one with --app \(names)")
+            }
+            return apps[0]
+        }
+        guard let chosen = apps.first(where: { $0.name == app }) else {
+            throw ValidationError("there is no app \(app); there is: \(names)")
+        }
+        return chosen
+    }
+
+    private func endpoint(of app: AppConfiguration) throws -> APNSEndpoint {
+        guard let text = Setting.text(managementEndpoint, "APNS_WORKER_MANAGEMENT_ENDPOINT") else {
+            return app.endpoint.channelManagement
+        }
+        switch text {
+        case "production": return .productionChannels
+        case "sandbox", "development": return .sandboxChannels
+        default:
+            guard let endpoint = APNSEndpoint(text) else {
+                throw ValidationError(
+                    "APNS_WORKER_MANAGEMENT_ENDPOINT (or --management-endpoint) is \(text); "
+                        + "it has to be host:port, production or sandbox")
+            }
+            return endpoint
+        }
+    }
+
+    /// What manages the app's channels.
+    func place() throws -> ChannelPlace {
+        let app = try configuration()
+        let bundleID: BundleID
+        do {
+            bundleID = try BundleID(topic: app.topic)
+        } catch {
+            throw ValidationError("\(error)")
+        }
+        var configuration = ChannelClient.Configuration(
+            endpoint: try endpoint(of: app), tls: try app.tlsContext(for: app.credential),
+            providerTokens: app.credential.tokenSources, wallClock: { Int64(time(nil)) })
+        configuration.proxy = app.proxy
+        configuration.requestTimeout = .milliseconds(Int64(app.requestTimeout))
+        return ChannelPlace(
+            client: ChannelClient(bundleID: bundleID, configuration: configuration),
+            environment: app.endpoint.environment)
+    }
+
+    /// Prints what was done: a sentence, or all that there is to know as JSON.
+    func tell(_ sentence: String, _ report: ChannelReport) throws {
+        guard json else { return print(sentence) }
+        let encoder = JSONEncoder()
+        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
+        print(String(decoding: try encoder.encode(report), as: UTF8.self))
+    }
+}
+
+/// The channels of one app in one environment.
+struct ChannelPlace {
+    let client: ChannelClient
+    /// `production`, `sandbox`, or a server's address.
+    let environment: String
+
+    /// For sentences.
+    var words: String { "\(client.bundleID) (\(environment))" }
+
+    /// What is told of all of them.
+    var report: ChannelReport { ChannelReport(bundleID: client.bundleID.description, environment: environment) }
+}
+
+/// What a command tells as JSON.
+struct ChannelReport: Encodable {
+    let bundleID: String
+    let environment: String
+    var channel: String?
+    var channels: [String]?
+    var storage: String?
+    var pushType: String?
+    var isDeleted: Bool?
+
+    enum CodingKeys: String, CodingKey {
+        case bundleID = "bundle_id"
+        case environment, channel, channels, storage
+        case pushType = "push_type"
+        case isDeleted = "deleted"
+    }
+}
+
+/// What is kept of a channel's messages, in the words of the command line.
+enum ChannelStorage: String, CaseIterable, ExpressibleByArgument {
+    case none
+    case latest
+
+    var policy: MessageStoragePolicy { self == .none ? .none : .mostRecent }
+
+    static func word(_ policy: MessageStoragePolicy) -> String {
+        allCases.first { $0.policy == policy }?.rawValue ?? "\(policy.rawValue)"
+    }
+
+    static func sentence(_ policy: MessageStoragePolicy) -> String {
+        switch policy {
+        case .none: "keeps no messages"
+        case .mostRecent: "keeps the latest message"
+        default: "has the message storage policy \(policy.rawValue)"
+        }
+    }
+}

@@ -1,0 +1,228 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("Broadcasts on channels")
+    struct ChannelTests {
+        private let redis: RedisServer
+        private let simulator: SimulatorProcess
+        private let environment: [String: String]
+
+        init() async throws {
+            redis = try RedisServer()
+            simulator = try await SimulatorProcess(options: ["--topic", "com.example.app"])
+            environment = [
+                "APNS_WORKER_REDIS_URL": redis.url, "APNS_WORKER_ENDPOINT": "localhost:\(simulator.port)",
+                "APNS_WORKER_CA": try TestCertificates.path("ca.pem"),
+                "APNS_WORKER_KEY": try TestCertificates.path("AuthKey_ABC123DEFG.p8"),
+                "APNS_WORKER_TEAM_ID": "TEAM123456", "APNS_WORKER_TOPIC": "com.example.app",
+            ]
+        }
+
+        private func run(
+            _ arguments: String..., environment more: [String: String] = [:], input: String? = nil
+        ) async throws -> CommandLineTests.Output {
+            try await CommandLineTests.run(
+                arguments, environment: environment.merging(more) { $1 }, input: input)
+        }
+
+        private func output(_ arguments: String...) async throws -> String {
+            let result = try await CommandLineTests.run(arguments, environment: environment)
+            #expect(result.ending == .exited(0), "\(result.errors)")
+            return result.output
+        }
+
+        private func object(_ text: String) throws -> NSDictionary? {
+            try JSONSerialization.jsonObject(with: Data(text.utf8)) as? NSDictionary
+        }
+
+        private func createChannel(_ storage: String = "none") async throws -> String {
+            let id = try await output("channels", "create", "--storage", storage)
+            return try #require(id.hasSuffix("\n") ? String(id.dropLast()) : nil)
+        }
+
+        private func enqueue(_ channel: String, _ more: String...) async throws {
+            let arguments =
+                [
+                    "enqueue", "--channel", channel, "--event", "update", "--timestamp", "now", "--content-state",
+                    #"{"score":3}"#,
+                ] + more
+            let result = try await CommandLineTests.run(arguments, environment: environment)
+            #expect(result.ending == .exited(0), "\(result.errors)")
+        }
+
+        private func worker(_ options: String...) throws -> WorkerProcess {
+            try WorkerProcess(redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"] + options)
+        }
+
+        @Test("are delivered to a channel that was created by command, and dead letters once it is deleted")
+        func lifeOfAChannel() async throws {
+            let (channel, storing) = (try await createChannel(), try await createChannel("latest"))
+            try await enqueue(channel, "--id", "one")
+            try await enqueue(storing, "--expiration", "1h", "--priority", "5", "--collapse-id", "c")
+            try redis.push(TestJob.many(5))
+            // A token that has become invalid concerns no broadcast.
+            try redis.run("SADD", "push:invalid-tokens", TestJob.token("ff", 1), "")
+            var account = try await worker().finish()
+            #expect(account.delivered == 7 && account.dead == 0)
+            var accepted = try await simulator.account()
+            #expect(accepted.broadcasts == 2 && accepted.acceptedByChannel == [channel: 1, storing: 1])
+            #expect(accepted.distinctTokens == 5 && accepted.answers == ["200": 7])
+
+            #expect(
+                try await output("channels", "delete", channel, "--yes")
+                    == "deleted channel \(channel) of com.example.app (localhost:\(simulator.port))\n")
+            try await enqueue(channel, "--id", "two")
+            try redis.push(TestJob.many(5, prefix: "1"))
+            account = try await worker().finish()
+            #expect(account.delivered == 5 && account.dead == 1 && account.invalid == 0)
+            let queue = try QueueContents(redis)
+            let letter = try #require(queue.dead.first)
+            #expect(queue.dead.count == 1 && letter.reason == "ChannelNotRegistered")
+            #expect(String(decoding: letter.original, as: UTF8.self).contains(channel))
+            #expect(queue.invalidTokenDetails.isEmpty && queue.isSettled)
+            accepted = try await simulator.stop()
+            #expect(accepted.broadcasts == 2 && accepted.answers == ["200": 12, "400 ChannelNotRegistered": 1])
+        }
+
+        @Test("what a channel cannot be sent is known before or by APNs, and told with its reason")
+        func refusals() async throws {
+            let channel = try await createChannel()
+            let payload = #""payload":{"aps":{"event":"update","timestamp":1,"content-state":{}}}"#
+            try redis.push([
+                #"{"id":"expires","channel":"\#(channel)","expiration":"1h",\#(payload)}"#,
+                #"{"id":"alert","channel":"\#(channel)","push_type":"alert",\#(payload)}"#,
+                #"{"id":"path","channel":"\#(channel)","topic":"com.example.app/../x",\#(payload)}"#,
+                #"{"id":"other","channel":"\#(channel)","topic":"com.example.other",\#(payload)}"#,
+            ])
+            let account = try await worker().finish()
+            #expect(account.delivered == 0 && account.dead == 4)
+            let queue = try QueueContents(redis)
+            #expect(
+                queue.deadReasons == [
+                    "BadExpirationDate": 1, "InvalidPushType": 1, "BadTopic": 1, "TopicMismatch": 1,
+                ])
+            #expect(try await simulator.stop().answers == ["400 BadExpirationDate": 1, "403 TopicMismatch": 1])
+        }
+
+        @Test("an app without the capability waits with its broadcasts, and with nothing else")
+        func notEnabled() async throws {
+            let other = try await SimulatorProcess(rules: ["prefix=ab,answer=200", "answer=FeatureNotEnabled"])
+            var environment = environment
+            environment["APNS_WORKER_ENDPOINT"] = "localhost:\(other.port)"
+            let created = try await CommandLineTests.run(
+                ["channels", "create", "--storage", "none"], environment: environment)
+            let channel = created.output.trimmingCharacters(in: .whitespacesAndNewlines)
+            try await enqueue(channel)
+            let worker = try WorkerProcess(redis: redis.url, endpoint: other.port)
+            try await worker.says("FeatureNotEnabled")
+            try await eventually("the broadcast is put off") { try QueueContents(redis).retries.count == 1 }
+            try redis.push(TestJob.many(5, prefix: "ab"))
+            try await eventually("the others go on") { try QueueContents(redis).count("delivered") == 5 }
+            _ = try await worker.stop()
+            let queue = try QueueContents(redis)
+            #expect(queue.count("parked:FeatureNotEnabled") == 1 && queue.dead.isEmpty)
+            #expect(!queue.keys.contains("push:apps:default:paused"), "\(queue.keys)")
+        }
+
+        @Test("too many of them are tried again, and no device is throttled for it")
+        func throttled() async throws {
+            let simulator = try await SimulatorProcess(rules: ["times=1,answer=429"])
+            let created = try await CommandLineTests.run(
+                ["channels", "create", "--storage", "none"],
+                environment: environment.merging(["APNS_WORKER_ENDPOINT": "localhost:\(simulator.port)"]) { $1 })
+            let channel = created.output.trimmingCharacters(in: .whitespacesAndNewlines)
+            for _ in 0..<3 { try await enqueue(channel) }
+            let account = try await WorkerProcess(
+                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"]
+            ).finish()
+            #expect(account.delivered == 3 && account.retried == 1 && account.parked == 0)
+            let queue = try QueueContents(redis)
+            #expect(!queue.keys.contains { $0.contains("throttled") }, "\(queue.keys)")
+            // Sent again under the same id.
+            #expect(try await simulator.stop().distinctIDs == 3)
+        }
+
+        @Test("the commands print JSON where it is asked for")
+        func json() async throws {
+            let place = "localhost:\(simulator.port)"
+            let created = try object(try await output("channels", "create", "--storage", "latest", "--json"))
+            let id = try #require(created?["channel"] as? String)
+            let expected =
+                [
+                    "bundle_id": "com.example.app", "channel": id, "environment": place, "push_type": "LiveActivity",
+                    "storage": "latest",
+                ] as NSDictionary
+            #expect(created == expected)
+            #expect(try object(try await output("channels", "read", "--json", id)) == expected)
+            #expect(
+                try object(try await output("channels", "list", "--json"))
+                    == ["bundle_id": "com.example.app", "channels": [id], "environment": place] as NSDictionary)
+            #expect(try await output("channels", "list") == "\(id)\n")
+            #expect(
+                try await output("channels", "read", id)
+                    == "channel \(id) of com.example.app (\(place)) is for LiveActivity and keeps the latest message\n")
+            #expect(
+                try object(try await output("channels", "delete", "--yes", "--json", id))
+                    == ["bundle_id": "com.example.app", "channel": id, "deleted": true, "environment": place]
+                    as NSDictionary)
+            let empty = try await run("channels", "list")
+            #expect(empty.ending == .exited(0) && empty.output.isEmpty && empty.errors.contains("no channels"))
+        }
+
+        @Test("the commands say what is wrong, where, and what to do")
+        func errors() async throws {
+            let unknown = try await run("channels", "read", "YQ==")
+            #expect(unknown.ending == .exited(1) && unknown.output.isEmpty)
+            #expect(unknown.errors.contains("ChannelNotRegistered") && unknown.errors.contains("no such channel"))
+            let asked = try await run("channels", "delete", "YQ==", input: "yes\n")
+            #expect(asked.ending == .exited(64) && asked.errors.contains("--yes"))
+            let other = try await run("channels", "list", "--topic", "com.example.other")
+            #expect(other.ending == .exited(1) && other.errors.contains("TopicMismatch"))
+            let port = try RedisServer.freePort()
+            let nobody = try await run("channels", "list", "--management-endpoint", "localhost:\(port)")
+            #expect(nobody.ending == .exited(1) && nobody.errors.contains("cannot connect to localhost:\(port)"))
+            let address = try await run("channels", "list", environment: ["APNS_WORKER_MANAGEMENT_ENDPOINT": "a b"])
+            #expect(address.ending == .exited(64) && address.errors.contains("APNS_WORKER_MANAGEMENT_ENDPOINT"))
+            let apps = [
+                "APNS_WORKER_APPS": "shop,news", "APNS_WORKER_APPS_SHOP_TOPIC": "com.example.app",
+                "APNS_WORKER_APPS_NEWS_TOPIC": "com.example.news",
+            ]
+            let several = try await run("channels", "list", environment: apps)
+            #expect(several.ending == .exited(64) && several.errors.contains("--app"))
+            let missing = try await run("channels", "list", "--app", "x", environment: apps)
+            #expect(missing.ending == .exited(64) && missing.errors.contains("shop, news"))
+            #expect(try await run("channels", "list", "--app", "shop", environment: apps).ending == .exited(0))
+        }
+
+        @Test("deleting asks on a terminal, and takes nothing but yes for it", arguments: ["yes", "y", "no", ""])
+        func asks(answer: String) async throws {
+            let channel = try await createChannel()
+            let command = "\(try BuiltProgram.path("apns-worker")) channels delete \(channel)"
+            // It gives the command a terminal and types the input.
+            let terminal = try ChildProcess(
+                "script", ["--quiet", "--return", "--command", command, "/dev/null"], environment: environment,
+                input: Data((answer + "\n").utf8))
+            let ending = try await terminal.wait()
+            #expect(terminal.output.contains("Delete channel \(channel) of com.example.app"), "\(terminal.output)")
+            #expect(ending == .exited(answer == "yes" ? 0 : 1), "\(terminal.output)")
+            #expect(try await output("channels", "list") == (answer == "yes" ? "" : "\(channel)\n"))
+        }
+
+        @Test("a certificate does as well as a key")
+        func certificate() async throws {
+            let simulator = try await SimulatorProcess(options: ["--client-ca", try TestCertificates.path("ca.pem")])
+            let result = try await CommandLineTests.run(
+                ["channels", "create", "--storage", "none"],
+                environment: [
+                    "APNS_WORKER_ENDPOINT": "localhost:\(simulator.port)",
+                    "APNS_WORKER_CA": try TestCertificates.path("ca.pem"),
+                    "APNS_WORKER_CERTIFICATE": try TestCertificates.path("client.pem"),
+                    "APNS_WORKER_CERTIFICATE_KEY": try TestCertificates.path("client-key.pem"),
+                    "APNS_WORKER_TOPIC": "com.example.app",
+                ])
+            #expect(result.ending == .exited(0), "\(result.errors)")
+        }
+    }
+}
