@@ -53,9 +53,10 @@ extension EndToEnd {
             #expect(result.worker.invalid == 3 && result.worker.delivered == 1 && result.simulator.requests == 4)
             #expect(result.queue.invalidTokens == [gone, bad, foreign.lowercased()])
             let details = result.queue.invalidTokenDetails
-            #expect(
-                details[gone]
-                    == .init(at: 1_700_000_000_123, reason: "Unregistered", topic: "com.example.app", source: "apns"))
+            let goneDetails = try #require(details[gone])
+            #expect(goneDetails.at == 1_700_000_000_123 && goneDetails.reason == "Unregistered")
+            #expect(goneDetails.topic == "com.example.app" && goneDetails.source == "apns")
+            #expect(goneDetails.environment?.hasPrefix("localhost:") == true)
             let badDetails = try #require(details[bad])
             #expect(badDetails.reason == "BadDeviceToken")
             #expect((before...Int64(Date().timeIntervalSince1970 * 1000)).contains(badDetails.at))
