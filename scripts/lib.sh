@@ -25,7 +25,7 @@ demo_needs=(
 test_needs=(
     "${demo_needs[@]}"
     program:nginx:nginx-light program:nghttpd:nghttp2-server program:h2load:nghttp2-client program:curl:curl
-    program:haproxy:haproxy program:shellcheck:shellcheck
+    program:haproxy:haproxy program:tinyproxy:tinyproxy-bin program:shellcheck:shellcheck
 )
 
 # need NEED...: installs what is missing of them, and nothing where nothing is.

@@ -4,8 +4,8 @@ import APNS
 struct ProviderTokens: Sendable {
     /// What a token is worth, apart from its age.
     enum Standing: Equatable, Sendable {
-        /// It is good until it is an hour old.
-        case genuine(issuedAt: Int64)
+        /// It is good until it is an hour old, on connections that began with the same key.
+        case genuine(issuedAt: Int64, keyID: String)
         case refused(Reason)
     }
 
@@ -62,7 +62,7 @@ struct ProviderTokens: Sendable {
             }
             lastUpdate[token.keyID] = now
         }
-        return .genuine(issuedAt: token.issuedAt)
+        return .genuine(issuedAt: token.issuedAt, keyID: token.keyID)
     }
 
     static func isExpired(issuedAt: Int64, now: Int64) -> Bool { now - issuedAt > maximumAge }

@@ -47,7 +47,7 @@ enum RequestCheck {
         _ request: borrowing PushRequest, hasCertificate: Bool, now: Int64
     ) -> Reason? {
         switch request.authorization {
-        case .genuine(let issuedAt):
+        case .genuine(let issuedAt, _):
             ProviderTokens.isExpired(issuedAt: issuedAt, now: now) ? .expiredProviderToken : nil
         case .refused(let reason): reason
         case nil: hasCertificate ? nil : .missingProviderToken

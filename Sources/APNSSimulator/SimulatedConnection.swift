@@ -27,6 +27,8 @@ final class SimulatedConnection {
     private var topics: [[UInt8]: TopicFacts] = [:]
     private var lastTopic: (bytes: [UInt8], facts: TopicFacts)?
     private var lastAuthorization: (bytes: [UInt8], standing: ProviderTokens.Standing)?
+    /// The key of the first good provider token.
+    private var firstKeyID: String?
     private var tally = ConnectionTally()
     private(set) var ordinal = 0
     private var lastProcessedStream: Int32 = 0
@@ -122,7 +124,12 @@ final class SimulatedConnection {
         }
         let bytes = Array(authorization)
         let standing = service.standing(authorization: bytes, now: moment.date / 1000)
-        if case .genuine = standing { lastAuthorization = (bytes, standing) }
+        guard case .genuine(_, let keyID) = standing else { return standing }
+        // Source: Apple, "Handling notification responses from APNs", UnrelatedKeyIdInToken: a connection takes the tokens of
+        // the key that its first push came with.
+        if let firstKeyID, firstKeyID != keyID { return .refused(.unrelatedKeyIDInToken) }
+        firstKeyID = keyID
+        lastAuthorization = (bytes, standing)
         return standing
     }
 

@@ -201,6 +201,28 @@ struct RequestCheckTests {
         }
     }
 
+    @Test("and a connection takes the tokens of the key that it began with")
+    func oneKeyAConnection() async throws {
+        try await withSimulator { server in
+            let authority = try TestCertificates.path("ca.pem")
+            func request(_ keyID: String) -> [String] {
+                [
+                    "--silent", "--http2", "--cacert", authority, "--data-binary", #"{"aps":{"alert":"x"}}"#,
+                    "--header",
+                    "authorization: bearer " + TestTokens.unsigned(keyID: keyID), "--header",
+                    "apns-topic: com.example.app", "--write-out", "%{http_code} %{num_connects}\n",
+                    "https://127.0.0.1:\(server.port)/3/device/\(anyToken)",
+                ]
+            }
+            let keys = ["ONEKEY1234", "ANOTHER123", "ONEKEY1234"]
+            let result = try await Command.run(
+                "/usr/bin/curl", keys.map(request).joined(separator: ["--next"]).map { $0 })
+            #expect(
+                result.output == "200 1\n" + #"{"reason":"UnrelatedKeyIdInToken"}403 0"# + "\n" + "200 0\n",
+                "\(result.output)")
+        }
+    }
+
     @Test("and a client certificate stands for its own topic and what Apple derives from it")
     func takesCertificates() async throws {
         let certificate = ["--cert", try TestCertificates.path("client.pem"), "--key"]
