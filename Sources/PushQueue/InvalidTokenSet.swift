@@ -5,15 +5,27 @@ import Redis
 ///
 /// Not thread-safe; everything is called, and calls back, on the clients' event loop.
 public struct InvalidTokenSet {
+    /// A token that is in the set.
+    public struct Found: Sendable, Equatable {
+        /// Its place among those that were looked for, from 0.
+        public var place: Int
+        /// The token.
+        public var token: ByteBuffer
+        /// What is known of it.
+        public var details: InvalidTokenDetails
+    }
+
     private let keys: SharedKeys
     private let tokens: RedisClient
     private let details: RedisClient
+    private let scripts: ScriptRunner
 
     /// - Parameter clients: in a Cluster the two keys may be with two servers.
     public init(clients: RedisClients, keys: SharedKeys) {
         self.keys = keys
         tokens = clients.client(for: keys.invalidTokens)
         details = clients.client(for: keys.invalidTokenDetails)
+        scripts = ScriptRunner(client: tokens)
     }
 
     /// Whether tokens can be added now.
@@ -27,42 +39,43 @@ public struct InvalidTokenSet {
     /// Finds those of some tokens that are in the set, and what is known of them.
     /// - Parameters:
     ///   - candidates: lower-case hex, not more than some thousands.
-    ///   - completion: gets the places of those that are in it, in ascending order.
+    ///   - completion: gets the places of those that are in it, in ascending order, and the tokens.
     public func find(
-        _ candidates: [ByteBuffer],
-        completion: @escaping (Result<[(place: Int, details: InvalidTokenDetails)], RedisError>) -> Void
+        _ candidates: TokenList, completion: @escaping (Result<[Found], QueueConnection.Failure>) -> Void
     ) {
-        guard !candidates.isEmpty else { return completion(.success([])) }
-        var command = RedisCommand("SMISMEMBER", expecting: candidates.count + 1, bytes: candidates.count * 64 + 64)
-        command.append(keys.invalidTokens)
-        for token in candidates { command.append(token) }
-        tokens.send(command) { result in
-            switch result {
-            case .failure(let error): completion(.failure(error))
-            case .success(let reply):
-                var places: [Int] = []
-                for (place, element) in reply.root.children.enumerated() where element.integer == 1 {
-                    places.append(place)
+        guard candidates.count > 0 else { return completion(.success([])) }
+        scripts.run(
+            .find, [keys.invalidTokens], arguments: { command in command.append(candidates.bytes) },
+            completion: { result in
+                switch result {
+                case .failure(let failure): completion(.failure(failure))
+                case .success(let reply):
+                    let places = reply.root.children.compactMap(\.integer)
+                    guard !places.isEmpty else { return completion(.success([])) }
+                    readDetails(candidates.tokens(at: places), at: places, completion)
                 }
-                readDetails(candidates, at: places, completion)
-            }
-        }
+            })
     }
 
     private func readDetails(
-        _ candidates: [ByteBuffer], at places: [Int],
-        _ completion: @escaping (Result<[(place: Int, details: InvalidTokenDetails)], RedisError>) -> Void
+        _ found: [ByteBuffer], at places: [Int],
+        _ completion: @escaping (Result<[Found], QueueConnection.Failure>) -> Void
     ) {
-        guard !places.isEmpty else { return completion(.success([])) }
-        var command = RedisCommand("HMGET", expecting: places.count + 1, bytes: places.count * 64 + 64)
+        guard found.count == places.count else { return completion(.failure(.unexpectedReply(.find))) }
+        var command = RedisCommand("HMGET", expecting: found.count + 1, bytes: found.count * 64 + 64)
         command.append(keys.invalidTokenDetails)
-        for place in places { command.append(candidates[place]) }
+        for token in found { command.append(token) }
         details.send(command) { result in
-            completion(
-                result.map { reply in
-                    let known = reply.root.children.map { $0.bytes.map(InvalidTokenDetails.init) ?? .init() }
-                    return zip(places, known).map { (place: $0, details: $1) }
-                })
+            switch result {
+            case .failure(let error): completion(.failure(.redis(error)))
+            case .success(let reply):
+                let known = reply.root.children.map { $0.bytes.map(InvalidTokenDetails.init) ?? .init() }
+                completion(
+                    .success(
+                        zip(zip(places, found), known).map {
+                            Found(place: $0.0, token: $0.1, details: $1)
+                        }))
+            }
         }
     }
 

@@ -10,6 +10,7 @@ public enum QueueScript: Int, CaseIterable, Sendable {
     case probe
     case rate
     case token
+    case find
 
     /// The script with what all of them share before it.
     public var source: [UInt8] {
@@ -25,6 +26,7 @@ public enum QueueScript: Int, CaseIterable, Sendable {
             case .probe: PackageResources.probe_lua
             case .rate: PackageResources.rate_lua
             case .token: PackageResources.token_lua
+            case .find: PackageResources.find_lua
             }
         return PackageResources.common_lua + own
     }

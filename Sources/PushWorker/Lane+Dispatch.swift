@@ -48,7 +48,7 @@ extension Lane {
     /// - Returns: `false` where no stream was free.
     private func submitOnly(_ index: Int, _ app: AppLane, isProbe: Bool) -> Bool {
         guard let notification = jobs[index].notification.take() else { return false }
-        guard submit(notification, of: index, token: nil, app, isProbe: isProbe) else {
+        guard submit(consume notification, of: index, token: nil, app, isProbe: isProbe) else {
             jobs[index].notification = remade(index)
             return false
         }
@@ -112,7 +112,7 @@ extension Lane {
         flight.providerTokenIssuedAt = app.providerTokenIssuedAt
         flight.key = UInt8(truncatingIfNeeded: app.keyIndex)
         let tag = flights.insert(flight)
-        guard app.pool.submit(notification, tag: UInt64(tag)) else {
+        guard app.pool.submit(consume notification, tag: UInt64(tag)) else {
             flights.release(tag)
             return false
         }

@@ -68,20 +68,21 @@ extension Lane {
         var waiting = toLookUp[...]
         toLookUp = []
         while !waiting.isEmpty {
-            var tokens: [ByteBuffer] = []
+            var tokens = TokenList(expecting: min(waiting.count, Self.lookUpBatch))
             var looked: [(job: Int, firstToken: Int)] = []
             while tokens.count < Self.lookUpBatch, let index = waiting.popFirst() {
                 looked.append((index, tokens.count))
                 appendTokens(of: index, to: &tokens)
             }
             lookUpsUnderWay += 1
+            let count = tokens.count
             invalidTokens.find(tokens) { [self] result in
                 lookUpsUnderWay -= 1
                 switch result {
-                case .success(let found): self.found(found, among: tokens, of: looked)
-                case .failure(let error):
+                case .success(let found): self.found(found, of: looked, count: count)
+                case .failure(let failure):
                     // To send is no harm: APNs says again that the token is not valid.
-                    tellOfFleetState(.redis(error))
+                    tellOfFleetState(failure)
                     for (index, _) in looked { makeReady(index) }
                 }
                 if phase == .draining { dropUnsent() }
@@ -90,32 +91,37 @@ extension Lane {
         }
     }
 
-    private func appendTokens(of index: Int, to tokens: inout [ByteBuffer]) {
+    private func appendTokens(of index: Int, to tokens: inout TokenList) {
         guard let fanOut = jobs[index].fanOut else {
-            tokens.append(jobs[index].notification?.deviceToken.hex ?? ByteBuffer())
-            return
+            guard let hex = jobs[index].notification?.deviceToken.hex else { return tokens.appendNothing() }
+            return tokens.append(hex)
         }
         var remaining = fanOut.remaining
         while let field = remaining.next() {
-            let text = fanOut.job.text(field)
-            // What is no token is looked up in vain, and is told of when its turn comes.
-            tokens.append((try? DeviceToken(text))?.hex ?? text)
+            do throws(DeviceToken.Invalid) {
+                tokens.append(try DeviceToken(fanOut.job.text(field)).hex)
+            } catch {
+                // It is told of when its turn comes.
+                tokens.appendNothing()
+            }
         }
     }
 
-    private func found(
-        _ found: [(place: Int, details: InvalidTokenDetails)], among tokens: [ByteBuffer],
-        of looked: [(job: Int, firstToken: Int)]
-    ) {
+    private func found(_ found: [InvalidTokenSet.Found], of looked: [(job: Int, firstToken: Int)], count: Int) {
+        // Nearly always.
+        if found.isEmpty {
+            for (index, _) in looked { makeReady(index) }
+            return
+        }
         var hits = found[...]
         var registered: [ByteBuffer] = []
         for (number, (index, first)) in looked.enumerated() {
-            let end = number + 1 < looked.count ? looked[number + 1].firstToken : tokens.count
+            let end = number + 1 < looked.count ? looked[number + 1].firstToken : count
             if let hit = hits.first, hit.place < end {
                 let own = hits.prefix { $0.place < end }
                 hits = hits.dropFirst(own.count)
                 let outcome = suppressed(own, firstToken: first, of: index)
-                registered += outcome.registered.map { tokens[$0] }
+                registered += outcome.registered
                 suppress(outcome.places, of: index)
             } else {
                 makeReady(index)
@@ -128,20 +134,21 @@ extension Lane {
 
     /// Which of a job's tokens are not sent to, and whose devices have registered again since they became invalid.
     private func suppressed(
-        _ hits: some Sequence<(place: Int, details: InvalidTokenDetails)>, firstToken: Int, of index: Int
-    ) -> (places: [Int], registered: [Int]) {
+        _ hits: some Sequence<InvalidTokenSet.Found>, firstToken: Int, of index: Int
+    ) -> (places: [Int], registered: [ByteBuffer]) {
         let app = apps[jobs[index].app]
         let topic = jobs[index].fanOut?.template.topic ?? jobs[index].notification?.topic
         let registeredAt = jobs[index].job?.registeredAt
-        var (places, registered): ([Int], [Int]) = ([], [])
-        for (place, details) in hits {
+        var (places, registered): ([Int], [ByteBuffer]) = ([], [])
+        for hit in hits {
+            let details = hit.details
             // A token is for one topic in one environment: what is not valid elsewhere may be so here.
             if let other = details.topic, other != topic { continue }
             if let other = details.environment, other != app.environment { continue }
             if let registeredAt, registeredAt > details.at ?? 0 {
-                registered.append(place)
+                registered.append(hit.token)
             } else {
-                places.append(place - firstToken)
+                places.append(hit.place - firstToken)
             }
         }
         return (places, registered)

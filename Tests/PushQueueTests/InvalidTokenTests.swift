@@ -1,3 +1,4 @@
+import Foundation
 import Logging
 import NIOCore
 import Redis
@@ -65,7 +66,12 @@ struct InvalidTokenTests {
             try await queue.addInvalidTokens([token("aa", at: 1), sandbox, token("cc")])
             try queue.redis.run("SADD", queue.sharedKeys.invalidTokens, "dd", "ee")
             try queue.redis.run("HSET", queue.sharedKeys.invalidTokenDetails, "ee", #"{"at":"soon","topic":7}"#)
-            let candidates = ["xx", "aa", "bb", "yy", "dd", "ee", "aa"].map(ByteBuffer.init(string:))
+            let names = ["xx", "aa", "bb", "-", "dd", "ee", "aa"]
+            let candidates = names.map(ByteBuffer.init(string:))
+            var list = TokenList()
+            for name in names { name == "-" ? list.appendNothing() : list.append(ByteBuffer(string: name)) }
+            let (looked, last) = (list, list.count)
+            #expect(last == names.count)
             let clients = RedisClients(
                 topology: queue.client.topology, eventLoop: queue.client.eventLoop,
                 logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
@@ -76,13 +82,14 @@ struct InvalidTokenTests {
             }.get()
             try await eventually("the client is ready") { try await loop.submit { set.value.isReady }.get() }
             let found = try await withCheckedThrowingContinuation { continuation in
-                loop.execute { set.value.find(candidates) { continuation.resume(with: $0) } }
+                loop.execute { set.value.find(looked) { continuation.resume(with: $0) } }
             }
             let topic = ByteBuffer(string: "com.example.app")
             var (first, second) = (InvalidTokenDetails(), InvalidTokenDetails())
             (first.at, first.topic) = (1, topic)
             (second.at, second.topic, second.environment) = (7, topic, ByteBuffer(string: "sandbox"))
             #expect(found.map(\.place) == [1, 2, 4, 5, 6])
+            #expect(found.map(\.token) == [1, 2, 4, 5, 6].map { candidates[$0] })
             #expect(found.map(\.details) == [first, second, .init(), .init(), first])
             let count = try await withCheckedThrowingContinuation { continuation in
                 loop.execute { set.value.count { continuation.resume(with: $0) } }
@@ -93,6 +100,41 @@ struct InvalidTokenTests {
             }
             #expect(try queue.redis.run("SMEMBERS", keys.invalidTokens).elements?.compactMap(\.text) == ["cc"])
             #expect(try queue.redis.run("HLEN", keys.invalidTokenDetails) == 1)
+            try await loop.flatSubmit { clients.close() }.get()
+        }
+    }
+
+    @Test("finds tokens among thousands, wherever they stand, and says when the set is none")
+    func findMany() async throws {
+        try await withQueue { queue in
+            let loop = queue.client.eventLoop
+            let clients = RedisClients(
+                topology: queue.client.topology, eventLoop: loop,
+                logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
+            let keys = queue.sharedKeys
+            let set = try await loop.submit {
+                NIOLoopBoundBox(InvalidTokenSet(clients: clients, keys: keys), eventLoop: loop)
+            }.get()
+            try await eventually("the client is ready") { try await loop.submit { set.value.isReady }.get() }
+            func find(_ list: TokenList) async throws -> [InvalidTokenSet.Found] {
+                try await withCheckedThrowingContinuation { continuation in
+                    loop.execute { set.value.find(list) { continuation.resume(with: $0) } }
+                }
+            }
+            // Redis is asked about a thousand at a time.
+            let places = [0, 1, 999, 1000, 1001, 1999, 2000, 3999]
+            try await queue.addInvalidTokens(places.map { token(String(format: "%08x", $0)) })
+            var list = TokenList(expecting: 1)
+            for number in 0..<4000 { list.append(ByteBuffer(string: String(format: "%08x", number))) }
+            let found = try await find(list)
+            #expect(found.map(\.place) == places)
+            #expect(found.map(\.token.text) == places.map { String(format: "%08x", $0) })
+            #expect(try await find(TokenList()).isEmpty)
+            try queue.redis.run("DEL", keys.invalidTokens)
+            #expect(try await find(list).isEmpty)
+            try queue.redis.run("SET", keys.invalidTokens, "x")
+            let one = list
+            await #expect(throws: QueueConnection.Failure.self) { try await find(one) }
             try await loop.flatSubmit { clients.close() }.get()
         }
     }

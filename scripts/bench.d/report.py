@@ -68,10 +68,10 @@ def goals(figures, values):
         for name, factor in (("worker", 2), ("fanout", 1.2)):
             if setting in figures.get(name, {}):
                 goal(name, setting, f"at most {factor} × limit", ratio(values, setting, name, "limit"), factor, "× limit")
-        if setting in figures.get("lookup", {}) and setting in figures.get("worker", {}):
+    for setting, worker in settings_of("worker"):
+        if setting in figures.get("lookup", {}):
             goal("lookup", setting, "at most 10 % more than without", ratio(values, setting, "lookup", "worker"), 1.1,
                  "× worker")
-    for setting, worker in settings_of("worker"):
         goal("worker", setting, "at most 3 round trips to Redis for 256 jobs",
              worker["redis_trips_per_256_jobs"]["median"], 3, "trips")
     scale_goals(figures, values, goal)

@@ -1,0 +1,49 @@
+import NIOCore
+
+/// Device tokens in one buffer, as they are looked up together.
+public struct TokenList: Sendable {
+    private static let separator = UInt8(ascii: ",")
+
+    /// The tokens, with a comma between them.
+    private(set) var bytes: ByteBuffer
+    /// How many there are.
+    public private(set) var count = 0
+
+    /// An empty list.
+    /// - Parameter expected: how many tokens there will be.
+    public init(expecting expected: Int = 64) {
+        bytes = ByteBufferAllocator().buffer(capacity: expected * 65)
+    }
+
+    /// Adds a token: hex digits.
+    public mutating func append(_ token: ByteBuffer) {
+        if count > 0 { bytes.writeInteger(Self.separator) }
+        bytes.writeImmutableBuffer(token)
+        count += 1
+    }
+
+    /// Adds something in the place of what is no token, and is never found.
+    public mutating func appendNothing() {
+        if count > 0 { bytes.writeInteger(Self.separator) }
+        bytes.writeInteger(UInt8(ascii: "-"))
+        count += 1
+    }
+
+    /// The tokens at some places.
+    /// - Parameter places: in ascending order.
+    public func tokens(at places: [Int]) -> [ByteBuffer] {
+        var found: [ByteBuffer] = []
+        var wanted = places[...]
+        var (place, start) = (0, bytes.readerIndex)
+        let view = bytes.readableBytesView
+        while let next = wanted.first, start < bytes.writerIndex {
+            let end = view[start...].firstIndex(of: Self.separator) ?? view.endIndex
+            if place == next {
+                if let token = bytes.getSlice(at: start, length: end - start) { found.append(token) }
+                wanted = wanted.drop { $0 == next }
+            }
+            (place, start) = (place + 1, end + 1)
+        }
+        return found
+    }
+}
