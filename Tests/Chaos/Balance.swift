@@ -41,9 +41,11 @@ struct Balance {
     private mutating func compare(_ remains: QueueRemains) {
         let dead = remains.count("dead") + sums.uncountedDead
         let lapsed = remains.count("expired") + remains.count("dropped")
-        let ended = remains.count("delivered") + remains.count("invalid") + dead + lapsed
+        // A token that is in the set when its job comes back, because the worker died before it had settled it.
+        let invalid = remains.count("invalid") + remains.count("suppressed")
+        let ended = remains.count("delivered") + invalid + dead + lapsed
         expect(ended, notifications, "Redis counts other ends than there are notifications")
-        expect(remains.count("invalid"), sums.invalid, "Redis counts other invalid tokens than the set has")
+        expect(invalid, sums.invalid, "Redis counts other invalid tokens than the set has")
         expect(
             remains.invalidTokenDetails, sums.invalid, "the details of invalid tokens are of others than the set has")
         expect(dead, sums.dead + sums.acceptedAndDead, "Redis counts other dead letters than there are")

@@ -140,7 +140,9 @@ struct ChaosRun {
             let left = try QueueRemains.unsettledCount(stage.servers)
             if left == 0 { return true }
             let counters = try QueueRemains.counters(stage.servers)
-            let ends = counters.filter { ["delivered", "invalid", "dead", "expired", "dropped"].contains($0.key) }
+            let ends = counters.filter {
+                ["delivered", "invalid", "suppressed", "dead", "expired", "dropped"].contains($0.key)
+            }
             if ends != last { (last, progressed) = (ends, .now) }
             if ContinuousClock.now - progressed > Self.patience {
                 log.tell("\(left) jobs are stuck")

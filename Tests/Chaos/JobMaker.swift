@@ -89,13 +89,14 @@ struct JobMaker: Sendable {
         let name = #""id":"chaos-\#(number)","#
         let token = #""token":"\#(token(number, 0))","#
         let payload = #""payload":{"aps":{"alert":{"title":"Order \#(number)","body":"It is on its way."}}}"#
+        let update = #""payload":{"aps":{"event":"update","timestamp":1,"content-state":{"number":\#(number)}}}"#
         let text: String =
             switch kind {
             case .plain: "{\(name)\(token)\(payload)}"
             case .withoutID: #"{"note":"chaos-\#(number)",\#(token)"priority":5,\#(payload)}"#
             case .background: #"{\#(name)\#(token)"payload":{"aps":{"content-available":1}}}"#
             case .voip: #"{\#(name)\#(token)"push_type":"voip","payload":{"call":"\#(filler(4500))"}}"#
-            case .liveActivity: #"{\#(name)\#(token)"push_type":"liveactivity","priority":10,\#(payload)}"#
+            case .liveActivity: #"{\#(name)\#(token)"push_type":"liveactivity","priority":10,\#(update)}"#
             case .collapsed: #"{\#(name)\#(token)"collapse_id":"c\#(number % 7)","expiration":"1h",\#(payload)}"#
             case .ownAPNsID: #"{\#(name)\#(token)"apns_id":"\#(identifier(number))",\#(payload)}"#
             case .later: #"{\#(name)\#(token)"send_at":\#(laterThanPushed(number)),\#(payload)}"#

@@ -26,7 +26,7 @@ struct Outcome {
             row("\(group(balance.jobs)) jobs, notifications", nil, nil, balance.notifications),
             row("delivered", count("delivered"), nil, sums.accepted - balance.acceptedThenLapsed),
             row("  accepted by APNs", nil, simulator.distinctTokens, sums.accepted + sums.acceptedAndDead),
-            row("invalid tokens", count("invalid"), nil, sums.invalid),
+            row("invalid tokens", count("invalid") + count("suppressed"), nil, sums.invalid),
             row("dead-lettered", count("dead") + sums.uncountedDead, nil, sums.dead + sums.acceptedAndDead),
             row("  though APNs may have taken it", nil, nil, sums.acceptedAndDead),
             row(
