@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 
 /// Makes the jobs: each follows from the seed and its number, so that none need be remembered.
 struct JobMaker: Sendable {

@@ -1,3 +1,5 @@
+import TestSupport
+
 /// Which faults happen when: the same for the same seed, whatever the machine makes of them.
 struct Plan {
     /// In the order of their beginnings.

@@ -1,3 +1,5 @@
+import TestSupport
+
 /// Ten thousand things that somebody might put onto the queue, the same each time.
 struct HostileJobs {
     private var generator: SeededGenerator

@@ -1,5 +1,6 @@
 import NIOCore
 import PushQueue
+import TestSupport
 import Testing
 
 @Suite("The claim script")
@@ -236,7 +237,7 @@ struct ClaimTests {
     @Test("bodies of any bytes come through, and thousands at once")
     func anyBytes() async throws {
         try await withQueue { queue in
-            var random = SplitMix64(state: 5)
+            var random = SeededGenerator(seed: 5)
             var bodies = (0..<4000).map { _ in
                 (0..<Int.random(in: 0...40, using: &random)).map { _ in UInt8.random(in: 0...255, using: &random) }
             }
@@ -256,7 +257,7 @@ struct ClaimFairnessTests {
     @Test("over random mixes: half each while both wait, nothing lost, nothing doubled, fresh jobs in their order")
     func randomMixes() async throws {
         try await withQueue { queue in
-            var random = SplitMix64(state: 2026)
+            var random = SeededGenerator(seed: 2026)
             for mix in 0..<100 {
                 let worker = queue.worker("w\(mix)")
                 let now = try await worker.claim(0).now

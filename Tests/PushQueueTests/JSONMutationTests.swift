@@ -1,5 +1,6 @@
 import Foundation
 import NIOCore
+import TestSupport
 import Testing
 
 @testable import PushQueue
@@ -44,7 +45,7 @@ struct JSONMutationTests {
 
     @Test("on 30,000 documents with up to four random changes, the scanner, the decoder and Foundation agree")
     func randomChanges() {
-        var random = SplitMix64(state: 0x5EED)
+        var random = SeededGenerator(seed: 0x5EED)
         let seeds = [Self.job] + Self.fragments
         var good = 0
         for _ in 0..<30_000 {
@@ -75,7 +76,7 @@ struct JSONMutationTests {
             [0x80], [0xC0, 0x80], [0xED, 0xA0, 0x80], [0xF4, 0x90, 0x80, 0x80], [0xFF], [0xE2, 0x82],
         ]
 
-    static func change(_ bytes: inout [UInt8], using random: inout SplitMix64) {
+    static func change(_ bytes: inout [UInt8], using random: inout SeededGenerator) {
         let index = Int.random(in: 0...bytes.count, using: &random)
         switch Int.random(in: 0..<6, using: &random) {
         case 0 where index < bytes.count: bytes[index] = .random(in: 0...255, using: &random)
@@ -158,18 +159,5 @@ struct JSONMutationTests {
         } catch {
             Issue.record("Foundation refuses a payload that was taken: \(error)")
         }
-    }
-}
-
-/// Random numbers that are the same in every run.
-struct SplitMix64: RandomNumberGenerator {
-    var state: UInt64
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var value = state
-        value = (value ^ (value >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        value = (value ^ (value >> 27)) &* 0x94D0_49BB_1331_11EB
-        return value ^ (value >> 31)
     }
 }

@@ -1,5 +1,6 @@
 import Foundation
 import NIOCore
+import TestSupport
 import Testing
 
 @testable import PushQueue
@@ -24,7 +25,7 @@ struct PayloadComposerTests {
             + #""dismissal-date":4,"attributes-type":"T","attributes":{},"input-push-token":1,"#
             + #""input-push-channel":"YQ==","content-changed":true,"url-args":["a"]},"z":1}"#
         #expect(try composed(members.joined(separator: ",")) == expected)
-        var random = SplitMix64(state: 7)
+        var random = SeededGenerator(seed: 7)
         for _ in 0..<20 {
             #expect(try composed(members.shuffled(using: &random).joined(separator: " , ")) == expected)
         }
@@ -57,7 +58,7 @@ struct PayloadComposerTests {
     /// Jobs of random short forms, against what Foundation makes of the members.
     @Test("on 3,000 random jobs, what is composed has the members' values and nothing else")
     func random() throws {
-        var random = SplitMix64(state: 0xC0FFEE)
+        var random = SeededGenerator(seed: 0xC0FFEE)
         let choices = ShortFormTests.good
         for _ in 0..<3000 {
             var expected: [String: Any] = [:]

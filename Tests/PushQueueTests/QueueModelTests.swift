@@ -1,4 +1,5 @@
 import NIOCore
+import TestSupport
 import Testing
 
 @testable import PushQueue
@@ -41,7 +42,7 @@ private struct Model {
     }()
 
     private let queue: TestQueue
-    private var random: SplitMix64
+    private var random: SeededGenerator
     private var workers: [Worker] = []
     private var names = 0
     private(set) var pushed = 0
@@ -55,7 +56,7 @@ private struct Model {
     private(set) var duplicates = 0
 
     init(seed: UInt64, queue: TestQueue) {
-        random = SplitMix64(state: seed)
+        random = SeededGenerator(seed: seed)
         self.queue = queue
         for _ in 0..<4 { addWorker() }
     }

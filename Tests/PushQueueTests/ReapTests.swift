@@ -1,5 +1,6 @@
 import NIOCore
 import PushQueue
+import TestSupport
 import Testing
 
 @Suite("The reap script")
@@ -156,7 +157,7 @@ struct ReapTests {
 
     @Test("whatever the worker writes around a job, it reads the same again after a reclaim")
     func randomWrappers() async throws {
-        var random = SplitMix64(state: 77)
+        var random = SeededGenerator(seed: 77)
         let texts = ["payload", "token", "job", #""job":"#, "é\u{0}\n\\", #","reclaims":7,"#, "x", "{}}", "]"]
         // An id may have no control characters.
         let ids = texts.filter { !$0.contains("\u{0}") }
@@ -167,7 +168,8 @@ struct ReapTests {
             var bodies: [ByteBuffer] = []
             for _ in 0..<500 {
                 var writer = EnvelopeWriter(attempt: .random(in: 1...100, using: &random))
-                let pick = { (random: inout SplitMix64) in ByteBuffer(string: texts.randomElement(using: &random)!) }
+                let pick = { (random: inout SeededGenerator) in ByteBuffer(string: texts.randomElement(using: &random)!)
+                }
                 if Bool.random(using: &random) {
                     writer.write(id: ByteBuffer(string: ids.randomElement(using: &random)!))
                 }

@@ -1,5 +1,6 @@
 import Foundation
 import NIOCore
+import TestSupport
 import Testing
 
 @testable import PushQueue
@@ -23,7 +24,7 @@ struct ShortFormMutationTests {
 
     @Test("on 30,000 jobs with up to four random changes")
     func randomChanges() throws {
-        var random = SplitMix64(state: 0x50F7)
+        var random = SeededGenerator(seed: 0x50F7)
         var (good, shortened, tooLong) = (0, 0, 0)
         for round in 0..<30_000 {
             var bytes = Array(Self.jobs[round % Self.jobs.count].utf8)

@@ -1,4 +1,5 @@
 import NIOCore
+import TestSupport
 import Testing
 
 @testable import PushWorker
@@ -148,7 +149,7 @@ struct ClaimWindowTests {
         "never gives a number twice, never has two claims under way and never starves, in any order of events",
         arguments: 0..<300)
     func anyOrder(seed: UInt64) {
-        var random = SplitMix(seed: seed)
+        var random = SeededGenerator(seed: seed)
         var window = ClaimWindow()
         var now = start
         var underWay: ClaimWindow.Claim?
@@ -206,20 +207,5 @@ struct ClaimWindowTests {
     private func checkItGoesOn(_ window: ClaimWindow, now: NIODeadline) {
         var window = window
         check((window.next(free: 10, busy: 0, now: now)?.count ?? 0) > 0)
-    }
-}
-
-/// A generator whose numbers are the same for the same seed.
-struct SplitMix: RandomNumberGenerator {
-    private var state: UInt64
-
-    init(seed: UInt64) { state = seed &* 0x9E37_79B9_7F4A_7C15 }
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var value = state
-        value = (value ^ value >> 30) &* 0xBF58_476D_1CE4_E5B9
-        value = (value ^ value >> 27) &* 0x94D0_49BB_1331_11EB
-        return value ^ value >> 31
     }
 }

@@ -1,4 +1,5 @@
 import NIOCore
+import TestSupport
 import Testing
 
 @testable import PushWorker
@@ -69,7 +70,7 @@ private struct LeaseModel {
         case look
     }
 
-    private var random: SplitMix
+    private var random: SeededGenerator
     private let mayGoBack, mayLoseLease: Bool
     private var now = NIODeadline.uptimeNanoseconds(1_000_000_000)
     private(set) var server = Server(jobs: Array(0..<400))
@@ -92,7 +93,7 @@ private struct LeaseModel {
     private var worker: String { "w\(generation)" }
 
     init(seed: UInt64, mayGoBack: Bool, mayLoseLease: Bool) {
-        random = SplitMix(seed: seed)
+        random = SeededGenerator(seed: seed)
         (self.mayGoBack, self.mayLoseLease) = (mayGoBack, mayLoseLease)
         snapshot = server
     }

@@ -1,3 +1,4 @@
+import TestSupport
 import Testing
 
 @testable import PushWorker
@@ -71,7 +72,7 @@ struct QueueScheduleTests {
 
     @Test("all have their share in any order of events", arguments: 0..<100)
     func anyOrder(seed: UInt64) {
-        var random = SplitMix(seed: seed)
+        var random = SeededGenerator(seed: seed)
         let weights = (0..<Int.random(in: 1...5, using: &random)).map { _ in Int.random(in: 1...10, using: &random) }
         var schedule = QueueSchedule(weights: weights, isStrict: false)
         var asking: Set<Int> = []

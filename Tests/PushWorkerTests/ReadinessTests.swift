@@ -1,4 +1,5 @@
 import NIOCore
+import TestSupport
 import Testing
 
 @testable import PushWorker
@@ -28,7 +29,7 @@ struct ReadinessTests {
 
     @Test("comes and goes in turns, in any order of events", arguments: 0..<100)
     func anyOrder(seed: UInt64) {
-        var random = SplitMix(seed: seed)
+        var random = SeededGenerator(seed: seed)
         var readiness = Readiness()
         var now = start
         var (isLost, isReady) = (false, true)

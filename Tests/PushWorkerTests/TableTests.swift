@@ -1,5 +1,6 @@
 import APNS
 import NIOCore
+import TestSupport
 import Testing
 
 @testable import PushWorker
@@ -19,7 +20,7 @@ struct TableTests {
 
     @Test("line entries up in order, through any mixture of coming and going", arguments: 0..<50)
     func lines(seed: UInt64) {
-        var random = SplitMix(seed: seed)
+        var random = SeededGenerator(seed: seed)
         let table = EntryTable<FlightEntry>()
         var line = EntryQueue()
         var model: [Int] = []

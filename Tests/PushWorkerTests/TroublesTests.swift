@@ -1,4 +1,5 @@
 import NIOCore
+import TestSupport
 import Testing
 
 @testable import PushWorker
@@ -44,7 +45,7 @@ struct TroublesTests {
 
     @Test("is in turns the beginning and the end, and rare, in any order of events", arguments: 0..<200)
     func anyOrder(seed: UInt64) {
-        var random = SplitMix(seed: seed)
+        var random = SeededGenerator(seed: seed)
         var troubles = Troubles()
         var now = start
         var sources: Set<String> = []

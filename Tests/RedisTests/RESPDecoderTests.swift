@@ -42,7 +42,7 @@ struct RESPDecoderTests {
 
     @Test("sees in random replies what hiredis' own objects hold", arguments: 0..<200 as Range<UInt64>)
     func differential(seed: UInt64) throws {
-        var random = Seeded(state: seed)
+        var random = SeededGenerator(seed: seed)
         var bytes: [UInt8] = []
         for _ in 0..<20 { bytes += randomReply(depth: 0, &random) }
         var cuts: [ArraySlice<UInt8>] = []
@@ -160,7 +160,7 @@ struct RESPDecoderTests {
         return values
     }
 
-    private func randomReply(depth: Int, _ random: inout Seeded) -> [UInt8] {
+    private func randomReply(depth: Int, _ random: inout SeededGenerator) -> [UInt8] {
         switch Int.random(in: 0..<(depth < 5 ? 8 : 6), using: &random) {
         case 0: return Array("+status \(random.next() % 100)\r\n".utf8)
         case 1: return Array("-ERR \(random.next() % 100)\r\n".utf8)
@@ -177,19 +177,6 @@ struct RESPDecoderTests {
                 bytes + randomReply(depth: depth + 1, &random)
             }
         }
-    }
-}
-
-/// SplitMix64: the same numbers for the same seed.
-struct Seeded: RandomNumberGenerator {
-    var state: UInt64
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9e37_79b9_7f4a_7c15
-        var mixed = state
-        mixed = (mixed ^ (mixed >> 30)) &* 0xbf58_476d_1ce4_e5b9
-        mixed = (mixed ^ (mixed >> 27)) &* 0x94d0_49bb_1331_11eb
-        return mixed ^ (mixed >> 31)
     }
 }
 

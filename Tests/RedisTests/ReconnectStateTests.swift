@@ -1,4 +1,5 @@
 import NIOCore
+import TestSupport
 import Testing
 
 @testable import Redis
@@ -96,7 +97,7 @@ struct ReconnectStateTests {
 
     @Test("in any order of events, tries one at a time, waits within its limits and reports rarely", arguments: 0..<300)
     func anyOrder(seed: UInt64) {
-        var random = Seeded(state: seed)
+        var random = SeededGenerator(seed: seed)
         let backoff = ReconnectBackoff()
         var state = ReconnectState(backoff: backoff)
         var now = start

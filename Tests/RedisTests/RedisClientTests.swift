@@ -57,7 +57,7 @@ struct RedisClientTests {
     @Test("carries 16 MiB there and back")
     func large() async throws {
         let server = try RedisServer()
-        var random = Seeded(state: 1)
+        var random = SeededGenerator(seed: 1)
         let value = ByteBuffer(bytes: (0..<(16 << 20)).map { _ in UInt8(truncatingIfNeeded: random.next()) })
         try await withClient(server.url) { client in
             var set = RedisCommand("SET", expecting: 2, bytes: value.readableBytes + 16)

@@ -11,7 +11,7 @@ struct RedisClusterTests {
         let server = try RedisServer(cluster: true)
         let connection = try server.connect()
         var keys = ["", "a", "123456789", "push:{default}:jobs", "{}a", "{", "}", "a{b", "a{}{b}", "{{a}}", "{a}{b}"]
-        var random = Seeded(state: 1)
+        var random = SeededGenerator(seed: 1)
         for _ in 0..<300 {
             let length = Int.random(in: 0...20, using: &random)
             keys.append(String((0..<length).map { _ in "ab{}é:0".randomElement(using: &random) ?? "a" }))

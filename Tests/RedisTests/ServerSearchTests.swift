@@ -1,3 +1,4 @@
+import TestSupport
 import Testing
 
 @testable import Redis
@@ -81,7 +82,7 @@ struct ServerSearchTests {
         "ends, asks nobody twice, and finds the server when one honest adviser is left",
         arguments: 0..<2000 as Range<UInt64>)
     func property(seed: UInt64) {
-        var random = Seeded(state: seed)
+        var random = SeededGenerator(seed: seed)
         let servers = (100..<105).map { place($0) }
         let advisers = (1..<12).map { place($0) }
         let seeds = Array(advisers.shuffled(using: &random).prefix(Int.random(in: 1...4, using: &random)))

@@ -1,16 +1,18 @@
-/// Random numbers that are the same each time (SplitMix64, by Sebastiano Vigna).
-struct SeededGenerator: RandomNumberGenerator {
+/// Random numbers that are the same each time (SeededGenerator, by Sebastiano Vigna).
+public struct SeededGenerator: RandomNumberGenerator {
     private var state: UInt64
 
-    init(seed: UInt64) { state = seed }
+    /// Begins with a seed.
+    public init(seed: UInt64) { state = seed }
 
-    mutating func next() -> UInt64 {
+    /// The next number.
+    public mutating func next() -> UInt64 {
         state &+= 0x9E37_79B9_7F4A_7C15
         return Self.mixed(state)
     }
 
     /// A number that is the same for the same input, and tells nothing of it.
-    static func mixed(_ input: UInt64) -> UInt64 {
+    public static func mixed(_ input: UInt64) -> UInt64 {
         var value = input
         value = (value ^ value >> 30) &* 0xBF58_476D_1CE4_E5B9
         value = (value ^ value >> 27) &* 0x94D0_49BB_1331_11EB
