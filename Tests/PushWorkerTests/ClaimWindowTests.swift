@@ -154,6 +154,7 @@ struct ClaimWindowTests {
         var now = start
         var underWay: ClaimWindow.Claim?
         var answeredTo = 0
+        let longestRefusal = TimeAmount.milliseconds(1500)
         for _ in 0..<500 {
             now = now + .milliseconds(Int64.random(in: 0...400, using: &random))
             switch Int.random(in: 0..<8, using: &random) {
@@ -176,7 +177,8 @@ struct ClaimWindowTests {
                     nextDue: Bool.random(using: &random) ? Int64.random(in: 0...3000, using: &random) : nil, now: now)
                 answeredTo = max(answeredTo, claim.first + received - 1)
                 underWay = nil
-                checkItGoesOn(window, now: now + ClaimWindow.idlePoll)
+                // A renewal that is answered does not end the pause that a refused claim was told to make.
+                checkItGoesOn(window, now: now + max(ClaimWindow.idlePoll, longestRefusal))
             case 4:
                 guard underWay != nil else { continue }
                 window.failed(mayHaveRun: Bool.random(using: &random), now: now)
@@ -184,7 +186,8 @@ struct ClaimWindowTests {
                 checkItGoesOn(window, now: now)
             case 5:
                 guard underWay != nil else { continue }
-                let pause = TimeAmount.milliseconds(Int64.random(in: 500...1500, using: &random))
+                let pause = TimeAmount.nanoseconds(
+                    Int64.random(in: 500_000_000...longestRefusal.nanoseconds, using: &random))
                 window.refused(now: now, pause: pause)
                 underWay = nil
                 checkItGoesOn(window, now: now + pause)
