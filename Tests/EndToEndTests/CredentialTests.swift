@@ -155,6 +155,43 @@ extension EndToEnd {
             _ = try await simulator.stop()
         }
 
+        @Test("a certificate that is replaced is taken up, and the connections that work stay")
+        func replaced() async throws {
+            let redis = try RedisServer()
+            let workshop = try OpenSSLWorkshop()
+            try workshop.certificate("one", subject: "/UID=com.example.app/CN=One")
+            try workshop.certificate("two", subject: "/UID=com.example.app/CN=Two")
+            let authority = try TestCertificates.path("ca.pem")
+            let simulator = try await SimulatorProcess(options: ["--client-ca", authority])
+            func put(_ name: String) throws {
+                let both = try workshop.read("\(name).pem") + workshop.read("\(name)-key.pem")
+                try Data(both).write(to: URL(filePath: workshop.path("current.pem")), options: .atomic)
+            }
+            try put("one")
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port,
+                environment: [
+                    "APNS_WORKER_KEY": "", "APNS_WORKER_KEY_ID": "", "APNS_WORKER_TEAM_ID": "",
+                    "APNS_WORKER_CERTIFICATE": workshop.path("current.pem"),
+                ])
+            try redis.push(TestJob.many(50, prefix: "a"))
+            try await eventually("they are delivered") { try QueueContents(redis).count("delivered") == 50 }
+            try put("two")
+            try await eventually("the new one is in use") {
+                worker.log.contains("took a changed credential into use")
+            }
+            try redis.push(TestJob.many(50, prefix: "b"))
+            try await eventually("they are delivered") { try QueueContents(redis).count("delivered") == 100 }
+            #expect(try await simulator.account().connections == 1)
+            // One that is no good is told, and the one before stays.
+            try Data("nothing".utf8).write(to: URL(filePath: workshop.path("current.pem")), options: .atomic)
+            try await eventually("it is told") { worker.log.contains("the one before stays") }
+            try redis.push(TestJob.many(50, prefix: "c"))
+            try await eventually("they are delivered") { try QueueContents(redis).count("delivered") == 150 }
+            _ = try await worker.stop()
+            #expect(try await simulator.stop().connections == 1)
+        }
+
         /// A client certificate for `com.example.app` that expires in ten days.
         private static func clientCertificate(
             _ workshop: OpenSSLWorkshop

@@ -17,6 +17,7 @@ struct FleetStateTests {
         let pauses: [NIOLoopBoundBox<AppPauses>]
         let rates: NIOLoopBoundBox<AppRates>
         let throttled: NIOLoopBoundBox<ThrottledTokens>
+        let tokens: NIOLoopBoundBox<SharedProviderTokens>
 
         func call<Value: Sendable, Failure: Error>(
             _ body: @escaping @Sendable (Fleet, @escaping (Result<Value, Failure>) -> Void) -> Void
@@ -36,6 +37,14 @@ struct FleetStateTests {
 
         func read(_ apps: [String] = ["shop"]) async throws -> [AppPause?] {
             try await call { $0.pauses[0].value.read(apps, completion: $1) }
+        }
+
+        func share(
+            _ token: String, issuedAt: Int64, refusedAt: Int64 = 0
+        ) async throws -> SharedProviderTokens.Answer {
+            let offer = SharedProviderTokens.Offer(
+                keyID: "K", teamID: "T", issuedAt: issuedAt, token: token, refusedAt: refusedAt)
+            return try await call { $0.tokens.value.share(offer, completion: $1) }
         }
 
         func reserve(_ count: Int, perSecond: Int) async throws -> Int64 {
@@ -61,7 +70,8 @@ struct FleetStateTests {
                             eventLoop: loop)
                     },
                     rates: NIOLoopBoundBox(AppRates(clients: clients, keys: keys), eventLoop: loop),
-                    throttled: NIOLoopBoundBox(ThrottledTokens(clients: clients, keys: keys), eventLoop: loop))
+                    throttled: NIOLoopBoundBox(ThrottledTokens(clients: clients, keys: keys), eventLoop: loop),
+                    tokens: NIOLoopBoundBox(SharedProviderTokens(clients: clients, keys: keys), eventLoop: loop))
             }.get()
             try await eventually("the client is ready") {
                 try await loop.submit { clients.client(for: keys.throttledTokens).isReady }.get()
@@ -201,6 +211,64 @@ struct FleetStateTests {
                 $0.throttled.value.add(token, until: 20_000, now: 10_000, completion: $1)
             }
             #expect(try queue.redis.run("ZCARD", queue.sharedKeys.throttledTokens) == 1)
+        }
+    }
+
+    private func other(_ text: String) -> SharedProviderTokens.Answer { .other(ByteBuffer(string: text)) }
+
+    @Test("the first provider token that is offered is the fleet's, until it is old or APNs has refused it")
+    func providerTokens() async throws {
+        try await withFleet { queue, fleet in
+            let key = queue.sharedKeys.providerToken(team: "T", key: "K")
+            func now() throws -> Int64 {
+                Int64(try #require(queue.redis.run("TIME").elements?.first?.text.flatMap(Int.init)))
+            }
+            #expect(try await fleet.share("one", issuedAt: now()) == .taken)
+            #expect(try await fleet.share("two", issuedAt: now()) == other("one"))
+            let life = try #require(queue.redis.run("TTL", key).number)
+            #expect((3500...3600).contains(life))
+
+            // Just before the age of renewal, and at it.
+            let old = try now() - SharedProviderTokens.renewalAge
+            try queue.redis.run("SET", key, "\(old + 60) old")
+            #expect(try await fleet.share("three", issuedAt: now()) == other("old"))
+            try queue.redis.run("SET", key, "\(old) old")
+            let renewed = try now()
+            #expect(try await fleet.share("three", issuedAt: renewed) == .taken)
+
+            // Of two workers that were refused the same one, the second finds the first's.
+            #expect(try await fleet.share("four", issuedAt: now(), refusedAt: renewed) == .taken)
+            #expect(try await fleet.share("five", issuedAt: now(), refusedAt: renewed - 1) == other("four"))
+        }
+    }
+
+    @Test("a worker whose clock is wrong does not get its token shared, and is told by how much")
+    func clocks() async throws {
+        try await withFleet { queue, fleet in
+            let key = queue.sharedKeys.providerToken(team: "T", key: "K")
+            let now = Int64(try #require(queue.redis.run("TIME").elements?.first?.text.flatMap(Int.init)))
+            for lead: Int64 in [600, -600] {
+                guard case .clocksDiffer(let seconds) = try await fleet.share("x", issuedAt: now + lead) else {
+                    Issue.record("a token that is \(lead) s off was shared")
+                    return
+                }
+                #expect(abs(seconds - lead) < 60)
+            }
+            #expect(try queue.redis.run("EXISTS", key) == 0)
+            // One from the future, which another version may have put there, holds nobody up.
+            try queue.redis.run("SET", key, "\(now + 10_000) future")
+            #expect(try await fleet.share("x", issuedAt: now) == .taken)
+        }
+    }
+
+    @Test("whatever else stands in a provider token's place is replaced", arguments: ["", "x", "1", "1 a b", "1 a\nb"])
+    func garbage(_ text: String) async throws {
+        try await withFleet { queue, fleet in
+            let key = queue.sharedKeys.providerToken(team: "T", key: "K")
+            try queue.redis.run("SET", key, text)
+            let now = Int64(try #require(queue.redis.run("TIME").elements?.first?.text.flatMap(Int.init)))
+            #expect(try await fleet.share("one", issuedAt: now) == .taken)
+            #expect(try await fleet.share("two", issuedAt: now) == other("one"))
         }
     }
 }

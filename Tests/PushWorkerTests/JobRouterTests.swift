@@ -1,0 +1,106 @@
+import APNS
+import NIOCore
+import PushQueue
+import Testing
+
+@testable import PushWorker
+
+@Suite("From a job to a notification")
+struct JobRouterTests {
+    private let router: JobRouter
+
+    init() throws {
+        let key = try SigningKey(pem: Self.pem.utf8)
+        router = JobRouter(
+            try ["com.example.shop", "com.example.news"].map { topic in
+                let source = try ProviderTokenSource(key: key, keyID: "ABC123DEFG", teamID: "TEAM123456")
+                var app = AppConfiguration(
+                    name: String(topic.dropFirst("com.example.".count)), topic: topic,
+                    credential: .providerTokens([source]))
+                app.otherTopics = [topic + ".pro"]
+                return app
+            })
+    }
+
+    /// A key that is good for nothing else.
+    private static let pem = """
+        -----BEGIN PRIVATE KEY-----
+        MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgAi6eI5q4fUGD96nm
+        THzNHMvAfHaarcZiexhzC2HL012hRANCAARYcil8qrsbwtu7K8BUGcP9twbnN/VE
+        6YtnfTJ6CFT001PBQAId9yCoY05OutjOehpQYK98/9Pedy8jwWJV8rOc
+        -----END PRIVATE KEY-----
+        """
+
+    private func job(_ members: String) throws -> Job {
+        try JobDecoder.decode(ByteBuffer(string: #"{"token":"abcd",\#(members)}"#))
+    }
+
+    private func notification(_ members: String, id: String = "job") throws -> Notification {
+        let job = try job(members)
+        return try router.notification(
+            for: job, app: router.route(job), identity: ByteBuffer(string: id), firstSeen: 1_000_000)
+    }
+
+    private func text(_ buffer: ByteBuffer?) -> String? {
+        buffer.map { String(decoding: $0.readableBytesView, as: UTF8.self) }
+    }
+
+    @Test(
+        "an app is chosen by its name, or by any of its topics with whatever ending",
+        arguments: [
+            (#""app":"news""#, 1), (#""topic":"com.example.shop""#, 0), (#""topic":"com.example.news.voip""#, 1),
+            (#""topic":"com.example.news.pro""#, 1), (#""topic":"com.example.shop.push-type.liveactivity""#, 0),
+            (#""app":"shop","topic":"com.example.news""#, 0),
+        ])
+    func routes(_ members: String, app: Int) throws {
+        #expect(try router.route(job(members + #","payload":{}"#)) == app)
+    }
+
+    @Test(
+        "a job that fits no app is told why",
+        arguments: [
+            (#""app":"other""#, "UnknownApp"), (#""topic":"com.example.other""#, "UnknownApp"),
+            (#""priority":5"#, "NoApp"),
+        ])
+    func strangers(_ members: String, reason: String) throws {
+        let job = try job(members + #","payload":{}"#)
+        let error = #expect(throws: Unsendable.self) { try router.route(job) }
+        #expect(error?.reason == reason)
+    }
+
+    @Test("the push type's ending is added to the app's topic and to the job's own")
+    func topics() throws {
+        let voip = #""push_type":"voip","payload":{}"#
+        #expect(text(try notification(#""app":"shop","# + voip).topic) == "com.example.shop.voip")
+        #expect(text(try notification(#""topic":"com.example.news.pro","# + voip).topic) == "com.example.news.pro.voip")
+        #expect(text(try notification(#""topic":"com.example.news.voip","# + voip).topic) == "com.example.news.voip")
+        #expect(text(try notification(#""app":"shop","payload":{}"#).topic) == "com.example.shop")
+    }
+
+    @Test("with collapse_duplicates each job has a collapse id of its own, the same at each attempt")
+    func collapses() throws {
+        let members = #""app":"shop","collapse_duplicates":true,"payload":{}"#
+        let first = try notification(members)
+        let again = try notification(members)
+        let other = try notification(members, id: "other")
+        #expect(first.collapseID != nil && first.collapseID == again.collapseID)
+        #expect(first.apnsID == again.apnsID)
+        #expect(first.collapseID != other.collapseID)
+        #expect((first.collapseID?.readableBytes ?? 0) <= 64)
+        let own = try notification(#""collapse_id":"mine","# + members)
+        #expect(text(own.collapseID) == "mine")
+        #expect(try notification(#""app":"shop","payload":{}"#).collapseID == nil)
+    }
+
+    @Test("short forms become the payload, and what APNs would refuse is refused with the rule")
+    func payloads() throws {
+        let short = try notification(#""app":"shop","alert":"hi","badge":1"#)
+        #expect(text(short.payload) == #"{"aps":{"alert":"hi","badge":1}}"#)
+        let background = try notification(#""app":"shop","content_available":true"#)
+        #expect(background.pushType == .background && background.priority == 5)
+        let error = #expect(throws: Unsendable.self) {
+            try notification(#""app":"shop","content_available":true,"priority":10"#)
+        }
+        #expect(error?.reason == "BadPriority")
+    }
+}
