@@ -66,7 +66,13 @@ struct Check: AsyncParsableCommand {
             do {
                 try await queues.redis.withClient(for: queue.keys.jobs) { client in
                     let report = try await QueueCheck(client, queue.keys).run(now: Int64(Date().timeIntervalSince1970))
-                    if isFirst { printer.tell([.init(.ok, "redis", "\(place) answers, version \(report.version)")]) }
+                    if isFirst {
+                        printer.tell([
+                            .init(
+                                .ok, "redis",
+                                "\(place) answers" + (report.version.isEmpty ? "" : ", version \(report.version)"))
+                        ])
+                    }
                     isFirst = false
                     printer.tell(report.facts.map { .init(.ok, "redis", $0) })
                     printer.tell(report.warnings.map { .init(.warning, "redis", $0) })
