@@ -8,6 +8,7 @@ public enum QueueScript: Int, CaseIterable, Sendable {
     case depth
     case trip
     case probe
+    case close
     case rate
     case token
     case find
@@ -24,6 +25,7 @@ public enum QueueScript: Int, CaseIterable, Sendable {
             case .depth: PackageResources.depth_lua
             case .trip: PackageResources.trip_lua
             case .probe: PackageResources.probe_lua
+            case .close: PackageResources.close_lua
             case .rate: PackageResources.rate_lua
             case .token: PackageResources.token_lua
             case .find: PackageResources.find_lua

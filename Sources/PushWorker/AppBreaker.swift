@@ -39,6 +39,9 @@ struct AppBreaker {
 
     var isOpen: Bool { reason != nil }
 
+    /// Whether a person has paused the app, and no probe ends that.
+    var isByHand: Bool { isOpen && until == .distantFuture }
+
     /// Whether a job could be used for a probe before long.
     func wantsProbe(now: NIODeadline) -> Bool {
         guard isOpen else { return false }

@@ -77,7 +77,7 @@ extension Lane {
 
     /// An app that was paused for its credential has another one now.
     func reopen(_ app: AppLane) {
-        if app.breaker.isOpen, !app.isSuspect { close(app) }
+        if app.breaker.isOpen, !app.breaker.isByHand, !app.isSuspect { close(app) }
     }
 
     private func close(_ app: AppLane) {
@@ -85,7 +85,7 @@ extension Lane {
         app.badTokens.startAfresh()
         tellOfResumption(app, reason)
         appPauses?.close(app.configuration.name) { [self] result in
-            if case .failure(let error) = result { tellOfFleetState(.redis(error)) }
+            if case .failure(let failure) = result { tellOfFleetState(failure) }
         }
         schedulePump()
     }

@@ -20,7 +20,8 @@ extension Lane {
                 app.budget?.spent(1)
             } else {
                 let submitted = submitSome(index, app, atMost: min(Self.turn, free), isProbe: false)
-                free -= submitted
+                // Where none was taken although there seemed to be room, a connection has gone that nobody has told of yet.
+                free = submitted > 0 ? free - submitted : min(free, app.pool.freeStreams)
                 app.budget?.spent(submitted)
             }
         }
@@ -32,9 +33,11 @@ extension Lane {
     /// While the breaker is open, one notification at a time finds out whether the fault is gone.
     private func dispatchProbe(_ app: AppLane) {
         askForProbe(app)
-        while app.pool.freeStreams > 0, case .probe = app.breaker.decide(now: eventLoop.now),
+        var jobsToTry = app.ready.count
+        while jobsToTry > 0, app.pool.freeStreams > 0, case .probe = app.breaker.decide(now: eventLoop.now),
             let index = app.ready.removeFirst(in: jobs)
         {
+            jobsToTry -= 1
             if jobs[index].fanOut == nil {
                 guard submitOnly(index, app, isProbe: true) else { return app.ready.prepend(index, in: jobs) }
                 app.breaker.probeSent()

@@ -120,7 +120,7 @@ struct FleetStateTests {
                 let next = try #require(try await fleet.trip(isProbe: true))
                 #expect(next == expected)
             }
-            try await fleet.call { $0.pauses[1].value.close("shop", completion: $1) }
+            let _: Void = try await fleet.call { $0.pauses[1].value.close("shop", completion: $1) }
             #expect(try await fleet.probe() == .closed)
             #expect(try await fleet.read() == [nil])
         }
@@ -137,6 +137,7 @@ struct FleetStateTests {
                 try queue.redis.run("SET", key, text)
                 #expect(try await fleet.trip() == nil)
                 #expect(try await fleet.probe() == .wait(milliseconds: nil, reason: "maintenance"))
+                let _: Void = try await fleet.call { $0.pauses[0].value.close("shop", completion: $1) }
                 #expect(try queue.redis.run("GET", key).text == text)
             }
             for text in ["", "\u{1B}[2J\nx", "[]", "1", #""x""#, "{", String(repeating: "x", count: 100_000)] {

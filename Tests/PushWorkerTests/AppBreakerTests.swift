@@ -123,5 +123,6 @@ struct AppBreakerTests {
         check(breaker.learned(reason: "maintenance", wait: nil, now: start))
         check(breaker.decide(now: start + .hours(1000)) == .wait(until: .distantFuture))
         check(!breaker.wantsProbe(now: start + .hours(1000)))
+        check(breaker.isByHand && !open().isByHand)
     }
 }

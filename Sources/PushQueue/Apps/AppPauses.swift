@@ -100,10 +100,10 @@ public final class AppPauses {
         }
     }
 
-    /// Ends the pause of an app: a probe got through.
-    public func close(_ app: String, completion: @escaping (Result<Void, RedisError>) -> Void) {
+    /// Ends the pause of an app, but for one that a person ordered: a probe got through.
+    public func close(_ app: String, completion: @escaping (Result<Void, QueueConnection.Failure>) -> Void) {
         let key = keys.appPaused(app)
-        clients.client(for: key).send(RedisCommand("DEL", key)) { completion($0.map { _ in }) }
+        scripts.runner(for: key).run(.close, [key], arguments: { _ in }, completion: { completion($0.map { _ in }) })
     }
 
     /// The pauses of apps; `nil` for one that is not paused.
