@@ -22,8 +22,10 @@ extension Lane {
 
     private func shareProviderToken(of app: AppLane, now: NIODeadline, wall: Int64) {
         guard let source = app.tokenSource, let sharedTokens else { return }
-        let isReady = sharedTokens.isReady(keyID: source.keyID, teamID: source.teamID)
-        guard app.sharing.shouldAsk(age: app.providerTokenAge(now: wall), isReady: isReady, now: now) else { return }
+        let isToBeAsked = app.sharing.shouldAsk(
+            age: app.providerTokenAge(now: wall),
+            isReady: sharedTokens.isReady(keyID: source.keyID, teamID: source.teamID), now: now)
+        guard isToBeAsked else { return }
         let candidate: ProviderToken
         do {
             candidate = try source.sign(now: wall)

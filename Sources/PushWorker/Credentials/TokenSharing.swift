@@ -30,14 +30,14 @@ struct TokenSharing {
     /// - Parameters:
     ///   - age: of the token in use, in seconds; `nil` without one.
     ///   - isReady: whether Redis can be asked.
-    mutating func shouldAsk(age: Int64?, isReady: Bool, now: NIODeadline) -> Bool {
+    mutating func shouldAsk(age: Int64?, isReady: @autoclosure () -> Bool, now: NIODeadline) -> Bool {
         let isNeeded = age.map { $0 >= renewalAge + jitter } ?? true
         guard isNeeded || refusedAt > 0 else {
             wantedSince = nil
             return false
         }
         wantedSince = wantedSince ?? now
-        guard isReady, !isAsking, now >= notBefore else { return false }
+        guard !isAsking, now >= notBefore, isReady() else { return false }
         isAsking = true
         return true
     }
