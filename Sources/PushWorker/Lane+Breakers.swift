@@ -15,10 +15,7 @@ extension Lane {
             trip(app, tag, reason: reason)
         case .resend, .renewProviderToken:
             break  // Known only when it is decided whether it goes out again.
-        case .delivered:
-            app.badTokens.good()
-            if app.breaker.isOpen, flights[tag].isProbe { close(app) }
-        case .tokenInvalid:
+        case .delivered, .tokenInvalid:
             app.badTokens.good()
             if app.breaker.isOpen, flights[tag].isProbe { close(app) }
         case .tokenSuspect:
@@ -81,13 +78,11 @@ extension Lane {
     }
 
     private func close(_ app: AppLane) {
-        guard let reason = app.breaker.closed() else { return }
-        app.badTokens.startAfresh()
-        tellOfResumption(app, reason)
+        guard app.breaker.isOpen else { return }
+        learnedOfClosing(app)
         appPauses?.close(app.configuration.name) { [self] result in
             if case .failure(let failure) = result { tellOfFleetState(failure) }
         }
-        schedulePump()
     }
 
     /// Asks whether to send a probe, if it is time for one.

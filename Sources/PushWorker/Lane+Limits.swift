@@ -33,13 +33,7 @@ extension Lane {
     /// - Returns: whether it did.
     func putsOff(_ token: ByteBuffer, of index: Int) -> Bool {
         guard let delay = delay(of: token, index) else { return false }
-        if let job = jobs[index].job, !expires(index, job, within: delay) {
-            counters.parked += 1
-            tally(of: index)
-                .add(retry: [token], reason: Self.throttled, status: nil, delay: delay, spendsAttempt: false)
-        } else {
-            expire(1, of: index)
-        }
+        postpone(token, of: index, reason: Self.throttled, delay: delay)
         return true
     }
 

@@ -143,11 +143,14 @@ extension Lane: ConnectionPoolDelegate {
 
     /// Puts a notification off with no attempt spent.
     func postpone(_ tag: Int, reason: String, delay: Int64) {
-        let index = flights[tag].job
+        postpone(token(of: tag), of: flights[tag].job, reason: reason, delay: delay)
+    }
+
+    /// Puts one notification of a job off with no attempt spent; or ends it, if it would expire meanwhile.
+    func postpone(_ token: ByteBuffer, of index: Int, reason: String, delay: Int64) {
         guard let job = jobs[index].job, !expires(index, job, within: delay) else { return expire(1, of: index) }
         counters.parked += 1
-        tally(of: index)
-            .add(retry: [token(of: tag)], reason: reason, status: nil, delay: delay, spendsAttempt: false)
+        tally(of: index).add(retry: [token], reason: reason, status: nil, delay: delay, spendsAttempt: false)
     }
 
     /// Whether a job expires before it could be tried again.
