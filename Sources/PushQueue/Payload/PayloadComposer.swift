@@ -106,6 +106,14 @@ struct PayloadComposer {
         output.writeStaticString("\":")
     }
 
+    private mutating func writeName(_ name: StaticString, behind separator: inout StaticString) {
+        output.writeStaticString(separator)
+        separator = ","
+        output.writeInteger(UInt8(ascii: "\""))
+        output.writeStaticString(name)
+        output.writeStaticString("\":")
+    }
+
     /// An alert's object, or a title's or body's in one.
     private mutating func writeAlert(_ scanner: inout JSONScanner) throws(JSONError) {
         var separator: StaticString = "{"
@@ -115,11 +123,7 @@ struct PayloadComposer {
             if scanner.next == UInt8(ascii: "n") {
                 try scanner.skipLiteral()
             } else if let member {
-                output.writeStaticString(separator)
-                separator = ","
-                output.writeInteger(UInt8(ascii: "\""))
-                output.writeStaticString(member.name)
-                output.writeStaticString("\":")
+                writeName(member.name, behind: &separator)
                 if scanner.next == UInt8(ascii: "{") { try writeAlert(&scanner) } else { try copyValue(&scanner) }
             }
             more = try scanner.nextMember()
@@ -135,11 +139,7 @@ struct PayloadComposer {
             if scanner.next == UInt8(ascii: "n") {
                 try scanner.skipLiteral()
             } else if let member {
-                output.writeStaticString(separator)
-                separator = ","
-                output.writeInteger(UInt8(ascii: "\""))
-                output.writeStaticString(member.name)
-                output.writeStaticString("\":")
+                writeName(member.name, behind: &separator)
                 if member == .critical {
                     output.writeStaticString(try scanner.flag() == true ? "1" : "0")
                 } else {
