@@ -41,7 +41,8 @@ struct CredentialKeeper {
         for index in kept.indices {
             let app = apps[kept[index].app]
             let plan = kept[index].plan
-            switch kept[index].watch.renew({ try plan.make(from: $0) }) {
+            // What stands in a variable cannot change, and need not be decoded every few seconds.
+            switch kept[index].watch.canChange ? kept[index].watch.renew({ try plan.make(from: $0) }) : .unchanged {
             case .unchanged: break
             case .renewed(let credential):
                 do {
