@@ -34,6 +34,9 @@ public struct TLSServerConfiguration: Sendable {
         case requested(TLSTrust)
         /// Ask, verify, and refuse clients without.
         case required(TLSTrust)
+        /// Ask, and go on whatever comes: ``TLSPeerCertificate/refusal`` says what was wrong with it. Without
+        /// authorities there is something wrong with each.
+        case reported(TLSTrust?)
     }
 
     /// The server's certificate.

@@ -48,6 +48,9 @@ public final class TLSContext: @unchecked Sendable {
             try context.trust(trust)
             SSL_CTX_set_verify(
                 context.pointer, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, rememberVerificationFailure)
+        case .reported(let trust):
+            if let trust { try context.trust(trust) }
+            SSL_CTX_set_verify(context.pointer, SSL_VERIFY_PEER, overlookVerificationFailure)
         }
         return context
     }

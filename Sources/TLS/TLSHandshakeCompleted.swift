@@ -1,3 +1,5 @@
+import COpenSSL
+
 /// The inbound user event a ``TLSHandler`` fires once, when the handshake is done and the peer is verified.
 public struct TLSHandshakeCompleted: Equatable, Sendable {
     /// The protocol both sides agreed on through ALPN, such as `h2`; nil if they agreed on none.
@@ -12,7 +14,7 @@ public struct TLSHandshakeCompleted: Equatable, Sendable {
     public let peerCertificate: TLSPeerCertificate?
 }
 
-/// What a peer's certificate says. It is verified unless verification was turned off.
+/// What a peer's certificate says. It is verified unless verification was turned off, or is only reported.
 public struct TLSPeerCertificate: Equatable, Sendable {
     /// The subject's common name.
     public let commonName: String?
@@ -22,11 +24,17 @@ public struct TLSPeerCertificate: Equatable, Sendable {
     public let notAfter: Int64?
     /// SHA-256 over its DER form, in lower-case hex.
     public let sha256: String
+    /// What verification has against it, where that does not end the handshake; nil if nothing.
+    public let refusal: String?
 
-    init(_ certificate: CertificateView) {
+    /// - Parameter verdict: one of OpenSSL's `X509_V_` codes.
+    init(_ certificate: CertificateView, verdict: Int) {
         self.commonName = certificate.commonName
         self.userID = certificate.userID
         self.notAfter = certificate.notAfter
         self.sha256 = certificate.fingerprint
+        self.refusal =
+            verdict == Int(X509_V_OK)
+            ? nil : X509_verify_cert_error_string(verdict).map { String(cString: $0) } ?? "error \(verdict)"
     }
 }

@@ -190,6 +190,31 @@ struct ClientCertificateTests {
         #expect(pair.clientEvents.tlsErrors.map(\.kind) == [.alert(TLSAlert(code: 48))])
     }
 
+    @Test(
+        "go through where they are only reported, with what was wrong of them", arguments: ["ca.pem", "other-ca.pem"])
+    func reported(authority: String) throws {
+        let pair = try EmbeddedPair(
+            client: Fixtures.client(identity: Fixtures.identity("client")),
+            server: Fixtures.server(clientCertificates: .reported(.file(Fixtures.path(authority)))))
+        try pair.connect()
+        #expect(pair.serverEvents.errors.isEmpty && pair.clientEvents.errors.isEmpty)
+        let certificate = try #require(pair.serverEvents.handshake?.peerCertificate)
+        #expect(certificate.userID == "com.example.app")
+        #expect((certificate.refusal == nil) == (authority == "ca.pem"))
+    }
+
+    @Test("are reported even if there is none, or nobody who could have signed it")
+    func reportedWithoutAuthorities() throws {
+        let server = try Fixtures.server(clientCertificates: .reported(nil))
+        let pair = try EmbeddedPair(client: Fixtures.client(identity: Fixtures.identity("client")), server: server)
+        try pair.connect()
+        #expect(pair.serverEvents.handshake?.peerCertificate?.refusal != nil)
+        let without = try EmbeddedPair(server: server)
+        try without.connect()
+        #expect(without.serverEvents.handshake != nil)
+        #expect(without.serverEvents.handshake?.peerCertificate == nil)
+    }
+
     @Test("missing end the connection, and both sides learn why although the client was already writing")
     func missing() async throws {
         try await withServer(requiringServer()) { server in
