@@ -1,21 +1,6 @@
 import APNS
 import CNghttp2
 
-/// What is wrong with the text of a rule, and where.
-public struct FaultRuleError: Error, Equatable, Sendable, CustomStringConvertible {
-    /// The rule as it was given.
-    public let rule: String
-    /// The key at fault; nil when it is the rule as a whole.
-    public let key: String?
-    /// What is wrong and what would be right.
-    public let problem: String
-
-    /// One sentence with all three.
-    public var description: String {
-        if let key { "rule '\(rule)': \(key): \(problem)" } else { "rule '\(rule)': \(problem)" }
-    }
-}
-
 extension FaultRule {
     /// Reads a rule such as `prefix=dead,answer=410` or `rate=0.01,answer=500,retry-after=2`.
     ///
@@ -26,19 +11,17 @@ extension FaultRule {
     /// `last-stream`, `accept`.
     /// - Throws: ``FaultRuleError`` naming the rule and the key.
     public init(_ text: String) throws(FaultRuleError) {
-        var reader = try FaultRuleReader(text)
+        var reader = try RuleReader(text)
         try self.init(&reader)
         try reader.finish()
     }
 
-    private init(_ reader: inout FaultRuleReader) throws(FaultRuleError) {
-        prefix = try reader.take("prefix", "must be 1 to 64 hex digits") { TokenPrefix($0) }
-        rate = try reader.take("rate", "must be a number above 0, up to 1") { text in
-            Double(text).flatMap { $0 > 0 && $0 <= 1 ? $0 : nil }
-        }
-        times = try reader.take("times", "must be a whole number from 1", FaultRuleReader.positive)
-        after = try reader.take("after", "must be a whole number from 1", FaultRuleReader.positive)
-        delay = try reader.take("delay", "must be a time such as 20ms or 20ms±5ms, up to an hour") { AnswerDelay($0) }
+    private init(_ reader: inout RuleReader) throws(FaultRuleError) {
+        prefix = try reader.prefix()
+        rate = try reader.rate()
+        times = try reader.count("times")
+        after = try reader.count("after")
+        delay = try reader.delay()
         streams = try reader.take("streams", "must be a whole number") { Int($0).flatMap { $0 >= 0 ? $0 : nil } }
         if streams != nil {
             streamsDuration = try reader.take("for", "must be a time such as 500ms") { AnswerDelay.microseconds($0) }
@@ -46,7 +29,7 @@ extension FaultRule {
         answer = try reader.answer()
         switch answer {
         case .reset, .drop, .silence:
-            accepts = try reader.take("accept", "must be true or false") { Bool($0) } ?? (answer == .drop)
+            accepts = try reader.flag("accept") ?? (answer == .drop)
         case .response, .goAway, nil: break
         }
         guard answer != nil || delay != nil || streams != nil else {
@@ -55,45 +38,9 @@ extension FaultRule {
     }
 }
 
-/// The keys of a rule, taken one by one so that what is left over is known to be wrong.
-private struct FaultRuleReader {
-    let rule: String
-    private var values: [String: String] = [:]
-
-    init(_ text: String) throws(FaultRuleError) {
-        rule = text
-        for part in text.split(separator: ",", omittingEmptySubsequences: false) {
-            let pair = part.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
-            let key = Self.trimmed(pair[0])
-            guard pair.count == 2, !key.isEmpty else {
-                throw error(nil, "'\(part)' is not of the form key=value")
-            }
-            guard values.updateValue(Self.trimmed(pair[1]), forKey: key) == nil else {
-                throw error(key, "is given twice")
-            }
-        }
-    }
-
-    private static func trimmed(_ text: Substring) -> String {
-        String(text.drop { $0 == " " }.reversed().drop { $0 == " " }.reversed())
-    }
-
-    static func positive(_ text: String) -> Int? { Int(text).flatMap { $0 >= 1 ? $0 : nil } }
-
-    func error(_ key: String?, _ problem: String) -> FaultRuleError {
-        FaultRuleError(rule: rule, key: key, problem: problem)
-    }
-
-    mutating func take<Value>(
-        _ key: String, _ requirement: String, _ read: (String) -> Value?
-    ) throws(FaultRuleError) -> Value? {
-        guard let text = values.removeValue(forKey: key) else { return nil }
-        guard let value = read(text) else { throw error(key, "\(requirement), not '\(text)'") }
-        return value
-    }
-
-    mutating func answer() throws(FaultRuleError) -> FaultRule.Answer? {
-        guard let text = values.removeValue(forKey: "answer") else { return nil }
+extension RuleReader {
+    fileprivate mutating func answer() throws(FaultRuleError) -> FaultRule.Answer? {
+        guard let text = take("answer") else { return nil }
         switch text {
         case "drop": return .drop
         case "silence": return .silence
@@ -139,11 +86,6 @@ private struct FaultRuleReader {
         try take("reason", "must be letters and digits") { text in
             !text.isEmpty && text.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber) } ? text : nil
         }
-    }
-
-    func finish() throws(FaultRuleError) {
-        guard let key = values.keys.min() else { return }
-        throw error(key, "is unknown, or says nothing beside the other keys")
     }
 
     /// RFC 9113, section 7.
