@@ -4,6 +4,8 @@
 struct JSONObjectCheck {
     private var position: UnsafePointer<UInt8>
     private let end: UnsafePointer<UInt8>
+    private var notes: Members?
+    private var name: UnsafeBufferPointer<UInt8>?
     /// Deeper nesting is taken for an attack.
     private static let maximumDepth = 64
 
@@ -14,6 +16,39 @@ struct JSONObjectCheck {
         guard check.peek == 0x7B, check.value(depth: 0) else { return false }
         check.skipSpace()
         return check.position == check.end
+    }
+
+    /// What the binary gateway asks about an object: its own members, not those within them.
+    struct Members {
+        /// Whether one is called `aps` and is an object.
+        var hasAPS = false
+        /// The text of the one that was asked for, without the quotes of a string.
+        var sought: UnsafeBufferPointer<UInt8>?
+    }
+
+    /// - Parameter name: of a member that is sought; one that is written with escapes is not found.
+    /// - Returns: nil when the bytes are not one JSON object.
+    static func members(
+        of bytes: UnsafeBufferPointer<UInt8>, seeking name: UnsafeBufferPointer<UInt8>?
+    ) -> Members? {
+        guard let start = bytes.baseAddress else { return nil }
+        var check = JSONObjectCheck(position: start, end: start + bytes.count)
+        check.notes = Members()
+        check.name = name
+        check.skipSpace()
+        guard check.peek == 0x7B, check.value(depth: 0) else { return nil }
+        check.skipSpace()
+        return check.position == check.end ? check.notes : nil
+    }
+
+    private mutating func note(
+        _ member: UnsafeBufferPointer<UInt8>, from start: UnsafePointer<UInt8>
+    ) {
+        if member.equals("aps"), start.pointee == 0x7B { notes?.hasAPS = true }
+        if let name, name.count == member.count, name.elementsEqual(member) {
+            let quotes = start.pointee == 0x22 ? 1 : 0
+            notes?.sought = UnsafeBufferPointer(start: start + quotes, count: position - start - 2 * quotes)
+        }
     }
 
     private init(position: UnsafePointer<UInt8>, end: UnsafePointer<UInt8>) {
@@ -55,12 +90,18 @@ struct JSONObjectCheck {
         }
         while true {
             skipSpace()
+            let nameStart = position + 1
             guard peek == 0x22, string() else { return false }
+            let nameLength = position - nameStart - 1
             skipSpace()
             guard peek == 0x3A else { return false }
             position += 1
             skipSpace()
+            let valueStart = position
             guard value(depth: depth + 1) else { return false }
+            if depth == 0, notes != nil {
+                note(UnsafeBufferPointer(start: nameStart, count: nameLength), from: valueStart)
+            }
             skipSpace()
             switch peek {
             case 0x2C: position += 1

@@ -44,6 +44,27 @@ public struct SimulatedToken: Hashable, Sendable {
         guard invalid & 0xF0 == 0 else { return nil }
     }
 
+    /// Takes a token as the binary protocol carries it.
+    /// - Parameter bytes: the 32 bytes of it.
+    init(bytes: UnsafeBufferPointer<UInt8>) {
+        words.0 = Self.word(bytes, at: 0)
+        words.1 = Self.word(bytes, at: 8)
+        words.2 = Self.word(bytes, at: 16)
+        words.3 = Self.word(bytes, at: 24)
+    }
+
+    private static func word(_ bytes: UnsafeBufferPointer<UInt8>, at offset: Int) -> UInt64 {
+        UInt64(bigEndian: UnsafeRawBufferPointer(bytes).loadUnaligned(fromByteOffset: offset, as: UInt64.self))
+    }
+
+    /// The token's bytes.
+    var bytes: [UInt8] {
+        var bytes: [UInt8] = []
+        bytes.reserveCapacity(32 + tail.count)
+        for word in [words.0, words.1, words.2, words.3] { withUnsafeBytes(of: word.bigEndian) { bytes += $0 } }
+        return bytes + tail
+    }
+
     /// The lower-case hex digits.
     public var hex: String {
         var text = Hexadecimal.text(words.0) + Hexadecimal.text(words.1)

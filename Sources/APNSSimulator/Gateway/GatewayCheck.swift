@@ -1,0 +1,40 @@
+import APNS
+
+/// What the gateway checks of a notification that it could read, in its order.
+///
+/// Source for the statuses: Apple, "Binary Provider API". Apple does not document the order; it is assumed, as are the
+/// points marked so.
+struct GatewayCheck {
+    /// What became of a notification.
+    enum Verdict {
+        case refused(GatewayStatus)
+        /// - Parameter id: the text of the payload's member that identifies it.
+        case good(SimulatedToken, id: UnsafeBufferPointer<UInt8>?)
+    }
+
+    /// In bytes: 2048, or 256 as it was before iOS 8.
+    var maximumPayloadSize = 2048
+    /// The payloads' member that identifies a notification.
+    var idMember: [UInt8]?
+    /// Whether the client's certificate names a topic.
+    var hasTopic = true
+
+    func judge(_ notification: GatewayNotification) -> Verdict {
+        guard let token = notification.token, !token.isEmpty else { return .refused(.missingDeviceToken) }
+        guard token.count == 32 else { return .refused(.invalidTokenSize) }
+        guard hasTopic else { return .refused(.missingTopic) }
+        guard let payload = notification.payload, !payload.isEmpty else { return .refused(.missingPayload) }
+        guard payload.count <= maximumPayloadSize else { return .refused(.invalidPayloadSize) }
+        // That a payload which is no JSON, or has no aps, is a processing error is assumed: no other status is about it.
+        guard let members = members(of: payload), members.hasAPS else { return .refused(.processingError) }
+        let known = SimulatedToken(bytes: token)
+        // No device has it, and clients send it to be refused (assumed). What else is invalid is for rules to say.
+        guard known.words != (0, 0, 0, 0) else { return .refused(.invalidToken) }
+        return .good(known, id: members.sought)
+    }
+
+    private func members(of payload: UnsafeBufferPointer<UInt8>) -> JSONObjectCheck.Members? {
+        guard let idMember else { return JSONObjectCheck.members(of: payload, seeking: nil) }
+        return idMember.withUnsafeBufferPointer { JSONObjectCheck.members(of: payload, seeking: $0) }
+    }
+}

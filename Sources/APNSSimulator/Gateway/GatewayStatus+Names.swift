@@ -1,0 +1,22 @@
+import APNS
+
+extension GatewayStatus {
+    /// Reads a number from 0 to 255, or a word such as `InvalidToken`.
+    init?(_ text: String) {
+        if let code = UInt8(text) {
+            self.init(code: code)
+        } else if let code = (UInt8.min ... .max).first(where: { GatewayStatus(code: $0).word == text }) {
+            self.init(code: code)
+        } else {
+            return nil
+        }
+    }
+
+    /// How the account calls it, such as `8 InvalidToken`.
+    var name: String {
+        if case .other(let code) = self { "\(code)" } else { "\(code) \(word)" }
+    }
+
+    /// The error packet: command 8, the status, and the identifier of a notification.
+    func packet(identifier: UInt32) -> [UInt8] { [8, code] + withUnsafeBytes(of: identifier.bigEndian) { Array($0) } }
+}
