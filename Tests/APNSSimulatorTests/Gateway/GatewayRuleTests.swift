@@ -1,0 +1,134 @@
+import APNS
+import Testing
+
+@testable import APNSSimulator
+
+@Suite("The rules of the gateway")
+struct GatewayRuleTests {
+    @Test(
+        "are refused with the key at fault",
+        arguments: [
+            ("answer=oops", "answer"), ("answer=256", "answer"), ("at=nowhere,answer=8", "at"),
+            ("answer=8,accept=true", "accept"), ("answer=10,accept=maybe", "accept"), ("answer=hang,delay=1s", "delay"),
+            ("answer=8,identifier=7", "identifier"), ("answer=8,packet=third", "packet"), ("answer=8,split=1", "split"),
+            ("answer=close,linger=true", "linger"), ("at=connect,answer=8,prefix=aa", "prefix"),
+            ("at=connect,answer=10,identifier=0", "identifier"), ("at=connect,answer=close,accept=true", "accept"),
+            ("at=connect,answer=feedback", "answer"), ("answer=feedback,delay=1s", "delay"),
+            ("answer=8,delay=x", "delay"),
+            ("prefix=xyz,answer=8", "prefix"), ("rate=2,answer=8", "rate"), ("times=0,answer=8", "times"),
+            ("answer=8,reason=x", "reason"),
+        ])
+    func namesKey(_ text: String, _ key: String) {
+        let error = #expect(throws: FaultRuleError.self) { try GatewayRule(text) }
+        #expect(error?.key == key)
+        #expect(error?.description.contains(text) == true)
+    }
+
+    @Test("are refused when they do nothing", arguments: ["prefix=aa", "at=connect,times=2", ""])
+    func doesNothing(_ text: String) {
+        #expect(throws: FaultRuleError.self) { try GatewayRule(text) }
+    }
+
+    @Test("say how the packet is sent, and whether the notification was taken")
+    func details() throws {
+        let rule = try GatewayRule(
+            "prefix=aa, answer=InvalidToken, split=true,packet=half,linger=true,identifier=wrong")
+        let packet = GatewayRule.Packet(
+            status: .invalidToken, identifier: .wrong, isSplit: true, isHalf: true, lingers: true)
+        #expect(rule.answer == .packet(packet))
+        #expect(try !rule.accepts && GatewayRule("answer=10").accepts && !GatewayRule("answer=10,accept=false").accepts)
+        #expect(try GatewayRule("answer=close").accepts && !GatewayRule("answer=hang").accepts)
+        #expect(try !GatewayRule("answer=reset").accepts && GatewayRule("answer=reset,accept=true").accepts)
+        #expect(try GatewayRule("answer=feedback").accepts)
+        let connect = try GatewayRule("at=connect,answer=10,times=2,delay=5ms")
+        #expect(connect.point == .connect && connect.times == 2 && connect.delay?.microseconds == 5000)
+        #expect(connect.answer == .packet(GatewayRule.Packet(status: .shutdown, identifier: .zero)))
+    }
+
+    private func token(_ byte: UInt8) -> SimulatedToken {
+        GatewayBytes.token(byte).withUnsafeBufferPointer { SimulatedToken(bytes: $0) }
+    }
+
+    @Test("meet by prefix, the first of a token, and every so-manieth of a connection; the first that meets decides")
+    func meets() throws {
+        var generator = APNSSimulator.SeededGenerator(seed: 1)
+        var script = GatewayScript(rules: [
+            try GatewayRule("prefix=aa,times=1,answer=8"), try GatewayRule("after=3,answer=1"),
+            try GatewayRule("prefix=bb,answer=close,delay=2ms"),
+        ])
+        func statuses(_ tokens: [UInt8]) -> [String] {
+            tokens.enumerated().map { index, byte in
+                switch script.judge(token(byte), ordinal: index + 1, &generator)?.answer {
+                case .packet(let packet)?: packet.status.name
+                case .close?: "close"
+                case nil: "-"
+                default: "?"
+                }
+            }
+        }
+        #expect(
+            statuses([0xAA, 0xAA, 0xAA, 0xBB, 0xCC, 0xBB]) == [
+                "8 InvalidToken", "-", "1 ProcessingError", "close", "-", "1 ProcessingError",
+            ])
+        #expect(script.judgesNotifications)
+        let late = script.judge(token(0xBB), ordinal: 1, &generator)
+        #expect(late?.delay == 2000 && late?.accepts == true)
+        #expect(script.judgeConnection(&generator) == nil)
+    }
+
+    @Test("meet the first connections, or a share of them")
+    func connections() throws {
+        var generator = APNSSimulator.SeededGenerator(seed: 1)
+        var first = GatewayScript(rules: [
+            try GatewayRule("at=connect,times=2,answer=close"), try GatewayRule("at=connect,after=4,answer=hang"),
+        ])
+        var answers: [GatewayRule.Answer?] = []
+        for _ in 0..<8 { answers.append(first.judgeConnection(&generator)?.answer) }
+        #expect(answers == [.close, .close, nil, .hang, nil, nil, nil, .hang])
+        #expect(!first.judgesNotifications)
+        var share = GatewayScript(rules: [try GatewayRule("at=connect,rate=0.25,answer=reset")])
+        var met = 0
+        for _ in 0..<1000 where share.judgeConnection(&generator) != nil { met += 1 }
+        #expect((180...320).contains(met))
+    }
+
+    @Test("end a connection step by step")
+    func farewell() {
+        var packet = GatewayRule.Packet(status: .invalidToken)
+        var whole = GatewayFarewell(packet, identifier: 5, at: 100, delay: 50)
+        #expect(whole.nextTime == 150)
+        let early = whole.next(at: 149)
+        let sent = whole.next(at: 150)
+        let end = whole.next(at: 150)
+        #expect(early == nil && sent == .send([8, 8, 0, 0, 0, 5]) && end == .close && whole.nextTime == nil)
+
+        packet.isSplit = true
+        packet.isHalf = true
+        packet.lingers = true
+        var split = GatewayFarewell(packet, identifier: 5, at: 0)
+        var steps: [GatewayFarewell.Step] = []
+        var time: Int64 = 0
+        while let next = split.nextTime {
+            #expect(next >= time)
+            time = next
+            while let step = split.next(at: time) { steps.append(step) }
+        }
+        #expect(steps == [.send([8]), .send([8]), .send([0])])
+        #expect(time == 2 * GatewayFarewell.gap)
+
+        packet.lingers = false
+        var hurried = GatewayFarewell(packet, identifier: 5, at: 0, delay: 1_000_000)
+        hurried.hurry(at: 7)
+        let rest = hurried.next(at: 7)
+        let last = hurried.next(at: 7)
+        let none = hurried.next(at: 7)
+        #expect(rest == .send([8, 8, 0]) && last == .close && none == nil)
+        split.hurry(at: time)
+        let closes = split.next(at: time)
+        #expect(closes == .close)
+        var reset = GatewayFarewell([.reset], at: 0, delay: 9)
+        reset.hurry(at: 0)
+        let resets = reset.next(at: 0)
+        #expect(resets == .reset)
+    }
+}
