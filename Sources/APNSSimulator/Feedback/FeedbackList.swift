@@ -1,0 +1,53 @@
+/// What the feedback service tells of one device: since when the app is no longer there.
+public struct FeedbackRecord: Equatable, Sendable {
+    /// The device token.
+    public var token: SimulatedToken
+    /// When APNs found that the app is gone, in seconds since 1970.
+    public var seconds: UInt32
+
+    /// A record of a device.
+    public init(token: SimulatedToken, seconds: UInt32) {
+        self.token = token
+        self.seconds = seconds
+    }
+
+    /// As it is served: the time, the token's length, the token; numbers big-endian.
+    ///
+    /// Source: Apple, "Binary Provider API" (Local and Remote Notification Programming Guide, archived), "The Feedback
+    /// Service".
+    var bytes: [UInt8] {
+        let token = token.bytes
+        let length = withUnsafeBytes(of: UInt16(truncatingIfNeeded: token.count).bigEndian) { Array($0) }
+        return withUnsafeBytes(of: seconds.bigEndian) { Array($0) } + length + token
+    }
+}
+
+/// The devices that the feedback service has to tell of, each once, in the order they were added.
+struct FeedbackList: Sendable {
+    private var times: [SimulatedToken: UInt32] = [:]
+    private var order: [SimulatedToken] = []
+    private var first = 0
+
+    /// How many wait to be served.
+    var count: Int { times.count }
+
+    /// Adds a device, or sets its time if it waits already.
+    mutating func add(_ record: FeedbackRecord) {
+        if times.updateValue(record.seconds, forKey: record.token) == nil { order.append(record.token) }
+    }
+
+    /// Takes the first so many off the list, or as many as there are.
+    mutating func take(_ count: Int) -> [FeedbackRecord] {
+        let end = min(order.count, first + count)
+        let records = order[first..<end].compactMap { token in
+            times.removeValue(forKey: token).map { FeedbackRecord(token: token, seconds: $0) }
+        }
+        first = end
+        // What was taken goes away when it is the larger part, so that a list taken in small pieces is not copied for each.
+        if first > order.count / 2 {
+            order.removeSubrange(..<first)
+            first = 0
+        }
+        return records
+    }
+}

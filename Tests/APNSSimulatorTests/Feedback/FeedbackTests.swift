@@ -1,0 +1,161 @@
+import Testing
+
+@testable import APNSSimulator
+
+@Suite("What the feedback service tells")
+struct FeedbackTests {
+    static func record(_ byte: UInt8, _ seconds: UInt32 = 9) -> FeedbackRecord {
+        FeedbackRecord(
+            token: GatewayBytes.token(byte).withUnsafeBufferPointer { SimulatedToken(bytes: $0) }, seconds: seconds)
+    }
+
+    static func tuple(_ byte: UInt8, _ seconds: UInt32 = 9) -> [UInt8] {
+        GatewayBytes.big(seconds) + [0, 32] + GatewayBytes.token(byte)
+    }
+
+    @Test("each device once, with its last time, in the order they were added")
+    func list() {
+        var list = FeedbackList()
+        for byte in UInt8(1)...5 { list.add(Self.record(byte)) }
+        list.add(Self.record(2, 77))
+        #expect(list.count == 5)
+        let first = list.take(3)
+        #expect(first == [Self.record(1), Self.record(2, 77), Self.record(3)])
+        list.add(Self.record(1, 5))
+        let rest = list.take(10)
+        let none = list.take(1)
+        #expect(rest == [Self.record(4), Self.record(5), Self.record(1, 5)] && none.isEmpty && list.count == 0)
+    }
+
+    @Test("a device that comes back after it was told is told once more, in its place", arguments: [1, 2, 7])
+    func listModel(_ step: Int) {
+        var list = FeedbackList()
+        var told: [FeedbackRecord] = []
+        var expected: [FeedbackRecord] = []
+        for round in 0..<100 {
+            let added = (0..<5).map { Self.record(UInt8(round % 10 * 5 + $0), UInt32(round)) }
+            for record in added where !expected.contains(where: { $0.token == record.token }) {
+                expected.append(record)
+            }
+            expected = expected.map { known in added.first { $0.token == known.token } ?? known }
+            for record in added { list.add(record) }
+            let taken = list.take(step)
+            #expect(taken == Array(expected.prefix(step)))
+            expected.removeFirst(min(step, expected.count))
+            told += taken
+            #expect(list.count == expected.count)
+        }
+        #expect(told.count >= 100)
+    }
+
+    /// Serves until there is nothing to wait for; the pieces, the times and whether it closed.
+    private func serve(
+        _ fault: FeedbackFault?, _ list: inout FeedbackList
+    ) -> (pieces: [[UInt8]], times: [Int64], closes: Bool) {
+        var delivery = FeedbackDelivery(fault, seed: 5)
+        var pieces: [[UInt8]] = []
+        var times: [Int64] = []
+        var time: Int64 = 0
+        while true {
+            switch delivery.next(at: time, { list.take($0) }) {
+            case .send(let bytes)?:
+                pieces.append(bytes)
+                times.append(time)
+            case .close?: return (pieces, times, true)
+            case nil:
+                guard let next = delivery.nextTime else { return (pieces, times, false) }
+                #expect(next > time)
+                time = next
+            }
+        }
+    }
+
+    private func list(_ count: UInt8) -> FeedbackList {
+        var list = FeedbackList()
+        for byte in 1...count { list.add(Self.record(byte)) }
+        return list
+    }
+
+    @Test("all of it in one piece, then the end")
+    func plain() {
+        var list = list(3)
+        let served = serve(nil, &list)
+        #expect(served.pieces == [Self.tuple(1) + Self.tuple(2) + Self.tuple(3)] && served.closes)
+        let again = serve(nil, &list)
+        #expect(again.pieces.isEmpty && again.closes)
+    }
+
+    @Test("slowly, a record at a time, or in odd pieces")
+    func slow() throws {
+        var all = list(4)
+        let slow = serve(try FeedbackFault("slow=10ms"), &all)
+        #expect(slow.pieces == (1...4).map { Self.tuple($0) } && slow.closes)
+        #expect(slow.times == [0, 10_000, 20_000, 30_000])
+        all = list(40)
+        let odd = serve(try FeedbackFault("pieces=1..7"), &all)
+        #expect(odd.pieces.flatMap { $0 } == (1...40).flatMap { Self.tuple($0) })
+        #expect(Set(odd.pieces.map(\.count)) == Set(1...7) && odd.closes)
+    }
+
+    @Test("up to a cut, and the next connection gets what was not begun", arguments: [0, 1, 37, 38, 50, 76, 1000])
+    func cut(_ bytes: Int) throws {
+        for pieces in ["", ",pieces=1..7"] {
+            var list = list(3)
+            let served = serve(try FeedbackFault("cut=\(bytes)\(pieces)"), &list)
+            let all = (1...3).flatMap { Self.tuple($0) }
+            #expect(served.pieces.flatMap { $0 } == Array(all.prefix(bytes)) && served.closes)
+            #expect(list.count == max(0, 3 - (bytes + 37) / 38))
+        }
+    }
+
+    @Test("and no end where it hangs")
+    func hangs() throws {
+        var list = list(2)
+        let served = serve(try FeedbackFault("hang=true"), &list)
+        #expect(served.pieces == [Self.tuple(1), Self.tuple(2)] && !served.closes)
+    }
+
+    @Test(
+        "faults are refused with the key at fault",
+        arguments: [
+            ("slow=soon", "slow"), ("pieces=0", "pieces"), ("pieces=7..1", "pieces"), ("pieces=1.7", "pieces"),
+            ("pieces=1..2..3", "pieces"), ("cut=-1", "cut"), ("hang=yes", "hang"), ("times=0,hang=true", "times"),
+            ("hang=true,answer=8", "answer"),
+        ])
+    func faultKeys(_ text: String, _ key: String) {
+        let error = #expect(throws: FaultRuleError.self) { try FeedbackFault(text) }
+        #expect(error?.key == key)
+    }
+
+    @Test("faults that do nothing are refused, and each meets its first connections")
+    func script() throws {
+        #expect(throws: FaultRuleError.self) { try FeedbackFault("times=2") }
+        #expect(throws: FaultRuleError.self) { try FeedbackFault("hang=false") }
+        #expect(try FeedbackFault("pieces=3").pieces == 3...3)
+        var script = FeedbackScript([try FeedbackFault("cut=1,times=2"), try FeedbackFault("hang=true,times=1")])
+        var cuts: [Int?] = []
+        var hangs: [Bool?] = []
+        for _ in 0..<4 {
+            let fault = script.next()
+            cuts.append(fault?.cut)
+            hangs.append(fault?.hangs)
+        }
+        #expect(cuts == [1, 1, nil, nil] && hangs == [false, false, true, nil])
+    }
+
+    @Test("a file of records is read, and what is wrong with a line is said without the token")
+    func file() throws {
+        let token = String(repeating: "0a", count: 32)
+        let records = try FeedbackFile.records("\(token) 5\r\n\n  \(token.uppercased())ff\t4294967295")
+        #expect(records.map(\.seconds) == [5, .max])
+        #expect(records.map(\.token.hex) == [token, token + "ff"])
+        #expect(records[1].bytes == [255, 255, 255, 255, 0, 33] + records[1].token.bytes)
+        for (text, line) in [
+            ("\(token)", 1), ("\(token) 1 2", 1), ("\n\(token) -1", 2), ("\n\nxyz 1", 3), ("\(token) 4294967296", 1),
+        ] {
+            let error = #expect(throws: FeedbackFile.Failure.self) { try FeedbackFile.records(text) }
+            #expect(error?.line == line)
+            #expect(error?.description.contains(token) == false)
+        }
+    }
+}
