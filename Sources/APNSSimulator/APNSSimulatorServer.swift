@@ -13,20 +13,26 @@ import TLS
 public final class APNSSimulatorServer: Sendable {
     /// The port it listens on.
     public let port: Int
+    /// The port of the binary gateway; nil if there is none.
+    public let gatewayPort: Int?
+    /// The port of the feedback service; nil if there is none.
+    public let feedbackPort: Int?
 
     private let service: SimulatedService
     private let group: MultiThreadedEventLoopGroup
-    private let listener: any Channel
+    private let listeners: [any Channel]
     private let connections: OpenConnections
 
     private init(
-        port: Int, service: SimulatedService, group: MultiThreadedEventLoopGroup, listener: any Channel,
-        connections: OpenConnections
+        _ configuration: SimulatorConfiguration, service: SimulatedService, group: MultiThreadedEventLoopGroup,
+        listener: any Channel, gateway: (any Channel)?, feedback: (any Channel)?, connections: OpenConnections
     ) {
-        self.port = port
+        port = listener.localAddress?.port ?? configuration.port
+        gatewayPort = gateway.map { $0.localAddress?.port ?? configuration.gatewayPort ?? 0 }
+        feedbackPort = feedback.map { $0.localAddress?.port ?? configuration.feedbackPort ?? 0 }
         self.service = service
         self.group = group
-        self.listener = listener
+        listeners = [listener, gateway, feedback].compactMap { $0 }
         self.connections = connections
     }
 
@@ -41,28 +47,37 @@ public final class APNSSimulatorServer: Sendable {
         let service = SimulatedService(configuration)
         let connections = OpenConnections()
         let group = MultiThreadedEventLoopGroup(numberOfThreads: max(1, configuration.threads))
+        let listen = Listen(host: configuration.host, group: group, connections: connections)
         do {
-            let listener = try await ServerBootstrap(group: group)
-                .serverChannelOption(.backlog, value: 1024)
-                .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
-                .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
-                // A read of 64 KiB takes in a whole batch of a busy client.
-                .childChannelOption(.recvAllocator, value: FixedSizeRecvByteBufferAllocator(capacity: 64 * 1024))
-                .childChannelInitializer { channel in
-                    channel.eventLoop.makeCompletedFuture {
-                        let tls = TLSHandler(server: context)
-                        try channel.pipeline.syncOperations.addHandlers([tls, SimulatorHandler(service, tls: tls)])
-                        connections.add(channel)
-                    }
+            let listener = try await listen(configuration.port, context) { SimulatorHandler(service, tls: $0) }
+            var gateway: (any Channel)?
+            var feedback: (any Channel)?
+            if configuration.gatewayPort != nil || configuration.feedbackPort != nil {
+                let context = try binaryContext(configuration)
+                if let port = configuration.gatewayPort {
+                    gateway = try await listen(port, context) { GatewayHandler(service, tls: $0) }
                 }
-                .bind(host: configuration.host, port: configuration.port).get()
+                if let port = configuration.feedbackPort {
+                    feedback = try await listen(port, context) { FeedbackHandler(service, tls: $0) }
+                }
+            }
             return APNSSimulatorServer(
-                port: listener.localAddress?.port ?? configuration.port, service: service, group: group,
-                listener: listener, connections: connections)
+                configuration, service: service, group: group, listener: listener, gateway: gateway,
+                feedback: feedback, connections: connections)
         } catch {
             try await group.shutdownGracefully()
             throw error
         }
+    }
+
+    // The gateway and the feedback service are older than ALPN, and know their clients by certificate only.
+    private static func binaryContext(_ configuration: SimulatorConfiguration) throws -> TLSContext {
+        var tls = TLSServerConfiguration(identity: configuration.identity)
+        tls.clientCertificates = .reported(configuration.clientTrust)
+        if configuration.refusesHandshake, let trust = configuration.clientTrust {
+            tls.clientCertificates = .required(trust)
+        }
+        return try TLSContext.server(tls)
     }
 
     /// What it has seen and said so far.
@@ -73,12 +88,45 @@ public final class APNSSimulatorServer: Sendable {
     /// Replaces the rules; their counts start anew.
     public func setRules(_ rules: [FaultRule]) { service.setRules(rules) }
 
-    /// Says GOAWAY to every client, finishes what is under way and stops.
+    /// Replaces the gateway's rules; their counts start anew.
+    public func setGatewayRules(_ rules: [GatewayRule]) { service.setGatewayRules(rules) }
+
+    /// Gives the feedback service more to tell.
+    public func addFeedback(_ records: [FeedbackRecord]) { service.addFeedback(records) }
+
+    /// Says GOAWAY to every client, or Shutdown to one of the gateway, finishes what is under way and stops.
     /// - Parameter grace: how long clients may take; after that their connections are closed.
     public func stop(grace: TimeAmount = .seconds(2)) async throws {
-        try await listener.close()
+        for listener in listeners { try await listener.close() }
         await connections.shutDown(grace: grace)
         try await group.shutdownGracefully()
+    }
+}
+
+/// How a server's ports are opened.
+private struct Listen {
+    let host: String
+    let group: MultiThreadedEventLoopGroup
+    let connections: OpenConnections
+
+    func callAsFunction(
+        _ port: Int, _ context: TLSContext, _ handler: @escaping @Sendable (TLSHandler) -> any ChannelHandler
+    ) async throws -> any Channel {
+        let connections = connections
+        return try await ServerBootstrap(group: group)
+            .serverChannelOption(.backlog, value: 1024)
+            .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
+            .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
+            // A read of 64 KiB takes in a whole batch of a busy client.
+            .childChannelOption(.recvAllocator, value: FixedSizeRecvByteBufferAllocator(capacity: 64 * 1024))
+            .childChannelInitializer { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    let tls = TLSHandler(server: context)
+                    try channel.pipeline.syncOperations.addHandlers([tls, handler(tls)])
+                    connections.add(channel)
+                }
+            }
+            .bind(host: host, port: port).get()
     }
 }
 

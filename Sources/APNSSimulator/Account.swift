@@ -4,7 +4,8 @@ import FoundationEssentials
 public struct Account: Sendable {
     /// Requests to deliver a notification that arrived whole.
     public internal(set) var requests = 0
-    /// Notifications accepted, every time anew, whether or not the client ever heard of it; broadcasts included.
+    /// Notifications accepted, every time anew, whether or not the client ever heard of it; broadcasts and what came
+    /// through the binary gateway included.
     public internal(set) var accepted = 0
     /// Of those, broadcasts.
     public internal(set) var broadcasts = 0
@@ -41,6 +42,14 @@ public struct Account: Sendable {
     public internal(set) var duplicates = 0
     /// From sending to arrival, of the requests that passed every check and say when they were sent.
     public internal(set) var latency = LatencyHistogram()
+
+    /// What the binary gateway has seen and said; of what it accepted, ``accepted`` and the tokens' counts know too.
+    public internal(set) var gateway = GatewayAccount()
+    /// What the feedback service has served.
+    public internal(set) var feedback = FeedbackAccount()
+
+    /// Of what was accepted, what came through the binary gateway.
+    public var acceptedByGateway: Int { gateway.accepted }
 
     private var byID: [NotificationID: Int] = [:]
     private var byToken: [SimulatedToken: Int] = [:]
@@ -86,6 +95,12 @@ public struct Account: Sendable {
         let count = byID[id, default: 0] + 1
         byID[id] = count
         if count > 1 { duplicates += 1 }
+    }
+
+    mutating func add(_ tally: GatewayTally) {
+        accepted += tally.accepted.count
+        for token in tally.accepted { byToken[token, default: 0] += 1 }
+        gateway.add(tally)
     }
 
     mutating func add(_ tally: ConnectionTally) {
@@ -138,6 +153,7 @@ public struct Account: Sendable {
                 duplicates
             case distinctIDs, distinctTokens, latency, acceptedByID, acceptedByToken
             case broadcasts, managementAnswers, acceptedByChannel
+            case acceptedByGateway, gateway, feedback, gatewayAccepted, gatewayAcceptedByID
         }
 
         private enum LatencyKey: String, CodingKey {
@@ -166,6 +182,9 @@ public struct Account: Sendable {
             try page.encode(account.distinctTokens, forKey: .distinctTokens)
             try page.encode(account.broadcasts, forKey: .broadcasts)
             try page.encode(account.managementAnswers, forKey: .managementAnswers)
+            try page.encode(account.acceptedByGateway, forKey: .acceptedByGateway)
+            try page.encode(account.gateway, forKey: .gateway)
+            try page.encode(account.feedback, forKey: .feedback)
             if account.latency.count > 0 {
                 var latency = page.nestedContainer(keyedBy: LatencyKey.self, forKey: .latency)
                 try latency.encode(account.latency.count, forKey: .count)
@@ -175,6 +194,8 @@ public struct Account: Sendable {
                 try latency.encode(account.latency.maximum, forKey: .maximumMicroseconds)
             }
             guard details else { return }
+            try page.encode(account.gateway.acceptedIDs, forKey: .gatewayAcceptedByID)
+            try page.encode(account.gateway.records, forKey: .gatewayAccepted)
             let ids = account.byID.map { ($0.key.text, $0.value) }
             try page.encode(Dictionary(uniqueKeysWithValues: ids), forKey: .acceptedByID)
             let tokens = account.byToken.map { ($0.key.hex, $0.value) }

@@ -169,7 +169,11 @@ final class SimulatedConnection {
             if let sent = service.sendTime?.find(in: slot.bodyBytes) {
                 tally.latencies.append(WallClock.microseconds() - sent)
             }
-            carryOut(service.judge(token, id: id, ordinal: ordinal), on: slot)
+            let verdict = service.judge(token, id: id, ordinal: ordinal)
+            if case .response(let response)? = verdict.answer, response.status == 410 {
+                service.addFeedback(token, milliseconds: response.timestamp ?? moment.date)
+            }
+            carryOut(verdict, on: slot)
         }
     }
 

@@ -3,16 +3,19 @@ import Synchronization
 
 /// What all connections of a simulator share: its rules, its credentials and its account.
 final class SimulatedService: Sendable {
-    private struct State {
+    struct State {
         var account = Account()
         var script: FaultScript
         var tokens: ProviderTokens
         var generator: SeededGenerator
         var ids: SeededGenerator
         var channels: ChannelRegistry
+        var gatewayScript: GatewayScript
+        var feedback = FeedbackList()
+        var feedbackScript: FeedbackScript
     }
 
-    private let state: Mutex<State>
+    let state: Mutex<State>
     let configuration: SimulatorConfiguration
     let topics: Set<String>
     let sendTime: SendTime?
@@ -29,7 +32,10 @@ final class SimulatedService: Sendable {
                 generator: SeededGenerator(seed: configuration.seed),
                 // Not from the seed: a UUID made up must not come back in the next run.
                 ids: SeededGenerator(seed: .random(in: .min ... .max)),
-                channels: ChannelRegistry(maximum: configuration.maximumChannels)))
+                channels: ChannelRegistry(maximum: configuration.maximumChannels),
+                gatewayScript: GatewayScript(rules: configuration.gatewayRules),
+                feedbackScript: FeedbackScript(configuration.feedbackFaults)))
+        addFeedback(configuration.feedback)
     }
 
     var account: Account { state.withLock { $0.account } }

@@ -36,6 +36,29 @@ public struct SimulatorConfiguration: Sendable {
     public var delay: AnswerDelay?
     /// The member of payloads that holds the time of sending, in microseconds since 1970; nil measures no latency.
     public var latencyMember: String?
+    /// The port of the binary gateway; 0 for any free one, nil for no gateway.
+    ///
+    /// Its clients must show a certificate that names a topic, signed by ``clientTrust`` where that is set.
+    public var gatewayPort: Int?
+    /// The port of the feedback service, which asks the same of its clients; 0 for any free one, nil for none.
+    public var feedbackPort: Int?
+    /// Whether a client whose certificate is not taken by the gateway and the feedback service fails in the handshake.
+    /// As at Apple, it is otherwise let in and the connection closed. It needs ``clientTrust``.
+    public var refusesHandshake = false
+    /// The gateway's scripted faults, in order.
+    public var gatewayRules: [GatewayRule] = []
+    /// The largest payload that the gateway takes, in bytes; 256 before iOS 8.
+    ///
+    /// Source: Apple, "Binary Provider API": less than or equal to 2 kilobytes.
+    public var maximumGatewayPayload = 2048
+    /// The member of payloads that identifies a notification to the gateway's count of duplicates; nil counts none.
+    public var gatewayIDMember: String?
+    /// Whether the account keeps what the gateway accepted, up to ``GatewayAccount/maximumRecords``.
+    public var recordsGateway = false
+    /// What the feedback service has to tell from the beginning.
+    public var feedback: [FeedbackRecord] = []
+    /// The feedback service's scripted faults, in order.
+    public var feedbackFaults: [FeedbackFault] = []
     /// What the randomness of rules and delays starts from.
     public var seed: UInt64 = 1
 

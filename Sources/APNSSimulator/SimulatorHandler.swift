@@ -26,11 +26,6 @@ final class SimulatorHandler: ChannelInboundHandler {
         self.tls = tls
     }
 
-    private static func now() -> SimulatedConnection.Moment {
-        SimulatedConnection.Moment(
-            uptime: Int64(NIODeadline.now().uptimeNanoseconds / 1000), date: WallClock.milliseconds())
-    }
-
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
         if let handshake = event as? TLSHandshakeCompleted {
             do {
@@ -41,7 +36,7 @@ final class SimulatorHandler: ChannelInboundHandler {
                     return
                 }
                 connection = try SimulatedConnection(
-                    service, certificateTopic: handshake.peerCertificate?.userID, at: Self.now())
+                    service, certificateTopic: handshake.peerCertificate?.userID, at: .now())
                 if shutsDown { connection?.shutDown(reason: "Shutdown") }
                 flush(context)
             } catch {
@@ -66,7 +61,7 @@ final class SimulatorHandler: ChannelInboundHandler {
         let buffer = unwrapInboundIn(data)
         do {
             try buffer.withUnsafeReadableBytes { bytes in
-                try connection?.receive(bytes, at: Self.now())
+                try connection?.receive(bytes, at: .now())
             }
         } catch {
             // Bytes that are no HTTP/2 are the client's mistake, and counted; nghttp2 may have a GOAWAY to say so.
@@ -143,8 +138,15 @@ final class SimulatorHandler: ChannelInboundHandler {
         ) {
             self.timerDue = .max
             self.timer = nil
-            self.connection?.advance(to: Self.now())
+            self.connection?.advance(to: .now())
             self.flush(context)
         }
+    }
+}
+
+extension SimulatedConnection.Moment {
+    static func now() -> SimulatedConnection.Moment {
+        SimulatedConnection.Moment(
+            uptime: Int64(NIODeadline.now().uptimeNanoseconds / 1000), date: WallClock.milliseconds())
     }
 }

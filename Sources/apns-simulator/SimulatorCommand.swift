@@ -16,6 +16,7 @@ struct SimulatorCommand: AsyncParsableCommand {
             START
               apns-simulator --certificate server.pem --key server-key.pem --account account.json
               It prints one line of JSON when it listens: {"pid":4711,"port":40123}
+              with "gatewayPort" and "feedbackPort" for those that are asked for.
               Point your client at 127.0.0.1 and that port, trusting the authority that signed server.pem.
 
             CHANNELS
@@ -43,8 +44,10 @@ struct SimulatorCommand: AsyncParsableCommand {
               accept=true counts the notification as accepted although no answer comes. The first rule with an answer
               that meets a request decides. Rules without a prefix meet broadcasts too, and times counts by channel then.
 
+            \(GatewayOptions.help)
+
             SIGNALS
-              SIGTERM and SIGINT: say GOAWAY, finish, write the account, exit with 0. SIGUSR1: write the account.
+              SIGTERM and SIGINT: say GOAWAY or Shutdown, finish, write the account, exit with 0. SIGUSR1: write the account.
             """)
 
     @Option(help: "The address to listen on.")
@@ -117,7 +120,13 @@ struct SimulatorCommand: AsyncParsableCommand {
         help: ArgumentHelp("Write the account to this file, as JSON, at the end and at SIGUSR1.", valueName: "file"))
     var account: String?
 
-    @Flag(help: "List every accepted apns-id and device token in the account.")
+    @OptionGroup(title: "Gateway and feedback options")
+    var gateway: GatewayOptions
+
+    @Flag(
+        help: ArgumentHelp(
+            "List every accepted apns-id and device token in the account, and the first \(GatewayAccount.maximumRecords) "
+                + "notifications that the gateway accepted."))
     var recordTokens = false
 
     @Option(
@@ -146,7 +155,8 @@ struct SimulatorCommand: AsyncParsableCommand {
         }
         if !quiet {
             let account = server.account
-            StandardError.write("apns-simulator: \(account.requests) requests, \(account.accepted) accepted")
+            let gateway = server.gatewayPort == nil ? "" : ", \(account.acceptedByGateway) of them by the gateway"
+            StandardError.write("apns-simulator: \(account.requests) requests, \(account.accepted) accepted\(gateway)")
         }
     }
 
@@ -187,6 +197,7 @@ struct SimulatorCommand: AsyncParsableCommand {
         }
         configuration.latencyMember = measureLatency
         configuration.seed = seed
+        try gateway.apply(to: &configuration, records: recordTokens)
         return configuration
     }
 
@@ -203,8 +214,14 @@ struct SimulatorCommand: AsyncParsableCommand {
 
     private func announce(_ server: APNSSimulatorServer) throws {
         if let portFile { try Data("\(server.port)\n".utf8).write(to: URL(filePath: portFile), options: .atomic) }
-        StandardOutput.write("{\"pid\":\(ProcessInfo.processInfo.processIdentifier),\"port\":\(server.port)}")
-        if !quiet { StandardError.write("apns-simulator: listening on \(host):\(server.port)") }
+        let ports = [("port", server.port), ("gatewayPort", server.gatewayPort), ("feedbackPort", server.feedbackPort)]
+        let members = ports.compactMap { name, port in port.map { "\"\(name)\":\($0)" } }
+        let process = ProcessInfo.processInfo.processIdentifier
+        StandardOutput.write("{\"pid\":\(process),\(members.joined(separator: ","))}")
+        guard !quiet else { return }
+        StandardError.write("apns-simulator: listening on \(host):\(server.port)")
+        if let port = server.gatewayPort { StandardError.write("apns-simulator: gateway on \(host):\(port)") }
+        if let port = server.feedbackPort { StandardError.write("apns-simulator: feedback on \(host):\(port)") }
     }
 
     // Whoever reads the file while it is written finds the old one, not half of the new.

@@ -54,6 +54,14 @@ struct CommandLineTests {
             (["--provider-key", "A:B:/does/not/exist"], "/does/not/exist"),
             (["--provider-key", "A"], "KEYID:TEAMID:FILE"),
             (["--initial-streams", "0"], "--initial-streams"),
+            (["--gateway-rule", "answer=8"], "--gateway-port"),
+            (["--gateway-port", "0", "--gateway-rule", "answer=oops"], "answer=oops"),
+            (["--gateway-port", "0", "--gateway-payload-limit", "0"], "--gateway-payload-limit"),
+            (["--feedback-fault", "hang=true"], "--feedback-port"),
+            (["--feedback-port", "0", "--feedback-fault", "hang=9"], "hang=9"),
+            (["--feedback-port", "0", "--feedback", "/does/not/exist"], "/does/not/exist"),
+            (["--feedback-port", "0", "--feedback", "/etc/passwd"], "line 1"),
+            (["--gateway-port", "0", "--refuse-handshake"], "--client-ca"),
         ])
     func refuses(_ arguments: [String], _ words: String) async throws {
         let result = try await Command.run(
@@ -64,5 +72,48 @@ struct CommandLineTests {
             ] + arguments, timeout: 20)
         #expect(result.status != 0)
         #expect(result.errors.contains(words))
+    }
+
+    @Test("listens as gateway and as feedback service too, and tells of both in its account", .timeLimit(.minutes(1)))
+    func binary() async throws {
+        let file = FileManager.default.temporaryDirectory.appending(path: "feedback-\(UUID().uuidString)")
+        try Data("\(anyToken) 1700000000\n".utf8).write(to: file)
+        defer { try? FileManager.default.removeItem(at: file) }
+        let simulator = try await SimulatorProcess(
+            gateway: ["prefix=dd,answer=feedback", "prefix=ee,answer=InvalidToken"], feedback: ["pieces=5"],
+            options: ["--gateway-id-member", "id", "--feedback", file.path, "--gateway-payload-limit", "40"])
+        let client = try await BinaryClient.connect(simulator.gatewayPort)
+        let payload = Array(#"{"aps":{"alert":"é🚀"},"id":"j1"}"#.utf8)
+        try await client.send(
+            GatewayBytes.frame(1, token: GatewayBytes.token(0xDD), payload: payload, expiration: 5)
+                + GatewayBytes.simple(payload: payload) + GatewayBytes.enhanced(3, token: GatewayBytes.token(0xEE)))
+        let ending = try await client.ending()
+        #expect(ending.bytes == GatewayBytes.packet(8, 3))
+        let fed = try await BinaryClient.connect(simulator.feedbackPort).ending().bytes
+        #expect(fed.count == 76 && fed.prefix(6) == GatewayBytes.big(UInt32(1_700_000_000)) + [0, 32])
+
+        let long = try await BinaryClient.connect(simulator.gatewayPort)
+        try await long.send(GatewayBytes.frame(4, payload: payload + Array(repeating: 0x20, count: 9)))
+        let refused = try await long.ending()
+        #expect(refused.bytes == GatewayBytes.packet(7, 4))
+
+        let account = try await simulator.stop()
+        #expect(account.accepted == 2 && account.acceptedByGateway == 2)
+        #expect(account.gateway.frames == ["0": 1, "1": 1, "2": 2])
+        #expect(account.gateway.refused == ["7 InvalidPayloadSize": 1, "8 InvalidToken": 1])
+        #expect(account.gateway.duplicates == 1 && account.gatewayAcceptedByID == ["j1": 2])
+        #expect(account.gatewayAccepted.map(\.identifier) == [1, nil])
+        #expect(account.gatewayAccepted.first?.payload == String(decoding: payload, as: UTF8.self))
+        #expect(account.gatewayAccepted.first?.expiration == 5 && account.gatewayAccepted.first?.priority == 10)
+        #expect(account.acceptedByToken[String(repeating: "dd", count: 32)] == 1)
+        #expect(account.feedback.served == 2 && account.feedback.connections == 1)
+    }
+
+    @Test("explains its gateway and its feedback service")
+    func help() async throws {
+        let result = try await Command.run(try BuiltProgram.path("apns-simulator"), ["--help"], timeout: 20)
+        for words in ["GATEWAY", "FEEDBACK", "--gateway-rule <rule>", "at=connect", "cut=50", "--feedback-fault"] {
+            #expect(result.output.contains(words))
+        }
     }
 }

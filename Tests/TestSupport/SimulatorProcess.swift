@@ -12,6 +12,14 @@ public final class SimulatorProcess: Sendable {
         public let distinctIDs, distinctTokens, broadcasts: Int
         /// Answers by status and reason, such as `200` and `410 Unregistered`.
         public let answers: [String: Int]
+        /// Of what was accepted, what came through the binary gateway.
+        public let acceptedByGateway: Int
+        /// What the binary gateway has seen and said.
+        public let gateway: Gateway
+        /// What the feedback service has served.
+        public let feedback: Feedback
+        private let recordedGateway: [GatewayRecord]?
+        private let recordedByGatewayID: [String: Int]?
         private let recordedByID: [String: Int]?
         private let recordedByToken: [String: Int]?
         private let recordedByChannel: [String: Int]?
@@ -23,18 +31,57 @@ public final class SimulatorProcess: Sendable {
         /// How many broadcasts were accepted on each channel.
         public var acceptedByChannel: [String: Int] { recordedByChannel ?? [:] }
 
+        /// What the gateway accepted, in order; the first 100,000.
+        public var gatewayAccepted: [GatewayRecord] { recordedGateway ?? [] }
+        /// How often a notification was accepted under each id of `--gateway-id-member`.
+        public var gatewayAcceptedByID: [String: Int] { recordedByGatewayID ?? [:] }
+
         private enum CodingKeys: String, CodingKey {
             case requests, accepted, acceptedAnswerLost, acceptedTakenBack, silenced, resets, drops, resetsReceived
             case goAways, connections, protocolErrors, highestConcurrentStreams, duplicates, distinctIDs, distinctTokens
-            case answers, broadcasts
+            case answers, broadcasts, acceptedByGateway, gateway, feedback
+            case recordedGateway = "gatewayAccepted"
+            case recordedByGatewayID = "gatewayAcceptedByID"
             case recordedByID = "acceptedByID"
             case recordedByToken = "acceptedByToken"
             case recordedByChannel = "acceptedByChannel"
         }
     }
 
+    /// What it says of its binary gateway.
+    public struct Gateway: Decodable, Sendable {
+        /// Notifications by command, `0`, `1` or `2`.
+        public let frames: [String: Int]
+        /// Notifications refused, and error packets sent, by status, such as `8 InvalidToken`.
+        public let refused, packets: [String: Int]
+        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+        public let accepted, dropped, droppedBytes, bytesReceived, duplicates, distinctIDs: Int
+        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+        public let connections, refusedClients, closes, resets, hangs: Int
+    }
+
+    /// What it says of its feedback service.
+    public struct Feedback: Decodable, Sendable {
+        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+        public let connections, refusedClients, served, waiting: Int
+    }
+
+    /// A notification that its binary gateway accepted.
+    public struct GatewayRecord: Decodable, Equatable, Sendable {
+        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+        public let token, payload: String
+        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+        public let identifier, expiration: UInt32?
+        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+        public let priority: UInt8?
+    }
+
     /// The port on 127.0.0.1.
     public let port: Int
+    /// The port of the binary gateway; nil where it was not asked for.
+    public let gatewayPort: Int?
+    /// The port of the feedback service; nil where it was not asked for.
+    public let feedbackPort: Int?
     /// The process.
     public let process: ChildProcess
 
@@ -45,9 +92,12 @@ public final class SimulatorProcess: Sendable {
     ///   - rules: its `--rule`s.
     ///   - certificate: which of ``TestCertificates`` it shows.
     ///   - manyTokens: keeps the tokens out of the account; ``forEachToken(_:)`` has them at the end.
+    ///   - gateway: the `--gateway-rule`s of a binary gateway that takes the test authority's clients; nil for none.
+    ///   - feedback: the `--feedback-fault`s of a feedback service for the same clients; nil for none.
     ///   - options: further arguments.
     public init(
-        rules: [String] = [], certificate: String = "server", manyTokens: Bool = false, options: [String] = []
+        rules: [String] = [], certificate: String = "server", manyTokens: Bool = false, gateway: [String]? = nil,
+        feedback: [String]? = nil, options: [String] = []
     ) async throws {
         let directory = FileManager.default.temporaryDirectory.appending(path: "simulator-\(UUID().uuidString)")
         let arguments = [
@@ -58,12 +108,22 @@ public final class SimulatorProcess: Sendable {
         ]
         let record = manyTokens ? ["--token-counts", directory.appending(path: "tokens").path] : ["--record-tokens"]
         try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+        var binary: [String] = []
+        // Given among the options, it would be there twice.
+        if gateway != nil || feedback != nil, !options.contains("--client-ca") {
+            binary += ["--client-ca", try TestCertificates.path("ca.pem")]
+        }
+        if let gateway { binary += ["--gateway-port", "0"] + gateway.flatMap { ["--gateway-rule", $0] } }
+        if let feedback { binary += ["--feedback-port", "0"] + feedback.flatMap { ["--feedback-fault", $0] } }
         let process = try ChildProcess(
-            BuiltProgram.path("apns-simulator"), arguments + record + rules.flatMap { ["--rule", $0] } + options)
+            BuiltProgram.path("apns-simulator"),
+            arguments + record + rules.flatMap { ["--rule", $0] } + binary + options)
         self.process = process
         self.directory = directory
-        let port = try await Self.port(of: process)
-        self.port = port
+        let announcement = try await Self.announcement(of: process)
+        port = announcement.port
+        gatewayPort = announcement.gatewayPort
+        feedbackPort = announcement.feedbackPort
     }
 
     deinit {
@@ -100,17 +160,21 @@ public final class SimulatorProcess: Sendable {
         return try JSONDecoder().decode(Account.self, from: Data(contentsOf: file))
     }
 
-    private static func port(of process: ChildProcess) async throws -> Int {
-        struct Announcement: Decodable { let port: Int }
-        var port: Int?
+    private struct Announcement: Decodable {
+        let port: Int
+        let gatewayPort, feedbackPort: Int?
+    }
+
+    private static func announcement(of process: ChildProcess) async throws -> Announcement {
+        var announcement: Announcement?
         try await eventually("the simulator listens") {
             if let ending = process.ending { throw process.failure("ended with \(ending)") }
             let line = process.output
             guard line.hasSuffix("\n") else { return false }
-            port = try JSONDecoder().decode(Announcement.self, from: Data(line.utf8)).port
+            announcement = try JSONDecoder().decode(Announcement.self, from: Data(line.utf8))
             return true
         }
-        guard let port else { throw process.failure("no port") }
-        return port
+        guard let announcement else { throw process.failure("no port") }
+        return announcement
     }
 }

@@ -1,0 +1,84 @@
+import NIOCore
+import TLS
+
+/// Puts a connection's socket and timer to a ``FeedbackDelivery``.
+final class FeedbackHandler: ChannelInboundHandler {
+    typealias InboundIn = ByteBuffer
+    typealias OutboundOut = ByteBuffer
+
+    private let service: SimulatedService
+    private let tls: TLSHandler
+    private var delivery: FeedbackDelivery?
+    private var timer: Scheduled<Void>?
+
+    init(_ service: SimulatedService, tls: TLSHandler) {
+        self.service = service
+        self.tls = tls
+    }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        if let handshake = event as? TLSHandshakeCompleted {
+            if GatewayClient(handshake.peerCertificate, service.configuration) == .refused {
+                service.feedbackClientRefused()
+                SocketEnding.close(context, tls)
+            } else {
+                delivery = service.feedbackConnectionOpened()
+                proceed(context)
+            }
+        } else if event is SimulatorShutdown {
+            // What has not been sent is not forgotten.
+            end()
+            context.close(promise: nil)
+        }
+        context.fireUserInboundEventTriggered(event)
+    }
+
+    // A client has nothing to say here.
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {}
+
+    func channelWritabilityChanged(context: ChannelHandlerContext) {
+        proceed(context)
+        context.fireChannelWritabilityChanged()
+    }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        end()
+        context.fireChannelInactive()
+    }
+
+    func handlerRemoved(context: ChannelHandlerContext) { end() }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        if delivery == nil, let error = error as? TLSError, error.isAboutClientCertificate {
+            service.feedbackClientRefused()
+        }
+        context.close(promise: nil)
+    }
+
+    private func end() {
+        timer?.cancel()
+        timer = nil
+        delivery = nil
+    }
+
+    private func proceed(_ context: ChannelHandlerContext) {
+        // A client that does not read keeps the rest on the list.
+        while context.channel.isWritable, var delivery {
+            let step = delivery.next(at: SimulatedConnection.Moment.now().uptime) { service.takeFeedback($0) }
+            // A write can change writability, which leads here again: the state comes first.
+            self.delivery = delivery
+            guard let step else { break }
+            switch step {
+            case .send(let bytes): context.writeAndFlush(wrapOutboundOut(ByteBuffer(bytes: bytes)), promise: nil)
+            case .close: SocketEnding.close(context, tls)
+            }
+        }
+        guard timer == nil, let next = delivery?.nextTime else { return }
+        timer = context.eventLoop.assumeIsolated().scheduleTask(
+            deadline: .uptimeNanoseconds(UInt64(max(next, 0)) * 1000)
+        ) {
+            self.timer = nil
+            self.proceed(context)
+        }
+    }
+}

@@ -1,0 +1,214 @@
+import APNS
+
+/// One client's connection to the binary gateway, without its socket: takes bytes and the time, and says what to do and
+/// when to look again.
+///
+/// A good notification gets no answer. The first that is bad, or that a rule is about, ends the connection; what comes
+/// after it is read and dropped.
+struct GatewayConnection {
+    typealias Moment = SimulatedConnection.Moment
+
+    /// What to do with the socket.
+    enum Step: Equatable {
+        /// Send these bytes, apart from those before and after.
+        case send([UInt8])
+        /// Say goodbye, and read on until the client has gone.
+        case close
+        /// End it with a TCP reset.
+        case reset
+        /// Leave it open, and read nothing more.
+        case stopReading
+    }
+
+    private enum Phase {
+        case open
+        case ending(GatewayFarewell)
+        /// - Parameter isTold: whether the socket's side knows.
+        case hung(isTold: Bool)
+    }
+
+    private let service: SimulatedService
+    private let check: GatewayCheck
+    private let keepsRecords: Bool
+    private var phase = Phase.open
+    private var reader = GatewayFrameReader()
+    /// Whether a fault has made it impossible to tell where a notification begins.
+    private var isUnreadable = false
+    private var ordinal = 0
+    /// The identifier of the last that was accepted; 0 when there was none.
+    private var lastAccepted: UInt32 = 0
+    private var tally = GatewayTally()
+
+    init(_ service: SimulatedService, client: GatewayClient, at moment: Moment) {
+        self.service = service
+        let configuration = service.configuration
+        keepsRecords = configuration.recordsGateway
+        switch client {
+        case .refused:
+            check = GatewayCheck()
+            phase = .ending(GatewayFarewell([.close], at: moment.uptime))
+            service.clientRefused()
+        case .taken(let topic):
+            check = GatewayCheck(
+                maximumPayloadSize: configuration.maximumGatewayPayload,
+                idMember: configuration.gatewayIDMember.map { Array($0.utf8) }, hasTopic: topic != nil)
+            if let verdict = service.judgeGatewayConnection() { carryOut(verdict, on: nil, at: moment) }
+        }
+        settle()
+    }
+
+    // MARK: Bytes and time
+
+    mutating func receive(_ bytes: UnsafeRawBufferPointer, at moment: Moment) {
+        tally.bytesReceived += bytes.count
+        defer { settle() }
+        if case .hung = phase { isUnreadable = true }
+        guard !isUnreadable else {
+            tally.droppedBytes += bytes.count
+            return
+        }
+        let isScripted = service.judgesGatewayNotifications
+        // Out of the way, because what it hands out changes the rest of this value.
+        var reader = GatewayFrameReader()
+        swap(&reader, &self.reader)
+        do throws(GatewayFault) {
+            try reader.read(bytes) { take($0, isScripted: isScripted, at: moment) }
+            self.reader = reader
+        } catch {
+            isUnreadable = true
+            if case .open = phase { refuse(error.status, identifier: error.identifier, error.isSimple, at: moment) }
+        }
+    }
+
+    /// The next thing to do, if it is due by now.
+    ///
+    /// The account comes first, so that whoever has received a packet finds it counted.
+    mutating func next(at moment: Moment) -> Step? {
+        switch phase {
+        case .open, .hung(isTold: true): return nil
+        case .hung(isTold: false):
+            phase = .hung(isTold: true)
+            return .stopReading
+        case .ending(var farewell):
+            let step = farewell.next(at: moment.uptime)
+            phase = .ending(farewell)
+            defer { settle() }
+            switch step {
+            case nil: return nil
+            case .send(let bytes)?: return .send(bytes)
+            case .close?:
+                tally.closes += 1
+                return .close
+            case .reset?:
+                tally.resets += 1
+                return .reset
+            }
+        }
+    }
+
+    /// When to call ``next(at:)``, in microseconds of uptime; nil for not before something arrives.
+    var nextTime: Int64? {
+        if case .ending(let farewell) = phase { farewell.nextTime } else { nil }
+    }
+
+    /// Names the last notification that was accepted, and ends.
+    mutating func shutDown(at moment: Moment) {
+        switch phase {
+        case .open: end(with: GatewayRule.Packet(status: .shutdown), identifier: lastAccepted, delay: 0, at: moment)
+        case .ending(var farewell):
+            farewell.hurry(at: moment.uptime)
+            phase = .ending(farewell)
+        case .hung: phase = .ending(GatewayFarewell([.close], at: moment.uptime))
+        }
+        settle()
+    }
+
+    private mutating func settle() {
+        service.add(tally)
+        tally = GatewayTally()
+    }
+
+    // MARK: Notifications
+
+    private mutating func take(_ notification: GatewayNotification, isScripted: Bool, at moment: Moment) {
+        ordinal += 1
+        tally.arrived(command: notification.command)
+        guard case .open = phase else {
+            tally.dropped += 1
+            return
+        }
+        switch check.judge(notification) {
+        case .refused(let status):
+            refuse(
+                status, identifier: notification.identifier ?? 0, notification.command == 0, at: moment)
+        case .good(let token, let id):
+            guard isScripted, let verdict = service.judgeGateway(token, ordinal: ordinal) else {
+                return accept(notification, token: token, id: id)
+            }
+            if verdict.accepts { accept(notification, token: token, id: id) }
+            carryOut(verdict, on: (notification, token), at: moment)
+        }
+    }
+
+    private mutating func accept(
+        _ notification: GatewayNotification, token: SimulatedToken, id: UnsafeBufferPointer<UInt8>?
+    ) {
+        tally.accepted.append(token)
+        lastAccepted = notification.identifier ?? 0
+        if let id { tally.ids.append(Array(id)) }
+        if keepsRecords { tally.records.append(GatewayRecord(notification, token: token)) }
+    }
+
+    // Source: Apple, "Legacy Information": there is no error packet for command 0.
+    private mutating func refuse(
+        _ status: GatewayStatus, identifier: UInt32, _ isSimple: Bool, at moment: Moment
+    ) {
+        tally.refused[status, default: 0] += 1
+        if isSimple {
+            phase = .ending(GatewayFarewell([.close], at: moment.uptime))
+        } else {
+            end(with: GatewayRule.Packet(status: status), identifier: identifier, delay: 0, at: moment)
+        }
+    }
+
+    private mutating func carryOut(
+        _ verdict: GatewayScript.Verdict, on subject: (notification: GatewayNotification, token: SimulatedToken)?,
+        at moment: Moment
+    ) {
+        switch verdict.answer {
+        case .packet(let packet):
+            if !verdict.accepts, packet.status != .shutdown, subject != nil {
+                tally.refused[packet.status, default: 0] += 1
+            }
+            if subject?.notification.command == 0, packet.status != .shutdown {
+                phase = .ending(GatewayFarewell([.close], at: moment.uptime, delay: verdict.delay))
+            } else {
+                let identifier = identifier(packet, subject?.notification)
+                end(with: packet, identifier: identifier, delay: verdict.delay, at: moment)
+            }
+        case .close: phase = .ending(GatewayFarewell([.close], at: moment.uptime, delay: verdict.delay))
+        case .reset: phase = .ending(GatewayFarewell([.reset], at: moment.uptime, delay: verdict.delay))
+        case .hang:
+            tally.hangs += 1
+            phase = .hung(isTold: false)
+        case .feedback:
+            if let subject { service.addFeedback(subject.token, milliseconds: moment.date) }
+        }
+    }
+
+    private func identifier(_ packet: GatewayRule.Packet, _ notification: GatewayNotification?) -> UInt32 {
+        let own = packet.status == .shutdown ? lastAccepted : notification?.identifier ?? 0
+        return switch packet.identifier {
+        case .own: own
+        case .zero: 0
+        case .wrong: ~own
+        }
+    }
+
+    private mutating func end(
+        with packet: GatewayRule.Packet, identifier: UInt32, delay: Int64, at moment: Moment
+    ) {
+        tally.packets[packet.status, default: 0] += 1
+        phase = .ending(GatewayFarewell(packet, identifier: identifier, at: moment.uptime, delay: delay))
+    }
+}

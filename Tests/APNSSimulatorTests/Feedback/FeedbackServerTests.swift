@@ -1,0 +1,94 @@
+import TestSupport
+import Testing
+
+@testable import APNSSimulator
+
+@Suite("The simulator's feedback service", .timeLimit(.minutes(2)))
+struct FeedbackServerTests {
+    private func drain(_ server: APNSSimulatorServer) async throws -> BinaryClient.Ending {
+        try await BinaryClient.connect(server.feedbackPort).ending()
+    }
+
+    @Test("serves each record once, and closes")
+    func once() async throws {
+        try await withGateway {
+            $0.feedback = (1...200).map { FeedbackTests.record($0) }
+        } _: { server in
+            #expect(server.account.feedback.waiting == 200)
+            let first = try await drain(server)
+            #expect(first.bytes == (1...200).flatMap { FeedbackTests.tuple($0) } && first.isClean)
+            let second = try await drain(server)
+            #expect(second.bytes.isEmpty && second.isClean)
+            server.addFeedback([FeedbackTests.record(7, 8)])
+            let third = try await drain(server)
+            #expect(third.bytes == FeedbackTests.tuple(7, 8))
+            let account = server.account.feedback
+            #expect(account.connections == 3 && account.served == 201 && account.waiting == 0)
+        }
+    }
+
+    @Test("tells of what the rules of both transports have met")
+    func fedByRules() async throws {
+        try await withGateway(["prefix=dd,answer=feedback"]) {
+            $0.rules = [try FaultRule("prefix=0123,answer=410,timestamp=1700000000999")]
+        } _: { server in
+            let client = try await BinaryClient.connect(server.gatewayPort)
+            try await client.send(GatewayBytes.frame(1, token: GatewayBytes.token(0xDD)))
+            try await eventually("it is accepted") { server.account.acceptedByGateway == 1 }
+            try await client.close()
+            let answer = try await Push().send(to: server)
+            #expect(answer.status == 410)
+            let bytes = try await drain(server).bytes
+            #expect(bytes.count == 76)
+            #expect(Array(bytes.prefix(38).suffix(32)) == GatewayBytes.token(0xDD))
+            let token = (0..<4).flatMap { _ in [0x01, 0x23, 0x45, 0x67, 0x89, 0xAB, 0xCD, 0xEF] as [UInt8] }
+            #expect(Array(bytes.suffix(38)) == GatewayBytes.big(UInt32(1_700_000_000)) + [0, 32] + token)
+        }
+    }
+
+    @Test("is slow, in odd pieces and cut off, as it is told; what was not begun comes next time")
+    func faults() async throws {
+        try await withGateway {
+            $0.feedback = (1...5).map { FeedbackTests.record($0) }
+            $0.feedbackFaults = [try FeedbackFault("cut=50,slow=1ms,pieces=1..7,times=1")]
+        } _: { server in
+            let all = (1...5).flatMap { FeedbackTests.tuple($0) }
+            let cut = try await drain(server)
+            #expect(cut.bytes == Array(all.prefix(50)) && cut.isClean)
+            let rest = try await drain(server)
+            #expect(rest.bytes == Array(all.suffix(3 * 38)))
+        }
+    }
+
+    @Test("stays open where it hangs")
+    func hangs() async throws {
+        try await withGateway {
+            $0.feedback = [FeedbackTests.record(1)]
+            $0.feedbackFaults = [try FeedbackFault("hang=true")]
+        } _: { server in
+            let client = try await BinaryClient.connect(server.feedbackPort)
+            try await eventually("the record comes") { client.received == FeedbackTests.tuple(1) }
+            let other = try await BinaryClient.connect(server.feedbackPort)
+            #expect(client.isOpen && other.isOpen)
+            try await client.close()
+            try await other.close()
+        }
+    }
+
+    @Test("serves 100,000 records, far more than a socket's buffers take at once")
+    func many() async throws {
+        let records = (0..<100_000).map { number in
+            let word = GatewayBytes.big(UInt32(number + 1))
+            let bytes = Array((0..<8).map { _ in word }.joined())
+            return FeedbackRecord(token: bytes.withUnsafeBufferPointer { SimulatedToken(bytes: $0) }, seconds: 1)
+        }
+        try await withGateway {
+            $0.feedback = records
+        } _: { server in
+            let ending = try await drain(server)
+            #expect(ending.bytes.count == 100_000 * 38 && ending.isClean)
+            #expect(Array(ending.bytes.suffix(4)) == GatewayBytes.big(UInt32(100_000)))
+            #expect(server.account.feedback.served == 100_000)
+        }
+    }
+}

@@ -1,0 +1,112 @@
+import NIOCore
+import NIOPosix
+import Synchronization
+import TLS
+import TestSupport
+import Testing
+
+/// A client of the gateway or of the feedback service, over TLS.
+final class BinaryClient: Sendable {
+    /// How a connection ended, as its client saw it.
+    struct Ending: Sendable {
+        var bytes: [UInt8]
+        var errors: [any Error]
+        /// Whether the server said so in TLS first, as one does that ends in good order.
+        var isClean: Bool { errors.isEmpty }
+    }
+
+    private let channel: any Channel
+    private let record: Record
+
+    /// Connects and completes TLS.
+    /// - Parameter identity: which of the test certificates it shows; nil for none.
+    static func connect(_ port: Int?, identity: String? = "client") async throws -> BinaryClient {
+        var configuration = TLSClientConfiguration()
+        configuration.trust = .file(try TestCertificates.path("ca.pem"))
+        if let identity {
+            configuration.identity = try TLSIdentity(
+                certificateFile: try TestCertificates.path("\(identity).pem"),
+                keyFile: try TestCertificates.path("\(identity)-key.pem"))
+        }
+        return try await connect(port, try TLSContext.client(configuration))
+    }
+
+    static func connect(_ port: Int?, _ context: TLSContext) async throws -> BinaryClient {
+        let port = try #require(port)
+        let loop = MultiThreadedEventLoopGroup.singleton.any()
+        let handshake = loop.makePromise(of: Void.self)
+        let record = Record()
+        let channel = try await ClientBootstrap(group: loop)
+            .channelOption(.tcpOption(.tcp_nodelay), value: 1)
+            .channelInitializer { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    try channel.pipeline.syncOperations.addHandlers([
+                        TLSHandler(client: context, host: "127.0.0.1"), Collector(record, handshake),
+                    ])
+                }
+            }
+            .connect(host: "127.0.0.1", port: port).get()
+        try await handshake.futureResult.get()
+        return BinaryClient(channel, record)
+    }
+
+    private init(_ channel: any Channel, _ record: Record) {
+        self.channel = channel
+        self.record = record
+    }
+
+    var received: [UInt8] { record.ending.withLock { $0.bytes } }
+    var isOpen: Bool { channel.isActive }
+
+    /// Sends, and waits until the kernel has taken it.
+    func send(_ bytes: [UInt8]) async throws { try await channel.writeAndFlush(ByteBuffer(bytes: bytes)).get() }
+
+    /// Waits until the connection has ended.
+    func ending() async throws -> Ending {
+        try await eventually("the server ends the connection") { !self.channel.isActive }
+        try await channel.closeFuture.get()
+        return record.ending.withLock { $0 }
+    }
+
+    func close() async throws {
+        guard channel.isActive else { return }
+        channel.close(promise: nil)
+        try await channel.closeFuture.get()
+    }
+}
+
+/// What a client has seen, for its event loop to write and the test to read.
+private final class Record: Sendable {
+    let ending = Mutex(BinaryClient.Ending(bytes: [], errors: []))
+}
+
+private final class Collector: ChannelInboundHandler {
+    typealias InboundIn = ByteBuffer
+    private let record: Record
+    private let handshake: EventLoopPromise<Void>
+
+    init(_ record: Record, _ handshake: EventLoopPromise<Void>) {
+        self.record = record
+        self.handshake = handshake
+    }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        if event is TLSHandshakeCompleted { handshake.succeed() }
+        context.fireUserInboundEventTriggered(event)
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        let bytes = Array(buffer: unwrapInboundIn(data))
+        record.ending.withLock { $0.bytes += bytes }
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        handshake.fail(error)
+        record.ending.withLock { $0.errors.append(error) }
+    }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        handshake.fail(ChannelError.eof)
+        context.fireChannelInactive()
+    }
+}

@@ -1,0 +1,253 @@
+import Foundation
+import NIOCore
+import TLS
+import TestSupport
+import Testing
+
+@testable import APNSSimulator
+
+/// Runs a simulator with a gateway and a feedback service for clients of the test authority.
+func withGateway(
+    _ rules: [String] = [], _ change: (inout SimulatorConfiguration) throws -> Void = { _ in },
+    _ body: (APNSSimulatorServer) async throws -> Void
+) async throws {
+    try await withSimulator {
+        $0.gatewayPort = 0
+        $0.feedbackPort = 0
+        $0.clientTrust = .file(try TestCertificates.path("ca.pem"))
+        $0.gatewayRules = try rules.map { try GatewayRule($0) }
+        try change(&$0)
+    } _: {
+        try await body($0)
+    }
+}
+
+@Suite("The simulator's gateway", .timeLimit(.minutes(2)))
+struct GatewayServerTests {
+    @Test("takes notifications and says nothing until one is bad")
+    func packet() async throws {
+        try await withGateway { server in
+            let client = try await BinaryClient.connect(server.gatewayPort)
+            try await client.send(GatewayBytes.frame(1) + GatewayBytes.frame(2))
+            try await eventually("both are counted") { server.account.acceptedByGateway == 2 }
+            #expect(client.received.isEmpty && client.isOpen)
+            try await client.send(
+                GatewayBytes.frame(3) + GatewayBytes.frame(4, token: []) + GatewayBytes.frame(5))
+            let ending = try await client.ending()
+            #expect(ending.bytes == GatewayBytes.packet(2, 4) && ending.isClean)
+            let account = server.account
+            #expect(account.accepted == 3 && account.gateway.dropped == 1 && account.requests == 0)
+            #expect(account.gateway.connections == 1 && account.gateway.closes == 1)
+        }
+    }
+
+    @Test("is spoken to by a foreign client")
+    func foreign() async throws {
+        try await withGateway { server in
+            let file = FileManager.default.temporaryDirectory.appending(path: "frames-\(UUID().uuidString)")
+            try Data(GatewayBytes.enhanced(0x4142_4344) + GatewayBytes.enhanced(0x4546_4748, payload: [])).write(
+                to: file)
+            defer { try? FileManager.default.removeItem(at: file) }
+            let result = try await Command.run(
+                "/bin/sh",
+                [
+                    "-c",
+                    """
+                    openssl s_client -quiet -connect 127.0.0.1:\(try #require(server.gatewayPort)) -CAfile '\(
+                        try TestCertificates.path("ca.pem"))' -verify_return_error -cert '\(
+                        try TestCertificates.path("client.pem"))' -key '\(
+                        try TestCertificates.path("client-key.pem"))' <'\(file.path)'
+                    """,
+                ], timeout: 30)
+            #expect(result.output.hasSuffix("EFGH"))
+            #expect(server.account.gateway.packets == ["4 MissingPayload": 1])
+        }
+    }
+
+    @Test("lets a client in whose certificate it does not take, and closes", arguments: ["none", "other", "topic"])
+    func refusesClients(_ fault: String) async throws {
+        let workshop = try OpenSSLWorkshop()
+        try workshop.openssl(
+            "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", "own-key.pem",
+            "-out", "own.pem", "-subj", "/UID=com.example.app/CN=own")
+        try await withGateway {
+            if fault == "topic" { $0.topics = ["com.example.other"] }
+        } _: { server in
+            for port in [server.gatewayPort, server.feedbackPort] {
+                let client =
+                    switch fault {
+                    case "none": try await BinaryClient.connect(port, identity: nil)
+                    case "other": try await BinaryClient.connect(port, try Self.context(workshop))
+                    default: try await BinaryClient.connect(port)
+                    }
+                let ending = try await client.ending()
+                #expect(ending.bytes.isEmpty && ending.isClean)
+            }
+            let account = server.account
+            #expect(account.gateway.refusedClients == 1 && account.gateway.connections == 0)
+            #expect(account.feedback.refusedClients == 1 && account.feedback.connections == 0)
+        }
+    }
+
+    private static func context(_ workshop: OpenSSLWorkshop) throws -> TLSContext {
+        var configuration = TLSClientConfiguration()
+        configuration.trust = .file(try TestCertificates.path("ca.pem"))
+        configuration.identity = try TLSIdentity(
+            certificateFile: workshop.path("own.pem"), keyFile: workshop.path("own-key.pem"))
+        return try TLSContext.client(configuration)
+    }
+
+    @Test("refuses such a client in the handshake where that is asked for")
+    func refusesHandshake() async throws {
+        try await withGateway {
+            $0.refusesHandshake = true
+        } _: { server in
+            for port in [server.gatewayPort, server.feedbackPort] {
+                // A client of TLS 1.3 is done with the handshake before it hears of that.
+                let client = try await BinaryClient.connect(port, identity: nil)
+                let errors = try await client.ending().errors
+                // Certificate required (RFC 8446, section 6.2).
+                #expect(errors.compactMap { ($0 as? TLSError)?.kind } == [.alert(TLSAlert(code: 116))])
+            }
+            #expect(server.account.gateway.refusedClients == 1 && server.account.feedback.refusedClients == 1)
+            let client = try await BinaryClient.connect(server.gatewayPort)
+            try await client.send(GatewayBytes.frame(1))
+            try await eventually("it is counted") { server.account.acceptedByGateway == 1 }
+            try await client.close()
+        }
+    }
+
+    @Test("takes any certificate where no authorities are named, but none without")
+    func anyCertificate() async throws {
+        try await withGateway {
+            $0.clientTrust = nil
+        } _: { server in
+            let client = try await BinaryClient.connect(server.gatewayPort)
+            try await client.send(GatewayBytes.frame(1))
+            try await eventually("it is counted") { server.account.acceptedByGateway == 1 }
+            try await client.close()
+            let without = try await BinaryClient.connect(server.gatewayPort, identity: nil)
+            let ending = try await without.ending()
+            #expect(ending.isClean && server.account.gateway.refusedClients == 1)
+        }
+    }
+
+    @Test("splits packets and delays them, and a client gets them all the same")
+    func splitPacket() async throws {
+        try await withGateway(["after=2,answer=8,split=true,delay=50ms"]) { server in
+            let client = try await BinaryClient.connect(server.gatewayPort)
+            try await client.send(GatewayBytes.frame(1) + GatewayBytes.frame(2) + GatewayBytes.frame(3))
+            let ending = try await client.ending()
+            #expect(ending.bytes == GatewayBytes.packet(8, 2) && ending.isClean)
+            #expect(server.account.acceptedByGateway == 1 && server.account.gateway.dropped == 1)
+        }
+    }
+
+    @Test("resets, so that the client sees no end in good order")
+    func reset() async throws {
+        try await withGateway(["answer=reset"]) { server in
+            let client = try await BinaryClient.connect(server.gatewayPort)
+            try await client.send(GatewayBytes.frame(1))
+            let ending = try await client.ending()
+            #expect(ending.bytes.isEmpty && !ending.isClean)
+            #expect(
+                ending.errors.contains { error in
+                    if let error = error as? IOError { error.errnoCode == ECONNRESET } else { false }
+                })
+            #expect(server.account.gateway.resets == 1)
+        }
+    }
+
+    @Test("hangs, so that a client can write until the buffers are full")
+    func hang() async throws {
+        try await withGateway(["prefix=dd,answer=hang"]) { server in
+            let client = try await BinaryClient.connect(server.gatewayPort)
+            try await client.send(GatewayBytes.frame(1, token: GatewayBytes.token(0xDD)))
+            try await eventually("it hangs") { server.account.gateway.hangs == 1 }
+            // Far more than two sockets' buffers hold: it would all be read if anybody read.
+            let flood = Array(repeating: UInt8(0), count: 32 << 20)
+            let write = Task { try await client.send(flood) }
+            for round in 1...20 {
+                let other = try await BinaryClient.connect(server.gatewayPort)
+                try await other.send(GatewayBytes.frame(2, token: GatewayBytes.token(UInt8(round))))
+                try await other.close()
+            }
+            try await eventually("other connections are served") { server.account.gateway.connections == 21 }
+            #expect(server.account.gateway.bytesReceived < 2 << 20)
+            #expect(client.isOpen)
+            try await client.close()
+            await #expect(throws: (any Error).self) { try await write.value }
+        }
+    }
+
+    @Test("stays open after a packet where it lingers, until the client closes")
+    func lingers() async throws {
+        try await withGateway(["prefix=dd,answer=8,linger=true"]) { server in
+            let client = try await BinaryClient.connect(server.gatewayPort)
+            try await client.send(GatewayBytes.frame(1, token: GatewayBytes.token(0xDD)))
+            try await eventually("the packet comes") { client.received == GatewayBytes.packet(8, 1) }
+            try await client.send(GatewayBytes.frame(2))
+            try await eventually("what follows is dropped") { server.account.gateway.dropped == 1 }
+            #expect(client.isOpen && server.account.gateway.closes == 0)
+            try await client.close()
+        }
+    }
+
+    @Test("drops connections right after TLS, the first so many")
+    func connectRules() async throws {
+        try await withGateway(["at=connect,times=2,answer=close"]) { server in
+            for _ in 0..<2 {
+                let ending = try await BinaryClient.connect(server.gatewayPort).ending()
+                #expect(ending.bytes.isEmpty && ending.isClean)
+            }
+            let third = try await BinaryClient.connect(server.gatewayPort)
+            try await third.send(GatewayBytes.frame(1))
+            try await eventually("the third is served") { server.account.acceptedByGateway == 1 }
+            server.setGatewayRules([try GatewayRule("at=connect,answer=10")])
+            let ending = try await BinaryClient.connect(server.gatewayPort).ending()
+            #expect(ending.bytes == GatewayBytes.packet(10, 0))
+            #expect(third.isOpen)
+            try await third.close()
+        }
+    }
+
+    @Test("says Shutdown with the last it accepted when the server stops")
+    func stops() async throws {
+        var endings: [[UInt8]] = []
+        var clients: [BinaryClient] = []
+        try await withGateway { server in
+            for identifier in [UInt32(0), 7] {
+                let client = try await BinaryClient.connect(server.gatewayPort)
+                if identifier > 0 { try await client.send(GatewayBytes.frame(identifier)) }
+                clients.append(client)
+            }
+            try await eventually("one is counted") {
+                server.account.acceptedByGateway == 1 && server.account.gateway.connections == 2
+            }
+        }
+        for client in clients { endings.append(try await client.ending().bytes) }
+        #expect(endings == [GatewayBytes.packet(10, 0), GatewayBytes.packet(10, 7)])
+    }
+
+    @Test("takes 200,000 notifications and accounts for each by its token")
+    func load() async throws {
+        try await withGateway { server in
+            let client = try await BinaryClient.connect(server.gatewayPort)
+            for round in 0..<100 {
+                var frames: [UInt8] = []
+                for number in 0..<2000 {
+                    let token = GatewayBytes.token(UInt8(number % 200 + 1))
+                    frames += GatewayBytes.frame(UInt32(round * 2000 + number), token: token)
+                }
+                try await client.send(frames)
+            }
+            try await eventually("all are counted", within: .seconds(60)) {
+                server.account.acceptedByGateway == 200_000
+            }
+            let token = try #require(SimulatedToken(hex: String(repeating: "07", count: 32)))
+            #expect(server.account.accepted(token: token) == 1000)
+            #expect(server.account.distinctTokens == 200 && client.received.isEmpty)
+            try await client.close()
+        }
+    }
+}
