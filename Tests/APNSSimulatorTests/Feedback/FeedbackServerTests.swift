@@ -75,20 +75,45 @@ struct FeedbackServerTests {
         }
     }
 
-    @Test("serves 100,000 records, far more than a socket's buffers take at once")
-    func many() async throws {
-        let records = (0..<100_000).map { number in
-            let word = GatewayBytes.big(UInt32(number + 1))
-            let bytes = Array((0..<8).map { _ in word }.joined())
-            return FeedbackRecord(token: bytes.withUnsafeBufferPointer { SimulatedToken(bytes: $0) }, seconds: 1)
+    private func many(_ count: Int) -> [FeedbackRecord] {
+        (1...count).map { number in
+            var token = SimulatedToken()
+            token.words.3 = UInt64(number)
+            return FeedbackRecord(token: token, seconds: 1)
         }
+    }
+
+    @Test("serves 100,000 records, far more than a socket's buffers take at once")
+    func manyRecords() async throws {
         try await withGateway {
-            $0.feedback = records
+            $0.feedback = many(100_000)
         } _: { server in
             let ending = try await drain(server)
             #expect(ending.bytes.count == 100_000 * 38 && ending.isClean)
-            #expect(Array(ending.bytes.suffix(4)) == GatewayBytes.big(UInt32(100_000)))
+            #expect(Array(ending.bytes.suffix(8)) == GatewayBytes.big(100_000))
             #expect(server.account.feedback.served == 100_000)
+        }
+    }
+
+    @Test("forgets nothing that a client who does not read has left no room for")
+    func backpressure() async throws {
+        // Twice what Linux lets a socket keep for sending.
+        let count = 300_000
+        try await withGateway {
+            $0.feedback = many(count)
+        } _: { server in
+            let client = try await BinaryClient.connect(server.feedbackPort)
+            try await client.stopReading()
+            try await eventually("it is served") { server.account.feedback.served > 0 }
+            // The same event loop serves both: by now it has sent the first all it could.
+            let other = try await BinaryClient.connect(server.gatewayPort)
+            try await other.close()
+            #expect(server.account.feedback.waiting > 0)
+            try await client.drop()
+            let rest = try await drain(server).bytes
+            #expect(rest.count >= 38 && rest.count % 38 == 0 && rest.count < count * 38)
+            #expect(Array(rest.suffix(8)) == GatewayBytes.big(count))
+            #expect(server.account.feedback.served == count && server.account.feedback.waiting == 0)
         }
     }
 }

@@ -38,6 +38,7 @@ final class BinaryClient: Sendable {
         let record = Record()
         let channel = try await ClientBootstrap(group: loop)
             .channelOption(.tcpOption(.tcp_nodelay), value: 1)
+            .channelOption(.socketOption(.so_rcvbuf), value: 128 * 1024)
             .channelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
                     try channel.pipeline.syncOperations.addHandlers([
@@ -58,6 +59,11 @@ final class BinaryClient: Sendable {
     var received: [UInt8] { record.ending.withLock { $0.bytes } }
     var isOpen: Bool { channel.isActive }
 
+    /// Reads nothing more: the server can send what the socket's small buffer takes.
+    func stopReading() async throws {
+        try await channel.setOption(.autoRead, value: false).get()
+    }
+
     /// Sends, and waits until the kernel has taken it.
     func send(_ bytes: [UInt8]) async throws { try await channel.writeAndFlush(ByteBuffer(bytes: bytes)).get() }
 
@@ -66,6 +72,11 @@ final class BinaryClient: Sendable {
         try await eventually("the server ends the connection") { !self.channel.isActive }
         try await channel.closeFuture.get()
         return record.ending.withLock { $0 }
+    }
+
+    /// Goes away without a word, and without reading what is there.
+    func drop() async throws {
+        try await channel.pipeline.context(handlerType: TLSHandler.self).flatMap { $0.close() }.get()
     }
 
     func close() async throws {
