@@ -59,6 +59,7 @@ final class Lane: @unchecked Sendable {
     var invalidTokensNotBefore = NIODeadline.distantPast
     private var lastIncident: [String: NIODeadline] = [:]
     private var turn = 0
+    private var ticks = 0
     var readiness = Readiness()
     private var ticker: RepeatedTask?
     private var threadClock = ThreadClock()
@@ -157,8 +158,11 @@ final class Lane: @unchecked Sendable {
     private func tick() {
         guard phase != .stopped else { return }
         let now = eventLoop.now
+        ticks &+= 1
+        // What changes slowly need not be looked at ten times a second; but without a token nothing is sent.
+        let isFullSecond = ticks % 10 == 0
         for app in apps {
-            keepProviderToken(of: app)
+            if isFullSecond || !app.canSend { keepProviderToken(of: app) }
             app.transport.check(now: now)
             parkWhatCannotBeSent(app, now: now)
         }
@@ -168,7 +172,7 @@ final class Lane: @unchecked Sendable {
             queue.lookForForgottenIfDue()
         }
         writeInvalidTokens()
-        tellOfReadiness(now: now)
+        if isFullSecond { tellOfReadiness(now: now) }
         if phase == .draining, now >= drainDeadline { cutDrainShort() }
         growIfStarved()
         pump()
