@@ -29,6 +29,7 @@ extension FaultRule {
         var reader = try FaultRuleReader(text)
         try self.init(&reader)
         try reader.finish()
+        self.text = reader.written
     }
 
     private init(_ reader: inout FaultRuleReader) throws(FaultRuleError) {
@@ -58,6 +59,8 @@ extension FaultRule {
 /// The keys of a rule, taken one by one so that what is left over is known to be wrong.
 private struct FaultRuleReader {
     let rule: String
+    /// The rule without the spaces around its parts.
+    private(set) var written = ""
     private var values: [String: String] = [:]
 
     init(_ text: String) throws(FaultRuleError) {
@@ -71,6 +74,7 @@ private struct FaultRuleReader {
             guard values.updateValue(Self.trimmed(pair[1]), forKey: key) == nil else {
                 throw error(key, "is given twice")
             }
+            written += (written.isEmpty ? "" : ",") + key + "=" + Self.trimmed(pair[1])
         }
     }
 
