@@ -1,7 +1,6 @@
 import APNSSimulator
 import ArgumentParser
 import FoundationEssentials
-import TLS
 
 /// `apns-simulator`: listens until it is told to stop.
 @main
@@ -14,9 +13,29 @@ struct SimulatorCommand: AsyncParsableCommand {
             reasons and headers, and keeps an account of what it accepted. Rules make things go wrong.
 
             START
-              apns-simulator --certificate server.pem --key server-key.pem --account account.json
+              apns-simulator --write-certificates certs --account account.json
               It prints one line of JSON when it listens: {"pid":4711,"port":40123}
-              Point your client at 127.0.0.1 and that port, trusting the authority that signed server.pem.
+              Point your client at 127.0.0.1 and that port, trusting certs/ca.pem, with provider tokens signed with
+              certs/AuthKey_ABC123DEFG.p8 (team TEAM123456), or with the certificate certs/client.pem.
+
+            CONTROL
+              With --control-port the simulator keeps what it receives, and can be asked for it and steered while it runs:
+                GET    /notifications    what arrived, oldest first: {"notifications":[…],"last":12,"overwritten":0}
+                         after=12        only what came after that one      token=HEX     only for that device
+                         outcome=accepted|refused                           limit=1000    no more than so many
+                         wait=10         seconds to wait for the first, if there is none yet
+                DELETE /notifications    forget them
+                GET    /account          the account; details=true lists every apns-id and device token
+                GET    /rules            the rules in force; PUT {"rules":["…"]} replaces them, POST {"rule":"…"} adds one
+                DELETE /rules            behind the others, DELETE takes all away
+                GET    /delay            how long answers are held back; PUT {"delay":"20ms±5ms"}, or null for not at all
+                POST   /faults/goaway    say GOAWAY on every connection; reason=Shutdown
+                POST   /faults/drop      close every connection without a word
+                POST   /faults/stop-listening, /faults/start-listening    refuse new connections for a while
+                GET    /health, GET /    whether it is there; what there is
+              Errors are a status and {"error":"…"}. A notification has what was sent, with its payload as JSON, and in
+              outcome what was answered: {"status":410,"reason":"Unregistered"}, or dropped, silenced, reset, goaway.
+              --record FILE writes the same, a line each.
 
             CHANNELS
               Broadcasts are taken at /4/broadcasts/apps/BUNDLE-ID, and their channels are managed at the same port:
@@ -56,14 +75,9 @@ struct SimulatorCommand: AsyncParsableCommand {
     @Option(help: ArgumentHelp("Write the port to this file when listening.", valueName: "file"))
     var portFile: String?
 
-    @Option(help: ArgumentHelp("The server's certificate chain, PEM.", valueName: "file"))
-    var certificate: String
+    @OptionGroup var certificates: CertificateOptions
 
-    @Option(help: ArgumentHelp("The server's private key, PEM.", valueName: "file"))
-    var key: String
-
-    @Option(help: ArgumentHelp("Take client certificates signed by these authorities, PEM.", valueName: "file"))
-    var clientCa: String?
+    @OptionGroup var control: ControlOptions
 
     @Option(
         help: ArgumentHelp(
@@ -131,7 +145,10 @@ struct SimulatorCommand: AsyncParsableCommand {
 
     func run() async throws {
         let signals = Signals()
-        let server = try await APNSSimulatorServer.start(try configuration())
+        let recordFile = try control.recordFile()
+        var configuration = try configuration()
+        control.apply(to: &configuration, file: recordFile)
+        let server = try await APNSSimulatorServer.start(configuration)
         try announce(server)
         for await signal in signals.stream {
             guard signal == .writeAccount else { break }
@@ -148,15 +165,15 @@ struct SimulatorCommand: AsyncParsableCommand {
             let account = server.account
             StandardError.write("apns-simulator: \(account.requests) requests, \(account.accepted) accepted")
         }
+        // It was told when it happened; whoever looks at the status only must not take the recording for whole.
+        if recordFile?.failure != nil { throw ExitCode.failure }
     }
 
     private func configuration() throws -> SimulatorConfiguration {
-        var configuration = SimulatorConfiguration(
-            identity: try TLSIdentity(certificateFile: certificate, keyFile: key))
+        var configuration = try certificates.configuration(topic: topic.first ?? "com.example.app")
         configuration.host = host
         configuration.port = Int(port)
-        configuration.clientTrust = clientCa.map { .file($0) }
-        configuration.providerKeys = try providerKey.map(Self.providerKey)
+        configuration.providerKeys += try providerKey.map(Self.providerKey)
         if let providerTokenInterval {
             guard let interval = AnswerDelay(providerTokenInterval) else {
                 throw ValidationError("--provider-token-interval must be a time such as 20m")
@@ -203,7 +220,9 @@ struct SimulatorCommand: AsyncParsableCommand {
 
     private func announce(_ server: APNSSimulatorServer) throws {
         if let portFile { try Data("\(server.port)\n".utf8).write(to: URL(filePath: portFile), options: .atomic) }
-        StandardOutput.write("{\"pid\":\(ProcessInfo.processInfo.processIdentifier),\"port\":\(server.port)}")
+        var members = ["\"pid\":\(ProcessInfo.processInfo.processIdentifier)", "\"port\":\(server.port)"]
+        if let controlPort = server.controlPort { members.append("\"controlPort\":\(controlPort)") }
+        StandardOutput.write("{\(members.joined(separator: ","))}")
         if !quiet { StandardError.write("apns-simulator: listening on \(host):\(server.port)") }
     }
 
