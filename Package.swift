@@ -81,7 +81,8 @@ let package = Package(
             name: "PushQueueTests", dependencies: ["PushQueue", "Redis", "TestSupport", logging, nioCore, nioPosix]),
         .testTarget(name: "PushWorkerTests", dependencies: ["PushWorker", "APNSSimulator", "TestSupport"]),
         .testTarget(
-            name: "APNSSimulatorTests", dependencies: ["APNSSimulator", "TLS", "TestSupport", "apns-simulator"]),
+            name: "APNSSimulatorTests",
+            dependencies: ["APNS", "APNSSimulator", "TLS", "TestSupport", "apns-simulator"]),
         .testTarget(
             name: "EndToEndTests",
             dependencies: ["APNS", "PushQueue", "Redis", "TestSupport", "apns-worker", "apns-simulator"]),

@@ -10,6 +10,7 @@ struct HealthRoutes: ControlConcern {
         let listening: Bool
         let connections: Int
         let recorded: UInt64
+        let waiting: Int
     }
 
     let summary = ["GET /health"]
@@ -19,7 +20,8 @@ struct HealthRoutes: ControlConcern {
             try ControlAnswer.json(
                 Health(
                     port: target.listener.port, listening: await target.listener.isListening,
-                    connections: target.connections.count, recorded: target.service.recorder?.count ?? 0))
+                    connections: target.connections.count, recorded: target.service.recorder?.count ?? 0,
+                    waiting: target.service.recorder?.waiting ?? 0))
         }
     }
 }

@@ -50,6 +50,9 @@ public final class Recorder: Sendable {
     /// How many there were, forgotten ones included.
     public var count: UInt64 { state.withLock { $0.ring.newest } }
 
+    /// How many wait for the next.
+    var waiting: Int { state.withLock { $0.waiters.count } }
+
     /// Forgets all that were recorded.
     /// - Returns: how many that were.
     @discardableResult
