@@ -15,27 +15,37 @@ struct SimulatorCommand: AsyncParsableCommand {
             START
               apns-simulator --write-certificates certs --account account.json
               It prints one line of JSON when it listens: {"pid":4711,"port":40123}
-              Point your client at 127.0.0.1 and that port, trusting certs/ca.pem, with provider tokens signed with
-              certs/AuthKey_ABC123DEFG.p8 (team TEAM123456), or with the certificate certs/client.pem.
+              Point your client at 127.0.0.1 and that port, trusting certs/ca.pem. It is
+              known by provider tokens of the key certs/AuthKey_ABC123DEFG.p8 and the
+              team TEAM123456, or by the certificate certs/client.pem.
 
             CONTROL
-              With --control-port the simulator keeps what it receives, and can be asked for it and steered while it runs:
-                GET    /notifications    what arrived, oldest first: {"notifications":[…],"last":12,"overwritten":0}
-                         after=12        only what came after that one      token=HEX     only for that device
-                         outcome=accepted|refused                           limit=1000    no more than so many
-                         wait=10         seconds to wait for the first, if there is none yet
-                DELETE /notifications    forget them
-                GET    /account          the account; details=true lists every apns-id and device token
-                GET    /rules            the rules in force; PUT {"rules":["…"]} replaces them, POST {"rule":"…"} adds one
-                DELETE /rules            behind the others, DELETE takes all away
-                GET    /delay            how long answers are held back; PUT {"delay":"20ms±5ms"}, or null for not at all
-                POST   /faults/goaway    say GOAWAY on every connection; reason=Shutdown
-                POST   /faults/drop      close every connection without a word
-                POST   /faults/stop-listening, /faults/start-listening    refuse new connections for a while
-                GET    /health, GET /    whether it is there; what there is
-              Errors are a status and {"error":"…"}. A notification has what was sent, with its payload as JSON, and in
-              outcome what was answered: {"status":410,"reason":"Unregistered"}, or dropped, silenced, reset, goaway.
-              --record FILE writes the same, a line each.
+              With --control-port the simulator keeps what it receives, and can be asked
+              and steered while it runs, in JSON over HTTP/1.1:
+                GET /notifications     what arrived, the oldest first, as
+                                       {"notifications":[…],"last":12,"overwritten":0}
+                  after=12             only what came after that one
+                  token=HEX            only for that device
+                  outcome=accepted     or refused
+                  limit=1000           no more than so many
+                  wait=10              seconds to wait for the first, if there is none
+                DELETE /notifications  forget them
+                GET /account           the account; details=true lists ids and tokens
+                GET /rules             the rules in force
+                PUT /rules             others instead: {"rules":["answer=410"]}
+                POST /rules            one more, behind the others: {"rule":"answer=410"}
+                DELETE /rules          none
+                GET /delay, PUT /delay how long answers are held back:
+                                       {"delay":"20ms±5ms"}, or null for not at all
+                POST /faults/goaway    say GOAWAY on every connection; reason=Shutdown
+                POST /faults/drop      close every connection without a word
+                POST /faults/stop-listening, POST /faults/start-listening
+                                       refuse new connections for a while
+                GET /health, GET /     whether it is there; what there is
+              Errors are a status and {"error":"…"}. A notification has what was sent, the
+              payload as JSON, and in outcome what was answered, such as
+              {"status":410,"reason":"Unregistered"}, or one of dropped, silenced, reset
+              and goaway. --record FILE writes the same, a line each.
 
             CHANNELS
               Broadcasts are taken at /4/broadcasts/apps/BUNDLE-ID, and their channels are managed at the same port:
@@ -81,7 +91,8 @@ struct SimulatorCommand: AsyncParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "A key that provider tokens may be signed with (repeatable). Without any, signatures are not checked.",
+            "A key that provider tokens may be signed with (repeatable). Without any, and without --write-certificates, "
+                + "signatures are not checked.",
             valueName: "keyid:teamid:file.p8"))
     var providerKey: [String] = []
 
