@@ -19,7 +19,7 @@ struct ControlRequest {
         let result = try await Command.run(
             "/usr/bin/curl",
             [
-                "--silent", "--show-error", "--noproxy", "*", "--max-time", "50", "--request", method, "--write-out",
+                "--silent", "--show-error", "--noproxy", "*", "--max-time", "280", "--request", method, "--write-out",
                 "\n%{http_code}", "--header", "content-type: application/json",
             ] + (body.map { ["--data-binary", $0] } ?? []) + ["http://127.0.0.1:\(port)\(path)"])
         let end = try #require(result.output.lastIndex(of: "\n"), "\(result.errors)")
@@ -28,7 +28,7 @@ struct ControlRequest {
     }
 }
 
-@Suite("The control port", .timeLimit(.minutes(2)))
+@Suite("The control port", .timeLimit(.minutes(5)))
 struct ControlPortTests {
     private func withControl(
         rules: [String] = [], recorder: Recorder? = nil,
@@ -77,7 +77,7 @@ struct ControlPortTests {
             let port = server.controlPort
             // More of them than there are threads: none may be held up by one that waits.
             let polls = (0..<12).map { _ in
-                Task { try await ControlRequest("GET", "/notifications?token=\(anyToken)&wait=45", port: port) }
+                Task { try await ControlRequest("GET", "/notifications?token=\(anyToken)&wait=250", port: port) }
             }
             try await eventually("all wait") {
                 try await ask("GET", "/health", nil).json["waiting"] as? Int == polls.count
@@ -97,7 +97,7 @@ struct ControlPortTests {
         configuration.controlPort = 0
         let server = try await APNSSimulatorServer.start(configuration)
         let port = server.controlPort
-        let poll = Task { try await ControlRequest("GET", "/notifications?wait=45", port: port) }
+        let poll = Task { try await ControlRequest("GET", "/notifications?wait=250", port: port) }
         try await eventually("it waits") {
             try await ControlRequest("GET", "/health", port: port).json["waiting"] as? Int == 1
         }
