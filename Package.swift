@@ -6,6 +6,7 @@ let nioPosix = Target.Dependency.product(name: "NIOPosix", package: "swift-nio")
 let nioEmbedded = Target.Dependency.product(name: "NIOEmbedded", package: "swift-nio")
 let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
 let lifecycle = Target.Dependency.product(name: "ServiceLifecycle", package: "swift-service-lifecycle")
+let hummingbird = Target.Dependency.product(name: "Hummingbird", package: "hummingbird")
 let argumentParser = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
 
 let package = Package(
@@ -21,6 +22,7 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-log.git", from: "1.6.0"),
         .package(url: "https://github.com/apple/swift-argument-parser.git", from: "1.5.0"),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle.git", from: "2.6.0"),
+        .package(url: "https://github.com/hummingbird-project/hummingbird.git", from: "2.28.0", traits: []),
     ],
     targets: [
         // System libraries: a module map and inline shims for macros, nothing else.
@@ -37,7 +39,10 @@ let package = Package(
         .target(
             name: "PushWorker", dependencies: ["APNS", "PushQueue", nioCore, nioPosix, logging, lifecycle]),
         .target(
-            name: "APNSSimulator", dependencies: ["APNS", "CNghttp2", "COpenSSL", "TLS", nioCore, nioPosix, logging]),
+            name: "APNSSimulator",
+            dependencies: [
+                "APNS", "CNghttp2", "COpenSSL", "TLS", hummingbird, lifecycle, nioCore, nioPosix, logging,
+            ]),
         .executableTarget(
             name: "apns-worker",
             dependencies: ["APNS", "PushQueue", "PushWorker", "Redis", "TLS", argumentParser, logging, lifecycle]),

@@ -74,7 +74,7 @@ install_packages() (
 
 need_swift() {
     command -v swift >/dev/null ||
-        fail "swift is missing: install Swift 6.1 or later from https://www.swift.org/install/linux/, and put it on PATH"
+        fail "swift is missing: install Swift 6.2 or later from https://www.swift.org/install/linux/, and put it on PATH"
     # What its own programs are linked with, and a bare Debian has not.
     swift_starts || install_packages libncurses6 libsqlite3-0
     swift_starts || {

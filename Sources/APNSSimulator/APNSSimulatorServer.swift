@@ -1,6 +1,5 @@
 import NIOCore
 import NIOPosix
-import Synchronization
 import TLS
 
 /// An APNs to develop and test against, on a port of this machine.
@@ -17,57 +16,82 @@ public final class APNSSimulatorServer: Sendable {
     public let gatewayPort: Int?
     /// The port of the feedback service; nil if there is none.
     public let feedbackPort: Int?
+    /// The port it is steered and asked by; nil if it has none.
+    public var controlPort: Int? { control?.port }
 
     private let service: SimulatedService
     private let group: MultiThreadedEventLoopGroup
-    private let listeners: [any Channel]
+    private let listeners: Listeners
     private let connections: OpenConnections
+    private let control: ControlServer?
 
     private init(
-        _ configuration: SimulatorConfiguration, service: SimulatedService, group: MultiThreadedEventLoopGroup,
-        listener: any Channel, gateway: (any Channel)?, feedback: (any Channel)?, connections: OpenConnections
+        service: SimulatedService, group: MultiThreadedEventLoopGroup, listeners: Listeners,
+        connections: OpenConnections, control: ControlServer?
     ) {
-        port = listener.localAddress?.port ?? configuration.port
-        gatewayPort = gateway.map { $0.localAddress?.port ?? configuration.gatewayPort ?? 0 }
-        feedbackPort = feedback.map { $0.localAddress?.port ?? configuration.feedbackPort ?? 0 }
+        port = listeners.main.port
+        gatewayPort = listeners.gateway?.port
+        feedbackPort = listeners.feedback?.port
         self.service = service
         self.group = group
-        listeners = [listener, gateway, feedback].compactMap { $0 }
+        self.listeners = listeners
         self.connections = connections
+        self.control = control
     }
 
     /// Starts to listen.
-    /// - Throws: `TLSError` when the certificate or the client authorities are not usable, or the system's error when
-    ///   the address is taken.
+    /// - Throws: `TLSError` when the certificate or the client authorities are not usable, the system's error when
+    ///   the address is taken, or ``ControlPortFailure`` when that of the control port is.
     public static func start(_ configuration: SimulatorConfiguration) async throws -> APNSSimulatorServer {
-        var tls = TLSServerConfiguration(identity: configuration.identity)
-        tls.applicationProtocols = ["h2"]
-        if let trust = configuration.clientTrust { tls.clientCertificates = .requested(trust) }
-        let context = try TLSContext.server(tls)
+        var configuration = configuration
+        if configuration.controlPort != nil, configuration.recorder == nil { configuration.recorder = Recorder() }
         let service = SimulatedService(configuration)
         let connections = OpenConnections()
         let group = MultiThreadedEventLoopGroup(numberOfThreads: max(1, configuration.threads))
-        let listen = Listen(host: configuration.host, group: group, connections: connections)
         do {
-            let listener = try await listen(configuration.port, context) { SimulatorHandler(service, tls: $0) }
-            var gateway: (any Channel)?
-            var feedback: (any Channel)?
-            if configuration.gatewayPort != nil || configuration.feedbackPort != nil {
-                let context = try binaryContext(configuration)
-                if let port = configuration.gatewayPort {
-                    gateway = try await listen(port, context) { GatewayHandler(service, tls: $0) }
-                }
-                if let port = configuration.feedbackPort {
-                    feedback = try await listen(port, context) { FeedbackHandler(service, tls: $0) }
-                }
+            let listeners = try await listeners(
+                configuration, service, Listen(host: configuration.host, group: group, connections: connections))
+            do {
+                let control = try await control(
+                    configuration, ControlTarget(service: service, connections: connections, listeners: listeners),
+                    group)
+                return APNSSimulatorServer(
+                    service: service, group: group, listeners: listeners, connections: connections, control: control)
+            } catch {
+                try await listeners.stop()
+                await connections.shutDown(grace: .zero)
+                throw error
             }
-            return APNSSimulatorServer(
-                configuration, service: service, group: group, listener: listener, gateway: gateway,
-                feedback: feedback, connections: connections)
         } catch {
             try await group.shutdownGracefully()
             throw error
         }
+    }
+
+    private static func listeners(
+        _ configuration: SimulatorConfiguration, _ service: SimulatedService, _ listen: Listen
+    ) async throws -> Listeners {
+        var tls = TLSServerConfiguration(identity: configuration.identity)
+        tls.applicationProtocols = ["h2"]
+        if let trust = configuration.clientTrust { tls.clientCertificates = .requested(trust) }
+        var listeners = Listeners(
+            main: try await listen(configuration.port, try TLSContext.server(tls)) { SimulatorHandler(service, tls: $0) })
+        do {
+            if let port = configuration.gatewayPort {
+                listeners.gateway = try await listen(port, try binaryContext(configuration)) {
+                    GatewayHandler(service, tls: $0)
+                }
+            }
+            if let port = configuration.feedbackPort {
+                listeners.feedback = try await listen(port, try binaryContext(configuration)) {
+                    FeedbackHandler(service, tls: $0)
+                }
+            }
+        } catch {
+            try await listeners.stop()
+            throw error
+        }
+        return listeners
     }
 
     // The gateway and the feedback service are older than ALPN, and know their clients by certificate only.
@@ -80,10 +104,24 @@ public final class APNSSimulatorServer: Sendable {
         return try TLSContext.server(tls)
     }
 
+    private static func control(
+        _ configuration: SimulatorConfiguration, _ target: ControlTarget, _ group: MultiThreadedEventLoopGroup
+    ) async throws -> ControlServer? {
+        guard let port = configuration.controlPort else { return nil }
+        return try await ControlServer.start(
+            host: configuration.controlHost, port: port, routes: ControlRoutes(target), group: group)
+    }
+
     /// What it has seen and said so far.
     ///
     /// Taking it copies nothing at first, but the next request pays for a copy: not for the middle of a measurement.
     public var account: Account { service.account }
+
+    /// What it has received, if that is recorded.
+    public var recorder: Recorder? { service.recorder }
+
+    /// The rules in force.
+    public var rules: [FaultRule] { service.rules }
 
     /// Replaces the rules; their counts start anew.
     public func setRules(_ rules: [FaultRule]) { service.setRules(rules) }
@@ -97,8 +135,11 @@ public final class APNSSimulatorServer: Sendable {
     /// Says GOAWAY to every client, or Shutdown to one of the gateway, finishes what is under way and stops.
     /// - Parameter grace: how long clients may take; after that their connections are closed.
     public func stop(grace: TimeAmount = .seconds(2)) async throws {
-        for listener in listeners { try await listener.close() }
+        service.recorder?.endWaits()
+        try await control?.stop()
+        try await listeners.stop()
         await connections.shutDown(grace: grace)
+        service.recorder?.closeFile()
         try await group.shutdownGracefully()
     }
 }
@@ -111,46 +152,23 @@ private struct Listen {
 
     func callAsFunction(
         _ port: Int, _ context: TLSContext, _ handler: @escaping @Sendable (TLSHandler) -> any ChannelHandler
-    ) async throws -> any Channel {
-        let connections = connections
-        return try await ServerBootstrap(group: group)
-            .serverChannelOption(.backlog, value: 1024)
-            .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
-            .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
-            // A read of 64 KiB takes in a whole batch of a busy client.
-            .childChannelOption(.recvAllocator, value: FixedSizeRecvByteBufferAllocator(capacity: 64 * 1024))
-            .childChannelInitializer { channel in
-                channel.eventLoop.makeCompletedFuture {
-                    let tls = TLSHandler(server: context)
-                    try channel.pipeline.syncOperations.addHandlers([tls, handler(tls)])
-                    connections.add(channel)
+    ) async throws -> SwitchableListener {
+        let (host, group, connections) = (host, group, connections)
+        return try await SwitchableListener(port: port) { port in
+            try await ServerBootstrap(group: group)
+                .serverChannelOption(.backlog, value: 1024)
+                .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
+                .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
+                // A read of 64 KiB takes in a whole batch of a busy client.
+                .childChannelOption(.recvAllocator, value: FixedSizeRecvByteBufferAllocator(capacity: 64 * 1024))
+                .childChannelInitializer { channel in
+                    channel.eventLoop.makeCompletedFuture {
+                        let tls = TLSHandler(server: context)
+                        try channel.pipeline.syncOperations.addHandlers([tls, handler(tls)])
+                        connections.add(channel)
+                    }
                 }
-            }
-            .bind(host: host, port: port).get()
-    }
-}
-
-/// The connections of a server, so that it can end them.
-private final class OpenConnections: Sendable {
-    private let channels = Mutex<[ObjectIdentifier: any Channel]>([:])
-
-    func add(_ channel: any Channel) {
-        let key = ObjectIdentifier(channel)
-        channels.withLock { $0[key] = channel }
-        channel.closeFuture.whenComplete { _ in
-            _ = self.channels.withLock { $0.removeValue(forKey: key) }
-        }
-    }
-
-    func shutDown(grace: TimeAmount) async {
-        let open = channels.withLock { Array($0.values) }
-        for channel in open {
-            channel.pipeline.fireUserInboundEventTriggered(SimulatorShutdown())
-            channel.eventLoop.scheduleTask(in: grace) { channel.close(promise: nil) }
-        }
-        for channel in open {
-            // A close that failed has closed all the same.
-            try? await channel.closeFuture.get()
+                .bind(host: host, port: port).get()
         }
     }
 }

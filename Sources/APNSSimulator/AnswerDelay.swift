@@ -43,10 +43,23 @@ public struct AnswerDelay: Equatable, Sendable {
         return nil
     }
 
+    private static func text(_ microseconds: Int64) -> String {
+        if microseconds % 1_000_000 == 0, microseconds > 0 { return "\(microseconds / 1_000_000)s" }
+        return microseconds % 1000 == 0 ? "\(microseconds / 1000)ms" : "\(microseconds)us"
+    }
+
     /// One delay out of the range, in microseconds.
     func draw(_ generator: inout SeededGenerator) -> Int64 {
         guard jitterMicroseconds > 0 else { return microseconds }
         let stray = (generator.fraction() * 2 - 1) * Double(jitterMicroseconds)
         return microseconds + Int64(stray)
+    }
+}
+
+extension AnswerDelay: CustomStringConvertible {
+    /// The delay as it can be read again, such as `20ms±5ms`.
+    public var description: String {
+        let middle = Self.text(microseconds)
+        return jitterMicroseconds == 0 ? middle : "\(middle)±\(Self.text(jitterMicroseconds))"
     }
 }

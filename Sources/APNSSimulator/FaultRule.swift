@@ -55,6 +55,8 @@ public struct FaultRule: Equatable, Sendable {
         case zero
     }
 
+    /// The rule as it was written, without the spaces around its parts.
+    public internal(set) var text = ""
     /// The token's first digits; nil meets all.
     var prefix: TokenPrefix?
     /// The share of requests it meets, 0 to 1.

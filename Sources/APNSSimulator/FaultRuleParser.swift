@@ -14,6 +14,7 @@ extension FaultRule {
         var reader = try RuleReader(text)
         try self.init(&reader)
         try reader.finish()
+        self.text = reader.written
     }
 
     private init(_ reader: inout RuleReader) throws(FaultRuleError) {

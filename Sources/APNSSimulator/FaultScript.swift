@@ -16,8 +16,9 @@ struct FaultScript: Sendable {
         var streams: (limit: Int, duration: Int64?)?
     }
 
-    private let rules: [FaultRule]
-    private let delay: AnswerDelay?
+    private(set) var rules: [FaultRule]
+    /// How long every answer is held back, unless a rule says otherwise.
+    var delay: AnswerDelay?
     private var met: [[Target: Int]]
 
     /// - Parameter delay: how long every answer is held back, unless a rule says otherwise.
@@ -25,6 +26,12 @@ struct FaultScript: Sendable {
         self.rules = rules
         self.delay = delay
         met = Array(repeating: [:], count: rules.count)
+    }
+
+    /// Adds a rule behind the others.
+    mutating func add(_ rule: FaultRule) {
+        rules.append(rule)
+        met.append([:])
     }
 
     /// What happens to a request that would be accepted.

@@ -18,6 +18,7 @@ final class HTTP2ServerSession {
     private var slots: [RequestSlot] = []
     private var freeSlots: [RequestSlot] = []
     private var openStreams = 0
+    private let isRecording: Bool
     /// The slot whose headers are coming in; a header block is never interrupted by another stream's.
     private var headerSlot: RequestSlot?
 
@@ -26,6 +27,7 @@ final class HTTP2ServerSession {
 
     init(connection: SimulatedConnection, streamLimit: Int, connectionWindow: Int32) throws(Failure) {
         self.connection = connection
+        isRecording = connection.service.recorder != nil
         var options: OpaquePointer?
         nghttp2_option_new(&options)
         defer { nghttp2_option_del(options) }
@@ -155,6 +157,7 @@ final class HTTP2ServerSession {
         }
         let slot = takeSlot()
         slot.begin(stream: frame.pointee.hd.stream_id)
+        if isRecording { slot.recorded = RecordedHeaders() }
         nghttp2_session_set_stream_user_data(session, slot.stream, Unmanaged.passUnretained(slot).toOpaque())
         headerSlot = slot
         highestStream = max(highestStream, slot.stream)
@@ -165,6 +168,7 @@ final class HTTP2ServerSession {
     func header(name: UnsafeBufferPointer<UInt8>, value: UnsafeBufferPointer<UInt8>) {
         guard let slot = headerSlot else { return }
         slot.request.take(name: name, value: value, from: connection, idText: slot.idText)
+        if isRecording { slot.recorded?.take(name: name, value: value) }
     }
 
     func frameReceived(_ frame: UnsafePointer<nghttp2_frame>) {

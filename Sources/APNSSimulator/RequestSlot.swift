@@ -24,6 +24,8 @@ final class RequestSlot {
     var answerBody: [UInt8] = []
     var answerBodyOffset = 0
     var answerBodyStep = Int.max
+    /// The headers as they came; only while notifications are recorded.
+    var recorded: RecordedHeaders?
 
     /// The `apns-id` or `apns-request-id` of the answer, 36 characters.
     let idText: UnsafeMutablePointer<UInt8>

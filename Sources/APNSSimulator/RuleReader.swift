@@ -16,6 +16,8 @@ public struct FaultRuleError: Error, Equatable, Sendable, CustomStringConvertibl
 /// The keys of a rule, taken one by one so that what is left over is known to be wrong.
 struct RuleReader {
     let rule: String
+    /// The rule without the spaces around its parts.
+    private(set) var written = ""
     private var values: [String: String] = [:]
 
     init(_ text: String) throws(FaultRuleError) {
@@ -29,6 +31,7 @@ struct RuleReader {
             guard values.updateValue(Self.trimmed(pair[1]), forKey: key) == nil else {
                 throw error(key, "is given twice")
             }
+            written += (written.isEmpty ? "" : ",") + key + "=" + Self.trimmed(pair[1])
         }
     }
 

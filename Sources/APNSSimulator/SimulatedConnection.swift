@@ -21,6 +21,8 @@ final class SimulatedConnection {
 
     let service: SimulatedService
     let certificateTopic: String?
+    /// Which of the simulator's connections it is, from 1.
+    let number: Int
     private var session: HTTP2ServerSession?
     private var wheel: DelayWheel
     private var limit: StreamLimit
@@ -42,6 +44,7 @@ final class SimulatedConnection {
     init(_ service: SimulatedService, certificateTopic: String?, at moment: Moment) throws {
         self.service = service
         self.certificateTopic = certificateTopic
+        number = service.connectionOpened()
         self.moment = moment
         wheel = DelayWheel(now: moment.uptime / 1000)
         limit = StreamLimit(
@@ -49,7 +52,6 @@ final class SimulatedConnection {
             isTrusted: certificateTopic != nil)
         session = try HTTP2ServerSession(
             connection: self, streamLimit: limit.current, connectionWindow: service.configuration.connectionWindow)
-        service.connectionOpened()
     }
 
     // MARK: Bytes and time
@@ -109,6 +111,13 @@ final class SimulatedConnection {
 
     /// Says GOAWAY and finishes what is under way.
     func shutDown(reason: String) { goAway(reason: reason, lastStream: session?.highestStream ?? 0) }
+
+    /// Closes without a word.
+    func drop() {
+        guard end == nil else { return }
+        tally.drops += 1
+        end = .dropped
+    }
 
     private func settle() {
         tally.highestConcurrentStreams = session?.highestConcurrentStreams ?? 0
@@ -180,6 +189,9 @@ final class SimulatedConnection {
     /// Answers with the reason why a request is not accepted.
     func refuse(_ slot: RequestSlot, _ reason: Reason) {
         if RequestCheck.isAboutProviderToken(reason), certificateTopic == nil { announce(limit.distrust()) }
+        if service.recorder != nil {
+            record(slot, accepted: false, .answered(status: reason.status, reason: reason.rawValue))
+        }
         answer(slot, PreparedAnswer(reason, milliseconds: moment.date))
     }
 
@@ -187,7 +199,7 @@ final class SimulatedConnection {
     func answer(_ slot: RequestSlot, _ answer: PreparedAnswer) {
         slot.fate = .refused
         slot.heldAnswer = answer
-        hold(slot, service.configuration.delay == nil ? 0 : service.ordinaryDelay())
+        hold(slot, service.ordinaryDelay())
     }
 
     /// A request has passed the checks: the client is who it says.
@@ -213,6 +225,7 @@ final class SimulatedConnection {
 
     func carryOut(_ verdict: FaultScript.Verdict, on slot: RequestSlot) {
         slot.fate = verdict.accepts ? .accepted : .refused
+        if service.recorder != nil { record(slot, accepted: verdict.accepts, ReceivedNotification.Outcome(verdict)) }
         if let streams = verdict.streams {
             announce(limit.lower(to: streams.limit, until: streams.duration.map { moment.uptime + $0 }))
         }
@@ -235,9 +248,7 @@ final class SimulatedConnection {
             case .accepted: goAway(reason: reason, lastStream: lastProcessedStream)
             case .zero: goAway(reason: reason, lastStream: 0)
             }
-        case .drop:
-            tally.drops += 1
-            end = .dropped
+        case .drop: drop()
         case .silence: tally.silenced += 1
         }
     }

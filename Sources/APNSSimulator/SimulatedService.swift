@@ -19,10 +19,13 @@ final class SimulatedService: Sendable {
     let configuration: SimulatorConfiguration
     let topics: Set<String>
     let sendTime: SendTime?
+    /// Where what arrives is recorded; nil for nowhere.
+    let recorder: Recorder?
 
     init(_ configuration: SimulatorConfiguration) {
         self.configuration = configuration
         topics = Set(configuration.topics)
+        recorder = configuration.recorder
         sendTime = configuration.latencyMember.map { SendTime(member: $0) }
         state = Mutex(
             State(
@@ -40,8 +43,19 @@ final class SimulatedService: Sendable {
 
     var account: Account { state.withLock { $0.account } }
 
+    var rules: [FaultRule] { state.withLock { $0.script.rules } }
+
+    /// Replaces the rules; their counts start anew.
     func setRules(_ rules: [FaultRule]) {
-        state.withLock { $0.script = FaultScript(rules: rules, delay: configuration.delay) }
+        state.withLock { $0.script = FaultScript(rules: rules, delay: $0.script.delay) }
+    }
+
+    /// Adds a rule behind the others, whose counts go on.
+    func addRule(_ rule: FaultRule) { state.withLock { $0.script.add(rule) } }
+
+    var delay: AnswerDelay? {
+        get { state.withLock { $0.script.delay } }
+        set { state.withLock { $0.script.delay = newValue } }
     }
 
     /// Decides about a request that passed every check, and enters it into the account if it is accepted.
@@ -95,5 +109,11 @@ final class SimulatedService: Sendable {
 
     func add(_ tally: ConnectionTally) { state.withLock { $0.account.add(tally) } }
 
-    func connectionOpened() { state.withLock { $0.account.connections += 1 } }
+    /// - Returns: the connection's number, from 1.
+    func connectionOpened() -> Int {
+        state.withLock { state in
+            state.account.connections += 1
+            return state.account.connections
+        }
+    }
 }

@@ -59,6 +59,14 @@ public struct SimulatorConfiguration: Sendable {
     public var feedback: [FeedbackRecord] = []
     /// The feedback service's scripted faults, in order.
     public var feedbackFaults: [FeedbackFault] = []
+    /// Where notifications are recorded as they arrive; nil records none.
+    public var recorder: Recorder?
+    /// The port to be steered and asked by, over HTTP/1.1 in the clear; 0 for any free one, nil for none.
+    ///
+    /// With one, notifications are recorded even if ``recorder`` is nil.
+    public var controlPort: Int?
+    /// The address that the control port is on. Whoever reaches it sees every payload: not for the network.
+    public var controlHost = "127.0.0.1"
     /// What the randomness of rules and delays starts from.
     public var seed: UInt64 = 1
 

@@ -2,7 +2,12 @@ import NIOCore
 import TLS
 
 /// Asks a connection to say GOAWAY and end.
-struct SimulatorShutdown: Sendable {}
+struct SimulatorShutdown: Sendable {
+    var reason = "Shutdown"
+}
+
+/// Asks a connection to end without a word.
+struct SimulatorDrop: Sendable {}
 
 /// Puts a connection's socket and timers to a ``SimulatedConnection``.
 final class SimulatorHandler: ChannelInboundHandler {
@@ -19,7 +24,8 @@ final class SimulatorHandler: ChannelInboundHandler {
     private var timer: Scheduled<Void>?
     private var timerDue: Int64 = .max
     private var isClosing = false
-    private var shutsDown = false
+    // The reason of a shutdown that came before the connection could say so.
+    private var pendingShutdown: String?
 
     init(_ service: SimulatedService, tls: TLSHandler) {
         self.service = service
@@ -37,20 +43,24 @@ final class SimulatorHandler: ChannelInboundHandler {
                 }
                 connection = try SimulatedConnection(
                     service, certificateTopic: handshake.peerCertificate?.userID, at: .now())
-                if shutsDown { connection?.shutDown(reason: "Shutdown") }
+                if let pendingShutdown { connection?.shutDown(reason: pendingShutdown) }
                 flush(context)
             } catch {
                 context.fireErrorCaught(error)
                 context.close(promise: nil)
             }
-        } else if event is SimulatorShutdown {
-            shutsDown = true
+        } else if let shutdown = event as? SimulatorShutdown {
+            pendingShutdown = shutdown.reason
             if let connection {
-                connection.shutDown(reason: "Shutdown")
+                connection.shutDown(reason: shutdown.reason)
                 flush(context)
             } else {
                 context.close(promise: nil)
             }
+        } else if event is SimulatorDrop {
+            connection?.drop()
+            flush(context)
+            drop(context)
         }
         context.fireUserInboundEventTriggered(event)
     }

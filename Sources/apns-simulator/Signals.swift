@@ -18,6 +18,8 @@ struct Signals {
     init() {
         let (stream, continuation) = AsyncStream.makeStream(of: Request.self)
         self.stream = stream
+        // Whoever reads the recording may go; the simulator stays.
+        signal(SIGPIPE, SIG_IGN)
         let requests: [(Int32, Request)] = [(SIGTERM, .stop), (SIGINT, .stop), (SIGUSR1, .writeAccount)]
         sources = requests.map { number, request in
             // The default would end the process before the source sees anything.

@@ -1,7 +1,6 @@
 import APNSSimulator
 import ArgumentParser
 import FoundationEssentials
-import TLS
 
 /// `apns-simulator`: listens until it is told to stop.
 @main
@@ -14,10 +13,40 @@ struct SimulatorCommand: AsyncParsableCommand {
             reasons and headers, and keeps an account of what it accepted. Rules make things go wrong.
 
             START
-              apns-simulator --certificate server.pem --key server-key.pem --account account.json
+              apns-simulator --write-certificates certs --account account.json
               It prints one line of JSON when it listens: {"pid":4711,"port":40123}
-              with "gatewayPort" and "feedbackPort" for those that are asked for.
-              Point your client at 127.0.0.1 and that port, trusting the authority that signed server.pem.
+              with "gatewayPort", "feedbackPort" and "controlPort" for those that are asked for.
+              Point your client at 127.0.0.1 and that port, trusting certs/ca.pem. It is
+              known by provider tokens of the key certs/AuthKey_ABC123DEFG.p8 and the
+              team TEAM123456, or by the certificate certs/client.pem.
+
+            CONTROL
+              With --control-port the simulator keeps what it receives, and can be asked
+              and steered while it runs, in JSON over HTTP/1.1:
+                GET /notifications     what arrived, the oldest first, as
+                                       {"notifications":[…],"last":12,"overwritten":0}
+                  after=12             only what came after that one
+                  token=HEX            only for that device
+                  outcome=accepted     or refused
+                  limit=1000           no more than so many
+                  wait=10              seconds to wait for the first, if there is none
+                DELETE /notifications  forget them
+                GET /account           the account; details=true lists ids and tokens
+                GET /rules             the rules in force
+                PUT /rules             others instead: {"rules":["answer=410"]}
+                POST /rules            one more, behind the others: {"rule":"answer=410"}
+                DELETE /rules          none
+                GET /delay, PUT /delay how long answers are held back:
+                                       {"delay":"20ms±5ms"}, or null for not at all
+                POST /faults/goaway    say GOAWAY on every connection; reason=Shutdown
+                POST /faults/drop      close every connection without a word
+                POST /faults/stop-listening, POST /faults/start-listening
+                                       refuse new connections for a while
+                GET /health, GET /     whether it is there; what there is
+              Errors are a status and {"error":"…"}. A notification has what was sent, the
+              payload as JSON, and in outcome what was answered, such as
+              {"status":410,"reason":"Unregistered"}, or one of dropped, silenced, reset
+              and goaway. --record FILE writes the same, a line each.
 
             CHANNELS
               Broadcasts are taken at /4/broadcasts/apps/BUNDLE-ID, and their channels are managed at the same port:
@@ -59,18 +88,14 @@ struct SimulatorCommand: AsyncParsableCommand {
     @Option(help: ArgumentHelp("Write the port to this file when listening.", valueName: "file"))
     var portFile: String?
 
-    @Option(help: ArgumentHelp("The server's certificate chain, PEM.", valueName: "file"))
-    var certificate: String
+    @OptionGroup var certificates: CertificateOptions
 
-    @Option(help: ArgumentHelp("The server's private key, PEM.", valueName: "file"))
-    var key: String
-
-    @Option(help: ArgumentHelp("Take client certificates signed by these authorities, PEM.", valueName: "file"))
-    var clientCa: String?
+    @OptionGroup var control: ControlOptions
 
     @Option(
         help: ArgumentHelp(
-            "A key that provider tokens may be signed with (repeatable). Without any, signatures are not checked.",
+            "A key that provider tokens may be signed with (repeatable). Without any, and without --write-certificates, "
+                + "signatures are not checked.",
             valueName: "keyid:teamid:file.p8"))
     var providerKey: [String] = []
 
@@ -140,7 +165,10 @@ struct SimulatorCommand: AsyncParsableCommand {
 
     func run() async throws {
         let signals = Signals()
-        let server = try await APNSSimulatorServer.start(try configuration())
+        let recordFile = try control.recordFile()
+        var configuration = try configuration()
+        control.apply(to: &configuration, file: recordFile)
+        let server = try await APNSSimulatorServer.start(configuration)
         try announce(server)
         for await signal in signals.stream {
             guard signal == .writeAccount else { break }
@@ -158,15 +186,15 @@ struct SimulatorCommand: AsyncParsableCommand {
             let gateway = server.gatewayPort == nil ? "" : ", \(account.acceptedByGateway) of them by the gateway"
             StandardError.write("apns-simulator: \(account.requests) requests, \(account.accepted) accepted\(gateway)")
         }
+        // It was told when it happened; whoever looks at the status only must not take the recording for whole.
+        if recordFile?.failure != nil { throw ExitCode.failure }
     }
 
     private func configuration() throws -> SimulatorConfiguration {
-        var configuration = SimulatorConfiguration(
-            identity: try TLSIdentity(certificateFile: certificate, keyFile: key))
+        var configuration = try certificates.configuration(topic: topic.first ?? "com.example.app")
         configuration.host = host
         configuration.port = Int(port)
-        configuration.clientTrust = clientCa.map { .file($0) }
-        configuration.providerKeys = try providerKey.map(Self.providerKey)
+        configuration.providerKeys += try providerKey.map(Self.providerKey)
         if let providerTokenInterval {
             guard let interval = AnswerDelay(providerTokenInterval) else {
                 throw ValidationError("--provider-token-interval must be a time such as 20m")
@@ -214,7 +242,10 @@ struct SimulatorCommand: AsyncParsableCommand {
 
     private func announce(_ server: APNSSimulatorServer) throws {
         if let portFile { try Data("\(server.port)\n".utf8).write(to: URL(filePath: portFile), options: .atomic) }
-        let ports = [("port", server.port), ("gatewayPort", server.gatewayPort), ("feedbackPort", server.feedbackPort)]
+        let ports = [
+            ("port", server.port), ("gatewayPort", server.gatewayPort), ("feedbackPort", server.feedbackPort),
+            ("controlPort", server.controlPort),
+        ]
         let members = ports.compactMap { name, port in port.map { "\"\(name)\":\($0)" } }
         let process = ProcessInfo.processInfo.processIdentifier
         StandardOutput.write("{\"pid\":\(process),\(members.joined(separator: ","))}")

@@ -1,0 +1,83 @@
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+/// A directory with all that a client needs to connect to a simulator that made its own certificates.
+///
+/// | file | what it is |
+/// |---|---|
+/// | `ca.pem` | the authority to trust |
+/// | `client.pem`, `client-key.pem` | a certificate to show, instead of provider tokens |
+/// | `AuthKey_ABC123DEFG.p8` | the key to sign provider tokens with |
+public struct CertificateDirectory: Sendable {
+    /// The directory.
+    public let path: String
+
+    /// The file by which it is known that the others may be replaced.
+    private static let mark = ".apns-simulator"
+
+    /// - Parameter path: the directory; it is made if it is not there.
+    public init(_ path: String) { self.path = path }
+
+    /// The path of one of its files.
+    public func file(_ name: String) -> String { path + "/" + name }
+
+    /// Writes the files. Those of an earlier time are replaced, each at once; keys are for the owner's eyes only.
+    /// - Parameter topic: the bundle identifier that the client's certificate is for.
+    /// - Throws: ``SimulatedAuthorityError`` when one cannot be written, or would take the place of one that no simulator
+    ///   wrote.
+    public func write(_ authority: SimulatedAuthority, topic: String) throws(SimulatedAuthorityError) {
+        let client = try authority.client(topic: topic)
+        let files: [(name: String, contents: [UInt8], mode: mode_t)] = [
+            ("ca.pem", authority.certificatePEM, 0o644), ("client.pem", client.certificatePEM, 0o644),
+            ("client-key.pem", client.keyPEM, 0o600),
+            ("AuthKey_\(SimulatedAuthority.keyID).p8", authority.signingKeyPEM, 0o600),
+        ]
+        if mkdir(path, 0o755) != 0, errno != EEXIST { throw failure("make", path) }
+        if access(file(Self.mark), F_OK) != 0 {
+            for (name, _, _) in files where access(file(name), F_OK) == 0 {
+                throw SimulatedAuthorityError(
+                    "\(file(name)) is there already, and not from the simulator; name another directory")
+            }
+        }
+        try write(
+            Array("The simulator that is started with this directory replaces its files.\n".utf8), Self.mark, 0o644)
+        for (name, contents, mode) in files { try write(contents, name, mode) }
+    }
+
+    // Beside it and then in its place: whoever reads it meanwhile finds the old one, not half of the new.
+    private func write(_ bytes: [UInt8], _ name: String, _ mode: mode_t) throws(SimulatedAuthorityError) {
+        let target = file(name)
+        let temporary = target + ".new"
+        if unlink(temporary) != 0, errno != ENOENT { throw failure("replace", temporary) }
+        // It must not be there, so that nobody can have put a link in its place.
+        let descriptor = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode)
+        guard descriptor >= 0 else { throw failure("write", temporary) }
+        var offset = 0
+        while offset < bytes.count {
+            let count = bytes[offset...].withUnsafeBytes { systemWrite(descriptor, $0) }
+            guard count > 0 else {
+                let error = failure("write", temporary)
+                _ = close(descriptor)
+                throw error
+            }
+            offset += count
+        }
+        guard close(descriptor) == 0, rename(temporary, target) == 0 else { throw failure("write", target) }
+    }
+
+    private func systemWrite(_ descriptor: Int32, _ bytes: UnsafeRawBufferPointer) -> Int {
+        #if canImport(Glibc)
+            Glibc.write(descriptor, bytes.baseAddress, bytes.count)
+        #else
+            Musl.write(descriptor, bytes.baseAddress, bytes.count)
+        #endif
+    }
+
+    private func failure(_ what: String, _ path: String) -> SimulatedAuthorityError {
+        SimulatedAuthorityError(
+            "cannot \(what) \(path): \(String(cString: strerror(errno))); check the path and its permissions")
+    }
+}

@@ -1,0 +1,96 @@
+import COpenSSL
+
+/// What a certificate is to say, before anybody has signed it.
+struct CertificateTemplate {
+    /// The subject's parts, in order: OpenSSL's number of the attribute, and its value.
+    var subject: [(attribute: Int32, value: String)]
+    /// Extensions that OpenSSL writes by itself: its number, and the value in the words of its configuration files.
+    var extensions: [(identifier: Int32, value: String)]
+    /// Extensions that it does not know: the object identifier, and the value in DER.
+    var ownExtensions: [(oid: String, der: [UInt8])] = []
+    /// How many days it is valid.
+    var days: Int
+}
+
+/// A certificate that an authority signed, or that signed itself.
+///
+/// Unchecked because of the pointer; safe because the certificate is never changed after `init`, and OpenSSL locks what
+/// it works out of it later.
+final class IssuedCertificate: @unchecked Sendable {
+    private let pointer: OpaquePointer
+
+    /// - Parameters:
+    ///   - key: the subject's.
+    ///   - issuer: who signs, and with which key; nil for an authority that signs itself.
+    ///   - now: seconds since 1970. It is valid from a day before, for clients whose clock is behind.
+    init(
+        _ template: CertificateTemplate, key: P256Key, issuer: (certificate: IssuedCertificate, key: P256Key)?, now: Int
+    ) throws(SimulatedAuthorityError) {
+        ERR_clear_error()
+        guard let certificate = X509_new() else { throw SimulatedAuthorityError(openSSL: "make a certificate") }
+        pointer = certificate
+        let issuerPointer = issuer?.certificate.pointer ?? certificate
+        guard X509_set_version(certificate, 2) == 1, setSerialNumber(), setSubject(template.subject),
+            X509_set_issuer_name(certificate, X509_get_subject_name(issuerPointer)) == 1,
+            X509_set_pubkey(certificate, key.pointer) == 1,
+            ASN1_TIME_adj(X509_getm_notBefore(certificate), time_t(now), -1, 0) != nil,
+            ASN1_TIME_adj(X509_getm_notAfter(certificate), time_t(now), Int32(template.days), 0) != nil
+        else { throw SimulatedAuthorityError(openSSL: "fill in a certificate") }
+        for (identifier, value) in template.extensions {
+            guard add(identifier, value, issuer: issuerPointer) else {
+                throw SimulatedAuthorityError(openSSL: "add '\(value)' to a certificate")
+            }
+        }
+        for (oid, der) in template.ownExtensions {
+            guard add(oid, der) else { throw SimulatedAuthorityError(openSSL: "add \(oid) to a certificate") }
+        }
+        guard X509_sign(certificate, (issuer?.key ?? key).pointer, EVP_sha256()) > 0 else {
+            throw SimulatedAuthorityError(openSSL: "sign a certificate")
+        }
+    }
+
+    deinit { X509_free(pointer) }
+
+    func pem() throws(SimulatedAuthorityError) -> [UInt8] {
+        try memoryText("write a certificate") { PEM_write_bio_X509($0, pointer) == 1 }
+    }
+
+    // RFC 5280 §4.1.2.2: positive, and no more than 20 bytes. Two of one authority must not have the same.
+    private func setSerialNumber() -> Bool {
+        guard let number = BN_new() else { return false }
+        defer { BN_free(number) }
+        return BN_rand(number, 127, BN_RAND_TOP_ONE, BN_RAND_BOTTOM_ANY) == 1
+            && BN_to_ASN1_INTEGER(number, X509_get_serialNumber(pointer)) != nil
+    }
+
+    private func setSubject(_ parts: [(attribute: Int32, value: String)]) -> Bool {
+        let name = X509_get_subject_name(pointer)
+        return parts.allSatisfy { attribute, value in
+            let bytes = Array(value.utf8)
+            // Not as one of OpenSSL's own kinds of text: those end common names at 64 characters, and a bundle identifier
+            // may be longer.
+            return X509_NAME_add_entry_by_NID(name, attribute, V_ASN1_UTF8STRING, bytes, Int32(bytes.count), -1, 0) == 1
+        }
+    }
+
+    private func add(_ identifier: Int32, _ value: String, issuer: OpaquePointer) -> Bool {
+        var context = X509V3_CTX()
+        X509V3_set_ctx(&context, issuer, pointer, nil, nil, 0)
+        guard let made = X509V3_EXT_conf_nid(nil, &context, identifier, value) else { return false }
+        defer { X509_EXTENSION_free(made) }
+        return X509_add_ext(pointer, made, -1) == 1
+    }
+
+    private func add(_ oid: String, _ der: [UInt8]) -> Bool {
+        guard let object = OBJ_txt2obj(oid, 1), let value = ASN1_OCTET_STRING_new() else { return false }
+        defer {
+            ASN1_OBJECT_free(object)
+            ASN1_OCTET_STRING_free(value)
+        }
+        guard ASN1_OCTET_STRING_set(value, der, Int32(der.count)) == 1,
+            let made = X509_EXTENSION_create_by_OBJ(nil, object, 0, value)
+        else { return false }
+        defer { X509_EXTENSION_free(made) }
+        return X509_add_ext(pointer, made, -1) == 1
+    }
+}

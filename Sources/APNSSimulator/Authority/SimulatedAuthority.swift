@@ -1,0 +1,133 @@
+import COpenSSL
+import TLS
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+/// A certificate authority of the simulator's own, in memory, with which a client trusts it and it trusts a client.
+///
+/// Everything is P-256, new each time, and worthless outside a test.
+///
+/// ```swift
+/// let authority = try SimulatedAuthority()
+/// var configuration = SimulatorConfiguration(identity: try authority.serverIdentity())
+/// configuration.clientTrust = .pem(authority.certificatePEM)
+/// configuration.providerKeys = [try authority.providerKey()]
+/// ```
+public final class SimulatedAuthority: Sendable {
+    /// A certificate and its private key.
+    public struct Pair: Sendable {
+        /// PEM.
+        public let certificatePEM: [UInt8]
+        /// PKCS#8 in PEM, without a passphrase.
+        public let keyPEM: [UInt8]
+    }
+
+    /// The names by which a simulator on this machine is connected to.
+    public static let localNames = ["localhost", "127.0.0.1", "::1"]
+    /// The identifier of the key that signs provider tokens.
+    public static let keyID = "ABC123DEFG"
+    /// The identifier of the team that it belongs to.
+    public static let teamID = "TEAM123456"
+
+    /// How many days its certificates are valid.
+    private static let days = 3650
+
+    /// The authority's own certificate, which clients are to trust; PEM.
+    public let certificatePEM: [UInt8]
+    /// The key that signs provider tokens, as Apple hands it out in `AuthKey_….p8`; PEM.
+    public let signingKeyPEM: [UInt8]
+    private let certificate: IssuedCertificate
+    private let key: P256Key
+    private let now: Int
+
+    /// Makes an authority and a key for provider tokens.
+    /// - Parameter now: seconds since 1970, from which certificates are valid.
+    public init(now: Int = time(nil)) throws(SimulatedAuthorityError) {
+        self.now = now
+        key = try P256Key()
+        let template = CertificateTemplate(
+            subject: [(NID_commonName, "apns-simulator authority")],
+            extensions: [
+                (NID_basic_constraints, "critical,CA:true"), (NID_key_usage, "critical,keyCertSign,cRLSign"),
+                (NID_subject_key_identifier, "hash"),
+            ], days: Self.days)
+        certificate = try IssuedCertificate(template, key: key, issuer: nil, now: now)
+        certificatePEM = try certificate.pem()
+        signingKeyPEM = try P256Key().pem()
+    }
+
+    /// Makes a server's certificate.
+    /// - Parameter names: host names and IP addresses by which it may be connected to; at least one.
+    public func server(names: [String] = localNames) throws(SimulatedAuthorityError) -> Pair {
+        guard let first = names.first else {
+            throw SimulatedAuthorityError("a server's certificate needs a name; give it one")
+        }
+        var alternatives: [String] = []
+        for name in names { alternatives.append(try Self.alternativeName(name)) }
+        return try issue(
+            subject: [(NID_commonName, first)], usage: "serverAuth",
+            extensions: [(NID_subject_alt_name, alternatives.joined(separator: ","))])
+    }
+
+    /// The same, as the simulator takes it.
+    public func serverIdentity(names: [String] = localNames) throws -> TLSIdentity {
+        let pair = try server(names: names)
+        return try TLSIdentity(certificatePEM: pair.certificatePEM, keyPEM: pair.keyPEM)
+    }
+
+    /// Makes a client's certificate with all that Apple's push certificates say: the bundle identifier as the subject's
+    /// user ID, its topics, and both environments.
+    /// - Parameter topic: the app's bundle identifier: letters, digits, dots, hyphens and underscores.
+    public func client(topic: String) throws(SimulatedAuthorityError) -> Pair {
+        guard TopicFacts(topic: topic, listed: [], certificateTopic: nil).isWellFormed else {
+            throw SimulatedAuthorityError(
+                "'\(topic)' is no bundle identifier; it must be letters, digits, dots, hyphens and underscores")
+        }
+        return try issue(
+            subject: [(NID_userId, topic), (NID_commonName, "Apple Push Services: \(topic)")], usage: "clientAuth",
+            ownExtensions: PushCertificateExtensions.make(bundleID: topic))
+    }
+
+    /// The key of ``signingKeyPEM`` as the simulator takes it to check provider tokens with.
+    public func providerKey() throws(ProviderKey.Unreadable) -> ProviderKey {
+        try ProviderKey(keyID: Self.keyID, teamID: Self.teamID, pem: signingKeyPEM)
+    }
+
+    private func issue(
+        subject: [(attribute: Int32, value: String)], usage: String,
+        extensions: [(identifier: Int32, value: String)] = [], ownExtensions: [(oid: String, der: [UInt8])] = []
+    ) throws(SimulatedAuthorityError) -> Pair {
+        let key = try P256Key()
+        let template = CertificateTemplate(
+            subject: subject,
+            extensions: [
+                (NID_basic_constraints, "critical,CA:false"), (NID_key_usage, "critical,digitalSignature"),
+                (NID_ext_key_usage, usage), (NID_subject_key_identifier, "hash"),
+                (NID_authority_key_identifier, "keyid:always"),
+            ] + extensions, ownExtensions: ownExtensions, days: Self.days)
+        let issued = try IssuedCertificate(template, key: key, issuer: (certificate, self.key), now: now)
+        return Pair(certificatePEM: try issued.pem(), keyPEM: try key.pem())
+    }
+
+    // What is neither would be read as something else in OpenSSL's list: it has commas and colons of its own.
+    private static func alternativeName(_ name: String) throws(SimulatedAuthorityError) -> String {
+        var address = in6_addr()
+        if inet_pton(AF_INET, name, &address) == 1 || inet_pton(AF_INET6, name, &address) == 1 { return "IP:\(name)" }
+        let isHostName =
+            !name.isEmpty && name.utf8.count <= 253
+            && name.utf8.allSatisfy { byte in
+                switch byte {
+                case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, 0x2A, 0x2D, 0x2E, 0x5F: true
+                default: false
+                }
+            }
+        guard isHostName else {
+            throw SimulatedAuthorityError("'\(name)' is neither a host name nor an IP address; write names in ASCII")
+        }
+        return "DNS:\(name)"
+    }
+}

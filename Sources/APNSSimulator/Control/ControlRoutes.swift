@@ -1,0 +1,33 @@
+import Hummingbird
+
+/// All that the control port answers, by concern: a file each.
+struct ControlRoutes: Sendable {
+    typealias Context = BasicRequestContext
+
+    private let concerns: [any ControlConcern]
+
+    init(_ target: ControlTarget) {
+        var concerns: [any ControlConcern] = [
+            HealthRoutes(target: target), AccountRoutes(service: target.service),
+            RuleRoutes(service: target.service), DelayRoutes(service: target.service), FaultRoutes(target: target),
+        ]
+        if let recorder = target.service.recorder { concerns.append(NotificationRoutes(recorder: recorder)) }
+        self.concerns = concerns
+    }
+
+    func router() -> Router<Context> {
+        let router = Router(context: Context.self)
+        router.middlewares.add(ControlErrors())
+        let routes = concerns.flatMap(\.summary)
+        router.get("/") { _, _ in try ControlAnswer.json(["routes": routes]) }
+        for concern in concerns { concern.add(to: router) }
+        return router
+    }
+}
+
+/// The routes of one concern.
+protocol ControlConcern: Sendable {
+    /// A line for each route, for `GET /`.
+    var summary: [String] { get }
+    func add(to router: Router<ControlRoutes.Context>)
+}

@@ -1,0 +1,65 @@
+/// Writes a JSON object, member by member.
+///
+/// For objects that take JSON in as it came: an encoder would read it first, and write its numbers anew.
+struct JSONObjectWriter {
+    private var bytes: [UInt8] = [UInt8(ascii: "{")]
+
+    /// The whole object.
+    var finished: [UInt8] { bytes + [UInt8(ascii: "}")] }
+
+    mutating func member(_ name: StaticString, _ text: String?) {
+        guard let text else { return }
+        begin(name)
+        append(text)
+    }
+
+    mutating func member(_ name: StaticString, _ number: (some BinaryInteger)?) {
+        guard let number else { return }
+        begin(name)
+        bytes += String(number).utf8
+    }
+
+    mutating func member(_ name: StaticString, _ value: Bool) {
+        begin(name)
+        bytes += String(value).utf8
+    }
+
+    /// - Parameter json: one value of JSON, which nobody checks again.
+    mutating func member(_ name: StaticString, json: some Sequence<UInt8>) {
+        begin(name)
+        bytes += json
+    }
+
+    mutating func member(_ name: StaticString, _ texts: [String: String]) {
+        begin(name)
+        bytes.append(UInt8(ascii: "{"))
+        for (index, text) in texts.sorted(by: { $0.key < $1.key }).enumerated() {
+            if index > 0 { bytes.append(UInt8(ascii: ",")) }
+            append(text.key)
+            bytes.append(UInt8(ascii: ":"))
+            append(text.value)
+        }
+        bytes.append(UInt8(ascii: "}"))
+    }
+
+    private mutating func begin(_ name: StaticString) {
+        if bytes.count > 1 { bytes.append(UInt8(ascii: ",")) }
+        bytes.append(UInt8(ascii: "\""))
+        bytes += UnsafeBufferPointer(start: name.utf8Start, count: name.utf8CodeUnitCount)
+        bytes += [UInt8(ascii: "\""), UInt8(ascii: ":")]
+    }
+
+    private mutating func append(_ text: String) {
+        bytes.append(UInt8(ascii: "\""))
+        for byte in text.utf8 {
+            switch byte {
+            case UInt8(ascii: "\""), UInt8(ascii: "\\"): bytes += [UInt8(ascii: "\\"), byte]
+            case 0..<0x20, 0x7F:
+                let digits = String(byte, radix: 16)
+                bytes += "\\u00\(digits.count < 2 ? "0" : "")\(digits)".utf8
+            default: bytes.append(byte)
+            }
+        }
+        bytes.append(UInt8(ascii: "\""))
+    }
+}

@@ -1,0 +1,129 @@
+import Synchronization
+
+/// Keeps the last notifications that a simulator received, and lets others wait for the next.
+///
+/// Several event loops may record at the same time.
+public final class Recorder: Sendable {
+    /// How many notifications are kept unless somebody says otherwise.
+    public static let defaultLimit = 10_000
+
+    private struct State {
+        var ring: NotificationRing
+        var waiters: [UInt64: CheckedContinuation<Void, Never>] = [:]
+        var nextWaiter: UInt64 = 0
+        var waitsEnded = false
+    }
+
+    private let state: Mutex<State>
+    private let file: RecordFile?
+
+    /// - Parameters:
+    ///   - limit: how many notifications are kept in memory, at least 1; the oldest goes for the newest.
+    ///   - file: where each is written to as well.
+    public init(limit: Int = Recorder.defaultLimit, file: RecordFile? = nil) {
+        state = Mutex(State(ring: NotificationRing(limit: limit)))
+        self.file = file
+    }
+
+    /// Enters a notification.
+    ///
+    /// Before its answer is sent, so that whoever has received the answer finds it here.
+    public func record(_ notification: ReceivedNotification) {
+        if let file {
+            file.append { notification.json(sequence: keep(notification)) }
+        } else {
+            _ = keep(notification)
+        }
+    }
+
+    private func keep(_ notification: ReceivedNotification) -> UInt64 {
+        let (sequence, waiters) = state.withLock { state in
+            let sequence = state.ring.append(notification)
+            let waiters = state.waiters
+            if !waiters.isEmpty { state.waiters = [:] }
+            return (sequence, waiters)
+        }
+        for waiter in waiters.values { waiter.resume() }
+        return sequence
+    }
+
+    /// How many there were, forgotten ones included.
+    public var count: UInt64 { state.withLock { $0.ring.newest } }
+
+    /// How many wait for the next.
+    var waiting: Int { state.withLock { $0.waiters.count } }
+
+    /// Forgets all that were recorded.
+    /// - Returns: how many that were.
+    @discardableResult
+    public func clear() -> Int {
+        state.withLock { state in
+            defer { state.ring.clear() }
+            return state.ring.count
+        }
+    }
+
+    /// Those that are asked for and kept.
+    public func notifications(_ filter: NotificationFilter = NotificationFilter()) -> NotificationPage {
+        state.withLock { $0.ring.page(filter) }
+    }
+
+    /// Those that are asked for; waits for the first if there is none yet.
+    /// - Parameter wait: how long at the most. It ends early, with none, when the simulator stops or the task is cancelled.
+    public func notifications(_ filter: NotificationFilter, wait: Duration) async -> NotificationPage {
+        let deadline = ContinuousClock.now + wait
+        var filter = filter
+        while true {
+            let (page, isOver) = state.withLock { ($0.ring.page(filter), $0.waitsEnded) }
+            if !page.entries.isEmpty || isOver || Task.isCancelled || ContinuousClock.now >= deadline { return page }
+            // None of those up to here will ever match; but what was overwritten must still be told at the end.
+            await change(after: page.last, until: deadline)
+            if page.overwritten == 0 { filter.after = max(filter.after, page.last) }
+        }
+    }
+
+    /// Lets all who wait go, and whoever comes later wait no more.
+    public func endWaits() {
+        let waiters = state.withLock { state in
+            state.waitsEnded = true
+            defer { state.waiters = [:] }
+            return Array(state.waiters.values)
+        }
+        for waiter in waiters { waiter.resume() }
+    }
+
+    /// Closes the file. What is recorded later is kept in memory only.
+    func closeFile() { file?.close() }
+
+    private func change(after sequence: UInt64, until deadline: ContinuousClock.Instant) async {
+        await withTaskGroup(of: Void.self) { group in
+            group.addTask { await self.change(after: sequence) }
+            group.addTask {
+                // It throws only when it is cancelled, which is what ends it when the other one is first.
+                try? await Task.sleep(until: deadline, clock: .continuous)
+            }
+            await group.next()
+            group.cancelAll()
+        }
+    }
+
+    private func change(after sequence: UInt64) async {
+        let number = state.withLock { state in
+            state.nextWaiter += 1
+            return state.nextWaiter
+        }
+        await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                let waits = state.withLock { state in
+                    // A cancellation that came before this found nobody to let go.
+                    guard state.ring.newest <= sequence, !state.waitsEnded, !Task.isCancelled else { return false }
+                    state.waiters[number] = continuation
+                    return true
+                }
+                if !waits { continuation.resume() }
+            }
+        } onCancel: {
+            state.withLock { $0.waiters.removeValue(forKey: number) }?.resume()
+        }
+    }
+}

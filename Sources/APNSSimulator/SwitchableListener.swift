@@ -1,0 +1,53 @@
+import NIOCore
+
+/// A listening port that can be closed and opened again, as of a server that is down for a while.
+actor SwitchableListener {
+    private let bind: @Sendable (_ port: Int) async throws -> any Channel
+    private var channel: (any Channel)?
+    // One change at a time: an actor lets the next one in while this one waits for the system.
+    private var lastChange: Task<Void, any Error>?
+    /// The port, which stays the same.
+    nonisolated let port: Int
+
+    /// Opens the port.
+    /// - Parameters:
+    ///   - port: 0 for any free one.
+    ///   - bind: listens on a port.
+    init(port: Int, bind: @escaping @Sendable (_ port: Int) async throws -> any Channel) async throws {
+        self.bind = bind
+        let channel = try await bind(port)
+        self.port = channel.localAddress?.port ?? port
+        self.channel = channel
+    }
+
+    /// Whether it takes connections.
+    var isListening: Bool { channel?.isActive == true }
+
+    /// Closes the port; connections that are open stay. Nothing happens where it is closed already.
+    func stop() async throws { try await change { try await $0.close() } }
+
+    /// Opens the port again. Nothing happens where it is open.
+    /// - Throws: the system's error, such as when somebody else has taken the port.
+    func start() async throws { try await change { try await $0.open() } }
+
+    private func change(_ body: @escaping @Sendable (isolated SwitchableListener) async throws -> Void) async throws {
+        let previous = lastChange
+        let task = Task {
+            // Whoever asked for the one before has been told how it went.
+            _ = await previous?.result
+            try await body(self)
+        }
+        lastChange = task
+        try await task.value
+    }
+
+    private func close() async throws {
+        guard let channel else { return }
+        self.channel = nil
+        try await channel.close()
+    }
+
+    private func open() async throws {
+        if channel == nil { channel = try await bind(port) }
+    }
+}

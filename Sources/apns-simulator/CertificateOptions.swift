@@ -1,0 +1,64 @@
+import APNSSimulator
+import ArgumentParser
+import TLS
+
+/// Which certificates the simulator shows and takes: given ones, or ones that it makes for itself.
+struct CertificateOptions: ParsableArguments {
+    @Option(
+        help: ArgumentHelp(
+            "The server's certificate chain, PEM. Without one the simulator makes its own.", valueName: "file"))
+    var certificate: String?
+
+    @Option(help: ArgumentHelp("The server's private key, PEM.", valueName: "file"))
+    var key: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "Take client certificates signed by these authorities, PEM. The simulator's own is taken where it makes one.",
+            valueName: "file"))
+    var clientCa: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "Write what clients need to this directory: ca.pem, client.pem with its key, AuthKey_ABC123DEFG.p8. "
+                + "Provider tokens must then be signed with that key (team TEAM123456).",
+            valueName: "directory"))
+    var writeCertificates: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "A further name or address for the certificate that the simulator makes (repeatable), beside localhost, "
+                + "127.0.0.1 and ::1.", valueName: "name"))
+    var serverName: [String] = []
+
+    func validate() throws {
+        guard (certificate == nil) == (key == nil) else {
+            throw ValidationError("--certificate and --key belong together; give both or none")
+        }
+        guard certificate == nil || writeCertificates == nil && serverName.isEmpty else {
+            throw ValidationError(
+                "--write-certificates and --server-name are about certificates that the simulator makes; leave out "
+                    + "--certificate and --key, or those")
+        }
+    }
+
+    /// What is given, or made and written.
+    /// - Parameter topic: the bundle identifier that the client's certificate is for.
+    func configuration(topic: String) throws -> SimulatorConfiguration {
+        if let certificate, let key {
+            var configuration = SimulatorConfiguration(
+                identity: try TLSIdentity(certificateFile: certificate, keyFile: key))
+            configuration.clientTrust = clientCa.map { .file($0) }
+            return configuration
+        }
+        let authority = try SimulatedAuthority()
+        var configuration = SimulatorConfiguration(
+            identity: try authority.serverIdentity(names: SimulatedAuthority.localNames + serverName))
+        configuration.clientTrust = clientCa.map { .file($0) } ?? .pem(authority.certificatePEM)
+        if let writeCertificates {
+            try CertificateDirectory(writeCertificates).write(authority, topic: topic)
+            configuration.providerKeys = [try authority.providerKey()]
+        }
+        return configuration
+    }
+}

@@ -1,0 +1,87 @@
+import Foundation
+import Testing
+
+@testable import APNSSimulator
+
+@Suite("A recorded notification as JSON")
+struct ReceivedNotificationTests {
+    private func text(_ change: (inout ReceivedNotification) -> Void) -> String {
+        var notification = received(5)
+        change(&notification)
+        return String(decoding: notification.json(sequence: 7), as: UTF8.self)
+    }
+
+    private func members(_ change: (inout ReceivedNotification) -> Void) throws -> [String: Any] {
+        let text = text(change)
+        #expect(!text.contains("\n"))
+        return try #require(JSONSerialization.jsonObject(with: Data(text.utf8)) as? [String: Any])
+    }
+
+    private func payload(_ bytes: [UInt8], size: Int? = nil) -> (inout ReceivedNotification) -> Void {
+        { notification in
+            notification.payload = bytes
+            notification.payloadSize = size ?? bytes.count
+        }
+    }
+
+    @Test("has what there is, and nothing of what there is not")
+    func all() {
+        let bare = text { _ in }
+        #expect(
+            bare == #"{"sequence":7,"time":5,"transport":"http2","connection":1,"payloadSize":0,"accepted":true,"#
+                + #""outcome":{"status":200}}"#)
+        let full = text {
+            $0.transport = .gateway
+            $0.token = "ab"
+            $0.topic = "com.example.app"
+            $0.pushType = "alert"
+            $0.priority = 5
+            $0.expiration = 0
+            $0.collapseID = "a\"b\\c\u{1}"
+            $0.apnsID = "id"
+            $0.identifier = .max
+            $0.malformedHeaders = ["b": "2", "a": "1"]
+            $0.accepted = false
+            $0.outcome = .answered(status: 8, reason: "InvalidToken")
+            payload(Array(#"{"aps":{}}"#.utf8))(&$0)
+        }
+        #expect(
+            full
+                == #"{"sequence":7,"time":5,"transport":"gateway","connection":1,"token":"ab","topic":"com.example.app","#
+                + #""pushType":"alert","priority":5,"expiration":0,"collapseID":"a\"b\\c\u0001","apnsID":"id","#
+                + #""identifier":4294967295,"malformedHeaders":{"a":"1","b":"2"},"payload":{"aps":{}},"payloadSize":10,"#
+                + #""accepted":false,"outcome":{"status":8,"reason":"InvalidToken"}}"#)
+    }
+
+    @Test("has the payload as it came, but for the ends of its lines")
+    func verbatim() {
+        let json = "{\r\n\"b\":1.0,\"a\":12345678901234567890,\"😀\":\"\\n🇫🇷\"}"
+        #expect(
+            text(payload(Array(json.utf8)))
+                .contains("\"payload\":{  \"b\":1.0,\"a\":12345678901234567890,\"😀\":\"\\n🇫🇷\"},"))
+    }
+
+    @Test(
+        "has as text what is no JSON object, or no text, or not all of it",
+        arguments: [
+            (Array("[1]".utf8), nil, "[1]"), (Array("{\"a\":".utf8), nil, "{\"a\":"),
+            ([0x7B, 0x00, 0x0A], nil, "{\u{0}\n"),
+            (Array("{\"a\":\"".utf8) + [0xFF] + Array("\"}".utf8), nil, "{\"a\":\"\u{FFFD}\"}"),
+            (Array("{}".utf8), 9000, "{}"),
+        ] as [([UInt8], Int?, String)])
+    func noObject(_ bytes: [UInt8], size: Int?, text: String) throws {
+        let members = try members(payload(bytes, size: size))
+        #expect(members["payloadText"] as? String == text)
+        #expect(members["payload"] == nil)
+        #expect(members["payloadSize"] as? Int == size ?? bytes.count)
+    }
+
+    @Test(
+        "says by a word what was no answer",
+        arguments: [
+            (.reset, "reset"), (.goAway, "goaway"), (.dropped, "dropped"), (.silenced, "silenced"), (.closed, "closed"),
+        ] as [(ReceivedNotification.Outcome, String)])
+    func words(_ outcome: ReceivedNotification.Outcome, _ word: String) throws {
+        #expect(try members { $0.outcome = outcome }["outcome"] as? String == word)
+    }
+}

@@ -1,0 +1,137 @@
+import APNSSimulator
+import Foundation
+import TestSupport
+import Testing
+
+@Suite("What is recorded of requests")
+struct RecordingTests {
+    typealias Outcome = ReceivedNotification.Outcome
+
+    @Test("is every header and the payload, of what is accepted")
+    func accepted() async throws {
+        let recorder = Recorder()
+        try await withSimulator {
+            $0.recorder = recorder
+        } _: { server in
+            let push = Push(token: anyToken.uppercased()) {
+                $0.set("apns-collapse-id", "game")
+                $0.set("apns-expiration", "1700000000")
+                $0.body = #"{"aps":{"alert":"Grüße 😀"},"n":1.50}"#
+            }
+            #expect(try await push.send(to: server).status == 200)
+            let notification = try #require(recorder.notifications().entries.first?.notification)
+            #expect(notification.transport == .http2 && notification.connection == 1 && notification.request == nil)
+            #expect(notification.token == anyToken && notification.topic == "com.example.app")
+            #expect(notification.pushType == "alert" && notification.priority == 10)
+            #expect(notification.expiration == 1_700_000_000 && notification.collapseID == "game")
+            #expect(notification.apnsID == anyID && notification.malformedHeaders.isEmpty)
+            #expect(notification.payload == Array(push.body.utf8))
+            #expect(notification.payloadSize == push.body.utf8.count)
+            #expect(notification.accepted && notification.outcome == .answered(status: 200, reason: nil))
+            #expect(abs(Double(notification.time) / 1000 - Date().timeIntervalSince1970) < 600)
+            _ = try await Push().send(to: server)
+            #expect(recorder.notifications().entries.map(\.notification.connection) == [1, 2])
+        }
+    }
+
+    @Test("is what was refused as well, and why")
+    func refused() async throws {
+        let recorder = Recorder()
+        try await withSimulator {
+            $0.recorder = recorder
+        } _: { server in
+            let pushes: [(Push, String)] = [
+                (Push { $0.set("apns-priority", "high") }, "BadPriority"),
+                (Push { $0.set("apns-expiration", "soon") }, "BadExpirationDate"),
+                (Push { $0.set("apns-id", "one") }, "BadMessageId"),
+                (Push(token: "not-a-token"), "BadDeviceToken"), (Push { $0.set("apns-topic", nil) }, "MissingTopic"),
+                (Push { $0.body = "{" }, "PayloadEmpty"), (Push { $0.path = "/3/devices" }, "BadPath"),
+                (Push { $0.method = "GET" }, "MethodNotAllowed"),
+                (
+                    Push { $0.body = "{\"aps\":{\"alert\":\"" + String(repeating: "x", count: 6000) + "\"}}" },
+                    "PayloadTooLarge"
+                ), (Push { $0.set("authorization", nil) }, "MissingProviderToken"),
+            ]
+            for (index, (push, reason)) in pushes.enumerated() {
+                #expect(try await push.send(to: server).reason == reason)
+                let entries = recorder.notifications().entries
+                #expect(entries.count == index + 1)
+                let last = try #require(entries.last?.notification)
+                #expect(!last.accepted)
+                guard case .answered(_, reason) = last.outcome else {
+                    Issue.record("\(last.outcome) where it should be \(reason)")
+                    continue
+                }
+            }
+            let all = recorder.notifications().entries.map(\.notification)
+            #expect(all[0].malformedHeaders == ["apns-priority": "high"] && all[0].priority == nil)
+            #expect(all[1].malformedHeaders == ["apns-expiration": "soon"])
+            #expect(all[2].malformedHeaders == ["apns-id": "one"])
+            #expect(all[2].apnsID?.count == 36)
+            #expect(all[3].token == "not-a-token")
+            #expect(all[6].request == "POST /3/devices")
+            #expect(all[7].request == "GET /3/device/\(anyToken)")
+            #expect(all[8].payload.count == 5120 && all[8].payloadSize == pushes[8].0.body.utf8.count)
+        }
+    }
+
+    @Test(
+        "is what a rule made of it",
+        arguments: [
+            ("answer=410", .answered(status: 410, reason: "Unregistered"), false),
+            ("answer=200,retry-after=1", .answered(status: 200, reason: nil), true), ("answer=drop", .dropped, true),
+            ("answer=drop,accept=false", .dropped, false), ("answer=silence", .silenced, false),
+            ("answer=reset,code=CANCEL", .reset, false), ("answer=goaway,last-stream=zero", .goAway, false),
+            ("answer=goaway", .answered(status: 200, reason: nil), true),
+        ] as [(String, Outcome, Bool)])
+    func rules(_ rule: String, _ outcome: Outcome, accepted: Bool) async throws {
+        let recorder = Recorder()
+        try await withSimulator(rules: [rule]) {
+            $0.recorder = recorder
+        } _: { server in
+            // Some of them get no answer: then the record is what to wait for, and not curl's patience.
+            async let answer = Push().send(to: server)
+            let page = await recorder.notifications(NotificationFilter(), wait: .seconds(60))
+            #expect(page.entries.first?.notification.outcome == outcome)
+            #expect(page.entries.first?.notification.accepted == accepted)
+            try await server.stop(grace: .zero)
+            _ = try await answer
+        }
+    }
+
+    @Test("is broadcasts with their channel, and nothing of the management of channels")
+    func broadcasts() async throws {
+        let recorder = Recorder()
+        try await withSimulator {
+            $0.recorder = recorder
+        } _: { server in
+            let created = try await Push {
+                $0.path = "/1/apps/com.example.app/channels"
+                $0.body = #"{"message-storage-policy":0,"push-type":"LiveActivity"}"#
+            }.send(to: server)
+            let channel = try #require(created.headers["apns-channel-id"])
+            let answer = try await Push {
+                $0.path = "/4/broadcasts/apps/com.example.app"
+                $0.body = #"{"aps":{"event":"update","timestamp":1,"content-state":{}}}"#
+                $0.headers.removeAll { $0.hasPrefix("apns-topic") || $0.hasPrefix("apns-id") }
+                $0.set("apns-push-type", "liveactivity")
+                $0.set("apns-channel-id", channel)
+                $0.set("apns-request-id", anyID)
+            }.send(to: server)
+            #expect(answer.status == 200)
+            let entries = recorder.notifications().entries
+            #expect(entries.count == 1)
+            let notification = try #require(entries.first?.notification)
+            #expect(notification.channel == channel && notification.token == nil && notification.apnsID == anyID)
+            #expect(notification.topic == "com.example.app" && notification.accepted)
+        }
+    }
+
+    @Test("is nothing where nobody asked for it")
+    func off() async throws {
+        try await withSimulator { (server) async throws in
+            #expect(try await Push().send(to: server).status == 200)
+            #expect(server.recorder == nil && server.controlPort == nil)
+        }
+    }
+}

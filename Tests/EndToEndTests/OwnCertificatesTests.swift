@@ -1,0 +1,38 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("A simulator that makes its own certificates")
+    struct OwnCertificatesTests {
+        @Test("is trusted by the worker, which it trusts by key and by certificate")
+        func check() async throws {
+            let directory = FileManager.default.temporaryDirectory.appending(path: "certs-\(UUID().uuidString)").path
+            defer { try? FileManager.default.removeItem(atPath: directory) }
+            let redis = try RedisServer()
+            let simulator = try ChildProcess(
+                try BuiltProgram.path("apns-simulator"),
+                ["--write-certificates", directory, "--topic", "com.example.own"])
+            struct Announcement: Decodable { let port: Int }
+            try await eventually("the simulator listens") { simulator.output.hasSuffix("\n") }
+            let port = try JSONDecoder().decode(Announcement.self, from: Data(simulator.output.utf8)).port
+            let environment = [
+                "APNS_WORKER_REDIS_URL": redis.url, "APNS_WORKER_CA": "\(directory)/ca.pem",
+                "APNS_WORKER_TOPIC": "com.example.own", "APNS_WORKER_ENDPOINT": "localhost:\(port)",
+            ]
+            let key = [
+                "APNS_WORKER_KEY": "\(directory)/AuthKey_ABC123DEFG.p8", "APNS_WORKER_TEAM_ID": "TEAM123456",
+            ]
+            let certificate = [
+                "APNS_WORKER_CERTIFICATE": "\(directory)/client.pem",
+                "APNS_WORKER_CERTIFICATE_KEY": "\(directory)/client-key.pem",
+            ]
+            for (credential, words) in [(key, "APNs takes the key ABC123DEFG"), (certificate, "APNs takes the cert")] {
+                let result = try await CommandLineTests.run(
+                    ["check"], environment: environment.merging(credential) { $1 })
+                #expect(result.ending == .exited(0), "\(result.errors)\(result.output)")
+                #expect(result.output.contains("ok       app default: \(words)"), "\(result.output)")
+            }
+        }
+    }
+}
