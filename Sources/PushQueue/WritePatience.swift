@@ -13,6 +13,7 @@ public struct WritePatience: Sendable {
 
     private let backoff: ReconnectBackoff
     private var limit: TimeAmount
+    private var isShortened = false
     private var failures = 0
     private var since: NIODeadline?
 
@@ -27,8 +28,10 @@ public struct WritePatience: Sendable {
         self.backoff = backoff
     }
 
-    /// Whether it fails now, and has not been given up.
-    public var isTrying: Bool { since != nil }
+    /// Whether it has failed for so long.
+    public func hasLasted(_ time: TimeAmount, now: NIODeadline) -> Bool {
+        since.map { now - $0 >= time } ?? false
+    }
 
     /// It was not taken.
     /// - Parameter random: from 0 to 1, evenly spread.
@@ -46,8 +49,10 @@ public struct WritePatience: Sendable {
     /// It was taken.
     public mutating func succeeded() { (since, failures) = (nil, 0) }
 
-    /// From now on there is less time: no more than this, counted from now.
+    /// From now on there is less time: no more than this, counted from the first call.
     public mutating func shorten(to limit: TimeAmount, now: NIODeadline) {
+        guard !isShortened else { return }
+        isShortened = true
         let spent = since.map { now - $0 } ?? .zero
         self.limit = min(self.limit, spent + limit)
     }
