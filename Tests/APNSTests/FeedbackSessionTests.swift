@@ -84,7 +84,7 @@ struct FeedbackSessionTests {
         arguments: [true, false])
     func pieces(inGoodOrder: Bool) async throws {
         for size in [1, 5, 38, 1000, 200_000] {
-            let count = size == 1 ? 40 : 3000
+            let count = size < 38 ? 100 : 3000
             let bytes = Self.bytes(0..<count)
             try await withServer(script: { peer in
                 var rest = bytes[...]
@@ -150,9 +150,9 @@ struct FeedbackSessionTests {
     func silence() async throws {
         try await withServer(script: { $0.send(Self.bytes(0..<5)) }) { server in
             let (tuples, error, _) = try await drain(
-                Self.configuration(server.port) { $0.silence = .milliseconds(300) })
+                Self.configuration(server.port) { $0.silence = .seconds(3) })
             expect(tuples, 0..<5)
-            #expect(error?.description.contains("sent nothing for 300 ms") == true)
+            #expect(error?.description.contains("sent nothing for 3 s") == true)
         }
     }
 

@@ -45,7 +45,7 @@ extension EndToEnd {
             let scene = try await FeedbackScene(script: Self.halves(gate, 0..<20, 20..<1000))
             let file = FileManager.default.temporaryDirectory.appending(path: "spill-\(UUID().uuidString)")
             defer { try? FileManager.default.removeItem(at: file) }
-            var arguments = ["feedback", "--redis-patience", "1s", "--json"]
+            var arguments = ["feedback", "--redis-patience", "3s", "--json"]
             if toFile { arguments += ["--spill", file.path] }
             let process = try ChildProcess(
                 BuiltProgram.path("apns-worker"), arguments,
@@ -79,7 +79,7 @@ extension EndToEnd {
             #expect(wrong.errors.contains("push:invalid-tokens:details holds a string"), "\(wrong.errors)")
             #expect(wrong.errors.contains("was not asked, and keeps what it has"))
             scene.redis.stop()
-            let away = try await scene.run("--redis-patience", "1s")
+            let away = try await scene.run("--redis-patience", "3s")
             #expect(away.ending == .exited(1))
             #expect(away.errors.contains("was not asked, and keeps what it has"), "\(away.errors)")
             #expect(scene.server.peers.isEmpty)

@@ -70,13 +70,13 @@ extension EndToEnd {
             "a command that fails, goes away, or reads nothing loses no record in Redis, and the exit status says so",
             arguments: [
                 ("cat > /dev/null; exit 3", "ended with status 3"), ("exit 0", "did not read all"),
-                ("read line; kill -9 $$", "signal 9 ended it"), ("exec sleep 600", "nothing of it was read for 1 s"),
+                ("read line; kill -9 $$", "signal 9 ended it"), ("exec sleep 600", "nothing of it was read for 3 s"),
                 ("/does/not/exist", "ended with status 127"),
             ])
         func badCommands(command: String, words: String) async throws {
             // More than a pipe holds.
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<4000))
-            let process = try scene.start("--exec", command, "--timeout", "1s")
+            let process = try scene.start("--exec", command, "--timeout", "3s")
             let ending = try await process.wait()
             #expect(ending == .exited(1))
             let isSleeper = command.contains("sleep")
