@@ -28,7 +28,7 @@ struct Feedback: AsyncParsableCommand {
 
             A feedback service forgets what it has sent. So there is no dry run; Redis is asked first whether it takes what will be \
             written, and what was read is written even if the connection breaks or the process is told to end. What Redis does \
-            not take within --redis-patience is written to --spill or standard error as lines of JSON: keep them.
+            not take within --redis-patience is written to --spill or standard error as lines of JSON: keep them, and bring them back with --from.
 
             A line of JSON, for --list, --exec and --spill, has: token, at (ms since 1970), app, topic, environment, source \
             (feedback), and outcome, which is added, known (it was in the set), registered_since (it was left out) or not_written.
@@ -65,6 +65,12 @@ struct Feedback: AsyncParsableCommand {
     @Option(help: "A file to which records are appended that Redis does not take. (default standard error)")
     var spill: String?
 
+    @Option(
+        help: """
+            Ask no service, and bring such a file back into Redis; - for standard input. It may be done more than once.
+            """)
+    var from: String?
+
     @Flag(help: "Print each record on standard output, a line of JSON each.")
     var list = false
 
@@ -80,6 +86,9 @@ struct Feedback: AsyncParsableCommand {
     func validate() throws {
         guard (1...10_000).contains(batch) else { throw ValidationError("--batch is a number from 1 to 10000") }
         if list, json { throw ValidationError("--list and --json would both write to standard output: leave one out") }
+        if from != nil, list || exec != nil || interval != nil || spill != nil || !app.isEmpty {
+            throw ValidationError("--from asks no service: leave out --list, --exec, --interval, --spill and --app")
+        }
         if let exec, exec.allSatisfy(\.isWhitespace) { throw ValidationError("--exec names no command") }
     }
 
@@ -97,7 +106,7 @@ struct Feedback: AsyncParsableCommand {
             silence: try duration(timeout, "--timeout"), redis: try duration(redisPatience, "--redis-patience")
         )
         let interval = try interval.map { try duration($0, "--interval") }
-        let choices = try FeedbackApp.choose(app, settings, endpoint: feedbackEndpoint)
+        let choices = from == nil ? try FeedbackApp.choose(app, settings, endpoint: feedbackEndpoint) : []
         if let spill, let problem = FeedbackSpill.problem(with: spill) {
             throw ValidationError("--spill \(spill) cannot be written: \(problem)")
         }
@@ -143,6 +152,7 @@ private final class FeedbackService: Service {
     func run() async throws {
         let stop = FeedbackStop()
         try await withGracefulShutdownHandler {
+            if let path = options.from { return try await bringBack(path, stop) }
             guard let interval else { return try await ask(stop) }
             var schedule = FeedbackSchedule(interval: interval, now: .now(), random: Double.random(in: 0..<1))
             while true {
@@ -161,6 +171,13 @@ private final class FeedbackService: Service {
         } onGracefulShutdown: {
             stop.stop()
         }
+    }
+
+    private func bringBack(_ path: String, _ stop: FeedbackStop) async throws {
+        var file = FeedbackFile(path, writer, limit: limits.redis, batch: options.batch, stop: stop)
+        let report = FeedbackRoundReport(apps: [await file.run()])
+        hasFailed.store(!report.isGood, ordering: .relaxed)
+        try tell(report)
     }
 
     private func ask(_ stop: FeedbackStop) async throws {

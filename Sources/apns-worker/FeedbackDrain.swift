@@ -18,21 +18,16 @@ struct FeedbackDrain: Sendable {
         let redisPatience: TimeAmount
     }
 
-    /// How long Redis is waited for once the process is to end.
-    private static let patienceAtStop = TimeAmount.seconds(5)
-
     private let app: FeedbackApp
     private let means: Means
-    private var patience: WritePatience
+    private var writing: FeedbackWriting
     private var report: FeedbackReport
-    /// Why Redis was given up.
-    private var givenUp: String?
-    private var toldOfRedis = false
 
     init(_ app: FeedbackApp, _ means: Means) {
         self.app = app
         self.means = means
-        patience = WritePatience(limit: means.redisPatience)
+        writing = FeedbackWriting(
+            means.writer, limit: means.redisPatience, stop: means.stop, name: app.name)
         report = FeedbackReport(
             app: app.name, topic: app.topic, environment: app.environment, endpoint: "\(app.endpoint)")
     }
@@ -46,22 +41,16 @@ struct FeedbackDrain: Sendable {
         } catch {
             report.error = report.error ?? "\(error)"
         }
-        let took = (ContinuousClock.now - began).components
-        report.seconds = Double(took.seconds) + Double(took.attoseconds / 1_000_000_000_000_000) / 1000
+        report.took(ContinuousClock.now - began)
         return report
     }
 
     /// Before the service is asked, which forgets what it has sent, Redis has to be there and to take what will be written.
     private mutating func waitForRedis() async throws {
-        while true {
-            do {
-                _ = try await means.writer.mark([])
-                return redisAnswered()
-            } catch {
-                guard error.mayPass, !means.stop.isStopped, await waitAfter(error, waiting: 0) else {
-                    throw NotAsked(description: "\(error); the feedback service was not asked, and keeps what it has")
-                }
-            }
+        do {
+            try await writing.waitUntilReady()
+        } catch {
+            throw NotAsked(description: "\(error); the feedback service was not asked, and keeps what it has")
         }
     }
 
@@ -75,7 +64,7 @@ struct FeedbackDrain: Sendable {
                 while case let tuples = try await session.next(atMost: means.batch), !tuples.isEmpty {
                     await take(tuples)
                     // What is on its way is still taken, but no more is asked for than must be.
-                    if givenUp != nil { session.stop() }
+                    if writing.givenUp != nil { session.stop() }
                 }
             } catch {
                 report.incompleteBytes = try await session.incompleteBytes()
@@ -92,22 +81,17 @@ struct FeedbackDrain: Sendable {
         }
         report.records += records.count
         means.progress.add(records.count)
-        let markings = await write(records)
+        let markings = await writing.write(records)
         var lines = ByteBuffer()
         for (index, record) in records.enumerated() {
             let outcome = Self.word(markings?[index])
             if markings == nil || means.outputs.isWanted {
                 record.writeLine(to: &lines, app: app.name, outcome: outcome)
             }
-            switch markings?[index] {
-            case .added: report.added += 1
-            case .known: report.known += 1
-            case .registeredSince: report.registeredSince += 1
-            case nil: report.spilled += 1
-            }
+            report.count(markings?[index])
         }
         if markings == nil {
-            let reason = givenUp ?? "no answer"
+            let reason = writing.givenUp ?? "no answer"
             let place = await means.outputs.spill.keep(lines, app: app.name, count: records.count, because: reason)
             report.error = "Redis did not take \(report.spilled) of the records, which are in \(place): \(reason)"
         }
@@ -121,50 +105,5 @@ struct FeedbackDrain: Sendable {
         case .registeredSince: "registered_since"
         case nil: "not_written"
         }
-    }
-
-    /// - Returns: `nil` when Redis did not take them in all the time that there was.
-    private mutating func write(_ records: [InvalidToken]) async -> [InvalidTokenSet.Marking]? {
-        while true {
-            do {
-                let markings = try await means.writer.mark(records)
-                redisAnswered()
-                return markings
-            } catch {
-                guard givenUp == nil, await waitAfter(error, waiting: records.count) else {
-                    givenUp = "\(error)"
-                    return nil
-                }
-            }
-        }
-    }
-
-    private mutating func redisAnswered() {
-        if toldOfRedis { Terminal.tell("\(app.name): Redis is back\n") }
-        (toldOfRedis, givenUp) = (false, nil)
-        patience.succeeded()
-    }
-
-    /// Waits before it is tried again.
-    /// - Returns: whether it is to be tried again.
-    private mutating func waitAfter(_ failure: QueueConnection.Failure, waiting count: Int) async -> Bool {
-        if means.stop.isStopped { patience.shorten(to: Self.patienceAtStop, now: .now()) }
-        guard
-            case .again(let pause) = patience.failed(now: .now(), random: Double.random(in: 0..<1))
-        else { return false }
-        // A connection that is just being made is nothing to tell of.
-        if !toldOfRedis, patience.hasLasted(.seconds(1), now: .now()) {
-            toldOfRedis = true
-            let waiting = count > 0 ? "; \(count) records that have been read wait for it" : ""
-            Terminal.tell(
-                "\(app.name): Redis is waited for, \(means.redisPatience.nanoseconds / 1_000_000_000) s at the most: "
-                    + "\(failure)\(waiting)\n")
-        }
-        do {
-            try await Task.sleep(for: .nanoseconds(pause.nanoseconds))
-        } catch {
-            // Cancelled; the patience bounds it all the same.
-        }
-        return true
     }
 }

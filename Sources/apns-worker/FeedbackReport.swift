@@ -1,4 +1,5 @@
 import FoundationEssentials
+import PushQueue
 
 /// What became of one app's feedback.
 struct FeedbackReport: Encodable, Sendable {
@@ -23,6 +24,21 @@ struct FeedbackReport: Encodable, Sendable {
         case app, topic, environment, endpoint, records, added, known, spilled, seconds, error
         case registeredSince = "registered_since"
         case incompleteBytes = "incomplete_bytes"
+    }
+
+    /// Counts what became of a record; `nil` for one that Redis did not take.
+    mutating func count(_ marking: InvalidTokenSet.Marking?) {
+        switch marking {
+        case .added: added += 1
+        case .known: known += 1
+        case .registeredSince: registeredSince += 1
+        case nil: spilled += 1
+        }
+    }
+
+    mutating func took(_ time: Duration) {
+        let parts = time.components
+        seconds = Double(parts.seconds) + Double(parts.attoseconds / 1_000_000_000_000_000) / 1000
     }
 
     /// For people.

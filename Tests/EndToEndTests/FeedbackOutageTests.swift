@@ -68,6 +68,44 @@ extension EndToEnd {
                 let mode = try FileManager.default.attributesOfItem(atPath: file.path)[.posixPermissions] as? Int
                 #expect(mode == 0o600)
             }
+            try await Self.bringBack(text, scene)
+        }
+
+        /// What was kept is brought back, twice, with whatever else stands in between.
+        private static func bringBack(_ text: String, _ scene: FeedbackScene) async throws {
+            try scene.redis.start()
+            try scene.redis.run(
+                "HSET", "push:{push:invalid-tokens}:registrations", FeedbackScene.token(20), "1900000000000")
+            let environment = ["APNS_WORKER_REDIS_URL": scene.redis.url]
+            for (added, known) in [(979, 0), (0, 979)] {
+                let result = try await CommandLineTests.run(
+                    ["feedback", "--from", "-", "--batch", "100"], environment: environment, input: text)
+                #expect(result.ending == .exited(0), "\(result.errors)")
+                let words = "-: 980 records: \(added) added, \(known) known already, 1 left out, registered since; "
+                #expect(result.output.hasPrefix(words), "\(result.output)")
+            }
+            #expect(try scene.has(21..<1000))
+            let details = try QueueContents(scene.redis).invalidTokenDetails[FeedbackScene.token(21)]
+            #expect(details?.at == 1_700_000_021_000 && details?.source == "feedback")
+            #expect(details?.topic == "com.example.app" && details?.environment == "production")
+        }
+
+        @Test("a file that is brought back and has lines that are no records is told of, by their numbers")
+        func badFile() async throws {
+            let redis = try RedisServer()
+            let good = #"{"token":"00FC","at":5,"app":"a","topic":"t"}"#
+            let file = redis.directory.appending(path: "kept")
+            try [good, #"{"token":"xyz"#, "", "words", #"{"at":1}"#].joined(separator: "\n")
+                .write(to: file, atomically: true, encoding: .utf8)
+            let environment = ["APNS_WORKER_REDIS_URL": redis.url]
+            let result = try await CommandLineTests.run(["feedback", "--from", file.path], environment: environment)
+            #expect(result.ending == .exited(1))
+            #expect(result.errors.contains("2 lines are no records, and were left out; the first is line 2"))
+            #expect(!result.errors.contains("xyz"))
+            #expect(result.output.contains(": 1 record: 1 added"), "\(result.output)")
+            #expect(try QueueContents(redis).invalidTokens == ["00fc"])
+            let missing = try await CommandLineTests.run(["feedback", "--from", "/none"], environment: environment)
+            #expect(missing.ending == .exited(1) && missing.errors.contains("/none cannot be read"))
         }
 
         @Test("a service is not asked while Redis is not there, or would not take what it tells")

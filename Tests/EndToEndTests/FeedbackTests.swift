@@ -209,6 +209,7 @@ extension EndToEnd {
                 (["--interval", "0s"], "--interval"),
                 (["--redis-patience", "5"], "--redis-patience"), (["--list", "--json"], "--list and --json"),
                 (["--spill", "/does/not/exist/file"], "/does/not/exist/file"), (["--exec", " "], "--exec"),
+                (["--from", "x", "--list"], "--from"),
                 (["--certificate", "/does/not/exist.pem"], "/does/not/exist.pem"),
             ])
         func mistakes(flags: [String], words: String) async throws {
