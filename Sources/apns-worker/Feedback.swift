@@ -21,10 +21,10 @@ struct Feedback: AsyncParsableCommand {
             into the set of invalid tokens that workers do not send to. A token whose device is known to have registered since \
             is left out.
 
-              apns-worker feedback                      (for cron; --quiet says nothing when nothing happened)
+              apns-worker feedback                      (once, as for cron)
               apns-worker feedback --interval 1h        (goes on until SIGTERM)
               apns-worker feedback --list | jq .token
-              apns-worker feedback --exec 'psql -c "COPY gone FROM STDIN"'
+              apns-worker feedback --exec 'jq -r .token >> gone'
 
             A feedback service forgets what it has sent. So there is no dry run; Redis is asked first whether it takes what will be \
             written, and what was read is written even if the connection breaks or the process is told to end. What Redis does \
