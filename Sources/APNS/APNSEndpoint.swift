@@ -10,6 +10,11 @@ public struct APNSEndpoint: Hashable, Sendable, CustomStringConvertible {
     /// Apple's service for apps that Xcode installed.
     public static let sandbox = APNSEndpoint(host: "api.sandbox.push.apple.com", port: 443)
 
+    /// Apple's binary gateway, as it was, for production.
+    public static let productionGateway = APNSEndpoint(host: "gateway.push.apple.com", port: 2195)
+    /// Apple's binary gateway, as it was, for the sandbox.
+    public static let sandboxGateway = APNSEndpoint(host: "gateway.sandbox.push.apple.com", port: 2195)
+
     /// Takes a host and a port as they are.
     public init(host: String, port: Int) {
         self.host = host
@@ -18,12 +23,24 @@ public struct APNSEndpoint: Hashable, Sendable, CustomStringConvertible {
 
     /// Reads `production`, `sandbox`, `host`, `host:port` or `https://host:port`; `nil` for anything else.
     public init?(_ text: String) {
+        self.init(text, production: .production, sandbox: .sandbox)
+    }
+
+    /// Reads `production`, `sandbox`, `host` or `host:port` of a binary gateway; `nil` for anything else.
+    public init?(gateway text: String) {
+        self.init(text, production: .productionGateway, sandbox: .sandboxGateway)
+    }
+
+    /// - Parameters:
+    ///   - production: what `production` is, and whose port is that of hosts without one.
+    ///   - sandbox: what `sandbox` is.
+    init?(_ text: String, production: APNSEndpoint, sandbox: APNSEndpoint) {
         switch text {
         case "production":
-            self = .production
+            self = production
             return
         case "sandbox", "development":
-            self = .sandbox
+            self = sandbox
             return
         default: break
         }
@@ -31,7 +48,7 @@ public struct APNSEndpoint: Hashable, Sendable, CustomStringConvertible {
         if rest.hasPrefix("https://") { rest = rest.dropFirst("https://".count) }
         if rest.hasSuffix("/") { rest = rest.dropLast() }
         guard let (host, port) = Self.hostAndPort(rest) else { return nil }
-        self.init(host: host, port: port ?? 443)
+        self.init(host: host, port: port ?? production.port)
     }
 
     /// Reads `host`, `host:port`, `[address]` or `[address]:port`; `nil` for anything else.
@@ -72,7 +89,11 @@ public struct APNSEndpoint: Hashable, Sendable, CustomStringConvertible {
 
     /// Apple's name for it, `production` or `sandbox`; for another server, host and port.
     public var environment: String {
-        self == .production ? "production" : self == .sandbox ? "sandbox" : description
+        switch self {
+        case .production, .productionGateway: "production"
+        case .sandbox, .sandboxGateway: "sandbox"
+        default: description
+        }
     }
 
     /// The value of `:authority`.

@@ -25,6 +25,8 @@ public struct DeviceToken: Hashable, Sendable {
         case notHexadecimal(offset: Int)
         case oddNumberOfDigits(Int)
         case tooLong(digits: Int)
+        /// The binary gateway takes tokens of 64 digits only.
+        case notForGateway(digits: Int)
 
         /// What is wrong and where; never the token itself.
         public var description: String {
@@ -34,11 +36,14 @@ public struct DeviceToken: Hashable, Sendable {
             case .oddNumberOfDigits(let digits): "the device token has an odd number of hex digits (\(digits))"
             case .tooLong(let digits):
                 "the device token has \(digits) hex digits, more than \(DeviceToken.maximumDigits)"
+            case .notForGateway(let digits): "the device token has \(digits) hex digits; the binary gateway takes 64"
             }
         }
     }
 
-    /// Takes a token as people store it: spaces, `<` and `>` are stripped and digits are lower-cased.
+    /// Takes a token as people store it: spaces, `<` and `>` are stripped and digits are lower-cased. Base64 of 32 bytes,
+    /// 43 characters with or without the padding, is a token too; of another number of bytes it is not, for then a hex token
+    /// with a typing error could be one.
     /// - Parameter text: the token's characters.
     /// - Throws: ``Invalid`` when what is left is not a device token.
     public init(_ text: ByteBuffer) throws(Invalid) {
@@ -77,6 +82,7 @@ public struct DeviceToken: Hashable, Sendable {
     }
 
     private static func normalized(_ text: ByteBuffer) throws(Invalid) -> ByteBuffer {
+        if let bytes = base64(text) { return bytes }
         var digits = ByteBuffer()
         digits.reserveCapacity(min(text.readableBytes, maximumDigits))
         var count = 0
@@ -93,5 +99,27 @@ public struct DeviceToken: Hashable, Sendable {
         guard count <= maximumDigits else { throw .tooLong(digits: count) }
         guard count % 2 == 0 else { throw .oddNumberOfDigits(count) }
         return digits
+    }
+
+    /// The hex digits of a token in base64, in either alphabet.
+    private static func base64(_ text: ByteBuffer) -> ByteBuffer? {
+        guard (43...44).contains(text.readableBytes) else { return nil }
+        var characters = text.readableBytesView[...]
+        if characters.last == UInt8(ascii: "=") { characters = characters.dropLast() }
+        guard characters.count == 43, !characters.allSatisfy(isHexadecimal) else { return nil }
+        let bytes = (try? Base64.decode(characters)) ?? Base64.decodeURL(characters)
+        guard let bytes, bytes.count == 32 else { return nil }
+        return ByteBuffer(string: bytes.hexadecimal)
+    }
+
+    private static func isHexadecimal(_ byte: UInt8) -> Bool { byte &- 0x30 < 10 || (byte | 0x20) &- 0x61 < 6 }
+}
+
+extension [UInt8] {
+    fileprivate var hexadecimal: String {
+        reduce(into: "") { text, byte in
+            if byte < 16 { text += "0" }
+            text += String(byte, radix: 16)
+        }
     }
 }

@@ -43,6 +43,10 @@ public enum RequestResult: Sendable, Equatable {
     case notProcessed(RequestFailure)
     /// It was written and never answered: APNs may have accepted it.
     case uncertain(RequestFailure)
+    /// The binary gateway has taken it, as far as that can be known: it says nothing of what it takes.
+    case confirmed
+    /// The binary gateway named it in an error packet.
+    case refused(GatewayStatus)
 }
 
 /// Why a request got no answer.
@@ -57,6 +61,10 @@ public enum RequestFailure: Error, Sendable, Equatable, CustomStringConvertible 
     case timedOut
     /// The connection went away.
     case connectionLost(String)
+    /// The binary gateway dropped it, because of another that was sent before it on the same connection.
+    case discarded
+    /// The binary gateway accepts connections, and drops each with the first notification, without a word.
+    case hungUp
 
     /// One line for a log or an `error` member.
     public var description: String {
@@ -66,6 +74,8 @@ public enum RequestFailure: Error, Sendable, Equatable, CustomStringConvertible 
         case .reset(let code): "the server reset the stream with HTTP/2 error code \(code)"
         case .timedOut: "no answer in time"
         case .connectionLost(let why): "the connection was lost: \(why)"
+        case .discarded: "the gateway dropped it, because one that was sent before it was bad"
+        case .hungUp: "the gateway takes connections, and drops them when something is sent"
         }
     }
 
@@ -77,6 +87,8 @@ public enum RequestFailure: Error, Sendable, Equatable, CustomStringConvertible 
         case .reset: "StreamReset"
         case .timedOut: "NoAnswer"
         case .connectionLost: "ConnectionLost"
+        case .discarded: "Discarded"
+        case .hungUp: "HungUp"
         }
     }
 }

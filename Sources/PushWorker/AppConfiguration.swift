@@ -25,6 +25,15 @@ public struct AppConfiguration: Sendable {
     public var renewal: (plan: CredentialPlan, contents: [[UInt8]])?
     /// Other topics of the app, by which jobs choose it too.
     public var otherTopics: [String] = []
+    /// How notifications travel.
+    public enum Transport: Sendable, Equatable {
+        case http2
+        /// The binary protocol of old.
+        case gateway(GatewayOptions)
+    }
+
+    /// How notifications travel.
+    public var transport = Transport.http2
     /// Which APNs: production, the sandbox, or another server.
     public var endpoint = APNSEndpoint.production
     /// Whom to trust as APNs.
@@ -49,30 +58,18 @@ public struct AppConfiguration: Sendable {
     /// paused and no token marked, from 0 to 1; at 1 every such answer is believed.
     public var maximumBadTokenShare = 0.5
 
+    /// Whether notifications travel by the binary protocol of old.
+    public var usesGateway: Bool {
+        if case .gateway = transport { true } else { false }
+    }
+
+    /// Which APNs it is, as invalid tokens have it noted: `production`, `sandbox`, or another server's host and port.
+    public var environment: String { endpoint.environment }
+
     /// Takes what has no default.
     public init(name: String, topic: String, credential: Credential) {
         self.name = name
         self.topic = topic
         self.credential = credential
-    }
-
-    func poolConfiguration() throws -> ConnectionPool.Configuration {
-        var pool = ConnectionPool.Configuration(endpoint: endpoint, tls: try tlsContext(for: credential))
-        pool.minimumConnections = minimumConnections
-        pool.maximumConnections = maximumConnections
-        pool.maximumStreams = maximumStreams
-        pool.requestTimeout = .milliseconds(Int64(requestTimeout))
-        pool.idleTimeout = .seconds(Int64(idleTimeout))
-        pool.maximumAge = maximumConnectionAge.map { .seconds(Int64($0)) }
-        pool.proxy = proxy
-        return pool
-    }
-
-    package func tlsContext(for credential: Credential) throws -> TLSContext {
-        var tls = TLSClientConfiguration()
-        tls.trust = trust
-        tls.applicationProtocols = ["h2"]
-        if case .certificate(let identity) = credential { tls.identity = identity }
-        return try TLSContext.client(tls)
     }
 }

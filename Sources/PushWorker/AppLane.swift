@@ -5,7 +5,7 @@ import PushQueue
 /// One app on one lane: its connections, its breaker, its provider token, and what waits to be sent through them.
 final class AppLane {
     let configuration: AppConfiguration
-    let pool: ConnectionPool
+    let transport: any Transport
     /// Which APNs it is, as invalid tokens have it noted.
     let environment: ByteBuffer
     var breaker = AppBreaker()
@@ -29,11 +29,11 @@ final class AppLane {
     /// When the provider token that requests are sent with was signed, in seconds since 1970; 0 without one.
     private(set) var providerTokenIssuedAt: Int64 = 0
 
-    init(_ configuration: AppConfiguration, pool: ConnectionPool) {
+    init(_ configuration: AppConfiguration, transport: any Transport) {
         self.configuration = configuration
-        self.pool = pool
+        self.transport = transport
         tokenSources = configuration.credential.tokenSources
-        environment = ByteBuffer(string: configuration.endpoint.environment)
+        environment = ByteBuffer(string: configuration.environment)
         budget = configuration.maximumPerSecond.map(RateBudget.init(perSecond:))
         badTokens = BadTokenGuard(maximumShare: configuration.maximumBadTokenShare)
     }
@@ -44,12 +44,13 @@ final class AppLane {
         guard let reason = breaker.reason else { return false }
         return reason.hasPrefix(Reason.badDeviceToken.rawValue)
             || reason.hasPrefix(Reason.deviceTokenNotForTopic.rawValue)
+            || reason.hasPrefix(GatewayStatus.invalidToken.word)
     }
 
     /// How many more notifications the app could take now.
     func room(now: NIODeadline) -> Int {
         guard canSend else { return 0 }
-        var free = max(0, pool.freeStreams - waiting - resends.count)
+        var free = max(0, transport.room - waiting - resends.count)
         // What the rate allows in half a second; the rest may as well stay in the queue.
         if let budget { free = min(free, max(0, max(1, budget.perSecond / 2) - waiting)) }
         guard breaker.isOpen else { return free }
@@ -83,7 +84,7 @@ final class AppLane {
         if current != providerToken {
             providerToken = current
             providerTokenIssuedAt = current.issuedAt
-            pool.setProviderToken(current.jwt)
+            transport.setProviderToken(current.jwt)
         }
     }
 
@@ -112,7 +113,7 @@ final class AppLane {
     func replace(_ credential: AppConfiguration.Credential) {
         tokenSources = credential.tokenSources
         refusedKeys = []
-        if tokenSources.isEmpty { pool.setProviderToken(nil) }
+        if tokenSources.isEmpty { transport.setProviderToken(nil) }
         use(key: 0)
     }
 

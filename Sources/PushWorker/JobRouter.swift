@@ -4,10 +4,10 @@ import PushQueue
 
 /// From a job to the app that it goes through, and to what is sent to APNs.
 struct JobRouter {
-    let apps: [AppTopics]
+    let apps: [RoutedApp]
 
     init(_ apps: [AppConfiguration]) {
-        self.apps = apps.map(AppTopics.init)
+        self.apps = apps.map(RoutedApp.init)
     }
 
     /// The app that a job goes through.
@@ -40,7 +40,16 @@ struct JobRouter {
         let isOnChannel = job.channel != nil
         let pushType = try pushType(of: job)
         let given = job.priority.map(UInt8.init(clamping:))
-        let payload = try payload(of: job, limit: NotificationRules.sizeLimit(pushType, isOnChannel: isOnChannel))
+        let gateway = apps[index].gateway
+        let limit = gateway?.payloadLimit ?? NotificationRules.sizeLimit(pushType, isOnChannel: isOnChannel)
+        let payload = try payload(of: job, limit: limit)
+        if gateway != nil {
+            let refusal = GatewayRules.refusal(
+                pushType, isOnChannel: isOnChannel,
+                isOwnTopic: job.topic.map { apps[index].hasTopic(job.text($0)) } ?? true, payload: payload,
+                limit: limit)
+            if let refusal { throw refusal }
+        }
         if let refusal = NotificationRules.refusal(
             pushType, isInferred: job.pushType == nil, priority: given, isOnChannel: isOnChannel, payload: payload)
         {
@@ -52,7 +61,8 @@ struct JobRouter {
             pushType: pushType,
             priority: NotificationRules.priority(given, pushType, isOnChannel: isOnChannel),
             expiration: NotificationRules.expiration(
-                job.expirationSecond(firstSeen: firstSeen), isOnChannel: isOnChannel),
+                job.expirationSecond(firstSeen: firstSeen), isOnChannel: isOnChannel)
+                ?? (gateway == nil ? nil : GatewayRules.expiration(firstSeen: firstSeen)),
             collapseID: job.collapseID.map(job.text))
         if job.collapsesDuplicates, notification.collapseID == nil {
             // The same for all devices, and for all times that it is sent.
@@ -61,7 +71,7 @@ struct JobRouter {
         }
         if let field = job.token, job.tokens == nil {
             do throws(DeviceToken.Invalid) {
-                notification.deviceToken = try DeviceToken(job.text(field))
+                notification.deviceToken = try deviceToken(job.text(field), app: index)
             } catch {
                 throw Unsendable(reason: "MalformedToken", detail: "\(error)")
             }
@@ -71,6 +81,13 @@ struct JobRouter {
         }
         if let field = job.channel { try address(&notification, of: job, to: job.text(field), identity) }
         return notification
+    }
+
+    /// A job's device token, if the app's transport can carry it.
+    func deviceToken(_ text: ByteBuffer, app index: Int) throws(DeviceToken.Invalid) -> DeviceToken {
+        let token = try DeviceToken(text)
+        if apps[index].gateway != nil { try GatewayRules.check(token) }
+        return token
     }
 
     private func address(

@@ -12,7 +12,7 @@ extension Lane {
         dispatchResends(app)
         guard !app.ready.isEmpty else { return }
         if app.breaker.isOpen { return dispatchProbe(app) }
-        var free = min(app.pool.freeStreams, budget(of: app))
+        var free = min(app.transport.room, budget(of: app))
         while free > 0, let index = app.ready.removeFirst(in: jobs) {
             if jobs[index].fanOut == nil {
                 guard submitOnly(index, app, isProbe: false) else { return app.ready.prepend(index, in: jobs) }
@@ -21,20 +21,20 @@ extension Lane {
             } else {
                 let submitted = submitSome(index, app, atMost: min(Self.turn, free), isProbe: false)
                 // Where none was taken although there seemed to be room, a connection has gone that nobody has told of yet.
-                free = submitted > 0 ? free - submitted : min(free, app.pool.freeStreams)
+                free = submitted > 0 ? free - submitted : min(free, app.transport.room)
                 app.budget?.spent(submitted)
             }
         }
         guard !app.ready.isEmpty else { return }
         if app.budget != nil { reserveRate(app) }
-        if app.pool.freeStreams == 0 { app.pool.wantStreams() }
+        if app.transport.room == 0 { app.transport.wantRoom() }
     }
 
     /// While the breaker is open, one notification at a time finds out whether the fault is gone.
     private func dispatchProbe(_ app: AppLane) {
         askForProbe(app)
         var jobsToTry = app.ready.count
-        while jobsToTry > 0, app.pool.freeStreams > 0, case .probe = app.breaker.decide(now: eventLoop.now),
+        while jobsToTry > 0, app.transport.room > 0, case .probe = app.breaker.decide(now: eventLoop.now),
             let index = app.ready.removeFirst(in: jobs)
         {
             jobsToTry -= 1
@@ -80,7 +80,7 @@ extension Lane {
             }
             let text = fanOut.job.text(field)
             do throws(DeviceToken.Invalid) {
-                let token = try DeviceToken(text)
+                let token = try router.deviceToken(text, app: jobs[index].app)
                 if !throttles.isEmpty, putsOff(token.hex, of: index) {
                     ended += 1
                     fanOut.remaining = remaining
@@ -115,7 +115,7 @@ extension Lane {
         flight.providerTokenIssuedAt = app.providerTokenIssuedAt
         flight.key = UInt8(truncatingIfNeeded: app.keyIndex)
         let tag = flights.insert(flight)
-        guard app.pool.submit(consume notification, tag: UInt64(tag)) else {
+        guard app.transport.submit(consume notification, tag: UInt64(tag)) else {
             flights.release(tag)
             return false
         }
@@ -127,8 +127,8 @@ extension Lane {
         while case let tag = app.resends.head, tag >= 0 {
             // What is left is put off with the app's other jobs.
             guard !app.breaker.isOpen || flights[tag].isProbe else { return }
-            guard let notification = notification(of: tag), app.pool.submit(notification, tag: UInt64(tag)) else {
-                return app.pool.wantStreams()
+            guard let notification = notification(of: tag), app.transport.submit(notification, tag: UInt64(tag)) else {
+                return app.transport.wantRoom()
             }
             flights[tag].providerTokenIssuedAt = app.providerTokenIssuedAt
             flights[tag].key = UInt8(truncatingIfNeeded: app.keyIndex)
@@ -164,7 +164,7 @@ extension Lane {
 
     /// Puts off jobs whose app takes none, so that they do not keep the lane from others' jobs.
     func parkWhatCannotBeSent(_ app: AppLane, now: NIODeadline) {
-        app.unconnectedSince = app.pool.usableConnections == 0 ? app.unconnectedSince ?? now : nil
+        app.unconnectedSince = app.transport.usableConnections == 0 ? app.unconnectedSince ?? now : nil
         guard phase == .running, !app.ready.isEmpty || !app.resends.isEmpty else { return }
         let reason: String
         var delay = Int64.random(in: 2000...10_000)

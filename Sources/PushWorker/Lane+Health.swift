@@ -57,6 +57,7 @@ extension AppLane {
     /// What keeps the app from sending.
     var problem: String? {
         if let reason = breaker.reason { return "the app \(configuration.name) is paused: \(reason)" }
-        return pool.usableConnections > 0 ? nil : "the app \(configuration.name) has no connection to APNs"
+        return transport.usableConnections > 0 || transport.isDormant
+            ? nil : "the app \(configuration.name) has no connection to APNs"
     }
 }

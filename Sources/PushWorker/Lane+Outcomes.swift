@@ -4,17 +4,17 @@ import NIOCore
 import PushQueue
 
 /// From answers to what becomes of the job.
-extension Lane: ConnectionPoolDelegate {
+extension Lane: TransportDelegate {
     /// How often a notification is sent again at once before that costs it an attempt: a server that refuses every stream
     /// must not be fed the same notification for ever.
     private static let maximumResends: UInt8 = 10
 
-    func connectionPoolChanged(_: ConnectionPool) {
+    func transportChanged(_: any Transport) {
         // At once, so that what is sent now leaves with the connection's own flush; but never from within a pump.
         if isPumping || phase == .starting || phase == .stopped { schedulePump() } else { pump() }
     }
 
-    func connectionPool(_ pool: ConnectionPool, completed tag: UInt64, with result: RequestResult) {
+    func transport(_: any Transport, completed tag: UInt64, with result: RequestResult) {
         let tag = Int(tag)
         let index = flights[tag].job
         let app = apps[jobs[index].app]
@@ -39,6 +39,9 @@ extension Lane: ConnectionPoolDelegate {
             retry(tag, reason: reason, status: result.status, retryAfter: retryAfter, isUncertain: isUncertain)
         case .throttled(let reason, let retryAfter):
             throttle(tag, reason: reason, retryAfter: retryAfter)
+        case .resend where result == .notProcessed(.discarded):
+            // It was behind a bad one, which may happen as often as there are bad ones.
+            return resend(tag, app, counts: false)
         case .resend(let reason):
             guard flights[tag].resends >= Self.maximumResends else { return resend(tag, app) }
             if flights[tag].isProbe { app.breaker.probeInconclusive(now: eventLoop.now) }
@@ -48,6 +51,7 @@ extension Lane: ConnectionPoolDelegate {
             trip(app, tag, reason: "\(Reason.expiredProviderToken.rawValue) (is this machine's clock right?)")
             postpone(tag, reason: Reason.expiredProviderToken.rawValue, delay: breakerDelay(app))
         case .pauseApp(let reason):
+            if case .uncertain = result { noteUnanswered(index) }
             postpone(tag, reason: reason, delay: breakerDelay(app))
         case .park(let reason):
             if reason == Reason.featureNotEnabled.rawValue { tellOfMissingBroadcasts(app) }
@@ -102,9 +106,10 @@ extension Lane: ConnectionPoolDelegate {
             """, key: "broadcasts", metadata: app.logMetadata)
     }
 
-    private func resend(_ tag: Int, _ app: AppLane) {
+    /// - Parameter counts: whether it may not go on like this for ever.
+    private func resend(_ tag: Int, _ app: AppLane, counts: Bool = true) {
         guard phase == .running else { return abandon(tag) }
-        flights[tag].resends += 1
+        if counts { flights[tag].resends += 1 }
         counters.resent += 1
         app.resends.append(tag, in: flights)
         schedulePump()
@@ -134,11 +139,14 @@ extension Lane: ConnectionPoolDelegate {
                 afterAttempt: attempt, retryAfter: retryAfter, jitter: .random(in: 0..<1))
         guard !expires(index, job, within: delay) else { return expire(1, of: index) }
         counters.retried += 1
-        if isUncertain {
-            counters.possibleDuplicates += 1
-            tally.unanswered += 1
-        }
+        if isUncertain { noteUnanswered(index) }
         tally.add(retry: [token(of: tag)], reason: reason, status: status, delay: delay, spendsAttempt: true)
+    }
+
+    /// APNs may have taken a notification that is sent again.
+    private func noteUnanswered(_ index: Int) {
+        counters.possibleDuplicates += 1
+        tally(of: index).unanswered += 1
     }
 
     /// Puts a notification off with no attempt spent.
@@ -174,7 +182,8 @@ extension Lane: ConnectionPoolDelegate {
         tally(of: index).invalidTokens.append(
             InvalidToken(
                 token: token(of: tag), at: since ?? queues[jobs[index].queue].now, reason: reason, topic: topic,
-                environment: apps[jobs[index].app].configuration.endpoint.environment, source: .apns))
+                environment: apps[jobs[index].app].configuration.environment,
+                source: apps[jobs[index].app].configuration.usesGateway ? .gateway : .apns))
     }
 }
 

@@ -59,6 +59,7 @@ final class Lane: @unchecked Sendable {
     var invalidTokensNotBefore = NIODeadline.distantPast
     private var lastIncident: [String: NIODeadline] = [:]
     private var turn = 0
+    private var ticks = 0
     var readiness = Readiness()
     private var ticker: RepeatedTask?
     private var threadClock = ThreadClock()
@@ -104,19 +105,19 @@ final class Lane: @unchecked Sendable {
     /// Begins to connect and to work. From anywhere.
     /// - Throws: when an app's TLS configuration or signing key cannot be used.
     func start() async throws {
-        let pools = try configuration.apps.map { try $0.poolConfiguration() }
-        try await eventLoop.submit { try self.startOnLoop(pools) }.get()
+        let transports = try configuration.apps.map { try $0.transportConfiguration() }
+        try await eventLoop.submit { try self.startOnLoop(transports) }.get()
     }
 
-    private func startOnLoop(_ pools: [ConnectionPool.Configuration]) throws {
-        for (app, pool) in zip(configuration.apps, pools) {
-            let appLane = AppLane(app, pool: ConnectionPool(pool, eventLoop: eventLoop, logger: logger))
-            appLane.pool.delegate = self
+    private func startOnLoop(_ transports: [TransportConfiguration]) throws {
+        for (app, transport) in zip(configuration.apps, transports) {
+            let appLane = AppLane(app, transport: transport.make(on: eventLoop, logger: logger))
+            appLane.transport.delegate = self
             apps.append(appLane)
         }
         phase = .running
         startQueues()
-        for app in apps { app.pool.check(now: eventLoop.now) }
+        for app in apps { app.transport.check(now: eventLoop.now) }
         ticker = eventLoop.scheduleRepeatedTask(initialDelay: .zero, delay: Self.tickInterval) { [self] _ in tick() }
     }
 
@@ -157,9 +158,12 @@ final class Lane: @unchecked Sendable {
     private func tick() {
         guard phase != .stopped else { return }
         let now = eventLoop.now
+        ticks &+= 1
+        // What changes slowly need not be looked at ten times a second; but without a token nothing is sent.
+        let isFullSecond = ticks % 10 == 0
         for app in apps {
-            keepProviderToken(of: app)
-            app.pool.check(now: now)
+            if isFullSecond || !app.canSend { keepProviderToken(of: app) }
+            app.transport.check(now: now)
             parkWhatCannotBeSent(app, now: now)
         }
         if flights.count > 0 || apps.contains(where: \.breaker.isOpen) { readFleetStateIfDue() }
@@ -168,7 +172,7 @@ final class Lane: @unchecked Sendable {
             queue.lookForForgottenIfDue()
         }
         writeInvalidTokens()
-        tellOfReadiness(now: now)
+        if isFullSecond { tellOfReadiness(now: now) }
         if phase == .draining, now >= drainDeadline { cutDrainShort() }
         growIfStarved()
         pump()
@@ -249,7 +253,7 @@ final class Lane: @unchecked Sendable {
         else {
             return
         }
-        apps.filter { !$0.breaker.isOpen }.min { $0.pool.freeStreams < $1.pool.freeStreams }?.pool.wantStreams()
+        apps.filter { !$0.breaker.isOpen }.min { $0.transport.room < $1.transport.room }?.transport.wantRoom()
     }
 
     /// The claims of a queue that are being worked on, under the name that the queue has now.
@@ -274,6 +278,7 @@ final class Lane: @unchecked Sendable {
             drainDeadline = eventLoop.now + limit
             for queue in queues { queue.stopWaiting() }
             dropUnsent()
+            for app in apps { app.transport.wantResults() }
             pump()
             return promise.futureResult
         }
@@ -308,7 +313,7 @@ final class Lane: @unchecked Sendable {
         logger.warning(
             "the drain's time is up; unanswered notifications will be sent again",
             metadata: ["in_flight": "\(flights.count)"])
-        for app in apps { app.pool.closeNow() }
+        for app in apps { app.transport.closeNow() }
     }
 
     private func finishDrainIfDone() {
@@ -319,7 +324,7 @@ final class Lane: @unchecked Sendable {
         ticker?.cancel()
         EventLoopFuture.andAllComplete(queues.map { $0.release() }, on: eventLoop).assumeIsolated().whenComplete { _ in
             let closing =
-                self.apps.map { $0.pool.close() } + [self.clients.close()]
+                self.apps.map { $0.transport.close() } + [self.clients.close()]
                 + self.queues.compactMap { $0.waiter?.close() }
             EventLoopFuture.andAllComplete(closing, on: self.eventLoop).assumeIsolated().whenComplete { _ in
                 self.drained?.succeed(())

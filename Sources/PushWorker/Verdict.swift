@@ -33,11 +33,37 @@ public enum Verdict: Sendable, Equatable {
         switch result {
         case .notProcessed(let failure):
             self = .resend(reason: failure.word)
+        case .uncertain(.hungUp):
+            self = .pauseApp(
+                reason:
+                    "\(RequestFailure.hungUp.word) (the gateway drops connections at the first notification; is the "
+                    + "certificate right, and for this environment?)")
         case .uncertain(let failure):
             self = .retry(reason: failure.word, retryAfter: nil, isUncertain: true)
+        case .confirmed: self = .delivered
+        case .refused(let status): self.init(status)
         case .response(let response):
             let verdict = Verdict(response, topicIsConfigured: topicIsConfigured)
             self = isOnChannel ? verdict.onChannel : verdict
+        }
+    }
+
+    /// What the binary gateway's word on an item means.
+    private init(_ status: GatewayStatus) {
+        switch status {
+        // `shutdown` says that the named one was taken.
+        case .noError, .shutdown: self = .delivered
+        case .processingError, .unknown, .other:
+            self = .retry(reason: status.word, retryAfter: nil, isUncertain: false)
+        case .missingDeviceToken, .missingPayload, .invalidTokenSize, .invalidPayloadSize:
+            self = .dead(reason: status.word)
+        // The topic is the certificate's, for all that the app sends.
+        case .missingTopic, .invalidTopicSize: self = .pauseApp(reason: "\(status.word) (is the certificate right?)")
+        // What a token is called too that belongs to the other environment, or to another app's certificate.
+        case .invalidToken: self = .tokenSuspect(reason: status.word)
+        // It does not know this kind of frame, which would be the same for all.
+        case .protocolError:
+            self = .pauseApp(reason: "\(status.word) (does the gateway know this kind of frame?)")
         }
     }
 

@@ -46,6 +46,16 @@ struct AppOptions: ParsableArguments {
             """)
     var certificatePassphraseFile: String?
 
+    @Option(
+        help: """
+            http2, or gateway for the binary protocol that Apple has retired and others still speak. \
+            (APNS_WORKER_TRANSPORT; default http2)
+            """)
+    var transport: String?
+
+    @OptionGroup(title: "Binary gateway (--transport gateway)")
+    var gateway: GatewayFlags
+
     @Option(help: "production, sandbox, or host:port of another server. (APNS_WORKER_ENDPOINT; default production)")
     var endpoint: String?
 

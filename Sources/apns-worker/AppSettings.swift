@@ -129,6 +129,7 @@ struct AppSettings {
             throw invalid("\(error)")
         }
         app.otherTopics = Array(topics.dropFirst())
+        try setTransport(of: &app)
         try setEndpoint(of: &app)
         try setLimits(of: &app)
         return app
@@ -136,10 +137,12 @@ struct AppSettings {
 
     private func setEndpoint(of app: inout AppConfiguration) throws {
         if let (text, place) = setting(flags.endpoint, "ENDPOINT") {
-            guard let endpoint = APNSEndpoint(text) else {
+            guard let endpoint = app.usesGateway ? APNSEndpoint(gateway: text) : APNSEndpoint(text) else {
                 throw invalid("\(place) is \(text); it has to be production, sandbox or host:port")
             }
             app.endpoint = endpoint
+        } else if app.usesGateway {
+            app.endpoint = .productionGateway
         }
         if let ca = text(flags.ca, "CA") { app.trust = .file(ca) }
         app.proxy = try proxy(for: app.endpoint)
@@ -153,6 +156,51 @@ struct AppSettings {
         } catch {
             throw invalid("\(error)")
         }
+    }
+
+    private func setTransport(of app: inout AppConfiguration) throws {
+        guard let (text, place) = setting(flags.transport, "TRANSPORT") else { return }
+        switch text {
+        case "http2": return
+        case "gateway": break
+        default: throw invalid("\(place) is \(text); it has to be http2 or gateway")
+        }
+        guard case .certificate = app.credential else {
+            throw invalid(
+                "the binary gateway takes certificates only: give one (--certificate) instead of a signing key")
+        }
+        app.transport = .gateway(try gatewayOptions())
+    }
+
+    private func gatewayOptions() throws -> GatewayOptions {
+        let flags = flags.gateway
+        var options = GatewayOptions()
+        if let (text, place) = setting(flags.gatewayFrame, "GATEWAY_FRAME") {
+            guard let frame = GatewayFrame(rawValue: text) else {
+                let known = GatewayFrame.allCases.map(\.rawValue).joined(separator: ", ")
+                throw invalid("\(place) is \(text); it has to be one of \(known)")
+            }
+            options.frame = frame
+        }
+        options.batchBytes =
+            try number(flags.gatewayBatchBytes, "GATEWAY_BATCH_BYTES", in: 1...1 << 20) ?? options.batchBytes
+        options.batchTime =
+            try number(flags.gatewayBatchTime, "GATEWAY_BATCH_TIME", in: 0...10_000) ?? options.batchTime
+        options.confirmAfter =
+            try number(flags.gatewayConfirmAfter, "GATEWAY_CONFIRM_AFTER", in: 0...600_000) ?? options.confirmAfter
+        options.windowCount =
+            try number(flags.gatewayWindow, "GATEWAY_WINDOW", in: 1...1_000_000) ?? options.windowCount
+        options.windowBytes =
+            try number(flags.gatewayWindowBytes, "GATEWAY_WINDOW_BYTES", in: 1...1 << 30) ?? options.windowBytes
+        options.payloadLimit =
+            try number(flags.gatewayPayloadLimit, "GATEWAY_PAYLOAD_LIMIT", in: 1...16_384) ?? options.payloadLimit
+        if let (text, place) = setting(flags.gatewayBarrier, "GATEWAY_BARRIER") {
+            guard let isOn = ["on": true, "off": false][text] else {
+                throw invalid("\(place) is \(text); it has to be on or off")
+            }
+            options.sendsBarriers = isOn
+        }
+        return options
     }
 
     private func setLimits(of app: inout AppConfiguration) throws {

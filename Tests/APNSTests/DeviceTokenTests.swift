@@ -26,6 +26,39 @@ struct DeviceTokenTests {
         #expect(try DeviceToken(text) == DeviceToken("abcdef01"))
     }
 
+    @Test(
+        "of 32 bytes is taken in base64, of either alphabet, with and without padding",
+        arguments: [
+            "ASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4mrze8=", "ASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4mrze8",
+        ])
+    func base64(text: String) throws {
+        #expect(try DeviceToken(text) == DeviceToken(hex))
+    }
+
+    @Test("in base64 may have the characters of both alphabets, and small bytes")
+    func base64Alphabets() throws {
+        let bytes = String(repeating: "00ff", count: 15) + "fbef"
+        #expect(try DeviceToken("AP8A/wD/AP8A/wD/AP8A/wD/AP8A/wD/AP8A/wD/++8=") == DeviceToken(bytes))
+        #expect(try DeviceToken("AP8A_wD_AP8A_wD_AP8A_wD_AP8A_wD_AP8A_wD_--8") == DeviceToken(bytes))
+    }
+
+    @Test(
+        "of another length is not taken for base64: it would make a token of a typing error",
+        arguments: [
+            "AAECAwQF", String(repeating: "A", count: 63) + "g", String(repeating: "g", count: 42),
+            String(repeating: "g", count: 45), String(repeating: "g", count: 42) + "==",
+        ])
+    func notBase64(text: String) {
+        #expect(throws: DeviceToken.Invalid.self) { try DeviceToken(text) }
+    }
+
+    @Test("of 44 hex digits is hexadecimal, and of 43 is an error")
+    func hexadecimalFirst() throws {
+        let digits = String(repeating: "a", count: 44)
+        #expect(try DeviceToken(digits).hex == ByteBuffer(string: digits))
+        #expect(throws: DeviceToken.Invalid.oddNumberOfDigits(43)) { try DeviceToken(String(digits.dropLast())) }
+    }
+
     @Test("may have any even number of digits up to 200", arguments: [2, 64, 160, 198, 200])
     func lengths(digits: Int) throws {
         #expect(try DeviceToken(String(repeating: "A", count: digits)).hex.readableBytes == digits)

@@ -8,17 +8,20 @@ import Testing
 
 @testable import APNS
 
-/// A pool on an event loop, with a queue in front of it for what finds no free stream.
-struct PoolClient: Sendable {
+/// A pool of HTTP/2 connections.
+typealias PoolClient = TransportClient<ConnectionPool>
+
+/// A transport on an event loop, with a queue in front of it for what finds no room.
+struct TransportClient<Pool: Transport & SendableMetatype>: Sendable {
     /// The part that belongs to the event loop.
-    final class Core: ConnectionPoolDelegate {
-        let pool: ConnectionPool
+    final class Core: TransportDelegate {
+        let pool: Pool
         var ticker: RepeatedTask?
         private var waiting: [(UInt64, Notification)] = []
         private var promises: [UInt64: EventLoopPromise<RequestResult>] = [:]
         private var nextTag: UInt64 = 1
 
-        init(pool: ConnectionPool) {
+        init(pool: Pool) {
             self.pool = pool
             pool.delegate = self
         }
@@ -37,7 +40,7 @@ struct PoolClient: Sendable {
                 taken += 1
             }
             waiting.removeFirst(taken)
-            if !waiting.isEmpty { pool.wantStreams() }
+            if !waiting.isEmpty { pool.wantRoom() }
         }
 
         func stop() {
@@ -47,13 +50,13 @@ struct PoolClient: Sendable {
             waiting = []
         }
 
-        func connectionPool(_ pool: ConnectionPool, completed tag: UInt64, with result: RequestResult) {
+        func transport(_: any Transport, completed tag: UInt64, with result: RequestResult) {
             // A tag that is unknown or comes twice would stop the test here.
             guard let promise = promises.removeValue(forKey: tag) else { preconditionFailure("an unknown tag") }
             promise.succeed(result)
         }
 
-        func connectionPoolChanged(_ pool: ConnectionPool) { pump() }
+        func transportChanged(_ pool: any Transport) { pump() }
     }
 
     let eventLoop: any EventLoop
@@ -61,32 +64,22 @@ struct PoolClient: Sendable {
     private let core: NIOLoopBound<Core>
 
     /// - Parameters:
-    ///   - host: as it is connected to and verified.
     ///   - ticks: whether the pool's clock runs.
+    ///   - make: makes the pool.
     static func start(
-        host: String = "127.0.0.1", port: Int, trusted: String = "ca.pem", ticks: Bool = true,
-        _ change: @Sendable (inout ConnectionPool.Configuration) -> Void = { _ in }
-    ) async throws -> PoolClient {
-        var tls = TLSClientConfiguration()
-        tls.trust = .file(try TestCertificates.path(trusted))
-        tls.applicationProtocols = ["h2"]
-        var configuration = ConnectionPool.Configuration(
-            endpoint: APNSEndpoint(host: host, port: port), tls: try TLSContext.client(tls))
-        configuration.maximumConnections = 1
-        change(&configuration)
+        ticks: Bool = true, _ make: @escaping @Sendable (any EventLoop, Logger) -> Pool
+    ) async throws -> TransportClient {
         let log = RecordedLog()
         let eventLoop = MultiThreadedEventLoopGroup.singleton.next()
-        return try await eventLoop.submit { [configuration] in
-            let core = Core(
-                pool: ConnectionPool(
-                    configuration, eventLoop: eventLoop, logger: Logger(label: "test") { _ in log.handler }))
+        return try await eventLoop.submit {
+            let core = Core(pool: make(eventLoop, Logger(label: "test") { _ in log.handler }))
             core.pool.setProviderToken("e30.e30.c2ln")
             let bound = NIOLoopBound(core, eventLoop: eventLoop)
-            guard ticks else { return PoolClient(eventLoop: eventLoop, log: log, core: bound) }
+            guard ticks else { return TransportClient(eventLoop: eventLoop, log: log, core: bound) }
             core.ticker = eventLoop.scheduleRepeatedTask(initialDelay: .zero, delay: .milliseconds(10)) { _ in
                 bound.value.pool.check(now: eventLoop.now)
             }
-            return PoolClient(eventLoop: eventLoop, log: log, core: bound)
+            return TransportClient(eventLoop: eventLoop, log: log, core: bound)
         }.get()
     }
 
@@ -110,7 +103,7 @@ struct PoolClient: Sendable {
     }
 
     /// Asks the pool something, on its event loop.
-    func ask<Answer: Sendable>(_ question: @escaping @Sendable (ConnectionPool) -> Answer) async throws -> Answer {
+    func ask<Answer: Sendable>(_ question: @escaping @Sendable (Pool) -> Answer) async throws -> Answer {
         let core = core
         return try await eventLoop.submit { question(core.value.pool) }.get()
     }
@@ -120,6 +113,18 @@ struct PoolClient: Sendable {
         let core = core
         try await eventLoop.flatSubmit { core.value.pool.close() }.get()
         try await eventLoop.submit { core.value.stop() }.get()
+    }
+
+    /// Runs a body, and closes at once afterwards.
+    func closingAfter<Result>(_ body: (Self) async throws -> Result) async throws -> Result {
+        do {
+            let result = try await body(self)
+            try await closeNow()
+            return result
+        } catch {
+            try await closeNow()
+            throw error
+        }
     }
 
     /// Closes at once.
@@ -133,6 +138,27 @@ struct PoolClient: Sendable {
     }
 }
 
+extension PoolClient {
+    /// - Parameters:
+    ///   - host: as it is connected to and verified.
+    ///   - ticks: whether the pool's clock runs.
+    static func start(
+        host: String = "127.0.0.1", port: Int, trusted: String = "ca.pem", ticks: Bool = true,
+        _ change: @Sendable (inout ConnectionPool.Configuration) -> Void = { _ in }
+    ) async throws -> PoolClient {
+        var tls = TLSClientConfiguration()
+        tls.trust = .file(try TestCertificates.path(trusted))
+        tls.applicationProtocols = ["h2"]
+        var configuration = ConnectionPool.Configuration(
+            endpoint: APNSEndpoint(host: host, port: port), tls: try TLSContext.client(tls))
+        configuration.maximumConnections = 1
+        change(&configuration)
+        return try await start(ticks: ticks) { [configuration] eventLoop, logger in
+            ConnectionPool(configuration, eventLoop: eventLoop, logger: logger)
+        }
+    }
+}
+
 /// Runs a body with a pool, and closes the pool at once afterwards.
 func withPool<Result>(
     host: String = "127.0.0.1", port: Int, trusted: String = "ca.pem",
@@ -140,14 +166,7 @@ func withPool<Result>(
     _ body: (PoolClient) async throws -> Result
 ) async throws -> Result {
     let client = try await PoolClient.start(host: host, port: port, trusted: trusted, change)
-    do {
-        let result = try await body(client)
-        try await client.closeNow()
-        return result
-    } catch {
-        try await client.closeNow()
-        throw error
-    }
+    return try await client.closingAfter(body)
 }
 
 /// It did not come about in time.

@@ -321,7 +321,7 @@ struct ReplacementTests {
         try await withPeer(script: answersAll) { peer in
             try await withClient(peer.port, { $0.firstStream = first }) { client in
                 try await check(client, .now())
-                try await eventually("a connection") { try await client.ask { $0.freeStreams } > 1 }
+                try await eventually("a connection") { try await client.ask { $0.room } > 1 }
                 if fromEnd == 2 {
                     // At the submission, not when anything comes back.
                     let outgoing = try await client.ask { pool in

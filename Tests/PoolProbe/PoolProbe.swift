@@ -45,7 +45,7 @@ enum PoolProbe {
 }
 
 /// Sends, on the pool's event loop.
-final class Sender: ConnectionPoolDelegate {
+final class Sender: TransportDelegate {
     struct Report: Sendable {
         var failures = 0
         var memoryBefore = 0
@@ -70,12 +70,12 @@ final class Sender: ConnectionPoolDelegate {
         pool.delegate = self
     }
 
-    func connectionPool(_ pool: ConnectionPool, completed tag: UInt64, with result: RequestResult) {
+    func transport(_: any Transport, completed tag: UInt64, with result: RequestResult) {
         if case .response = result { unanswered -= 1 } else { waiting += 1 }
         if unanswered == 0 { done.succeed(report) }
     }
 
-    func connectionPoolChanged(_ pool: ConnectionPool) {
+    func transportChanged(_ pool: any Transport) {
         let failures = pool.statistics.failures
         if failures == 1, report.failures == 0 {
             do { report.memoryBefore = try Memory.now() } catch { done.fail(error) }

@@ -132,4 +132,36 @@ struct VerdictTests {
                     == .retry(reason: failure.word, retryAfter: nil, isUncertain: true))
         }
     }
+
+    @Test(
+        "the gateway's words mean what the design says",
+        arguments: [
+            (RequestResult.confirmed, Verdict.delivered),
+            (.refused(.noError), .delivered), (.refused(.shutdown), .delivered),
+            (.refused(.processingError), .retry(reason: "ProcessingError", retryAfter: nil, isUncertain: false)),
+            (.refused(.unknown), .retry(reason: "UnknownError", retryAfter: nil, isUncertain: false)),
+            (.refused(.other(77)), .retry(reason: "GatewayStatus77", retryAfter: nil, isUncertain: false)),
+            (.refused(.missingDeviceToken), .dead(reason: "MissingDeviceToken")),
+            (.refused(.missingPayload), .dead(reason: "MissingPayload")),
+            (.refused(.invalidTokenSize), .dead(reason: "InvalidTokenSize")),
+            (.refused(.invalidPayloadSize), .dead(reason: "InvalidPayloadSize")),
+            (.refused(.invalidToken), .tokenSuspect(reason: "InvalidToken")),
+            (.notProcessed(.discarded), .resend(reason: "Discarded")),
+        ])
+    func gateway(result: RequestResult, verdict: Verdict) {
+        #expect(Verdict(result, topicIsConfigured: true) == verdict)
+    }
+
+    @Test(
+        "what is the certificate's fault, or the configuration's, pauses the app",
+        arguments: [
+            RequestResult.refused(.missingTopic), .refused(.invalidTopicSize), .refused(.protocolError),
+            .uncertain(.hungUp),
+        ])
+    func gatewayConfiguration(result: RequestResult) {
+        guard case .pauseApp = Verdict(result, topicIsConfigured: true) else {
+            Issue.record("\(result)")
+            return
+        }
+    }
 }

@@ -16,61 +16,40 @@ extension ConnectionPool {
             return connectionFailed(error, wasConnecting: true)
         }
         nextID += 1
-        let proxy = configuration.proxy
+        let dialer = Dialer(
+            endpoint: endpoint, tls: configuration.tls, proxy: configuration.proxy,
+            timeout: configuration.connectTimeout, resolver: configuration.resolver)
         let bound = NIOLoopBound((self, connection), eventLoop: eventLoop)
-        ClientBootstrap(group: eventLoop)
-            .resolver(configuration.resolver)
-            .connectTimeout(configuration.connectTimeout)
-            .channelOption(.tcpOption(.tcp_nodelay), value: 1)
-            // A second read that finds nothing costs as much as the first; if there is more, the loop comes back at once.
-            .channelOption(.maxMessagesPerRead, value: 1)
+        dialer.connect(on: eventLoop) {
             // A connection writes this much at a time; twice that is not read by a server that is alive.
-            .channelOption(
+            $0.channelOption(
                 .writeBufferWaterMark,
-                value: .init(low: HTTP2Connection.writeSize / 2, high: HTTP2Connection.writeSize * 2)
-            )
-            .connect(host: proxy?.host ?? endpoint.host, port: proxy?.port ?? endpoint.port)
-            .assumeIsolated()
-            .whenComplete { result in
-                let (pool, connection) = bound.value
-                switch result {
-                case .success(let channel): pool.adopt(connection, on: channel, proxy: proxy)
-                case .failure(let error):
-                    pool.connectionFailed(pool.cannotConnect(proxy, error), wasConnecting: true)
-                    pool.finishClosing()
-                }
+                value: .init(low: HTTP2Connection.writeSize / 2, high: HTTP2Connection.writeSize * 2))
+        }
+        .assumeIsolated()
+        .whenComplete { result in
+            let (pool, connection) = bound.value
+            switch result {
+            case .success(let channel): pool.adopt(connection, on: channel, dialer)
+            case .failure(let error):
+                pool.connectionFailed(dialer.cannotConnect(error), wasConnecting: true)
+                pool.finishClosing()
             }
-    }
-
-    private func cannotConnect(_ proxy: HTTPProxy?, _ error: any Error) -> APNSConnectionError {
-        guard let proxy else { return .cannotConnect(endpoint, ConnectFailure.words(error)) }
-        return .proxy(proxy, endpoint, "it cannot be reached: \(ConnectFailure.words(error))")
+        }
     }
 
     /// Takes over a channel on which TCP is set up. Not earlier: a host's addresses are tried one after the other or
     /// together, each on a channel of its own, and the connection belongs to the one that succeeds.
-    private func adopt(_ connection: HTTP2Connection, on channel: any Channel, proxy: HTTPProxy?) {
+    private func adopt(_ connection: HTTP2Connection, on channel: any Channel, _ dialer: Dialer) {
         connections.append(connection)
         connection.notes.generation = generation
-        let pipeline = channel.pipeline.syncOperations
         do {
-            try pipeline.addHandler(connection)
-            if let proxy {
-                let tunnel = ProxyHandler(
-                    proxy, to: endpoint, timeout: configuration.connectTimeout,
-                    thenTLS: { [configuration, endpoint] in
-                        TLSHandler(client: configuration.tls, host: endpoint.host)
-                    },
-                    onConnected: { [self] in limitHandshake(connection) })
-                try pipeline.addHandler(tunnel, position: .first)
-            } else {
-                try pipeline.addHandler(TLSHandler(client: configuration.tls, host: endpoint.host), position: .first)
-                limitHandshake(connection)
-            }
+            try channel.pipeline.syncOperations.addHandler(connection)
+            try dialer.secure(channel, onTLS: { [self] in limitHandshake(connection) })
         } catch {
             // The channel has closed already.
             channel.close(promise: nil)
-            return connection.failed(cannotConnect(proxy, error))
+            return connection.failed(dialer.cannotConnect(error))
         }
         if closed != nil { connection.close(APNSConnectionError.shutdown(endpoint)) }
     }
@@ -95,6 +74,6 @@ extension ConnectionPool {
                 "no connection to APNs: \(error)",
                 metadata: ["endpoint": "\(endpoint)", "failures": "\(state.failures)", "retry_in": "\(pause.inWords)"])
         }
-        delegate?.connectionPoolChanged(self)
+        delegate?.transportChanged(self)
     }
 }

@@ -2,23 +2,15 @@ import Logging
 import NIOCore
 import TLS
 
-/// What a pool tells its user, on the pool's event loop.
-public protocol ConnectionPoolDelegate: AnyObject {
-    /// A notification's request has ended.
-    func connectionPool(_ pool: ConnectionPool, completed tag: UInt64, with result: RequestResult)
-    /// Streams became free, or connections came or went.
-    func connectionPoolChanged(_ pool: ConnectionPool)
-}
-
 /// The connections of one credential to one endpoint, on one event loop.
 ///
 /// Not thread-safe: everything is called on, and calls back on, the event loop. ``check(now:)`` has to be called a few
 /// times a second: it keeps the deadlines, asks silent servers for life, and opens connections when their time has come.
-public final class ConnectionPool {
+public final class ConnectionPool: Transport {
     /// Where the pool's connections go.
     public var endpoint: APNSEndpoint { configuration.endpoint }
     /// Who hears of completions. Held strongly until ``close()`` is done.
-    public var delegate: (any ConnectionPoolDelegate)?
+    public var delegate: (any TransportDelegate)?
     /// Why the last connection could not be made or was given up; `nil` once one has worked since.
     public internal(set) var lastFailure: (any Error)?
 
@@ -44,10 +36,11 @@ public final class ConnectionPool {
     }
 
     /// How many notifications can be submitted now.
-    public var freeStreams: Int {
+    public var room: Int {
         var count = 0
         for connection in connections { count += connection.freeStreams }
-        return count
+        // A connection is opened for the first that comes.
+        return count == 0 && isDormant ? 1 : count
     }
 
     /// Requests that have been submitted and not completed.
@@ -55,6 +48,11 @@ public final class ConnectionPool {
 
     /// Connections that take requests.
     public var usableConnections: Int { state.usable }
+
+    /// Whether no connection is kept as long as there is nothing to send, and none is needed.
+    public var isDormant: Bool {
+        configuration.minimumConnections == 0 && state.usable == 0 && state.failures == 0 && closed == nil
+    }
 
     /// What the connections are doing.
     public var statistics: PoolStatistics {
@@ -111,17 +109,23 @@ public final class ConnectionPool {
             let free = connection.freeStreams
             if free > most { (best, most) = (connection, free) }
         }
-        guard let best else { return false }
+        guard let best else {
+            if isDormant { wantRoom() }
+            return false
+        }
         return best.submit(
             notification, tag: tag, deadline: eventLoop.now + configuration.requestTimeout,
             authorization: best.notes.keptAuthorization ?? authorization)
     }
 
     /// Says that notifications wait while no stream is free: another connection is opened if there may be one.
-    public func wantStreams() {
+    public func wantRoom() {
         isWanted = true
         openConnections(now: eventLoop.now)
     }
+
+    /// Nothing to do: each request has an answer of its own.
+    public func wantResults() {}
 
     /// Keeps deadlines, gives up connections that are not needed or too old, and opens others; see the type.
     public func check(now: NIODeadline) {
@@ -172,7 +176,7 @@ extension ConnectionPool: HTTP2ConnectionOwner {
         }
         if connection.state.serverErrorsInARow >= HTTP2ConnectionState.serverErrorLimit { recycle(connection) }
         if state.outgoing > 0 { retireOutgoing() }
-        delegate?.connectionPoolChanged(self)
+        delegate?.transportChanged(self)
     }
 
     func connectionWearsOut(_ connection: HTTP2Connection) {
@@ -181,7 +185,7 @@ extension ConnectionPool: HTTP2ConnectionOwner {
     }
 
     func connection(_ connection: HTTP2Connection, completed tag: UInt64, with result: RequestResult) {
-        delegate?.connectionPool(self, completed: tag, with: result)
+        delegate?.transport(self, completed: tag, with: result)
     }
 
     func connectionClosed(_ connection: HTTP2Connection, error: any Error) {
@@ -197,10 +201,10 @@ extension ConnectionPool: HTTP2ConnectionOwner {
             connectionFailed(error, wasConnecting: wasConnecting)
         } else if connection.state.isRetired, !wasConnecting {
             logger.debug("\(error)", metadata: ["endpoint": "\(endpoint)"])
-            delegate?.connectionPoolChanged(self)
+            delegate?.transportChanged(self)
         } else if connection.state.hasAnswered || lasted {
             logger.info("an APNs connection ended: \(error)", metadata: ["endpoint": "\(endpoint)"])
-            delegate?.connectionPoolChanged(self)
+            delegate?.transportChanged(self)
         } else {
             connectionFailed(error, wasConnecting: wasConnecting)
         }

@@ -70,7 +70,9 @@ public struct AppCheck: Sendable {
             }
             if verdicts.isEmpty {
                 verdicts.append(
-                    .init(.ok, subject, "\(app.endpoint)\(via) is connected to, with TLS and HTTP/2"))
+                    .init(
+                        .ok, subject,
+                        "\(app.endpoint)\(via) is connected to, with TLS\(app.usesGateway ? "" : " and HTTP/2")"))
             }
             let name = source.map { "the key \($0.keyID)" } ?? "the certificate"
             do {
@@ -114,7 +116,18 @@ public struct AppCheck: Sendable {
 
     /// What APNs' answer to the made-up token says of the credential.
     private func verdict(_ result: RequestResult, of name: String) -> CheckVerdict {
-        guard case .response(let response) = result else {
+        let response: Response
+        switch result {
+        case .response(let answer): response = answer
+        // A made-up token is what it does not take.
+        case .refused(.invalidToken): return .init(.ok, subject, "the gateway takes \(name)")
+        case .refused(let status):
+            return .init(.failure, subject, "the gateway refuses \(name) or what was sent: \(status)")
+        case .confirmed:
+            return .init(
+                .warning, subject,
+                "the gateway says nothing about a token that no device has; does it answer with error packets at all?")
+        case .notProcessed, .uncertain:
             return .init(.failure, subject, "APNs did not answer: \(result.inWords)")
         }
         switch response.reason {
@@ -142,6 +155,8 @@ extension RequestResult {
         case .response(let response):
             "\(response.status)\(response.reasonText.map { " \($0)" } ?? "")"
         case .notProcessed(let failure), .uncertain(let failure): "\(failure)"
+        case .confirmed: "taken by the gateway"
+        case .refused(let status): "\(status)"
         }
     }
 }

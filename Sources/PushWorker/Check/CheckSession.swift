@@ -5,14 +5,14 @@ import NIOCore
 /// One connection to APNs for a check: a pool of one, asked from a task.
 ///
 /// `@unchecked Sendable`: all state is touched on `eventLoop` only.
-final class CheckSession: ConnectionPoolDelegate, @unchecked Sendable {
-    private let pool: ConnectionPool
+final class CheckSession: TransportDelegate, @unchecked Sendable {
+    private let pool: any Transport
     private let eventLoop: any EventLoop
     private var opened: CheckedContinuation<Void, any Error>?
     private var answered: CheckedContinuation<RequestResult, any Error>?
     private var ticker: RepeatedTask?
 
-    private init(_ pool: ConnectionPool, eventLoop: any EventLoop) {
+    private init(_ pool: any Transport, eventLoop: any EventLoop) {
         self.pool = pool
         self.eventLoop = eventLoop
     }
@@ -27,12 +27,10 @@ final class CheckSession: ConnectionPoolDelegate, @unchecked Sendable {
     static func open(
         _ app: AppConfiguration, on eventLoop: any EventLoop, within patience: TimeAmount
     ) async throws -> CheckSession {
-        var configuration = try app.poolConfiguration()
-        (configuration.minimumConnections, configuration.maximumConnections) = (1, 1)
-        let copy = configuration
+        let configuration = try app.transportConfiguration().single
         let session = try await eventLoop.submit {
-            let pool = ConnectionPool(
-                copy, eventLoop: eventLoop, logger: Logger(label: "check", factory: { _ in SwiftLogNoOpLogHandler() }))
+            let pool = configuration.make(
+                on: eventLoop, logger: Logger(label: "check", factory: { _ in SwiftLogNoOpLogHandler() }))
             let session = CheckSession(pool, eventLoop: eventLoop)
             pool.delegate = session
             return session
@@ -83,10 +81,10 @@ final class CheckSession: ConnectionPoolDelegate, @unchecked Sendable {
         }
     }
 
-    func connectionPool(_: ConnectionPool, completed _: UInt64, with result: RequestResult) { finish(result) }
+    func transport(_: any Transport, completed _: UInt64, with result: RequestResult) { finish(result) }
 
-    func connectionPoolChanged(_ pool: ConnectionPool) {
-        if pool.freeStreams > 0 {
+    func transportChanged(_ pool: any Transport) {
+        if pool.room > 0 {
             finishOpening(nil)
         } else if let failure = pool.lastFailure {
             finishOpening(failure)

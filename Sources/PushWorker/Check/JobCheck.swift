@@ -49,7 +49,7 @@ public struct JobCheck {
         for field in tokens {
             do throws(DeviceToken.Invalid) {
                 var notification = template
-                notification.deviceToken = try DeviceToken(job.text(field))
+                notification.deviceToken = try router.deviceToken(job.text(field), app: app)
                 notification.apnsID = APNSID(jobID: identity, token: notification.deviceToken.hex)
                 notifications.append(notification)
             } catch {

@@ -108,7 +108,7 @@ extension Lane {
                 metadata: app.logMetadata)
         }
         // APNs takes the tokens of one key on a connection.
-        app.pool.retireConnections(reason: "another key")
+        app.transport.retireConnections(reason: "another key")
         keepProviderToken(of: app)
         return true
     }
@@ -126,10 +126,10 @@ extension Lane {
         eventLoop.execute { [self] in
             guard phase == .running else { return }
             let app = apps[app]
-            app.pool.setTLS(tls)
+            app.transport.setTLS(tls)
             // Those with tokens of another key cannot go on; a certificate was shown when they were made, and still counts.
             if app.keyIDs != credential.tokenSources.map(\.keyID) || app.breaker.isOpen {
-                app.pool.replaceConnections(reason: "another credential")
+                app.transport.replaceConnections(reason: "another credential")
             }
             app.replace(credential)
             keepProviderToken(of: app)

@@ -2,9 +2,11 @@ import APNS
 import NIOCore
 
 /// What jobs choose an app by, and what is written into the requests of jobs that say nothing themselves.
-struct AppTopics {
+struct RoutedApp {
     let name: ByteBuffer
     let topic: ByteBuffer
+    /// Of an app whose notifications travel by the binary gateway.
+    let gateway: GatewayOptions?
     /// All topics that are the app's, with all endings.
     private let topics: Set<ByteBuffer>
     /// The topics of push types whose topic is not the bare identifier.
@@ -12,6 +14,7 @@ struct AppTopics {
 
     init(_ configuration: AppConfiguration) {
         name = ByteBuffer(string: configuration.name)
+        if case .gateway(let options) = configuration.transport { gateway = options } else { gateway = nil }
         let topic = ByteBuffer(string: configuration.topic)
         self.topic = topic
         otherTopics = Dictionary(

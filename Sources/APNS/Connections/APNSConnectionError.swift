@@ -8,6 +8,8 @@ public enum APNSConnectionError: Error, Sendable, CustomStringConvertible {
         case beforeSettings
         /// Requests were sent, and none was ever answered.
         case beforeAnswer
+        /// The binary gateway set up TLS, and closed without an error packet before it had taken anything.
+        case beforeConfirmation
     }
 
     /// No TCP connection.
@@ -32,26 +34,6 @@ public enum APNSConnectionError: Error, Sendable, CustomStringConvertible {
     case retired(APNSEndpoint, String)
     /// We closed it.
     case shutdown(APNSEndpoint)
-
-    static func closedByPeer(_ endpoint: APNSEndpoint, _ state: HTTP2ConnectionState) -> APNSConnectionError {
-        switch state.phase {
-        case .connecting: .closedByPeer(endpoint, whileConnecting: true, reason: nil)
-        case .awaitingSettings: .hungUp(endpoint, .beforeSettings)
-        case .open where !state.hasAnswered && state.requests > 0: .hungUp(endpoint, .beforeAnswer)
-        case .draining(let reason): .closedByPeer(endpoint, whileConnecting: false, reason: reason)
-        case .open, .closed: .closedByPeer(endpoint, whileConnecting: false, reason: nil)
-        }
-    }
-
-    /// What an error that ended the channel means: servers hang up in good order, by just closing, or by a reset.
-    static func ended(_ endpoint: APNSEndpoint, _ state: HTTP2ConnectionState, by error: any Error) -> any Error {
-        if error is APNSConnectionError { return error }
-        if let error = error as? TLSError, error.kind != .truncated { return error }
-        let closed = closedByPeer(endpoint, state)
-        if case .hungUp = closed { return closed }
-        if error is TLSError { return error }
-        return broken(endpoint, whileConnecting: state.phase == .connecting, "\(error)")
-    }
 
     /// Whether the server did something that none does which means well.
     var isBreach: Bool {
@@ -82,6 +64,9 @@ public enum APNSConnectionError: Error, Sendable, CustomStringConvertible {
         case .hungUp(let endpoint, .beforeAnswer):
             "\(endpoint) closed the connection at the first request, without an answer; "
                 + "it may not accept the certificate or the key for this app and environment"
+        case .hungUp(let endpoint, .beforeConfirmation):
+            "\(endpoint) set up TLS and closed the connection without a word; "
+                + "it may not accept the client certificate for this environment"
         case .broken(let endpoint, true, let why):
             "\(endpoint) hung up during the handshake: \(why); is it a TLS port, and may this host use it?"
         case .broken(let endpoint, false, let why): "the connection to \(endpoint) broke: \(why)"

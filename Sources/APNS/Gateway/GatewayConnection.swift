@@ -1,0 +1,260 @@
+import NIOCore
+import TLS
+
+/// Who owns a connection to the gateway. Called on the connection's event loop.
+protocol GatewayConnectionOwner: AnyObject {
+    /// There is more or less room than before.
+    func connectionChanged(_ connection: GatewayConnection)
+    /// A notification has got its end.
+    func connection(_ connection: GatewayConnection, completed tag: UInt64, with result: RequestResult)
+    /// An error packet has come.
+    /// - Parameter progress: how many notifications the connection had taken before what it names.
+    func connection(_ connection: GatewayConnection, answered packet: GatewayPacket, progress: Int, lost: Int)
+    /// What the results of notifications are of which nobody can tell.
+    func uncertainResult(of connection: GatewayConnection) -> RequestResult
+    /// The connection is gone, and all its notifications have been completed.
+    func connectionClosed(_ connection: GatewayConnection, error: any Error)
+}
+
+/// One connection to the binary gateway: the thin handler between a channel that does TLS and the state that decides.
+/// Belongs to its channel's event loop.
+final class GatewayConnection: ChannelInboundHandler {
+    typealias InboundIn = ByteBuffer
+    typealias OutboundOut = ByteBuffer
+
+    /// How notifications are put together into writes.
+    struct Batching: Sendable {
+        var frame = GatewayFrame.items
+        /// Bytes of a write at the most, where a single frame is not longer. By default what fits into one TLS record.
+        var bytes = 16_384
+        /// How long a write waits for more.
+        var time = TimeAmount.milliseconds(2)
+    }
+
+    private(set) var state: GatewayConnectionState
+    let endpoint: APNSEndpoint
+    /// Gives the connection up when TLS takes too long.
+    var handshakeTimer: Scheduled<Void>?
+    /// Whether the pool counts it as usable.
+    var isCounted = false
+    /// Of how many calls to replace all connections the pool knew when this one's TLS was chosen.
+    let generation: Int
+    /// Whether it was us who gave it up, and not the gateway.
+    private(set) var isGivenUp = false
+    /// Whether the gateway has named an item of it.
+    private(set) var hasAnswer = false
+
+    private let batching: Batching
+    private var owner: (any GatewayConnectionOwner)?
+    private var context: ChannelHandlerContext?
+    private let written = WrittenBytes()
+    private var input = ByteBuffer()
+    private var output = ByteBuffer()
+    private var flushTimer: Scheduled<Void>?
+    private var failure: (any Error)?
+    private var isLeaving = false
+
+    init(
+        endpoint: APNSEndpoint, batching: Batching, limits: GatewayConnectionState.Limits, generation: Int,
+        owner: any GatewayConnectionOwner
+    ) {
+        self.generation = generation
+        self.endpoint = endpoint
+        self.batching = batching
+        self.owner = owner
+        state = GatewayConnectionState(limits)
+    }
+
+    /// Puts itself onto a channel, and under itself what counts the bytes. To be called before TLS is there.
+    func install(on channel: any Channel) throws {
+        try channel.pipeline.syncOperations.addHandler(self)
+    }
+
+    /// Counts what goes to the socket: to be called when TLS, or what makes way for it, is there.
+    func installMeter(on channel: any Channel) throws {
+        try channel.pipeline.syncOperations.addHandler(written, position: .first)
+    }
+
+    // MARK: Sending
+
+    /// Sends a notification with the next batch. There must be room.
+    func submit(_ notification: consuming Notification, tag: UInt64) {
+        // More than what any frame has besides its payload.
+        let estimate = notification.payload.readableBytes + 128
+        if output.readableBytes > 0, output.readableBytes + estimate > batching.bytes { flush() }
+        let before = output.readableBytes
+        batching.frame.write(notification, identifier: state.window.next, into: &output)
+        state.send(tag: tag, size: output.readableBytes - before)
+        if output.readableBytes >= batching.bytes { return flush() }
+        scheduleFlush()
+    }
+
+    private func scheduleFlush() {
+        guard flushTimer == nil, let context else { return }
+        flushTimer = context.eventLoop.assumeIsolated().scheduleTask(in: batching.time) { self.flush() }
+    }
+
+    private func flush() {
+        flushTimer?.cancel()
+        flushTimer = nil
+        guard output.readableBytes > 0, let context, state.phase == .open || state.phase == .draining, !hasAnswer else {
+            return
+        }
+        context.writeAndFlush(wrapOutboundOut(output), promise: nil)
+        // When the write has left, its memory is ours again and is used anew.
+        output.clear()
+        state.left(position: written.position, now: context.eventLoop.now)
+    }
+
+    /// Sends nothing more, and finds out what has become of what was sent.
+    func drain() {
+        let wasOpen = state.phase == .open
+        let barrier = state.drain()
+        if let barrier { batching.frame.writeBarrier(identifier: barrier, into: &output) }
+        flush()
+        if wasOpen { owner?.connectionChanged(self) }
+        leaveIfDrained()
+    }
+
+    // MARK: The channel
+
+    func handlerAdded(context: ChannelHandlerContext) { self.context = context }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        if event is TLSHandshakeCompleted {
+            state.opened(now: context.eventLoop.now)
+            owner?.connectionChanged(self)
+        }
+        context.fireUserInboundEventTriggered(event)
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        guard !hasAnswer, state.phase != .closed else { return }
+        var bytes = unwrapInboundIn(data)
+        input.writeBuffer(&bytes)
+        do throws(GatewayPacket.Failure) {
+            guard let packet = try GatewayPacket.read(from: &input) else { return }
+            answered(packet)
+        } catch {
+            close(APNSConnectionError.protocolViolation(endpoint, "\(error)"))
+        }
+    }
+
+    private func answered(_ packet: GatewayPacket) {
+        hasAnswer = true
+        // What has not left yet is with the rest of what comes after the named one.
+        output.clear()
+        let before = state.window.first
+        let findings = state.answered(packet)
+        let progress = Int(before - 1) + findings.confirmed.count
+        for tag in findings.confirmed { owner?.connection(self, completed: tag, with: .confirmed) }
+        if let named = findings.named { owner?.connection(self, completed: named.tag, with: .refused(named.status)) }
+        // A gateway that shuts down without having taken anything must not be fed the same for ever.
+        let made = findings.named != nil || progress > 0
+        let discarded = RequestResult.notProcessed(made ? .discarded : .goingAway(reason: packet.status.word))
+        for tag in findings.discarded { owner?.connection(self, completed: tag, with: discarded) }
+        for tag in findings.uncertain {
+            owner?.connection(
+                self, completed: tag, with: .uncertain(.connectionLost("the error packet names nothing that was sent")))
+        }
+        failure =
+            failure ?? APNSConnectionError.closedByPeer(endpoint, whileConnecting: false, reason: packet.status.word)
+        owner?.connection(self, answered: packet, progress: progress, lost: findings.lost)
+        if let context { leave(context) }
+    }
+
+    func channelWritabilityChanged(context: ChannelHandlerContext) {
+        state.writability(context.channel.isWritable)
+        if context.channel.isWritable {
+            // Not here: this may be called by our own write.
+            context.eventLoop.assumeIsolated().execute { self.owner?.connectionChanged(self) }
+        }
+        context.fireChannelWritabilityChanged()
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        if failure == nil {
+            let isTruncation = (error as? TLSError)?.kind == .truncated
+            if !isTruncation {
+                failure =
+                    error is TLSError || error is APNSConnectionError
+                    ? error
+                    : APNSConnectionError.broken(endpoint, whileConnecting: state.phase == .connecting, "\(error)")
+            }
+        }
+        context.close(promise: nil)
+    }
+
+    func channelInactive(context: ChannelHandlerContext) { end() }
+
+    func handlerRemoved(context: ChannelHandlerContext) {
+        end()
+        self.context = nil
+    }
+
+    // MARK: Time
+
+    /// To be called a few times a second.
+    func check(now: NIODeadline) {
+        guard let context, state.phase != .connecting, state.phase != .closed else { return }
+        // Where the kernel does not tell, what it was given counts.
+        let acknowledged = written.acknowledged(on: context.channel) ?? written.position
+        let check = state.check(acknowledged: acknowledged, now: now)
+        for tag in check.confirmed { owner?.connection(self, completed: tag, with: .confirmed) }
+        if let why = check.unresponsive { return close(APNSConnectionError.unresponsive(endpoint, why)) }
+        if !check.confirmed.isEmpty { owner?.connectionChanged(self) }
+        leaveIfDrained()
+    }
+
+    // MARK: Leaving
+
+    /// Gives the connection up; nobody can tell of what is in the window.
+    func close(_ reason: any Error) {
+        failure = failure ?? reason
+        isGivenUp = true
+        guard let context else { return end() }
+        end()
+        leave(context)
+    }
+
+    /// The connection could not be made.
+    func failed(_ error: any Error) {
+        failure = error
+        end()
+    }
+
+    private func leaveIfDrained() {
+        guard state.isDrained, let context else { return }
+        leave(context)
+    }
+
+    private func leave(_ context: ChannelHandlerContext) {
+        guard !isLeaving else { return }
+        isLeaving = true
+        if state.phase == .open { _ = state.drain() }
+        owner?.connectionChanged(self)
+        context.close(promise: nil)
+    }
+
+    private func end() {
+        guard state.phase != .closed, let owner else { return }
+        let error = failure ?? explanation
+        failure = error
+        flushTimer?.cancel()
+        handshakeTimer?.cancel()
+        let result = state.window.count > 0 ? owner.uncertainResult(of: self) : .confirmed
+        for tag in state.ended() { owner.connection(self, completed: tag, with: result) }
+        self.owner = nil
+        owner.connectionClosed(self, error: error)
+    }
+
+    /// Why it ended, where nothing else has said so.
+    private var explanation: APNSConnectionError {
+        switch state.phase {
+        case .connecting: .closedByPeer(endpoint, whileConnecting: true, reason: nil)
+        case .draining where state.isRetired: .retired(endpoint, "it was not needed")
+        case .open where !state.isProven: .hungUp(endpoint, .beforeConfirmation)
+        case .open, .draining, .closed: .closedByPeer(endpoint, whileConnecting: false, reason: nil)
+        }
+    }
+}

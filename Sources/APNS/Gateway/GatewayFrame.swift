@@ -1,0 +1,88 @@
+import NIOCore
+
+/// How the gateway is told of a notification: the three commands of the binary protocol.
+///
+/// Source: Apple's archived "Local and Remote Notification Programming Guide", "Binary Provider API" and, for commands 0
+/// and 1, "Legacy Information". All numbers are big-endian.
+public enum GatewayFrame: String, Sendable, CaseIterable {
+    /// Command 0: token and payload. It has no identifier, so that nothing can be learned of what went wrong.
+    case simple
+    /// Command 1: with identifier and expiration.
+    case enhanced
+    /// Command 2: items, among them a priority.
+    case items
+
+    /// Whether the gateway can say which item it means.
+    var hasIdentifier: Bool { self != .simple }
+
+    /// The bytes of a device token; the gateway takes no other number.
+    public static let tokenSize = 32
+
+    /// Appends a notification's frame. What does not fit into the protocol's numbers must have been refused before.
+    func write(_ notification: borrowing Notification, identifier: UInt32, into buffer: inout ByteBuffer) {
+        write(
+            token: notification.deviceToken, payload: notification.payload, identifier: identifier,
+            expiration: notification.expiration, priority: notification.priority, into: &buffer)
+    }
+
+    /// Appends the frame of an item that no gateway takes: it has neither token nor payload. Its error packet is the proof
+    /// that all before it were taken.
+    func writeBarrier(identifier: UInt32, into buffer: inout ByteBuffer) {
+        write(
+            token: .none, payload: ByteBuffer(), identifier: identifier, expiration: 0, priority: nil, into: &buffer)
+    }
+
+    private func write(
+        token: DeviceToken, payload: ByteBuffer, identifier: UInt32, expiration: Int64?, priority: UInt8?,
+        into buffer: inout ByteBuffer
+    ) {
+        let expiry = UInt32(clamping: expiration ?? 0)
+        let tokenSize = token.hex.readableBytes / 2
+        switch self {
+        case .simple:
+            buffer.writeInteger(UInt8(0))
+            buffer.writeField(token)
+            buffer.writeField(payload)
+        case .enhanced:
+            buffer.writeMultipleIntegers(UInt8(1), identifier, expiry)
+            buffer.writeField(token)
+            buffer.writeField(payload)
+        case .items:
+            let length =
+                3 + tokenSize + 3 + payload.readableBytes + 7 + (expiration == nil ? 0 : 7) + (priority == nil ? 0 : 4)
+            buffer.writeMultipleIntegers(UInt8(2), UInt32(clamping: length), UInt8(1))
+            buffer.writeField(token)
+            buffer.writeInteger(UInt8(2))
+            buffer.writeField(payload)
+            buffer.writeMultipleIntegers(UInt8(3), UInt16(4), identifier)
+            if expiration != nil { buffer.writeMultipleIntegers(UInt8(4), UInt16(4), expiry) }
+            // The gateway knows no other priorities.
+            if let priority { buffer.writeMultipleIntegers(UInt8(5), UInt16(1), priority >= 10 ? 10 : UInt8(5)) }
+        }
+    }
+}
+
+extension ByteBuffer {
+    /// Two bytes length, and the text.
+    fileprivate mutating func writeField(_ payload: ByteBuffer) {
+        writeInteger(UInt16(clamping: payload.readableBytes))
+        writeImmutableBuffer(payload)
+    }
+
+    /// Two bytes length, and what the hex digits stand for.
+    fileprivate mutating func writeField(_ token: DeviceToken) {
+        let size = token.hex.readableBytes / 2
+        writeInteger(UInt16(clamping: size))
+        writeWithUnsafeMutableBytes(minimumWritableBytes: size) { bytes in
+            token.hex.withUnsafeReadableBytes { digits in
+                for index in 0..<size {
+                    bytes[index] = Self.value(digits[2 * index]) << 4 | Self.value(digits[2 * index + 1])
+                }
+            }
+            return size
+        }
+    }
+
+    /// Of a lower-case hex digit.
+    private static func value(_ digit: UInt8) -> UInt8 { digit < 0x3A ? digit &- 0x30 : digit &- 0x57 }
+}

@@ -1,0 +1,328 @@
+import Logging
+import NIOCore
+import TLS
+
+/// The connections of one certificate to one binary gateway, on one event loop.
+///
+/// They are filled one after the other, so that what is submitted stays in order. A connection whose window is full, or that
+/// is to end, is sent a bad item, whose error packet tells at once what would else take ``Configuration/confirmAfter``; what
+/// comes meanwhile goes to the next.
+public final class GatewayPool: Transport {
+    /// Where the pool's connections go.
+    public var endpoint: APNSEndpoint { configuration.endpoint }
+    /// Who hears of completions. Held strongly until ``close()`` is done.
+    public var delegate: (any TransportDelegate)?
+    /// Why the last connection could not be made or was given up; `nil` once one has worked since.
+    public private(set) var lastFailure: (any Error)?
+
+    private var configuration: Configuration
+    private let eventLoop: any EventLoop
+    private let logger: Logger
+    private var state: ConnectionPoolState
+    private var ahead = SendAhead()
+    /// All on which TCP is set up.
+    private var connections: [GatewayConnection] = []
+    private var isWanted = false
+    /// Connections in a row that were accepted, and dropped with the first notification.
+    private var hangUps = 0
+    private var generation = 0
+    private var lastLogged = NIODeadline.distantPast
+    private var closed: EventLoopPromise<Void>?
+
+    /// After so many connections that took a notification and were dropped without a word, it is the certificate.
+    private static let patience = 3
+
+    /// Makes a pool; connections are opened by ``check(now:)``.
+    public init(_ configuration: Configuration, eventLoop: any EventLoop, logger: Logger) {
+        self.configuration = configuration
+        self.eventLoop = eventLoop
+        self.logger = logger
+        state = ConnectionPoolState(configuration.poolLimits)
+    }
+
+    /// How many notifications can be submitted now.
+    public var room: Int {
+        var room = 0
+        for connection in connections { room += connection.state.room(ahead: ahead.limit) }
+        // A connection is opened for the first that comes.
+        if isDormant { room = configuration.windowCount }
+        guard hangUps > 0 else { return room }
+        // One at a time, until one is taken: whatever is sent may be lost.
+        return min(room, connections.contains { $0.state.window.count > 0 } ? 0 : 1)
+    }
+
+    /// Connections that take notifications.
+    public var usableConnections: Int { state.usable }
+
+    /// Whether no connection is kept as long as there is nothing to send, and none is needed.
+    public var isDormant: Bool {
+        configuration.minimumConnections == 0 && state.usable == 0 && state.failures == 0 && closed == nil
+    }
+
+    /// What the connections are doing; of streams, the windows of what is not confirmed.
+    public var statistics: PoolStatistics {
+        var statistics = PoolStatistics()
+        statistics.connecting = state.connecting
+        statistics.usable = state.usable
+        statistics.failures = state.failures
+        for connection in connections {
+            statistics.streamsInUse += connection.state.window.count
+            if connection.state.isUsable { statistics.streamLimit += configuration.windowCount }
+            if connection.state.phase == .draining { statistics.draining += 1 }
+        }
+        return statistics
+    }
+
+    /// Sends a notification on the first connection that has room.
+    public func submit(_ notification: consuming Notification, tag: UInt64) -> Bool {
+        guard hangUps == 0 || room > 0,
+            let connection = connections.first(where: { $0.state.room(ahead: ahead.limit) > 0 })
+        else {
+            wantRoom()
+            return false
+        }
+        connection.submit(notification, tag: tag)
+        if connection.state.isFull, connection.state.sendsBarriers {
+            connection.drain()
+        } else if connection.state.isFilling, state.usable == 1, ahead.limit == .max {
+            // Ready when this one is full.
+            openAnother()
+        }
+        return true
+    }
+
+    /// Opens another connection if there may be one.
+    public func wantRoom() {
+        // What runs ahead less does so on all connections; another would only undo it.
+        guard state.usable == 0 || (ahead.limit == .max && hangUps == 0 && room == 0) else { return }
+        openAnother()
+    }
+
+    private func openAnother() {
+        isWanted = true
+        openConnections(now: eventLoop.now)
+    }
+
+    /// Asks the gateway, by a bad item, for the ends of what was sent.
+    public func wantResults() {
+        for connection in connections where connection.state.window.count > 0 { connection.drain() }
+    }
+
+    /// Confirms what is old enough, gives connections up that are silent, worn out or not needed, and opens others.
+    public func check(now: NIODeadline) {
+        ahead.check(window: configuration.windowCount, now: now)
+        for connection in connections { connection.check(now: now) }
+        for connection in connections where connection.state.isWornOut(now: now) {
+            logger.info(
+                "replacing a connection to the gateway: it is too old", metadata: ["endpoint": "\(endpoint)"])
+            connection.drain()
+        }
+        let idle = connections.first {
+            $0.state.isUsable && $0.state.window.count == 0
+                && state.isSuperfluous(lastUsed: $0.state.lastUsed, now: now)
+        }
+        idle?.drain()
+        openConnections(now: now)
+    }
+
+    /// The gateway knows no provider tokens.
+    public func setProviderToken(_: String?) {}
+
+    /// Sets what the connections that are made from now on trust and present.
+    public func setTLS(_ tls: TLSContext) { configuration.tls = tls }
+
+    /// Sends nothing more on the connections that there are, and opens others.
+    public func replaceConnections(reason: String) {
+        guard closed == nil, !connections.isEmpty else { return }
+        logger.info("replacing connections to the gateway: \(reason)", metadata: ["endpoint": "\(endpoint)"])
+        // With another certificate it may be another story.
+        hangUps = 0
+        generation += 1
+        for connection in connections { connection.drain() }
+        openConnections(now: eventLoop.now)
+    }
+
+    /// The same: a connection to the gateway is either used or at its end.
+    public func retireConnections(reason: String) { replaceConnections(reason: reason) }
+
+    /// Finds out what has become of what was sent, and closes all connections.
+    public func close() -> EventLoopFuture<Void> {
+        if let closed { return closed.futureResult }
+        let promise = eventLoop.makePromise(of: Void.self)
+        closed = promise
+        state.close()
+        for connection in connections {
+            if connection.state.phase == .connecting {
+                connection.close(APNSConnectionError.shutdown(endpoint))
+            } else {
+                connection.drain()
+            }
+        }
+        finishClosing()
+        return promise.futureResult
+    }
+
+    /// Closes all connections at once; what is not confirmed completes as uncertain.
+    public func closeNow() {
+        _ = close()
+        for connection in connections { connection.close(APNSConnectionError.shutdown(endpoint)) }
+    }
+
+    private func finishClosing() {
+        guard let closed, connections.isEmpty, state.connecting == 0 else { return }
+        delegate = nil
+        closed.succeed(())
+    }
+
+    // MARK: Connecting
+
+    private func openConnections(now: NIODeadline) {
+        for _ in 0..<state.connectionsToOpen(isWanted: isWanted, now: now) { open() }
+        isWanted = false
+    }
+
+    private func open() {
+        let connection = GatewayConnection(
+            endpoint: endpoint, batching: configuration.batching,
+            limits: configuration.connectionLimits(jitter: .random(in: 0..<1)), generation: generation, owner: self)
+        let dialer = Dialer(
+            endpoint: endpoint, tls: configuration.tls, proxy: configuration.proxy,
+            timeout: configuration.connectTimeout, resolver: nil)
+        let bound = NIOLoopBound((self, connection), eventLoop: eventLoop)
+        dialer.connect(on: eventLoop) {
+            // Nothing but TCP itself ever asks an idle gateway whether it is there.
+            $0.channelOption(.socketOption(.so_keepalive), value: 1)
+        }
+        .assumeIsolated()
+        .whenComplete { result in
+            let (pool, connection) = bound.value
+            switch result {
+            case .success(let channel): pool.adopt(connection, on: channel, dialer)
+            case .failure(let error):
+                pool.connectionFailed(dialer.cannotConnect(error), wasConnecting: true)
+                pool.finishClosing()
+            }
+        }
+    }
+
+    private func adopt(_ connection: GatewayConnection, on channel: any Channel, _ dialer: Dialer) {
+        connections.append(connection)
+        do {
+            try connection.install(on: channel)
+            try dialer.secure(channel, onTLS: { [self] in limitHandshake(connection) })
+            try connection.installMeter(on: channel)
+        } catch {
+            // The channel has closed already.
+            channel.close(promise: nil)
+            return connection.failed(dialer.cannotConnect(error))
+        }
+        if closed != nil { connection.close(APNSConnectionError.shutdown(endpoint)) }
+    }
+
+    private func limitHandshake(_ connection: GatewayConnection) {
+        let timeout = configuration.connectTimeout
+        connection.handshakeTimer = eventLoop.assumeIsolated().scheduleTask(in: timeout) { [endpoint] in
+            guard connection.state.phase == .connecting else { return }
+            connection.close(
+                APNSConnectionError.unresponsive(endpoint, "TLS was not set up within \(timeout.inWords)"))
+        }
+    }
+
+    private func connectionFailed(_ error: any Error, wasConnecting: Bool) {
+        let now = eventLoop.now
+        let pause = state.failed(wasConnecting: wasConnecting, now: now, jitter: .random(in: 0..<1))
+        lastFailure = error
+        // One line an incident: the first failure, and then a reminder now and again.
+        if state.failures == 1 || now - lastLogged > .seconds(60) {
+            lastLogged = now
+            logger.error(
+                "no connection to the gateway: \(error)",
+                metadata: ["endpoint": "\(endpoint)", "failures": "\(state.failures)", "retry_in": "\(pause.inWords)"])
+        }
+        delegate?.transportChanged(self)
+    }
+
+    private func worked() {
+        hangUps = 0
+        guard state.failures > 0 else { return }
+        logger.notice("the gateway takes notifications again", metadata: ["endpoint": "\(endpoint)"])
+        state.worked()
+        lastFailure = nil
+    }
+}
+
+extension GatewayPool: GatewayConnectionOwner {
+    func connectionChanged(_ connection: GatewayConnection) {
+        if connection.isCounted != connection.state.isUsable {
+            connection.isCounted.toggle()
+            if connection.isCounted {
+                connection.handshakeTimer?.cancel()
+                state.connected()
+                // It was being made when all were to be replaced.
+                if connection.generation < generation { return connection.drain() }
+            } else {
+                state.retired()
+                // There must be another before what goes on it is claimed.
+                openConnections(now: eventLoop.now)
+            }
+        }
+        if connection.state.isProven { worked() }
+        delegate?.transportChanged(self)
+    }
+
+    func connection(_ connection: GatewayConnection, completed tag: UInt64, with result: RequestResult) {
+        delegate?.transport(self, completed: tag, with: result)
+    }
+
+    func connection(_ connection: GatewayConnection, answered packet: GatewayPacket, progress: Int, lost: Int) {
+        if connection.state.isProven { worked() }
+        if packet.identifier != connection.state.window.barrier, packet.status != .shutdown {
+            ahead.refused(progress: progress, now: eventLoop.now)
+        }
+        guard lost > 0 else { return }
+        logger.error(
+            """
+            the gateway dropped \(lost) notifications that had been taken for delivered, because its error packet came \
+            later than \(configuration.confirmAfter.inWords) after they were sent: raise the time after which they are \
+            confirmed
+            """,
+            metadata: ["endpoint": "\(endpoint)", "status": "\(packet.status)"])
+    }
+
+    func uncertainResult(of connection: GatewayConnection) -> RequestResult {
+        let isHangUp =
+            connection.state.phase == .open && !connection.state.isProven && !connection.isGivenUp && closed == nil
+        guard isHangUp else {
+            return .uncertain(.connectionLost("it was closed without an error packet"))
+        }
+        hangUps += 1
+        return .uncertain(
+            hangUps >= Self.patience ? .hungUp : .connectionLost("it was closed without an error packet"))
+    }
+
+    func connectionClosed(_ connection: GatewayConnection, error: any Error) {
+        connections.removeAll { $0 === connection }
+        let wasConnecting = connection.state.openedAt == .distantPast
+        let lasted = !wasConnecting && eventLoop.now - connection.state.openedAt > .seconds(10)
+        if connection.isCounted {
+            connection.isCounted = false
+            state.retired()
+        }
+        if closed != nil {
+            if wasConnecting { state.failed(wasConnecting: true, now: eventLoop.now, jitter: 0) }
+        } else if !wasConnecting, connection.state.isRetired {
+            logger.debug("\(error)", metadata: ["endpoint": "\(endpoint)"])
+            delegate?.transportChanged(self)
+        } else if connection.state.isProven, connection.hasAnswer {
+            logger.debug("\(error)", metadata: ["endpoint": "\(endpoint)"])
+            delegate?.transportChanged(self)
+        } else if connection.state.isProven || (lasted && !connection.state.hasSent) {
+            logger.info("a connection to the gateway ended: \(error)", metadata: ["endpoint": "\(endpoint)"])
+            delegate?.transportChanged(self)
+        } else {
+            connectionFailed(error, wasConnecting: wasConnecting)
+        }
+        openConnections(now: eventLoop.now)
+        finishClosing()
+    }
+}

@@ -1,0 +1,51 @@
+/// What the binary gateway says of the item that its error packet names.
+///
+/// Source: Apple's archived "Local and Remote Notification Programming Guide", "Binary Provider API", table "Codes in
+/// error-response packet".
+public enum GatewayStatus: Sendable, Hashable, CustomStringConvertible {
+    case noError
+    case processingError
+    case missingDeviceToken
+    case missingTopic
+    case missingPayload
+    case invalidTokenSize
+    case invalidTopicSize
+    case invalidPayloadSize
+    case invalidToken
+    /// The gateway closes the connection for reasons of its own; the named item is the last that succeeded.
+    case shutdown
+    /// The gateway could not make out what it was sent.
+    case protocolError
+    case unknown
+    /// One that Apple does not document.
+    case other(UInt8)
+
+    /// Takes the second byte of an error packet.
+    public init(code: UInt8) {
+        self = Self.documented.first { $0.code == code }?.status ?? .other(code)
+    }
+
+    /// The second byte of an error packet.
+    public var code: UInt8 {
+        if case .other(let code) = self { return code }
+        return Self.documented.first { $0.status == self }?.code ?? 255
+    }
+
+    /// A stable word for counters and records, in the manner of the reasons of APNs' HTTP/2 interface.
+    public var word: String {
+        if case .other(let code) = self { return "GatewayStatus\(code)" }
+        return Self.documented.first { $0.status == self }?.word ?? "UnknownError"
+    }
+
+    /// One line for a log.
+    public var description: String { "\(word) (status \(code))" }
+
+    private static let documented: [(code: UInt8, status: GatewayStatus, word: String)] = [
+        (0, .noError, "NoError"), (1, .processingError, "ProcessingError"),
+        (2, .missingDeviceToken, "MissingDeviceToken"), (3, .missingTopic, "MissingTopic"),
+        (4, .missingPayload, "MissingPayload"), (5, .invalidTokenSize, "InvalidTokenSize"),
+        (6, .invalidTopicSize, "InvalidTopicSize"), (7, .invalidPayloadSize, "InvalidPayloadSize"),
+        (8, .invalidToken, "InvalidToken"), (10, .shutdown, "Shutdown"), (128, .protocolError, "ProtocolError"),
+        (255, .unknown, "UnknownError"),
+    ]
+}

@@ -1,0 +1,56 @@
+import NIOCore
+import TLS
+
+/// What a transport tells its user, on the transport's event loop.
+public protocol TransportDelegate: AnyObject {
+    /// A notification has got its end.
+    func transport(_ transport: any Transport, completed tag: UInt64, with result: RequestResult)
+    /// There is room for more, or connections came or went.
+    func transportChanged(_ transport: any Transport)
+}
+
+/// The way of one app's notifications to APNs, on one event loop: HTTP/2, or the binary gateway of old.
+///
+/// Not thread-safe: everything is called on, and calls back on, the event loop. ``check(now:)`` has to be called a few
+/// times a second.
+public protocol Transport: AnyObject {
+    /// Who hears of completions. Held strongly until ``close()`` is done.
+    var delegate: (any TransportDelegate)? { get set }
+    /// How many notifications can be submitted now.
+    var room: Int { get }
+    /// Connections that take notifications.
+    var usableConnections: Int { get }
+    /// Whether there is no connection because nothing has to be sent, and the first that has will open one.
+    var isDormant: Bool { get }
+    /// What the connections are doing.
+    var statistics: PoolStatistics { get }
+    /// Why the last connection could not be made or was given up; `nil` once one has worked since.
+    var lastFailure: (any Error)? { get }
+
+    /// Sends a notification.
+    /// - Parameter tag: comes back with the result.
+    /// - Returns: `false` where there is no room; the notification has then not been taken.
+    func submit(_ notification: consuming Notification, tag: UInt64) -> Bool
+    /// Says that notifications wait and there is no room for them: another connection is opened if there may be one.
+    func wantRoom()
+    /// Says that nothing more will be submitted for now, and that the ends of what was are awaited.
+    func wantResults()
+    /// Keeps deadlines, gives connections up and opens others.
+    func check(now: NIODeadline)
+
+    /// Sets the provider token of the requests to come; `nil` for certificate credentials.
+    func setProviderToken(_ providerToken: String?)
+    /// Sets what the connections that are made from now on trust and present.
+    func setTLS(_ tls: TLSContext)
+    /// Replaces all connections, each when another has taken its place.
+    /// - Parameter reason: for the log.
+    func replaceConnections(reason: String)
+    /// Sends nothing more on the connections that there are, and opens others.
+    /// - Parameter reason: for the log.
+    func retireConnections(reason: String)
+
+    /// Finishes what is under way and closes all connections.
+    func close() -> EventLoopFuture<Void>
+    /// Closes all connections at once; what is under way completes as lost.
+    func closeNow()
+}

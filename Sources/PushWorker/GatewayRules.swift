@@ -1,0 +1,59 @@
+import APNS
+import NIOCore
+
+/// What the binary gateway cannot carry, found before sending: its frames have no place for topics, push types, channels
+/// and identifiers.
+enum GatewayRules {
+    /// The first rule that a notification breaks.
+    /// - Parameters:
+    ///   - isOwnTopic: whether the topic is the app's: the gateway takes that of the certificate.
+    ///   - payload: what is to be sent.
+    static func refusal(
+        _ pushType: PushType, isOnChannel: Bool, isOwnTopic: Bool, payload: ByteBuffer, limit: Int
+    ) -> Unsendable? {
+        if isOnChannel {
+            return Unsendable(
+                reason: Reason.invalidPushType.rawValue,
+                detail: "the binary gateway knows no channels; send the job through an app whose transport is http2")
+        }
+        guard isKnown(pushType) else {
+            return Unsendable(
+                reason: Reason.invalidPushType.rawValue,
+                detail: "the binary gateway knows no notifications of push type \(pushType.rawValue); "
+                    + "send the job through an app whose transport is http2")
+        }
+        guard isOwnTopic else {
+            return Unsendable(
+                reason: Reason.topicDisallowed.rawValue,
+                detail:
+                    "the binary gateway takes the topic of the app's certificate, and the job's `topic` is another; "
+                    + "leave it out, or add it to the app's topics if the certificate is for it")
+        }
+        guard payload.readableBytes <= limit else {
+            return Unsendable(
+                reason: Reason.payloadTooLarge.rawValue,
+                detail:
+                    "the payload has \(payload.readableBytes) bytes; the gateway takes \(limit); shorten it, or set "
+                    + "the job's `truncate` to have the alert's body shortened")
+        }
+        return nil
+    }
+
+    /// A device token for the gateway, which takes 32 bytes and no other number.
+    static func check(_ token: DeviceToken) throws(DeviceToken.Invalid) {
+        let digits = token.hex.readableBytes
+        guard digits == GatewayFrame.tokenSize * 2 else { throw .notForGateway(digits: digits) }
+    }
+
+    /// The `apns-expiration` of a job that names none, in seconds since 1970. The gateway takes an absent one for "do not
+    /// store"; over HTTP/2 APNs stores such a notification for 30 days.
+    static func expiration(firstSeen: Int64) -> Int64 { firstSeen / 1000 + 30 * 86_400 }
+
+    /// Types that are older than the protocol's end, and are told by the payload or by the certificate.
+    private static func isKnown(_ pushType: PushType) -> Bool {
+        switch pushType {
+        case .alert, .background, .voip, .complication, .fileprovider, .mdm: true
+        case .controls, .liveactivity, .location, .pushtotalk, .widgets: false
+        }
+    }
+}

@@ -1,0 +1,335 @@
+import Logging
+import NIOConcurrencyHelpers
+import NIOCore
+import TLS
+import TestSupport
+import Testing
+
+@testable import APNS
+
+typealias GatewayClient = TransportClient<GatewayPool>
+
+/// Against a scripted gateway over real TLS. In it, an item without a token is bad, as it is to a real one.
+@Suite("A pool of connections to the gateway")
+struct GatewayPoolTests {
+    /// Runs a body with a gateway, and a pool that goes there. Nothing is confirmed for its age unless a test changes that.
+    private func withGateway(
+        receiveBuffer: Int? = nil, _ change: @Sendable (inout GatewayPool.Configuration) -> Void = { _ in },
+        script: @escaping ScriptedGateway.Script,
+        _ body: (GatewayClient, ScriptedGateway) async throws -> Void
+    ) async throws {
+        let gateway = try await ScriptedGateway.start(receiveBuffer: receiveBuffer, script: script)
+        var tls = TLSClientConfiguration()
+        tls.trust = .file(try TestCertificates.path("ca.pem"))
+        var configuration = GatewayPool.Configuration(
+            endpoint: APNSEndpoint(host: "127.0.0.1", port: gateway.port), tls: try TLSContext.client(tls))
+        configuration.confirmAfter = .minutes(10)
+        configuration.reconnectPause = .milliseconds(20)
+        change(&configuration)
+        let client = try await GatewayClient.start { [configuration] eventLoop, logger in
+            GatewayPool(configuration, eventLoop: eventLoop, logger: logger)
+        }
+        try await client.closingAfter { try await body($0, gateway) }
+        try await gateway.stop()
+    }
+
+    /// What a gateway does that finds nothing wrong.
+    private static let takesAll: ScriptedGateway.Script = { peer, event in
+        guard case .item(let item) = event, item.token.isEmpty else { return }
+        peer.answer(2, item.identifier)
+    }
+
+    private func results(_ futures: [EventLoopFuture<RequestResult>]) async throws -> [RequestResult] {
+        var results: [RequestResult] = []
+        for future in futures { results.append(try await future.get()) }
+        return results
+    }
+
+    private func expectConfirmed(
+        _ futures: [EventLoopFuture<RequestResult>], sourceLocation: SourceLocation = #_sourceLocation
+    ) async throws {
+        let others = try await results(futures).filter { $0 != .confirmed }
+        #expect(others == [], sourceLocation: sourceLocation)
+    }
+
+    /// Sends again what the gateway dropped, as a lane does, until all has another end.
+    private func deliver(_ count: Int, _ client: GatewayClient) async throws -> [Int: RequestResult] {
+        var ends: [Int: RequestResult] = [:]
+        var left = Array(0..<count)
+        while !left.isEmpty {
+            let sent = client.send(left.map { .example($0) })
+            // Nobody confirms the last ones but a bad item; and nothing is gained by one before there is a connection.
+            let watch = Task {
+                while !Task.isCancelled {
+                    try await client.ask { if $0.usableConnections > 0 { $0.wantResults() } }
+                    try await Task.sleep(for: .milliseconds(20))
+                }
+            }
+            var again: [Int] = []
+            for (number, result) in zip(left, try await results(sent)) {
+                if case .notProcessed = result { again.append(number) } else { ends[number] = result }
+            }
+            watch.cancel()
+            left = again
+        }
+        return ends
+    }
+
+    @Test("confirms by age, with the connection going on")
+    func confirmsByAge() async throws {
+        try await withGateway({ $0.confirmAfter = .milliseconds(50) }, script: { _, _ in }) { client, gateway in
+            for _ in 0..<3 {
+                try await expectConfirmed(client.send((0..<10).map { .example($0) }))
+            }
+            #expect(gateway.seen.withLockedValue { $0.connections } == 1)
+        }
+    }
+
+    @Test("confirms by a bad item when results are wanted, with another connection for what comes after")
+    func confirmsByBarrier() async throws {
+        try await withGateway(script: Self.takesAll) { client, gateway in
+            for _ in 0..<3 {
+                let futures = client.send((0..<100).map { .example($0) })
+                try await eventually("the items") { try await client.ask { $0.statistics.streamsInUse } == 100 }
+                try await client.ask { $0.wantResults() }
+                try await expectConfirmed(futures)
+            }
+            #expect(gateway.items.filter { $0.token.isEmpty }.count == 3)
+        }
+    }
+
+    @Test(
+        "a full window is confirmed by a bad item, and nothing waits for that",
+        arguments: GatewayFrame.allCases.dropFirst())
+    func fullWindow(frame: GatewayFrame) async throws {
+        try await withGateway(
+            {
+                $0.windowCount = 100
+                $0.frame = frame
+            }, script: Self.takesAll
+        ) { client, gateway in
+            try await expectConfirmed(client.send((0..<1000).map { .example($0) }))
+            #expect(gateway.items.filter { !$0.token.isEmpty }.map(\.number) == Array(0..<1000))
+            #expect(gateway.items.filter { $0.token.isEmpty }.count == 10)
+        }
+    }
+
+    @Test("the window is bounded by bytes too")
+    func windowBytes() async throws {
+        let payload = #"{"aps":{"alert":""# + String(repeating: "x", count: 1000) + #""}}"#
+        try await withGateway({ $0.windowBytes = 20_000 }, script: Self.takesAll) { client, gateway in
+            let notifications = (0..<200).map { Notification.example($0, payload: payload) }
+            let futures = client.send(notifications)
+            // The last are too few to fill a window.
+            try await eventually("the items") { gateway.items.filter { !$0.token.isEmpty }.count == 200 }
+            try await client.ask { $0.wantResults() }
+            try await expectConfirmed(futures)
+            let connections = Dictionary(grouping: gateway.items.filter { !$0.token.isEmpty }, by: \.connection)
+            // One more than fits is taken: how large a notification is, is known when it is written.
+            #expect(connections.values.allSatisfy { $0.count <= 20 })
+        }
+    }
+
+    @Test("after a bad one, what was sent behind it is sent again in order, first, on a new connection")
+    func resendsInOrder() async throws {
+        let script: ScriptedGateway.Script = { peer, event in
+            guard case .item(let item) = event else { return }
+            if item.token.isEmpty { return peer.answer(2, item.identifier) }
+            // Each seventh is bad; the packet comes in two pieces, and late, while more is being written.
+            if item.number % 7 == 3 { peer.answer(8, item.identifier, after: .milliseconds(5)) }
+        }
+        try await withGateway(script: script) { client, gateway in
+            let ends = try await deliver(50, client)
+            for number in 0..<50 {
+                #expect(ends[number] == (number % 7 == 3 ? .refused(.invalidToken) : .confirmed), "\(number)")
+            }
+            // What was taken and what was refused, in the order in which the gateway looked at it.
+            #expect(gateway.items.filter { !$0.token.isEmpty }.map(\.number) == Array(0..<50))
+        }
+    }
+
+    @Test("a packet in six pieces is one packet")
+    func splitPacket() async throws {
+        let script: ScriptedGateway.Script = { peer, event in
+            if case .item(let item) = event { peer.answer(7, item.identifier, pieces: 1) }
+        }
+        try await withGateway(script: script) { client, _ in
+            try await expect(client.send(), .refused(.invalidPayloadSize))
+        }
+    }
+
+    @Test("status 10 confirms the named one, and nothing of it is an error")
+    func shutdown() async throws {
+        let script: ScriptedGateway.Script = { peer, event in
+            guard case .item(let item) = event else { return }
+            if item.token.isEmpty { return peer.answer(2, item.identifier) }
+            if item.place == 4 { peer.answer(10, item.identifier) }
+        }
+        try await withGateway(script: script) { client, gateway in
+            let ends = try await deliver(10, client)
+            #expect(ends.values.allSatisfy { $0 == .confirmed } && ends.count == 10)
+            #expect(gateway.items.filter { !$0.token.isEmpty }.map(\.number) == Array(0..<10))
+            #expect(client.log.lines.filter { $0.contains("error") } == [])
+        }
+    }
+
+    @Test("a close without a packet leaves the rest uncertain")
+    func closeWithoutPacket() async throws {
+        let script: ScriptedGateway.Script = { peer, event in
+            if case .item(let item) = event, item.place == 3 { peer.close() }
+        }
+        try await withGateway(script: script) { client, _ in
+            for result in try await results(client.send((0..<5).map { .example($0) })) {
+                guard case .uncertain = result else {
+                    Issue.record("\(result)")
+                    continue
+                }
+            }
+        }
+    }
+
+    @Test("half a packet is none")
+    func halfPacket() async throws {
+        let script: ScriptedGateway.Script = { peer, event in
+            guard case .item = event else { return }
+            peer.send([8, 8, 0])
+            peer.close()
+        }
+        try await withGateway(script: script) { client, _ in
+            guard case .uncertain = try await client.send().get() else {
+                Issue.record("not uncertain")
+                return
+            }
+        }
+    }
+
+    @Test("what is no error packet ends the connection, with a pause before the next")
+    func garbage() async throws {
+        let script: ScriptedGateway.Script = { peer, event in
+            if case .item = event { peer.send(Array("HTTP/1.1 400 Bad Request\r\n".utf8)) }
+        }
+        try await withGateway(script: script) { client, _ in
+            guard case .uncertain = try await client.send().get() else {
+                Issue.record("not uncertain")
+                return
+            }
+            let failure = try await client.ask { "\($0.lastFailure.map { "\($0)" } ?? "none")" }
+            #expect(failure.contains("an error packet begins with 8, and 72 came"))
+        }
+    }
+
+    @Test(
+        "a gateway that takes connections and drops them gets one notification at a time, and then it is the certificate"
+    )
+    func acceptsAndDrops() async throws {
+        let script: ScriptedGateway.Script = { peer, event in
+            if case .item = event { peer.close() }
+        }
+        try await withGateway(script: script) { client, gateway in
+            let first = try await results(client.send((0..<20).map { .example($0) }))
+            #expect(first.contains(.uncertain(.connectionLost("it was closed without an error packet"))))
+            for _ in 0..<3 { _ = try await client.send().get() }
+            try await expect(client.send(), .uncertain(.hungUp))
+            let perConnection = Dictionary(grouping: gateway.items, by: \.connection).values.map(\.count)
+            #expect(perConnection.dropFirst().allSatisfy { $0 <= 20 })
+            #expect(client.log.lines.contains { $0.contains("it may not accept the client certificate") })
+        }
+    }
+
+    @Test("a gateway that does not read is found out, and nothing it has not read is taken for delivered")
+    func hangs() async throws {
+        let payload = #"{"aps":{"alert":""# + String(repeating: "x", count: 2000) + #""}}"#
+        let script: ScriptedGateway.Script = { peer, event in
+            if case .connected = event { peer.stopReading() }
+        }
+        try await withGateway(
+            receiveBuffer: 4096,
+            {
+                $0.confirmAfter = .milliseconds(300)
+                $0.stallTimeout = .milliseconds(1500)
+            }, script: script
+        ) { client, _ in
+            let ends = try await results(client.send((0..<5000).map { .example($0, payload: payload) }))
+            // What the two kernels can keep by themselves may be taken for read.
+            let uncertain = ends.filter { if case .uncertain = $0 { true } else { false } }.count
+            #expect(uncertain > 0)
+            #expect(ends.filter { $0 == .confirmed }.count < 3000)
+            #expect(client.log.lines.contains { $0.contains("nothing of what was written was acknowledged") })
+        }
+    }
+
+    @Test(
+        "an error packet that is later than the time after which all is confirmed is told of, with how many were lost")
+    func tooLate() async throws {
+        let script: ScriptedGateway.Script = { peer, event in
+            guard case .item(let item) = event, item.number == 2 else { return }
+            peer.answer(8, item.identifier, after: .milliseconds(400))
+        }
+        try await withGateway({ $0.confirmAfter = .milliseconds(50) }, script: script) { client, _ in
+            try await expectConfirmed(client.send((0..<5).map { .example($0) }))
+            try await eventually("the complaint") {
+                client.log.lines.contains { $0.contains("raise the time after which they are confirmed") }
+            }
+            #expect(client.log.lines.contains { $0.contains("dropped 3 notifications") })
+        }
+    }
+
+    @Test("close waits for what is being written, and asks what has become of it")
+    func closeWaits() async throws {
+        try await withGateway({ $0.batchTime = .seconds(5) }, script: Self.takesAll) { client, gateway in
+            try await eventually("a connection") { try await client.ask { $0.usableConnections } == 1 }
+            let futures = client.send((0..<30).map { .example($0) })
+            try await client.ask { _ = $0.close() }
+            try await expectConfirmed(futures)
+            #expect(gateway.items.count == 31)
+        }
+    }
+
+    @Test(
+        "a connection that never had anything to send is closed after the idle time, and opened again when it is needed"
+    )
+    func idle() async throws {
+        try await withGateway(
+            {
+                $0.minimumConnections = 0
+                $0.idleTimeout = .milliseconds(200)
+                $0.confirmAfter = .milliseconds(20)
+            }, script: Self.takesAll
+        ) { client, gateway in
+            #expect(try await client.ask { $0.usableConnections } == 0)
+            try await expect(client.send(), .confirmed)
+            try await eventually("no connection") { try await client.ask { $0.usableConnections } == 0 }
+            try await expect(client.send(), .confirmed)
+            #expect(gateway.seen.withLockedValue { $0.connections } == 2)
+        }
+    }
+
+    @Test("a batch fills one TLS record at the most, and no frame is torn apart for that")
+    func records() async throws {
+        try await withGateway({ $0.confirmAfter = .milliseconds(50) }, script: Self.takesAll) { client, gateway in
+            let notifications = (0..<1000).map { number in
+                Notification.example(
+                    number, payload: #"{"aps":{"alert":""# + String(repeating: "y", count: 20 + number) + #""}}"#)
+            }
+            try await expectConfirmed(client.send(notifications))
+            // TLS 1.3 adds the type and a tag of 16 bytes, and the first record ends the handshake.
+            let records = gateway.seen.withLockedValue { $0.records }.dropFirst().map { $0 - 17 }
+            let sizes = gateway.items.map(\.size)
+            #expect(records.allSatisfy { $0 <= 16_384 })
+            #expect(records.reduce(0, +) == sizes.reduce(0, +))
+            #expect(ends(of: records).isSubset(of: ends(of: sizes)))
+            // Each is as full as the next notification allows.
+            #expect(records.dropLast().allSatisfy { $0 > 16_384 - 2000 })
+        }
+    }
+
+    /// Where pieces of these lengths end, one behind the other.
+    private func ends(of lengths: [Int]) -> Set<Int> {
+        var end = 0
+        return Set(
+            lengths.map { length in
+                end += length
+                return end
+            })
+    }
+}

@@ -1,0 +1,108 @@
+import APNS
+import NIOCore
+import PushQueue
+import Testing
+
+@testable import PushWorker
+
+/// What goes through an app whose transport is the gateway. Its credential is of no consequence here.
+@Suite("A job for the gateway")
+struct GatewayRulesTests {
+    private static let token = String(repeating: "ab", count: 32)
+
+    private func router(_ change: (inout GatewayOptions) -> Void = { _ in }) -> JobRouter {
+        var app = AppConfiguration(name: "old", topic: "com.example.old", credential: .providerTokens([]))
+        var options = GatewayOptions()
+        change(&options)
+        app.transport = .gateway(options)
+        app.otherTopics = ["com.example.older"]
+        return JobRouter([app])
+    }
+
+    private func notification(
+        _ members: String, token: String = token, _ router: JobRouter? = nil
+    ) throws -> Notification {
+        let job = try JobDecoder.decode(ByteBuffer(string: #"{"token":"\#(token)",\#(members)}"#))
+        return try (router ?? self.router()).notification(
+            for: job, app: 0, identity: ByteBuffer(string: "job"), firstSeen: 1_000_000_000)
+    }
+
+    private func refusal(_ members: String, token: String = token, _ router: JobRouter? = nil) -> Unsendable? {
+        do {
+            _ = try notification(members, token: token, router)
+            return nil
+        } catch {
+            return error as? Unsendable
+        }
+    }
+
+    @Test("is stored for 30 days if it does not say for how long, and not at all if it says `expires` 0")
+    func expiration() throws {
+        #expect(try notification(#""payload":{"aps":{}}"#).expiration == 1_000_000 + 30 * 86_400)
+        #expect(try notification(#""payload":{"aps":{}},"expiration":0"#).expiration == 0)
+        #expect(try notification(#""payload":{"aps":{}},"expiration":"30m""#).expiration == 1_000_000 + 1800)
+        #expect(try notification(#""payload":{"aps":{}},"expiration":"1d""#).expiration == 1_000_000 + 86_400)
+    }
+
+    @Test("may be as large as the gateway takes: 2048 bytes, or what is configured", arguments: [2048, 256])
+    func payloadLimit(limit: Int) throws {
+        let router = router { $0.payloadLimit = limit }
+        func member(_ size: Int) -> String {
+            let frame = #"{"aps":{"alert":""}}"#
+            return #""payload":"# + frame.dropLast(3) + String(repeating: "x", count: size - frame.utf8.count) + #""}}"#
+        }
+        #expect(try notification(member(limit), router).payload.readableBytes == limit)
+        let refusal = refusal(member(limit + 1), router)
+        #expect(refusal?.reason == "PayloadTooLarge")
+        #expect(refusal?.detail.contains("\(limit)") == true)
+    }
+
+    @Test("of the short forms is shortened to the gateway's limit")
+    func truncate() throws {
+        let body = String(repeating: "Grüße 🎈 ", count: 100)
+        let router = router { $0.payloadLimit = 256 }
+        let notification = try notification(#""alert":"\#(body)","truncate":true"#, router)
+        #expect(notification.payload.readableBytes <= 256)
+        #expect(notification.payload.getString(at: 0, length: notification.payload.readableBytes) != nil)
+    }
+
+    @Test("has a token of 32 bytes, or it never gets there", arguments: [2, 62, 66, 200])
+    func tokenSize(digits: Int) {
+        let refusal = refusal(#""payload":{"aps":{}}"#, token: String(repeating: "a", count: digits))
+        #expect(refusal?.reason == "MalformedToken")
+        #expect(refusal?.detail.contains("\(digits) hex digits; the binary gateway takes 64") == true)
+    }
+
+    @Test(
+        "has no other topic than the certificate's",
+        arguments: [("com.example.old", true), ("com.example.older", true), ("com.example.new", false)])
+    func topic(topic: String, isTaken: Bool) {
+        #expect(
+            refusal(#""payload":{"aps":{}},"topic":"\#(topic)""#)?.reason == (isTaken ? nil : "TopicDisallowed"))
+    }
+
+    @Test("is of a push type that is older than the protocol's end", arguments: PushType.allCases)
+    func pushTypes(type: PushType) {
+        let payloads: [PushType: String] = [
+            .background: #"{"aps":{"content-available":1}}"#, .mdm: #"{"mdm":"magic"}"#,
+            .fileprovider: #"{"container-identifier":"x"}"#,
+        ]
+        let isNew = [.controls, .liveactivity, .location, .pushtotalk, .widgets].contains(type)
+        let refusal = refusal(
+            #""push_type":"\#(type.rawValue)","payload":\#(payloads[type] ?? #"{"aps":{"alert":"x"}}"#)"#)
+        #expect((refusal?.reason == "InvalidPushType") == isNew)
+        #expect((refusal == nil) == !isNew)
+    }
+
+    @Test("is for no channel")
+    func channel() throws {
+        let job = try JobDecoder.decode(
+            ByteBuffer(
+                string: #"""
+                    {"channel":"dHN0LXNyY2gtY2hubA==","event":"update","timestamp":1,"content-state":{}}
+                    """#))
+        #expect(throws: Unsendable.self) {
+            try router().notification(for: job, app: 0, identity: ByteBuffer(string: "job"), firstSeen: 0)
+        }
+    }
+}
