@@ -23,7 +23,7 @@ struct FeedbackApp: Sendable {
         self.plan = plan
         name = app.name
         topic = app.topic
-        environment = app.endpoint.environment
+        environment = app.environment
         trust = app.trust
         if let (text, place) = settings.setting(endpointFlag, "FEEDBACK_ENDPOINT") {
             guard let endpoint = APNSEndpoint(feedback: text) else {
