@@ -67,7 +67,7 @@ let package = Package(
         .executableTarget(
             name: "PoolProbe", dependencies: ["APNS", "TLS", logging, nioCore, nioPosix], path: "Tests/PoolProbe"),
 
-        .target(name: "TestSupport", dependencies: ["CHiredis", nioCore, nioPosix], path: "Tests/TestSupport"),
+        .target(name: "TestSupport", dependencies: ["CHiredis", "TLS", nioCore, nioPosix], path: "Tests/TestSupport"),
         .testTarget(name: "TLSTests", dependencies: ["COpenSSL", "TLS", "TestSupport", nioPosix, nioEmbedded]),
         .testTarget(
             name: "RedisTests",

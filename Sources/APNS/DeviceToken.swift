@@ -16,6 +16,9 @@ public struct DeviceToken: Hashable, Sendable {
 
     private init() { hex = ByteBuffer() }
 
+    /// - Parameter hex: lower-case hex digits, an even number of them, 2 to 200.
+    init(canonical hex: ByteBuffer) { self.hex = hex }
+
     /// What is wrong with a token.
     public enum Invalid: Error, Equatable, Sendable, CustomStringConvertible {
         case empty

@@ -15,10 +15,11 @@ public struct InvalidTokenSet {
         public var details: InvalidTokenDetails
     }
 
-    private let keys: SharedKeys
+    let keys: SharedKeys
+    let details: RedisClient
+    let scripts: ScriptRunner
+    let detailScripts: ScriptRunner
     private let tokens: RedisClient
-    private let details: RedisClient
-    private let scripts: ScriptRunner
 
     /// - Parameter clients: in a Cluster the two keys may be with two servers.
     public init(clients: RedisClients, keys: SharedKeys) {
@@ -26,7 +27,11 @@ public struct InvalidTokenSet {
         tokens = clients.client(for: keys.invalidTokens)
         details = clients.client(for: keys.invalidTokenDetails)
         scripts = ScriptRunner(client: tokens)
+        detailScripts = tokens === details ? scripts : ScriptRunner(client: details)
     }
+
+    /// Whether one server has the set and the details, so that one script can write both.
+    var isWithOneServer: Bool { tokens === details }
 
     /// Whether tokens can be added now.
     public var isReady: Bool { tokens.isReady && details.isReady }

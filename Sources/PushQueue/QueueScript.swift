@@ -12,6 +12,9 @@ public enum QueueScript: Int, CaseIterable, Sendable {
     case rate
     case token
     case find
+    case mark
+    case describe
+    case register
 
     /// The script with what all of them share before it.
     public var source: [UInt8] {
@@ -29,6 +32,9 @@ public enum QueueScript: Int, CaseIterable, Sendable {
             case .rate: PackageResources.rate_lua
             case .token: PackageResources.token_lua
             case .find: PackageResources.find_lua
+            case .mark: PackageResources.mark_lua
+            case .describe: PackageResources.describe_lua
+            case .register: PackageResources.register_lua
             }
         return PackageResources.common_lua + own
     }

@@ -4,6 +4,10 @@ public struct SharedKeys: Sendable {
     public let invalidTokens: String
     /// HASH: invalid token → JSON about it.
     public let invalidTokenDetails: String
+    /// HASH: device token → when its device last registered, in milliseconds since 1970. Producers may write there, too.
+    ///
+    /// In a Cluster it is with the set, so that one script sees both: hence what stands in braces.
+    public let registrations: String
     /// ZSET of the device tokens that APNs has had enough of, by until when (ms).
     public let throttledTokens: String
 
@@ -14,6 +18,7 @@ public struct SharedKeys: Sendable {
         self.prefix = prefix
         invalidTokens = "\(prefix):invalid-tokens"
         invalidTokenDetails = "\(prefix):invalid-tokens:details"
+        registrations = "\(prefix):{\(invalidTokens)}:registrations"
         throttledTokens = "\(prefix):throttled-tokens"
     }
 

@@ -114,7 +114,7 @@ extension Lane {
             return
         }
         var hits = found[...]
-        var registered: [ByteBuffer] = []
+        var registered: [InvalidTokenSet.Registration] = []
         for (number, (index, first)) in looked.enumerated() {
             let end = number + 1 < looked.count ? looked[number + 1].firstToken : count
             if let hit = hits.first, hit.place < end {
@@ -127,26 +127,26 @@ extension Lane {
                 makeReady(index)
             }
         }
-        invalidTokens?.remove(registered) { [self] result in
-            if case .failure(let error) = result { tellOfFleetState(.redis(error)) }
+        invalidTokens?.register(registered) { [self] result in
+            if case .failure(let failure) = result { tellOfFleetState(failure) }
         }
     }
 
     /// Which of a job's tokens are not sent to, and whose devices have registered again since they became invalid.
     private func suppressed(
         _ hits: some Sequence<InvalidTokenSet.Found>, firstToken: Int, of index: Int
-    ) -> (places: [Int], registered: [ByteBuffer]) {
+    ) -> (places: [Int], registered: [InvalidTokenSet.Registration]) {
         let app = apps[jobs[index].app]
         let topic = jobs[index].fanOut?.template.topic ?? jobs[index].notification?.topic
         let registeredAt = jobs[index].job?.registeredAt
-        var (places, registered): ([Int], [ByteBuffer]) = ([], [])
+        var (places, registered): ([Int], [InvalidTokenSet.Registration]) = ([], [])
         for hit in hits {
             let details = hit.details
             // A token is for one topic in one environment: what is not valid elsewhere may be so here.
             if let other = details.topic, other != topic { continue }
             if let other = details.environment, other != app.environment { continue }
             if let registeredAt, registeredAt > details.at ?? 0 {
-                registered.append(hit.token)
+                registered.append(.init(token: hit.token, at: registeredAt))
             } else {
                 places.append(hit.place - firstToken)
             }

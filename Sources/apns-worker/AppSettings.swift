@@ -20,27 +20,7 @@ struct AppSettings {
 
     /// The apps that a worker is configured for.
     static func apps(_ flags: AppOptions) throws -> [AppConfiguration] {
-        guard let list = Setting.text(nil, "APNS_WORKER_APPS") else {
-            return [try AppSettings(name: "default", ownPrefix: nil, flags: flags).app()]
-        }
-        let names = list.split(separator: ",").map { $0.trimmingPrefix { $0 == " " } }
-            .map { String($0.reversed().drop { $0 == " " }.reversed()) }
-        var prefixes: Set<String> = []
-        let apps = try names.map { name in
-            let isPlain = name.utf8.allSatisfy {
-                $0 &- 0x30 < 10 || ($0 | 0x20) &- 0x61 < 26 || $0 == 0x2D || $0 == 0x2E || $0 == 0x5F
-            }
-            guard isPlain, (1...64).contains(name.utf8.count) else {
-                throw ValidationError(
-                    "APNS_WORKER_APPS: \(name) is no name for an app; it has to be letters, digits, -, . and _")
-            }
-            let own = name.uppercased().map { $0.isLetter || $0.isNumber ? String($0) : "_" }.joined()
-            guard prefixes.insert(own).inserted else {
-                throw ValidationError("APNS_WORKER_APPS: two apps have the variables \(prefix)APPS_\(own)_…")
-            }
-            return try AppSettings(name: name, ownPrefix: "\(prefix)APPS_\(own)_", flags: flags).app()
-        }
-        guard !apps.isEmpty else { throw ValidationError("APNS_WORKER_APPS is set, and names no app") }
+        let apps = try all(flags).map { try $0.app() }
         for (index, app) in apps.enumerated() {
             let topics = [app.topic] + app.otherTopics
             let others = apps[..<index].filter { !Set([$0.topic] + $0.otherTopics).isDisjoint(with: topics) }
@@ -53,10 +33,35 @@ struct AppSettings {
         return apps
     }
 
+    /// The settings of all apps.
+    static func all(_ flags: AppOptions) throws -> [AppSettings] {
+        guard let list = Setting.text(nil, "APNS_WORKER_APPS") else {
+            return [AppSettings(name: "default", ownPrefix: nil, flags: flags)]
+        }
+        let names = list.split(separator: ",").map { $0.trimmingPrefix { $0 == " " } }
+            .map { String($0.reversed().drop { $0 == " " }.reversed()) }
+        guard !names.isEmpty else { throw ValidationError("APNS_WORKER_APPS is set, and names no app") }
+        var prefixes: Set<String> = []
+        return try names.map { name in
+            let isPlain = name.utf8.allSatisfy {
+                $0 &- 0x30 < 10 || ($0 | 0x20) &- 0x61 < 26 || $0 == 0x2D || $0 == 0x2E || $0 == 0x5F
+            }
+            guard isPlain, (1...64).contains(name.utf8.count) else {
+                throw ValidationError(
+                    "APNS_WORKER_APPS: \(name) is no name for an app; it has to be letters, digits, -, . and _")
+            }
+            let own = name.uppercased().map { $0.isLetter || $0.isNumber ? String($0) : "_" }.joined()
+            guard prefixes.insert(own).inserted else {
+                throw ValidationError("APNS_WORKER_APPS: two apps have the variables \(prefix)APPS_\(own)_…")
+            }
+            return AppSettings(name: name, ownPrefix: "\(prefix)APPS_\(own)_", flags: flags)
+        }
+    }
+
     // MARK: Where settings stand
 
     /// What a setting is, and where that stands.
-    private func setting(_ flag: String?, _ variable: String) -> (value: String, place: String)? {
+    func setting(_ flag: String?, _ variable: String) -> (value: String, place: String)? {
         if let ownPrefix, let value = Setting.text(nil, ownPrefix + variable) { return (value, ownPrefix + variable) }
         let common = Self.prefix + variable
         return Setting.text(flag, common).map { ($0, flag == nil ? common : "\(common)'s flag") }
@@ -97,7 +102,7 @@ struct AppSettings {
             || Setting.text(nil, ownPrefix + variable + "_BASE64") != nil
     }
 
-    private func invalid(_ what: String) -> ValidationError {
+    func invalid(_ what: String) -> ValidationError {
         ValidationError(ownPrefix == nil ? what : "the app \(name): \(what)")
     }
 
@@ -140,12 +145,14 @@ struct AppSettings {
             app.endpoint = .productionGateway
         }
         if let ca = text(flags.ca, "CA") { app.trust = .file(ca) }
+        app.proxy = try proxy(for: app.endpoint)
+    }
+
+    /// The proxy through which a server is reached.
+    func proxy(for endpoint: APNSEndpoint) throws -> HTTPProxy? {
         do {
-            if let url = text(flags.proxy, "PROXY") {
-                app.proxy = url == "none" ? nil : try HTTPProxy(url)
-            } else {
-                app.proxy = try HTTPProxy.fromEnvironment(ProcessInfo.processInfo.environment, for: app.endpoint)
-            }
+            if let url = text(flags.proxy, "PROXY") { return url == "none" ? nil : try HTTPProxy(url) }
+            return try HTTPProxy.fromEnvironment(ProcessInfo.processInfo.environment, for: endpoint)
         } catch {
             throw invalid("\(error)")
         }
@@ -217,7 +224,7 @@ struct AppSettings {
 
     // MARK: The credential
 
-    private func credentialPlan() throws -> CredentialPlan {
+    func credentialPlan() throws -> CredentialPlan {
         var key = try secret(flags.key, "KEY")
         var certificate = try secret(flags.certificate, "CERTIFICATE")
         if isOwn("KEY"), !isOwn("CERTIFICATE") { certificate = nil }

@@ -19,11 +19,16 @@ enum Terminal {
     }
 }
 
-/// The lines of standard input as they are, UTF-8 or not.
+/// The lines of standard input, or of a file, as they are, UTF-8 or not.
 final class StandardInputLines {
-    private let stream = fdopen(STDIN_FILENO, "r")
+    private let stream: UnsafeMutablePointer<FILE>?
     private var line: UnsafeMutablePointer<CChar>?
     private var capacity = 0
+
+    /// - Parameter descriptor: of what is read, for good.
+    init(descriptor: Int32 = STDIN_FILENO) {
+        stream = fdopen(descriptor, "r")
+    }
 
     deinit {
         free(line)

@@ -66,8 +66,8 @@ struct QueueConnectionTests {
         case .settle: [keys.claimed("w"), keys.retry, keys.dead, stats]
         case .reap: [keys.workers, keys.claimed("w"), keys.inbox("w"), keys.jobs, keys.dead, stats]
         case .release: [keys.workers, keys.claimed("w"), keys.inbox("w"), keys.jobs]
-        // Those of apps are elsewhere.
-        case .depth, .trip, .probe, .close, .rate, .token, .find: []
+        // Those of apps and tokens are elsewhere.
+        case .depth, .trip, .probe, .close, .rate, .token, .find, .mark, .describe, .register: []
         }
     }
 

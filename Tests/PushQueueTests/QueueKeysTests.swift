@@ -19,6 +19,7 @@ struct QueueKeysTests {
         #expect(keys.unique(ByteBuffer(string: "a{b}:é\n")).text == "push:{default}:unique:a{b}:é\n")
         #expect(SharedKeys(prefix: "push").invalidTokens == "push:invalid-tokens")
         #expect(SharedKeys(prefix: "push").invalidTokenDetails == "push:invalid-tokens:details")
+        #expect(SharedKeys(prefix: "push").registrations == "push:{push:invalid-tokens}:registrations")
     }
 
     @Test(

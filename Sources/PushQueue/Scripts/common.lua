@@ -123,3 +123,12 @@ local function app_pause(text)
     end
     return state
 end
+
+-- Writes what is known of an invalid token, unless something as new or newer is known of it: feedback is told late.
+local function describe(details, token, at, text)
+    local is_json, known = pcall(cjson.decode, redis.call('HGET', details, token) or 'null')
+    if is_json and type(known) == 'table' and type(known.at) == 'number' and known.at >= at then
+        return
+    end
+    redis.call('HSET', details, token, text)
+end

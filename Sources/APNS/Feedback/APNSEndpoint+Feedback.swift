@@ -1,0 +1,32 @@
+/// Where the feedback service is.
+///
+/// Source: Apple, "Local and Remote Notification Programming Guide" (archived), "The Feedback Service". Apple has shut it down;
+/// private gateways and appliances still have one.
+extension APNSEndpoint {
+    /// The port that feedback services listen on.
+    public static let feedbackPort = 2196
+    /// For apps from the App Store, TestFlight and enterprise distribution.
+    public static let productionFeedback = APNSEndpoint(host: "feedback.push.apple.com", port: feedbackPort)
+    /// For apps that Xcode installed.
+    public static let sandboxFeedback = APNSEndpoint(host: "feedback.sandbox.push.apple.com", port: feedbackPort)
+
+    /// The feedback service of those who send here; for a server that is not Apple's, the same host.
+    public var feedback: APNSEndpoint {
+        switch APNSEnvironment(host: host) {
+        case .production: .productionFeedback
+        case .sandbox: .sandboxFeedback
+        case nil: APNSEndpoint(host: host, port: Self.feedbackPort)
+        }
+    }
+
+    /// Reads `production`, `sandbox`, `host` or `host:port`; `nil` for anything else.
+    public init?(feedback text: String) {
+        switch text {
+        case "production": self = .productionFeedback
+        case "sandbox", "development": self = .sandboxFeedback
+        default:
+            guard let (host, port) = Self.hostAndPort(text[...]) else { return nil }
+            self.init(host: host, port: port ?? Self.feedbackPort)
+        }
+    }
+}

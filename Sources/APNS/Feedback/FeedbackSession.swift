@@ -1,0 +1,120 @@
+import NIOCore
+import NIOPosix
+import TLS
+
+/// One connection to a feedback service, which sends all it has, forgets that, and closes.
+///
+/// Nothing is read before it is asked for: when what takes the tuples is slow, the service has to wait.
+///
+/// Source: Apple, "Local and Remote Notification Programming Guide" (archived), "The Feedback Service".
+public struct FeedbackSession: Sendable {
+    /// How to connect, and as whom.
+    public struct Configuration: Sendable {
+        /// The service, such as ``APNSEndpoint/productionFeedback``.
+        public var endpoint: APNSEndpoint
+        /// Trust, and the app's certificate. Without ALPN.
+        public var tls: TLSContext
+        /// The proxy to connect through.
+        public var proxy: HTTPProxy?
+        /// How long TCP may take, the proxy's answer, and TLS.
+        public var connectTimeout = TimeAmount.seconds(10)
+        /// For how long the service may send nothing without closing the connection.
+        public var silence = TimeAmount.seconds(60)
+
+        /// Takes what has no default.
+        public init(endpoint: APNSEndpoint, tls: TLSContext) {
+            self.endpoint = endpoint
+            self.tls = tls
+        }
+    }
+
+    /// What the kernel may hold of what was sent and is not asked for yet, in bytes: when the service closes, all of it is in
+    /// memory at once.
+    private static let receiveBuffer = 256 * 1024
+
+    private let handler: NIOLoopBound<FeedbackHandler>
+    private let channel: any Channel
+
+    /// Connects.
+    /// - Throws: ``FeedbackError``.
+    public static func connect(
+        _ configuration: Configuration, group: any EventLoopGroup = MultiThreadedEventLoopGroup.singleton
+    ) async throws -> FeedbackSession {
+        let (endpoint, proxy) = (configuration.endpoint, configuration.proxy)
+        let channel: any Channel
+        do {
+            channel = try await ClientBootstrap(group: group)
+                .connectTimeout(configuration.connectTimeout)
+                .channelOption(.socketOption(.so_rcvbuf), value: .init(receiveBuffer))
+                .connect(host: proxy?.host ?? endpoint.host, port: proxy?.port ?? endpoint.port).get()
+        } catch {
+            let words = ConnectFailure.words(error)
+            guard let proxy else { throw FeedbackError.connection(.cannotConnect(endpoint, words)) }
+            throw FeedbackError.connection(.proxy(proxy, endpoint, "it cannot be reached: \(words)"))
+        }
+        let connected = channel.eventLoop.makePromise(of: Void.self)
+        let handler = try await channel.eventLoop.submit {
+            try start(configuration, on: channel, connected)
+        }.get()
+        try await connected.futureResult.get()
+        return FeedbackSession(handler: handler, channel: channel)
+    }
+
+    /// Takes over a channel on which TCP is set up; on its event loop.
+    private static func start(
+        _ configuration: Configuration, on channel: any Channel, _ connected: EventLoopPromise<Void>
+    ) throws -> NIOLoopBound<FeedbackHandler> {
+        let endpoint = configuration.endpoint
+        var limits = FeedbackSessionState.Limits()
+        limits.handshake = configuration.connectTimeout
+        limits.silence = configuration.silence
+        let handler = FeedbackHandler(FeedbackSessionState(endpoint, limits), on: channel, connected: connected)
+        let makeTLS = { [tls = configuration.tls] in TLSHandler(client: tls, host: endpoint.host) }
+        let pipeline = channel.pipeline.syncOperations
+        do {
+            try pipeline.addHandler(handler)
+            if let proxy = configuration.proxy {
+                let tunnel = ProxyHandler(
+                    proxy, to: endpoint, timeout: configuration.connectTimeout, thenTLS: makeTLS,
+                    onConnected: { handler.handshakeBegan() })
+                try pipeline.addHandler(tunnel, position: .first)
+            } else {
+                try pipeline.addHandler(makeTLS(), position: .first)
+                handler.handshakeBegan()
+            }
+        } catch {
+            channel.close(promise: nil)
+            let failure = FeedbackError.connection(.cannotConnect(endpoint, ConnectFailure.words(error)))
+            connected.fail(failure)
+        }
+        return NIOLoopBound(handler, eventLoop: channel.eventLoop)
+    }
+
+    /// Waits for the next tuples; one call at a time.
+    /// - Parameter count: how many are taken at the most. What has come is given at once: nothing waits for more to come.
+    /// - Returns: nothing when the service has sent all, and closed the connection.
+    /// - Throws: ``FeedbackError``, when all that came before has been given.
+    public func next(atMost count: Int) async throws -> [FeedbackTuple] {
+        try await channel.eventLoop.flatSubmit {
+            let promise = channel.eventLoop.makePromise(of: [FeedbackTuple].self)
+            handler.value.next(atMost: count, promise)
+            return promise.futureResult
+        }.get()
+    }
+
+    /// Lets it end soon: what the service has sent is forgotten there, so that is still given, for a few seconds at the most; then
+    /// ``next(atMost:)`` throws ``FeedbackError/stopped(_:)``, unless the service has come to its end.
+    public func stop() {
+        channel.eventLoop.execute { handler.value.stop() }
+    }
+
+    /// How many bytes came of a tuple that did not come whole.
+    public func incompleteBytes() async throws -> Int {
+        try await channel.eventLoop.submit { handler.value.incompleteBytes }.get()
+    }
+
+    /// Hangs up.
+    public func close() {
+        channel.close(promise: nil)
+    }
+}

@@ -1,0 +1,219 @@
+import APNS
+import ArgumentParser
+import Logging
+import NIOCore
+import PushQueue
+import Redis
+import ServiceLifecycle
+import Synchronization
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+struct Feedback: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Drain feedback services into the set of invalid tokens: once, or again and again.",
+        discussion: """
+            Asks the feedback service of each app that has a certificate, all at the same time, and writes the tokens it tells of \
+            into the set of invalid tokens that workers do not send to. A token whose device is known to have registered since \
+            is left out.
+
+              apns-worker feedback                      (once, as for cron)
+              apns-worker feedback --interval 1h        (goes on until SIGTERM)
+              apns-worker feedback --list | jq .token
+              apns-worker feedback --exec 'jq -r .token >> gone'
+
+            A feedback service forgets what it has sent. So there is no dry run; Redis is asked first whether it takes what will be \
+            written, and what was read is written even if the connection breaks or the process is told to end. What Redis does \
+            not take within --redis-patience is written to --spill or standard error as lines of JSON: keep them, and bring them back with --from.
+
+            A line of JSON, for --list, --exec and --spill, has: token, at (ms since 1970), app, topic, environment, source \
+            (feedback), and outcome, which is added, known (it was in the set), registered_since (it was left out) or not_written.
+
+            The exit status is 0 if all services were read to their end and all was written, 1 if something failed, and 64 if the \
+            settings are wrong. What one app's service does keeps no other from being drained.
+            """)
+
+    @OptionGroup(title: "Redis") var redis: RedisOptions
+    @OptionGroup(title: "App") var settings: AppOptions
+
+    @Option(help: "One of several apps; more than once for several. (default all that have a certificate)")
+    var app: [String] = []
+
+    @Option(
+        help: """
+            production, sandbox, or host:port of another feedback service. (APNS_WORKER_FEEDBACK_ENDPOINT, or for one app \
+            APNS_WORKER_APPS_<APP>_FEEDBACK_ENDPOINT; default Apple's for the app's environment, or port 2196 of --endpoint)
+            """)
+    var feedbackEndpoint: String?
+
+    @Option(help: "Go on, and ask so often, such as 1h; the first time within a tenth of that and a minute.")
+    var interval: String?
+
+    @Option(help: "Records that are written to Redis at once, at the most. (default 1000)")
+    var batch = 1000
+
+    @Option(help: "How long a service may send nothing without closing the connection. (default 60s)")
+    var timeout = "60s"
+
+    @Option(help: "How long Redis is waited for. (default 5m)")
+    var redisPatience = "5m"
+
+    @Option(help: "A file to which records are appended that Redis does not take. (default standard error)")
+    var spill: String?
+
+    @Option(
+        help: """
+            Ask no service, and bring such a file back into Redis; - for standard input. It may be done more than once.
+            """)
+    var from: String?
+
+    @Flag(help: "Print each record on standard output, a line of JSON each.")
+    var list = false
+
+    @Option(help: "A shell command to hand each record to, a line of JSON each; started when there is the first.")
+    var exec: String?
+
+    @Flag(help: "Print what became of it as a JSON object, one a round.")
+    var json = false
+
+    @Flag(help: "Say nothing of apps that have no feedback.")
+    var quiet = false
+
+    func validate() throws {
+        guard (1...10_000).contains(batch) else { throw ValidationError("--batch is a number from 1 to 10000") }
+        if list, json { throw ValidationError("--list and --json would both write to standard output: leave one out") }
+        if from != nil, list || exec != nil || interval != nil || spill != nil || !app.isEmpty {
+            throw ValidationError("--from asks no service: leave out --list, --exec, --interval, --spill and --app")
+        }
+        if let exec, exec.allSatisfy(\.isWhitespace) { throw ValidationError("--exec names no command") }
+    }
+
+    private func duration(_ text: String, _ flag: String) throws -> TimeAmount {
+        guard let seconds = JobDuration.seconds(text), (1...2_592_000).contains(seconds) else {
+            throw ValidationError("\(flag) is a duration from 1s to 30d, such as 45s, 30m or 1h30m")
+        }
+        return .seconds(seconds)
+    }
+
+    func run() async throws {
+        // A reader of standard output that has gone must not take the records along.
+        _ = signal(SIGPIPE, SIG_IGN)
+        let limits = (
+            silence: try duration(timeout, "--timeout"), redis: try duration(redisPatience, "--redis-patience")
+        )
+        let interval = try interval.map { try duration($0, "--interval") }
+        let choices = from == nil ? try FeedbackApp.choose(app, settings, endpoint: feedbackEndpoint) : []
+        if let spill, let problem = FeedbackSpill.problem(with: spill) {
+            throw ValidationError("--spill \(spill) cannot be written: \(problem)")
+        }
+        var client = try redis.clientConfiguration()
+        client.clientName = "apns-worker:feedback"
+        let silent = Logger(label: "feedback", factory: { _ in SwiftLogNoOpLogHandler() })
+        let writer = try await InvalidTokenWriter.start(
+            topology: try redis.topology(), keys: SharedKeys(prefix: redis.keyPrefix), configuration: client,
+            logger: silent)
+        let service = FeedbackService(
+            choices: choices, options: self, writer: writer, limits: limits, interval: interval)
+        let group = ServiceGroup(
+            configuration: .init(
+                services: [.init(service: service, successTerminationBehavior: .gracefullyShutdownGroup)],
+                gracefulShutdownSignals: [.sigterm, .sigint], logger: silent))
+        try await group.run()
+        await writer.close()
+        if service.hasFailed.load(ordering: .relaxed) { throw ExitCode(1) }
+    }
+}
+
+/// Asks once, or again and again, until the process is told to end.
+private final class FeedbackService: Service {
+    let choices: [FeedbackApp.Choice]
+    let options: Feedback
+    let writer: InvalidTokenWriter
+    let limits: (silence: TimeAmount, redis: TimeAmount)
+    let interval: TimeAmount?
+    /// Whether the last round went wrong.
+    let hasFailed = Atomic(false)
+
+    init(
+        choices: [FeedbackApp.Choice], options: Feedback, writer: InvalidTokenWriter,
+        limits: (silence: TimeAmount, redis: TimeAmount), interval: TimeAmount?
+    ) {
+        self.choices = choices
+        self.options = options
+        self.writer = writer
+        self.limits = limits
+        self.interval = interval
+    }
+
+    func run() async throws {
+        let stop = FeedbackStop()
+        try await withGracefulShutdownHandler {
+            if let path = options.from { return try await bringBack(path, stop) }
+            guard let interval else { return try await ask(stop) }
+            var schedule = FeedbackSchedule(interval: interval, now: .now(), random: Double.random(in: 0..<1))
+            while true {
+                let pause = schedule.next - .now()
+                await cancelWhenGracefulShutdown {
+                    do {
+                        try await Task.sleep(for: .nanoseconds(max(0, pause.nanoseconds)))
+                    } catch {
+                        // The process is to end.
+                    }
+                }
+                if stop.isStopped { break }
+                try await ask(stop)
+                schedule.finished(now: .now())
+            }
+        } onGracefulShutdown: {
+            stop.stop()
+        }
+    }
+
+    private func bringBack(_ path: String, _ stop: FeedbackStop) async throws {
+        var file = FeedbackFile(path, writer, limit: limits.redis, batch: options.batch, stop: stop)
+        let report = FeedbackRoundReport(apps: [await file.run()])
+        hasFailed.store(!report.isGood, ordering: .relaxed)
+        try tell(report)
+    }
+
+    private func ask(_ stop: FeedbackStop) async throws {
+        let patience = Duration.nanoseconds(limits.silence.nanoseconds)
+        let outputs = FeedbackOutputs(
+            list: options.list
+                ? FeedbackOutput(STDOUT_FILENO, closesDescriptor: false, patience: patience, stop: stop) : nil,
+            command: options.exec.map { FeedbackCommand($0, patience: patience, stop: stop) },
+            spill: FeedbackSpill(options.spill))
+        let means = FeedbackDrain.Means(
+            writer: writer, outputs: outputs, stop: stop, progress: FeedbackProgress(), batch: options.batch,
+            silence: limits.silence, redisPatience: limits.redis)
+        let round = FeedbackRound(
+            choices: choices, means: means,
+            showsProgress: !options.quiet && !options.json && isatty(STDERR_FILENO) == 1)
+        let report = await round.run()
+        hasFailed.store(!report.isGood, ordering: .relaxed)
+        try tell(report)
+    }
+
+    private func tell(_ report: FeedbackRoundReport) throws {
+        for app in report.apps {
+            if let error = app.error { Terminal.tell("\(app.app): FAILED: \(error)\n") }
+        }
+        if let error = report.exec?.error { Terminal.tell("--exec: FAILED: \(error)\n") }
+        if let error = report.listError { Terminal.tell("--list: FAILED: \(error)\n") }
+        if options.json {
+            if !options.quiet || report.apps.contains(where: \.isEventful) { print(try report.json()) }
+        } else {
+            for app in report.apps
+            where app.records > 0 || app.incompleteBytes > 0 || (app.error == nil && !options.quiet) {
+                // Standard output is the records' where they are listed.
+                if options.list { Terminal.tell("\(app.line)\n") } else { print(app.line) }
+            }
+        }
+        // A round's line is to be seen when it ends, also in a file.
+        fflush(nil)
+    }
+}

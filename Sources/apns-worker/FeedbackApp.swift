@@ -1,0 +1,89 @@
+import APNS
+import ArgumentParser
+import NIOCore
+import PushWorker
+import TLS
+
+/// An app whose feedback service is asked.
+struct FeedbackApp: Sendable {
+    let name: String
+    let topic: String
+    /// The environment that the app's tokens are for, as it stands in the details of invalid tokens.
+    let environment: String
+    let endpoint: APNSEndpoint
+    let proxy: HTTPProxy?
+    let trust: TLSTrust
+    /// Read anew each time: certificates are renewed while a process runs.
+    private let plan: CredentialPlan
+
+    /// - Throws: `ValidationError`.
+    init(_ settings: AppSettings, endpointFlag: String?) throws {
+        let app = try settings.app()
+        guard let plan = app.renewal?.plan else { throw settings.invalid("no credential") }
+        self.plan = plan
+        name = app.name
+        topic = app.topic
+        environment = app.environment
+        trust = app.trust
+        if let (text, place) = settings.setting(endpointFlag, "FEEDBACK_ENDPOINT") {
+            guard let endpoint = APNSEndpoint(feedback: text) else {
+                throw settings.invalid("\(place) is \(text); it has to be production, sandbox or host:port")
+            }
+            self.endpoint = endpoint
+        } else {
+            endpoint = app.endpoint.feedback
+        }
+        proxy = try settings.proxy(for: endpoint)
+    }
+
+    /// How to connect.
+    /// - Throws: what is wrong with the certificate or the authorities.
+    func session(silence: TimeAmount) throws -> FeedbackSession.Configuration {
+        var tls = TLSClientConfiguration()
+        tls.trust = trust
+        if case .certificate(let identity) = try plan.make().credential { tls.identity = identity }
+        var configuration = FeedbackSession.Configuration(endpoint: endpoint, tls: try TLSContext.client(tls))
+        configuration.proxy = proxy
+        configuration.silence = silence
+        return configuration
+    }
+
+    /// An app that was chosen, or why it cannot be asked about.
+    struct Choice: Sendable {
+        let name: String
+        let app: Result<FeedbackApp, ValidationError>
+    }
+
+    /// The apps that have a certificate, or those of them that are named.
+    /// - Throws: `ValidationError` where there is nothing to do. What is wrong with one app of several does not keep the others from
+    ///   being asked about.
+    static func choose(_ names: [String], _ flags: AppOptions, endpoint: String?) throws -> [Choice] {
+        let all = try AppSettings.all(flags)
+        if let unknown = names.first(where: { name in !all.contains { $0.name == name } }) {
+            throw ValidationError(
+                "there is no app \(unknown); there is: \(all.map(\.name).joined(separator: ", "))")
+        }
+        let choices: [Choice] = try all.compactMap { settings in
+            guard names.isEmpty || names.contains(settings.name) else { return nil }
+            do {
+                if case .keys = try settings.credentialPlan().kind {
+                    guard names.contains(settings.name) else { return nil }
+                    throw ValidationError(
+                        "the app \(settings.name) has a signing key, and a feedback service wants a certificate")
+                }
+                return Choice(
+                    name: settings.name, app: .success(try FeedbackApp(settings, endpointFlag: endpoint)))
+            } catch let error as ValidationError {
+                return Choice(name: settings.name, app: .failure(error))
+            }
+        }
+        guard !choices.isEmpty else {
+            throw ValidationError(
+                "no app has a certificate, which a feedback service wants: give one with --certificate or "
+                    + "APNS_WORKER_CERTIFICATE")
+        }
+        let failures = choices.compactMap { if case .failure(let error) = $0.app { error } else { nil } }
+        if let first = failures.first, failures.count == choices.count { throw first }
+        return choices
+    }
+}

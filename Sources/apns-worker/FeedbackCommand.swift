@@ -1,0 +1,131 @@
+import FoundationEssentials
+import NIOCore
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+/// The program that records are handed to on its standard input: started by the shell when there is the first, once for all.
+actor FeedbackCommand {
+    private let command: String
+    private let patience: Duration
+    private let stop: FeedbackStop
+    private var running: (processIdentifier: pid_t, input: FeedbackOutput)?
+    private var startFailure: String?
+
+    /// - Parameter patience: for how long it may read nothing, and then how long it may take to end.
+    init(_ command: String, patience: Duration, stop: FeedbackStop) {
+        self.command = command
+        self.patience = patience
+        self.stop = stop
+    }
+
+    /// Hands it lines.
+    func write(_ lines: ByteBuffer, count: Int) async {
+        if running == nil, startFailure == nil { start() }
+        await running?.input.write(lines, count: count)
+    }
+
+    /// Tells it that this is all, and waits for its end.
+    /// - Returns: how it ended; `nil` if there was nothing to hand to it.
+    func finish() async -> FeedbackRoundReport.Exec? {
+        if let startFailure { return FeedbackRoundReport.Exec(error: startFailure) }
+        guard let (processIdentifier, input) = running else { return nil }
+        await input.close()
+        let (status, wasEnded) = await wait(for: processIdentifier)
+        var report = FeedbackRoundReport.Exec()
+        let signal = status & 0x7F
+        if signal == 0 { report.status = (status >> 8) & 0xFF } else { report.signal = signal }
+        if wasEnded {
+            report.error =
+                "it did not end within \(patience.components.seconds) s of the end of its input, and was ended"
+        } else if let number = report.status, number != 0 {
+            report.error = "it ended with status \(number)"
+        } else if signal != 0 {
+            report.error = "signal \(signal) ended it"
+        } else if let failure = await input.failure {
+            report.error = "it did not read all of its input: \(failure)"
+        }
+        let lost = await input.lostLines
+        if lost > 0, let error = report.error {
+            report.error = "\(error); \(lost == 1 ? "1 record" : "\(lost) records") it did not get"
+        }
+        running = nil
+        return report
+    }
+
+    private func wait(for processIdentifier: pid_t) async -> (status: Int32, wasEnded: Bool) {
+        var status: Int32 = 0
+        let began = ContinuousClock.now
+        var signals = [SIGTERM, SIGKILL]
+        while waitpid(processIdentifier, &status, WNOHANG) == 0 {
+            let limit = stop.isStopped ? min(patience, .seconds(5)) : patience
+            let sent = 2 - signals.count
+            if ContinuousClock.now - began > limit + .seconds(2 * sent), !signals.isEmpty {
+                // What it has started itself is in its group.
+                kill(-processIdentifier, signals.removeFirst())
+            }
+            do {
+                try await Task.sleep(for: .milliseconds(10))
+            } catch {
+                // Cancelled; the wait is bounded all the same.
+            }
+        }
+        return (status, signals.count < 2)
+    }
+
+    private func start() {
+        var ends: [Int32] = [-1, -1]
+        guard pipe(&ends) == 0 else {
+            startFailure = "no pipe to it: \(String(cString: strerror(errno)))"
+            return
+        }
+        defer { close(ends[0]) }
+        // It must not hold its own input's other end, or it would never see the end of it. Nothing else is started meanwhile.
+        for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
+        var attributes = posix_spawnattr_t()
+        posix_spawnattr_init(&attributes)
+        defer { posix_spawnattr_destroy(&attributes) }
+        // Signals that this process ignores or blocks would be so in there, too.
+        var signals = sigset_t()
+        sigemptyset(&signals)
+        posix_spawnattr_setsigmask(&attributes, &signals)
+        sigfillset(&signals)
+        posix_spawnattr_setsigdefault(&attributes, &signals)
+        // A group of its own: Ctrl-C is for us, and it has to read what we still have.
+        posix_spawnattr_setpgroup(&attributes, 0)
+        posix_spawnattr_setflags(
+            &attributes, Int16(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP))
+        var actions = posix_spawn_file_actions_t()
+        posix_spawn_file_actions_init(&actions)
+        defer { posix_spawn_file_actions_destroy(&actions) }
+        posix_spawn_file_actions_adddup2(&actions, ends[0], STDIN_FILENO)
+        // Connections are not the command's: it would keep them open. One that has gone by then is passed over.
+        do {
+            for name in try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd") {
+                if let number = Int32(name), number > 2 { posix_spawn_file_actions_addclose(&actions, number) }
+            }
+        } catch {
+            close(ends[1])
+            startFailure = "/proc cannot be read: \(error)"
+            return
+        }
+        var arguments: [UnsafeMutablePointer<CChar>?] =
+            ["/bin/sh", "-c", command].map { (text: String) in strdup(text) } + [nil]
+        var variables: [UnsafeMutablePointer<CChar>?] =
+            ProcessInfo.processInfo.environment.map { strdup("\($0.key)=\($0.value)") } + [nil]
+        defer { for pointer in arguments + variables { free(pointer) } }
+        var child: pid_t = 0
+        let problem = posix_spawn(&child, "/bin/sh", &actions, &attributes, &arguments, &variables)
+        guard problem == 0 else {
+            close(ends[1])
+            startFailure = "/bin/sh does not start: \(String(cString: strerror(problem)))"
+            return
+        }
+        running = (
+            child, FeedbackOutput(ends[1], closesDescriptor: true, patience: patience, stop: stop)
+        )
+    }
+}

@@ -1,0 +1,102 @@
+import APNS
+import FoundationEssentials
+import NIOCore
+import PushQueue
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+/// Brings records that Redis did not take, and that were kept as lines of JSON, into it.
+struct FeedbackFile {
+    /// A line of `--spill`, as far as it is needed.
+    private struct Record: Decodable {
+        let token: String
+        let at: Int64
+        let app: String
+        let topic: String
+        let environment: String?
+    }
+
+    private let path: String
+    private let stop: FeedbackStop
+    private let batch: Int
+    private var writing: FeedbackWriting
+    private var report: FeedbackReport
+
+    /// - Parameter path: a file, or `-` for standard input.
+    init(_ path: String, _ writer: InvalidTokenWriter, limit: TimeAmount, batch: Int, stop: FeedbackStop) {
+        self.path = path
+        self.stop = stop
+        self.batch = batch
+        writing = FeedbackWriting(writer, limit: limit, stop: stop, name: path)
+        report = FeedbackReport(app: path)
+    }
+
+    mutating func run() async -> FeedbackReport {
+        let began = ContinuousClock.now
+        do {
+            try await writing.waitUntilReady()
+            try await writeAll()
+        } catch {
+            report.error = "\(error)"
+        }
+        report.took(ContinuousClock.now - began)
+        return report
+    }
+
+    private struct Failure: Error, CustomStringConvertible { let description: String }
+
+    private mutating func writeAll() async throws {
+        let descriptor = path == "-" ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else {
+            throw Failure(description: "\(path) cannot be read: \(String(cString: strerror(errno)))")
+        }
+        let lines = StandardInputLines(descriptor: descriptor)
+        let decoder = JSONDecoder()
+        var (number, refused): (Int, [Int]) = (0, [])
+        var records: [InvalidToken] = []
+        while let line = lines.next({ Data($0) }) {
+            number += 1
+            // Lines that are none stand between them where standard error was kept.
+            guard line.first == UInt8(ascii: "{") else { continue }
+            guard let record = Self.token(line, decoder) else {
+                refused.append(number)
+                continue
+            }
+            records.append(record)
+            if records.count == batch { try await write(&records, before: number) }
+        }
+        try await write(&records, before: number)
+        guard let first = refused.first else { return }
+        throw Failure(
+            description: "\(refused.count) lines are no records, and were left out; the first is line \(first)")
+    }
+
+    private mutating func write(_ records: inout [InvalidToken], before line: Int) async throws {
+        guard !records.isEmpty else { return }
+        guard !stop.isStopped, let markings = await writing.write(records) else {
+            throw Failure(
+                description:
+                    "\(writing.givenUp ?? "this process was told to end"); not all up to line \(line) is written, "
+                    + "and nothing behind it: keep the file, and do it again")
+        }
+        report.records += markings.count
+        for marking in markings { report.count(marking) }
+        records = []
+    }
+
+    private static func token(_ line: Data, _ decoder: JSONDecoder) -> InvalidToken? {
+        do {
+            let record = try decoder.decode(Record.self, from: line)
+            return InvalidToken(
+                token: try DeviceToken(record.token).hex, at: record.at, reason: "Feedback",
+                topic: ByteBuffer(string: record.topic), environment: record.environment, source: .feedback)
+        } catch {
+            // What is wrong with it may quote it; its number is told.
+            return nil
+        }
+    }
+}

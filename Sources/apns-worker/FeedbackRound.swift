@@ -1,0 +1,59 @@
+import NIOCore
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+/// Asks the feedback services of all apps once, all at the same time: one that hangs holds up no other.
+struct FeedbackRound: Sendable {
+    let choices: [FeedbackApp.Choice]
+    let means: FeedbackDrain.Means
+    /// Whether to draw how far it is on standard error.
+    let showsProgress: Bool
+
+    func run() async -> FeedbackRoundReport {
+        var report = FeedbackRoundReport(apps: await drainAll())
+        report.exec = await means.outputs.command?.finish()
+        if let list = means.outputs.list, let failure = await list.failure {
+            report.listError = "standard output: \(failure); \(await list.lostLines) records are not listed"
+        }
+        return report
+    }
+
+    private func drainAll() async -> [FeedbackReport] {
+        let drawing = showsProgress ? Task { await draw() } : nil
+        let reports = await withTaskGroup(of: (Int, FeedbackReport).self) { group in
+            for (index, choice) in choices.enumerated() {
+                group.addTask {
+                    switch choice.app {
+                    case .failure(let error):
+                        var report = FeedbackReport(app: choice.name)
+                        report.error = error.message
+                        return (index, report)
+                    case .success(let app):
+                        var drain = FeedbackDrain(app, means)
+                        return (index, await drain.run())
+                    }
+                }
+            }
+            return await group.reduce(into: []) { $0.append($1) }
+        }
+        drawing?.cancel()
+        await drawing?.value
+        return reports.sorted { $0.0 < $1.0 }.map(\.1)
+    }
+
+    private func draw() async {
+        var drawn = ""
+        while !Task.isCancelled {
+            let apps = choices.count == 1 ? choices[0].name : "\(choices.count) apps"
+            let line = "\(apps): \(means.progress.records) records read"
+            if line != drawn { Terminal.tell("\r\(line)\u{1B}[K") }
+            drawn = line
+            do { try await Task.sleep(for: .milliseconds(100)) } catch { break }
+        }
+        Terminal.tell("\r\u{1B}[K")
+    }
+}

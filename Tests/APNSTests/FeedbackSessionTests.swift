@@ -1,0 +1,276 @@
+import NIOCore
+import NIOPosix
+import TLS
+import TestSupport
+import Testing
+
+@testable import APNS
+
+@Suite("A connection to a feedback service", .timeLimit(.minutes(2)))
+struct FeedbackSessionTests {
+    static func configuration(
+        _ port: Int, certificate: String? = "client",
+        _ change: (inout FeedbackSession.Configuration) throws -> Void = { _ in }
+    ) throws -> FeedbackSession.Configuration {
+        var tls = TLSClientConfiguration()
+        tls.trust = .file(try TestCertificates.path("ca.pem"))
+        if let certificate {
+            tls.identity = try TLSIdentity(
+                certificateFile: TestCertificates.path("\(certificate).pem"),
+                keyFile: TestCertificates.path("\(certificate)-key.pem"))
+        }
+        var configuration = FeedbackSession.Configuration(
+            endpoint: APNSEndpoint(host: "localhost", port: port), tls: try TLSContext.client(tls))
+        try change(&configuration)
+        return configuration
+    }
+
+    private static func token(_ number: Int) -> String {
+        let hex = String(number, radix: 16)
+        return String(repeating: "0", count: 64 - hex.count) + hex
+    }
+
+    private static func bytes(_ numbers: Range<Int>) -> [UInt8] {
+        numbers.flatMap { FeedbackServer.tuple(UInt32($0), token($0)) }
+    }
+
+    /// Runs a body with a service, and stops that afterwards.
+    private func withServer(
+        authority: String? = "ca", setsUpTLS: Bool = true, sendBuffer: Int = 1 << 20,
+        script: @escaping FeedbackServer.Script, _ body: (FeedbackServer) async throws -> Void
+    ) async throws {
+        let server = try await FeedbackServer.start(
+            authority: authority, setsUpTLS: setsUpTLS, sendBuffer: sendBuffer, script: script)
+        do {
+            try await body(server)
+        } catch {
+            try await server.stop()
+            throw error
+        }
+        try await server.stop()
+    }
+
+    /// All that a service tells, and how it ended.
+    private func drain(
+        _ configuration: FeedbackSession.Configuration, atMost count: Int = 1000
+    ) async throws -> (tuples: [FeedbackTuple], error: FeedbackError?, incomplete: Int) {
+        let session = try await FeedbackSession.connect(configuration)
+        defer { session.close() }
+        var tuples: [FeedbackTuple] = []
+        do {
+            while case let more = try await session.next(atMost: count), !more.isEmpty {
+                #expect(more.count <= count)
+                tuples += more
+            }
+        } catch let error as FeedbackError {
+            return (tuples, error, try await session.incompleteBytes())
+        }
+        return (tuples, nil, try await session.incompleteBytes())
+    }
+
+    /// Not compared within the macro: it would print all of them.
+    private func expect(
+        _ tuples: [FeedbackTuple], _ numbers: Range<Int>, sourceLocation: SourceLocation = #_sourceLocation
+    ) {
+        #expect(tuples.count == numbers.count, sourceLocation: sourceLocation)
+        let wrong = zip(tuples, numbers).first { tuple, number in
+            tuple.seconds != UInt32(number) || String(buffer: tuple.token.hex) != Self.token(number)
+        }
+        #expect(wrong == nil, sourceLocation: sourceLocation)
+    }
+
+    @Test(
+        "gives all that is sent, in whatever pieces, whether it is closed with close_notify or just so",
+        arguments: [true, false])
+    func pieces(inGoodOrder: Bool) async throws {
+        for size in [1, 5, 38, 1000, 200_000] {
+            let count = size < 38 ? 100 : 3000
+            let bytes = Self.bytes(0..<count)
+            try await withServer(script: { peer in
+                var rest = bytes[...]
+                while !rest.isEmpty {
+                    peer.send(rest.prefix(size))
+                    rest = rest.dropFirst(size)
+                }
+                if inGoodOrder { peer.close() } else { peer.hangUp() }
+            }) { server in
+                let (tuples, error, incomplete) = try await drain(Self.configuration(server.port), atMost: 700)
+                #expect(error == nil && incomplete == 0, "\(String(describing: error))")
+                expect(tuples, 0..<count)
+            }
+        }
+    }
+
+    @Test("a service that has nothing to say is at its end at once")
+    func empty() async throws {
+        try await withServer(script: { $0.hangUp() }) { server in
+            let (tuples, error, _) = try await drain(Self.configuration(server.port))
+            #expect(tuples.isEmpty && error == nil)
+        }
+    }
+
+    @Test("a cut in the middle of a tuple is told of, after the tuples before it")
+    func cut() async throws {
+        try await withServer(script: { peer in
+            peer.send(Self.bytes(0..<50).dropLast(7))
+            peer.hangUp()
+        }) { server in
+            let (tuples, error, incomplete) = try await drain(Self.configuration(server.port))
+            expect(tuples, 0..<49)
+            #expect(incomplete == 31)
+            #expect(error?.description.contains("in the middle of a tuple, after 31 bytes") == true)
+        }
+    }
+
+    @Test("what is no tuple is told of with its place, after the tuples before it")
+    func malformed() async throws {
+        try await withServer(script: { $0.send(Self.bytes(0..<3) + [0, 0, 0, 1, 0, 0, 1, 2, 3]) }) { server in
+            let (tuples, error, _) = try await drain(Self.configuration(server.port))
+            expect(tuples, 0..<3)
+            #expect(error?.description.contains("the tuple at byte 114") == true, "\(String(describing: error))")
+        }
+    }
+
+    @Test("a reset is told of, after the tuples that were read before it")
+    func reset() async throws {
+        try await withServer(script: { $0.send(Self.bytes(0..<20)) }) { server in
+            let session = try await FeedbackSession.connect(Self.configuration(server.port))
+            var tuples: [FeedbackTuple] = []
+            while tuples.count < 20 { tuples += try await session.next(atMost: 100) }
+            let peer = try #require(server.peers.first)
+            peer.reset()
+            let error = await #expect(throws: FeedbackError.self) { try await session.next(atMost: 100) }
+            #expect(error?.description.contains("broke") == true, "\(String(describing: error))")
+            expect(tuples, 0..<20)
+            session.close()
+        }
+    }
+
+    @Test("a service that goes silent without closing is told of, after the tuples before it")
+    func silence() async throws {
+        try await withServer(script: { $0.send(Self.bytes(0..<5)) }) { server in
+            let (tuples, error, _) = try await drain(
+                Self.configuration(server.port) { $0.silence = .seconds(3) })
+            expect(tuples, 0..<5)
+            #expect(error?.description.contains("sent nothing for 3 s") == true)
+        }
+    }
+
+    @Test("a certificate that the service does not take is told of", arguments: [nil, "client"])
+    func certificate(name: String?) async throws {
+        try await withServer(authority: name == nil ? "ca" : "other-ca", script: { $0.close() }) { server in
+            // In TLS 1.3 the refusal comes after the client's handshake is done.
+            let error = await #expect(throws: FeedbackError.self) {
+                if let error = try await drain(Self.configuration(server.port, certificate: name)).error { throw error }
+            }
+            guard case .tls? = error else {
+                Issue.record("not \(String(describing: error))")
+                return
+            }
+            #expect(error?.description.contains("alert") == true)
+            #expect(server.peers.allSatisfy { !$0.isConnected })
+        }
+    }
+
+    @Test("a service whose own certificate is for another, or of nobody that is trusted, is not asked")
+    func server() async throws {
+        try await withServer(script: { $0.close() }) { server in
+            await #expect(throws: FeedbackError.self) {
+                try await FeedbackSession.connect(
+                    Self.configuration(server.port) {
+                        var tls = TLSClientConfiguration()
+                        tls.trust = .file(try TestCertificates.path("other-ca.pem"))
+                        $0.tls = try TLSContext.client(tls)
+                    })
+            }
+        }
+    }
+
+    @Test("a server that takes the connection and says nothing is given up, and one that is not there at once")
+    func dead() async throws {
+        try await withServer(setsUpTLS: false, script: { _ in }) { server in
+            let error = await #expect(throws: FeedbackError.self) {
+                try await FeedbackSession.connect(
+                    Self.configuration(server.port) { $0.connectTimeout = .milliseconds(300) })
+            }
+            #expect(error?.description.contains("TLS was not set up within 300 ms") == true)
+        }
+        let port = try RedisServer.freePort()
+        let error = await #expect(throws: FeedbackError.self) {
+            try await FeedbackSession.connect(Self.configuration(port))
+        }
+        #expect(error?.description.contains("Connection refused") == true)
+    }
+
+    @Test("reads no faster than it is asked")
+    func backPressure() async throws {
+        let total = 60_000
+        // Not made on the event loop, where the other tests' servers are.
+        let pieces = stride(from: 0, to: total, by: 1000).map { Self.bytes($0..<($0 + 1000)) }
+        try await withServer(
+            sendBuffer: 64 * 1024,
+            script: { peer in
+                for piece in pieces { peer.send(piece) }
+                peer.hangUp()
+            }
+        ) { server in
+            let session = try await FeedbackSession.connect(Self.configuration(server.port))
+            var tuples = try await session.next(atMost: 100)
+            let peer = try #require(server.peers.first)
+            // Until the service cannot send any more: the same count for a while.
+            var (last, same) = (-1, 0)
+            try await eventually("the service is stuck") {
+                let sent = peer.sentBytes
+                same = sent == last ? same + 1 : 0
+                last = sent
+                return same > 20
+            }
+            #expect(peer.sentBytes < total * 38 / 4 * 3, "\(peer.sentBytes) bytes were taken though nobody asked")
+            while case let more = try await session.next(atMost: 1000), !more.isEmpty { tuples += more }
+            session.close()
+            expect(tuples, 0..<total)
+        }
+    }
+
+    @Test("after a stop it gives what is on its way, and then says that it was not at its end")
+    func stop() async throws {
+        try await withServer(script: { $0.send(Self.bytes(0..<500)) }) { server in
+            let session = try await FeedbackSession.connect(Self.configuration(server.port))
+            var tuples = try await session.next(atMost: 10)
+            session.stop()
+            let error = await #expect(throws: FeedbackError.self) {
+                while case let more = try await session.next(atMost: 10), !more.isEmpty { tuples += more }
+            }
+            guard case .stopped? = error else {
+                Issue.record("not \(String(describing: error))")
+                return
+            }
+            expect(tuples, 0..<500)
+            session.close()
+        }
+    }
+
+    @Test("goes through a proxy, and names one that refuses")
+    func proxy() async throws {
+        try await withServer(script: { peer in
+            peer.send(Self.bytes(0..<10))
+            peer.close()
+        }) { server in
+            try await withProxy(.connectsSlowly) { proxy in
+                let (tuples, error, _) = try await drain(
+                    Self.configuration(server.port) { $0.proxy = HTTPProxy(host: "127.0.0.1", port: proxy.port) })
+                #expect(error == nil)
+                expect(tuples, 0..<10)
+                let head = proxy.requests.withLockedValue { $0.first }
+                #expect(head?.hasPrefix("CONNECT localhost:\(server.port) ") == true)
+            }
+            try await withProxy(.answers("HTTP/1.1 403 Forbidden\r\n\r\n", closes: false)) { proxy in
+                let error = await #expect(throws: FeedbackError.self) {
+                    try await FeedbackSession.connect(
+                        Self.configuration(server.port) { $0.proxy = HTTPProxy(host: "127.0.0.1", port: proxy.port) })
+                }
+                #expect(error?.description.contains("through http://127.0.0.1:\(proxy.port)") == true)
+            }
+        }
+    }
+}

@@ -1,0 +1,74 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("Feedback by systemd, cron and Kubernetes")
+    struct FeedbackDeploymentTests {
+        private static func text(_ name: String) throws -> String {
+            let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+                .deletingLastPathComponent()
+            return try String(contentsOf: root.appending(path: "deploy/\(name)"), encoding: .utf8)
+        }
+
+        /// The command's arguments, with the directory for what Redis does not take in place of the one that stands there.
+        private static func arguments(_ name: String, _ directory: String) throws -> [String] {
+            for line in try text(name).split(separator: "\n") where !line.hasPrefix("#") {
+                if let match = line.firstMatch(of: /args: \[(.*)\]/) {
+                    return match.1.split(separator: ", ").map { $0.trimmingCharacters(in: ["\""]) }
+                }
+                guard let match = line.firstMatch(of: /apns-worker (feedback .*)$/) else { continue }
+                return match.1.replacing("${STATE_DIRECTORY}", with: directory)
+                    .replacing("/var/lib/apns-worker", with: directory).split(separator: " ").map(String.init)
+            }
+            throw ChildProcess.Failure(description: "\(name) has no command")
+        }
+
+        static let files = [
+            "systemd/apns-worker-feedback.service", "cron/apns-worker-feedback", "kubernetes/feedback-cronjob.yaml",
+        ]
+
+        @Test("the command that is there drains", arguments: files)
+        func command(file: String) async throws {
+            let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<10))
+            let arguments = try Self.arguments(file, scene.redis.directory.path)
+            #expect(arguments.first == "feedback" && arguments.count > 1, "\(arguments)")
+            let result = try await CommandLineTests.run(
+                arguments, environment: FeedbackScene.environment(scene.redis.url, scene.server.port))
+            #expect(result.ending == .exited(0), "\(result.errors)")
+            #expect(try scene.has(0..<10))
+        }
+
+        @Test("the variables that are named there are ones that the program knows", arguments: files)
+        func variables(file: String) async throws {
+            let help = try await CommandLineTests.run(["feedback", "--help"]).output
+            let named = try Self.text(file).matches(of: /APNS_WORKER_[A-Z_]+/).map { String($0.0) }
+            #expect(named.count > 2)
+            for variable in Set(named) {
+                // Not as a part of another's name.
+                let isKnown = help.split { !($0.isLetter || $0.isNumber || $0 == "_") }.contains { $0 == variable }
+                #expect(isKnown, "\(variable)")
+            }
+        }
+
+        @Test("the units are ones that systemd takes")
+        func units() async throws {
+            let directory = FileManager.default.temporaryDirectory.appending(path: "units-\(UUID().uuidString)")
+            try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+            defer { try? FileManager.default.removeItem(at: directory) }
+            for kind in ["service", "timer"] {
+                let text = try Self.text("systemd/apns-worker-feedback.\(kind)")
+                // It looks for the program, too.
+                try text.replacing("/usr/local/bin/apns-worker", with: "/bin/true")
+                    .write(
+                        to: directory.appending(path: "apns-worker-feedback.\(kind)"), atomically: true, encoding: .utf8
+                    )
+            }
+            let verify = try ChildProcess(
+                "systemd-analyze",
+                ["verify"] + ["service", "timer"].map { directory.appending(path: "apns-worker-feedback.\($0)").path })
+            #expect(try await verify.wait() == .exited(0))
+            #expect(verify.errors.isEmpty, "\(verify.errors)")
+        }
+    }
+}

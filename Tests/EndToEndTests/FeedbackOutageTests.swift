@@ -1,0 +1,204 @@
+import Foundation
+import NIOCore
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("Feedback while something is away")
+    struct FeedbackOutageTests {
+        /// Sends the first, and the second half when it is told to.
+        private static func halves(_ gate: Gate, _ first: Range<Int>, _ second: Range<Int>) -> FeedbackServer.Script {
+            @Sendable func whenOpen(_ peer: FeedbackPeer) {
+                guard gate.isOpen else { return peer.after(.milliseconds(5)) { whenOpen($0) } }
+                FeedbackScene.sending(second)(peer)
+            }
+            return { peer in
+                peer.send(FeedbackScene.bytes(first))
+                whenOpen(peer)
+            }
+        }
+
+        @Test("Redis that is restarted in the middle is waited for, and has all then")
+        func restart() async throws {
+            let gate = Gate()
+            let scene = try await FeedbackScene(
+                arguments: ["--appendonly", "yes", "--appendfsync", "always"],
+                script: Self.halves(gate, 0..<2000, 2000..<4000))
+            let process = try scene.start()
+            try await eventually("the first half is written") { try scene.invalidTokens.count == 2000 }
+            scene.redis.kill()
+            gate.open()
+            try await eventually("the wait is told of") { process.errors.contains("Redis is waited for") }
+            #expect(process.ending == nil)
+            try scene.redis.start()
+            #expect(try await process.wait() == .exited(0), "\(process.errors)")
+            #expect(process.output.hasPrefix("default: 4000 records: "), "\(process.output)")
+            #expect(process.errors.contains("Redis is back"))
+            #expect(try scene.has(0..<4000))
+        }
+
+        @Test(
+            "records that Redis does not take in time are appended to a file, or written to standard error",
+            arguments: [true, false])
+        func spill(toFile: Bool) async throws {
+            let gate = Gate()
+            let scene = try await FeedbackScene(script: Self.halves(gate, 0..<20, 20..<1000))
+            let file = FileManager.default.temporaryDirectory.appending(path: "spill-\(UUID().uuidString)")
+            defer { try? FileManager.default.removeItem(at: file) }
+            var arguments = ["feedback", "--redis-patience", "3s", "--json"]
+            if toFile { arguments += ["--spill", file.path] }
+            let process = try ChildProcess(
+                BuiltProgram.path("apns-worker"), arguments,
+                environment: FeedbackScene.environment(scene.redis.url, scene.server.port))
+            try await eventually("the first are written") { try scene.invalidTokens.count == 20 }
+            scene.redis.kill()
+            gate.open()
+            #expect(try await process.wait() == .exited(1))
+            let app = try #require(try FeedbackScene.Report(process.output).apps.first)
+            #expect(app.records == 1000 && app.added == 20 && app.spilled == 980)
+            #expect(process.errors.contains("REDIS DID NOT TAKE"))
+            let text = toFile ? try String(contentsOf: file, encoding: .utf8) : process.errors
+            let lines = text.split(separator: "\n").filter { $0.hasPrefix("{") }.joined(separator: "\n")
+            let records = try FeedbackScene.Record.all(lines)
+            let isWhole = records.map(\.token) == (20..<1000).map(FeedbackScene.token)
+            #expect(isWhole)
+            #expect(records.allSatisfy { $0.outcome == "not_written" })
+            if toFile {
+                #expect(!process.errors.contains(FeedbackScene.token(20)))
+                let mode = try FileManager.default.attributesOfItem(atPath: file.path)[.posixPermissions] as? Int
+                #expect(mode == 0o600)
+            }
+            try await Self.bringBack(text, scene)
+        }
+
+        /// What was kept is brought back, twice, with whatever else stands in between.
+        private static func bringBack(_ text: String, _ scene: FeedbackScene) async throws {
+            try scene.redis.start()
+            try scene.redis.run(
+                "HSET", "push:{push:invalid-tokens}:registrations", FeedbackScene.token(20), "1900000000000")
+            let environment = ["APNS_WORKER_REDIS_URL": scene.redis.url]
+            for (added, known) in [(979, 0), (0, 979)] {
+                let result = try await CommandLineTests.run(
+                    ["feedback", "--from", "-", "--batch", "100"], environment: environment, input: text)
+                #expect(result.ending == .exited(0), "\(result.errors)")
+                let words = "-: 980 records: \(added) added, \(known) known already, 1 left out, registered since; "
+                #expect(result.output.hasPrefix(words), "\(result.output)")
+            }
+            #expect(try scene.has(21..<1000))
+            let details = try QueueContents(scene.redis).invalidTokenDetails[FeedbackScene.token(21)]
+            #expect(details?.at == 1_700_000_021_000 && details?.source == "feedback")
+            #expect(details?.topic == "com.example.app" && details?.environment == "production")
+        }
+
+        @Test("a file that is brought back and has lines that are no records is told of, by their numbers")
+        func badFile() async throws {
+            let redis = try RedisServer()
+            let good = #"{"token":"00FC","at":5,"app":"a","topic":"t"}"#
+            let file = redis.directory.appending(path: "kept")
+            try [good, #"{"token":"xyz"#, "", "words", #"{"at":1}"#].joined(separator: "\n")
+                .write(to: file, atomically: true, encoding: .utf8)
+            let environment = ["APNS_WORKER_REDIS_URL": redis.url]
+            let result = try await CommandLineTests.run(["feedback", "--from", file.path], environment: environment)
+            #expect(result.ending == .exited(1))
+            #expect(result.errors.contains("2 lines are no records, and were left out; the first is line 2"))
+            #expect(!result.errors.contains("xyz"))
+            #expect(result.output.contains(": 1 record: 1 added"), "\(result.output)")
+            #expect(try QueueContents(redis).invalidTokens == ["00fc"])
+            let missing = try await CommandLineTests.run(["feedback", "--from", "/none"], environment: environment)
+            #expect(missing.ending == .exited(1) && missing.errors.contains("/none cannot be read"))
+        }
+
+        @Test("a service is not asked while Redis is not there, or would not take what it tells")
+        func notAsked() async throws {
+            let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<10))
+            try scene.redis.run("SET", "push:invalid-tokens:details", "x")
+            let wrong = try await scene.run()
+            #expect(wrong.ending == .exited(1))
+            #expect(wrong.errors.contains("push:invalid-tokens:details holds a string"), "\(wrong.errors)")
+            #expect(wrong.errors.contains("was not asked, and keeps what it has"))
+            scene.redis.stop()
+            let away = try await scene.run("--redis-patience", "3s")
+            #expect(away.ending == .exited(1))
+            #expect(away.errors.contains("was not asked, and keeps what it has"), "\(away.errors)")
+            #expect(scene.server.peers.isEmpty)
+        }
+
+        @Test(
+            "SIGTERM in the middle: what has come is written, and the exit status says that there may be more",
+            arguments: [SIGTERM, SIGINT])
+        func terminated(signal: Int32) async throws {
+            let scene = try await FeedbackScene(script: { $0.send(FeedbackScene.bytes(0..<3000)) })
+            let process = try scene.start("--batch", "1")
+            try await eventually("it is at work") { try scene.invalidTokens.count > 10 }
+            process.send(signal)
+            #expect(try await process.wait() == .exited(1))
+            #expect(process.errors.contains("told to end"), "\(process.errors)")
+            // All had arrived, or was on its way.
+            let count = try scene.invalidTokens.count
+            #expect(process.output.hasPrefix("default: \(count) records: \(count) added"), "\(process.output)")
+        }
+
+        @Test("SIGTERM while Redis is away: what was read is kept elsewhere, at once")
+        func terminatedWithoutRedis() async throws {
+            let gate = Gate()
+            let scene = try await FeedbackScene(script: Self.halves(gate, 0..<20, 20..<50))
+            let process = try scene.start()
+            try await eventually("the first are written") { try scene.invalidTokens.count == 20 }
+            scene.redis.kill()
+            gate.open()
+            try await eventually("the wait is told of") { process.errors.contains("Redis is waited for") }
+            process.send(SIGTERM)
+            // Well before the five minutes that it would wait otherwise.
+            #expect(try await process.wait(within: .seconds(120)) == .exited(1))
+            let lines = process.errors.split(separator: "\n").filter { $0.hasPrefix("{") }.joined(separator: "\n")
+            #expect(try FeedbackScene.Record.all(lines).map(\.token) == (20..<50).map(FeedbackScene.token))
+        }
+
+        @Test("a failover of Sentinel in the middle is followed")
+        func sentinel() async throws {
+            let set = try await RedisSentinelSet(arguments: ["--min-replicas-to-write", "1"])
+            let gate = Gate()
+            let server = try await FeedbackServer.start(script: Self.halves(gate, 0..<500, 500..<1000))
+            let process = try ChildProcess(
+                BuiltProgram.path("apns-worker"), ["feedback"],
+                environment: FeedbackScene.environment(set.url, server.port))
+            try await eventually("the first half is written") {
+                try set.master().run("SCARD", "push:invalid-tokens").number == 500
+            }
+            try await set.failOver()
+            gate.open()
+            #expect(try await process.wait() == .exited(0), "\(process.errors)")
+            let contents = try QueueContents(set.master())
+            #expect(contents.invalidTokens.isSuperset(of: FeedbackScene.tokens(500..<1000)))
+            try await server.stop()
+        }
+
+        @Test("in a Cluster the set, the details and the registrations are where they belong")
+        func cluster() async throws {
+            let cluster = try await RedisCluster()
+            func owner(_ key: String) throws -> RedisServer { try cluster.owner(ofSlot: cluster.slot(of: key)) }
+            let registrations = "push:{push:invalid-tokens}:registrations"
+            try owner(registrations).run("HSET", registrations, FeedbackScene.token(7), "1900000000000")
+            let server = try await FeedbackServer.start(script: FeedbackScene.sending(0..<1500))
+            let result = try await CommandLineTests.run(
+                ["feedback"], environment: FeedbackScene.environment(cluster.url, server.port))
+            #expect(result.ending == .exited(0), "\(result.errors)")
+            #expect(result.output.hasPrefix("default: 1500 records: 1499 added, 0 known already, 1 left out"))
+            #expect(try owner("push:invalid-tokens").run("SCARD", "push:invalid-tokens") == 1499)
+            #expect(try owner("push:invalid-tokens:details").run("HLEN", "push:invalid-tokens:details") == 1499)
+            try await server.stop()
+        }
+
+        @Test("needs no more rights in Redis than a worker")
+        func rights() async throws {
+            let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<10))
+            try scene.redis.run(
+                "ACL", "SETUSER", "worker", "on", ">s3cret", "~push:*", "+@connection", "+@scripting", "+@read",
+                "+@write", "+time", "+select")
+            let result = try await scene.run(
+                environment: ["APNS_WORKER_REDIS_URL": "redis://worker:s3cret@127.0.0.1:\(scene.redis.port)"])
+            #expect(result.ending == .exited(0), "\(result.errors)")
+            #expect(try scene.invalidTokens.count == 10)
+        }
+    }
+}

@@ -1,0 +1,103 @@
+import Foundation
+import NIOCore
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("Feedback that is handed on")
+    struct FeedbackOutputTests {
+        @Test("--list prints each record with what became of it, and the summary goes to standard error")
+        func list() async throws {
+            let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<3))
+            try scene.redis.run("SADD", "push:invalid-tokens", FeedbackScene.token(1))
+            try scene.redis.run(
+                "HSET", "push:{push:invalid-tokens}:registrations", FeedbackScene.token(2), "1900000000000")
+            let result = try await scene.run("--list")
+            #expect(result.ending == .exited(0), "\(result.errors)")
+            let records = try FeedbackScene.Record.all(result.output)
+            #expect(records.map(\.outcome) == ["added", "known", "registered_since"])
+            #expect(
+                records[0]
+                    == .init(
+                        token: FeedbackScene.token(0), at: 1_700_000_000_000, app: "default", topic: "com.example.app",
+                        environment: "production", source: "feedback", outcome: "added"))
+            #expect(result.errors.hasPrefix("default: 3 records: 1 added, 1 known already, 1 left out"))
+            #expect(!result.errors.contains(FeedbackScene.token(0)))
+        }
+
+        @Test("--json tells all in one object")
+        func json() async throws {
+            let scene = try await FeedbackScene(script: { peer in
+                peer.send(FeedbackScene.bytes(0..<5).dropLast(1))
+                peer.hangUp()
+            })
+            let result = try await scene.run("--json")
+            #expect(result.ending == .exited(1))
+            let report = try FeedbackScene.Report(result.output)
+            let app = try #require(report.apps.first)
+            #expect(report.apps.count == 1 && app.app == "default" && !report.ok && report.exec == nil)
+            #expect(app.records == 4 && app.added == 4 && app.known == 0 && app.registeredSince == 0)
+            #expect(app.incompleteBytes == 37 && app.spilled == 0)
+            #expect(app.error?.contains("in the middle of a tuple") == true)
+        }
+
+        @Test("--exec starts a command once, and gives it all records on its standard input")
+        func exec() async throws {
+            let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<5000))
+            let directory = scene.redis.directory
+            let command = "echo started >> '\(directory.path)/starts'; cat >> '\(directory.path)/records'"
+            let result = try await scene.run("--exec", command, "--json", "--batch", "100")
+            #expect(result.ending == .exited(0), "\(result.errors)")
+            let report = try FeedbackScene.Report(result.output)
+            #expect(report.exec?.status == 0 && report.ok)
+            let starts = try String(contentsOf: directory.appending(path: "starts"), encoding: .utf8)
+            #expect(starts == "started\n")
+            let text = try String(contentsOf: directory.appending(path: "records"), encoding: .utf8)
+            let records = try FeedbackScene.Record.all(text)
+            let isWhole = records.map(\.token) == (0..<5000).map(FeedbackScene.token)
+            #expect(isWhole)
+        }
+
+        @Test("without a record no command is started")
+        func execOfNothing() async throws {
+            let scene = try await FeedbackScene(script: { $0.close() })
+            let result = try await scene.run("--exec", "exit 3", "--json")
+            #expect(result.ending == .exited(0), "\(result.errors)")
+            #expect(try FeedbackScene.Report(result.output).exec == nil)
+        }
+
+        @Test(
+            "a command that fails, goes away, or reads nothing loses no record in Redis, and the exit status says so",
+            arguments: [
+                ("cat > /dev/null; exit 3", "ended with status 3"), ("exit 0", "did not read all"),
+                ("read line; kill -9 $$", "signal 9 ended it"), ("exec sleep 600", "nothing of it was read for 3 s"),
+                ("/does/not/exist", "ended with status 127"),
+            ])
+        func badCommands(command: String, words: String) async throws {
+            // More than a pipe holds.
+            let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<4000))
+            let process = try scene.start("--exec", command, "--timeout", "3s")
+            let ending = try await process.wait()
+            #expect(ending == .exited(1))
+            let isSleeper = command.contains("sleep")
+            #expect(process.errors.contains(isSleeper ? "was ended" : words), "\(process.errors)")
+            #expect(process.errors.contains("--exec: FAILED: "))
+            #expect(process.output.hasPrefix("default: 4000 records: 4000 added"), "\(process.output)")
+            #expect(try scene.has(0..<4000))
+        }
+
+        @Test("a reader of --list that goes away loses no record in Redis")
+        func listWithoutReader() async throws {
+            let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<4000))
+            let program = try BuiltProgram.path("apns-worker")
+            let shell = try ChildProcess(
+                "/bin/bash", ["-c", "set -o pipefail; '\(program)' feedback --list | head -n 1"],
+                environment: FeedbackScene.environment(scene.redis.url, scene.server.port))
+            #expect(try await shell.wait() == .exited(1))
+            #expect(try FeedbackScene.Record.all(shell.output).count == 1)
+            #expect(
+                shell.errors.contains("--list: FAILED: standard output: nobody reads it any more"), "\(shell.errors)")
+            #expect(try scene.has(0..<4000))
+        }
+    }
+}

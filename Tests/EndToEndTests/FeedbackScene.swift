@@ -1,0 +1,110 @@
+import Foundation
+import NIOCore
+import TestSupport
+import Testing
+
+/// What a test of `apns-worker feedback` needs: a service, a Redis, and the settings that lead from one to the other.
+struct FeedbackScene {
+    let redis: RedisServer
+    let server: FeedbackServer
+
+    init(
+        arguments: [String] = [], authority: String? = "ca", script: @escaping FeedbackServer.Script
+    ) async throws {
+        redis = try RedisServer(arguments: arguments)
+        server = try await FeedbackServer.start(authority: authority, script: script)
+    }
+
+    /// Tokens of 32 bytes that are told apart by a number.
+    static func token(_ number: Int) -> String {
+        let hex = String(number, radix: 16)
+        return String(repeating: "0", count: 64 - hex.count) + hex
+    }
+
+    static func tokens(_ numbers: Range<Int>) -> Set<String> { Set(numbers.map(token)) }
+
+    /// When a token became invalid, in seconds since 1970.
+    static func seconds(_ number: Int) -> UInt32 { 1_700_000_000 + UInt32(number) }
+
+    static func bytes(_ numbers: Range<Int>) -> [UInt8] {
+        numbers.flatMap { FeedbackServer.tuple(seconds($0), token($0)) }
+    }
+
+    /// Sends these, and hangs up as Apple's did.
+    static func sending(_ numbers: Range<Int>) -> FeedbackServer.Script {
+        { peer in
+            peer.send(bytes(numbers))
+            peer.hangUp()
+        }
+    }
+
+    static func environment(_ redis: String, _ port: Int) throws -> [String: String] {
+        [
+            "APNS_WORKER_REDIS_URL": redis, "APNS_WORKER_FEEDBACK_ENDPOINT": "localhost:\(port)",
+            "APNS_WORKER_CA": try TestCertificates.path("ca.pem"),
+            "APNS_WORKER_CERTIFICATE": try TestCertificates.path("client.pem"),
+            "APNS_WORKER_CERTIFICATE_KEY": try TestCertificates.path("client-key.pem"),
+            "APNS_WORKER_TOPIC": "com.example.app",
+        ]
+    }
+
+    func start(_ arguments: String..., environment: [String: String] = [:]) throws -> ChildProcess {
+        try start(arguments, environment)
+    }
+
+    private func start(_ arguments: [String], _ environment: [String: String]) throws -> ChildProcess {
+        try ChildProcess(
+            BuiltProgram.path("apns-worker"), ["feedback"] + arguments,
+            environment: Self.environment(redis.url, server.port).merging(environment) { $1 })
+    }
+
+    /// Runs it to its end.
+    func run(_ arguments: String..., environment: [String: String] = [:]) async throws
+        -> EndToEnd.CommandLineTests.Output
+    {
+        let process = try start(arguments, environment)
+        let ending = try await process.wait()
+        return .init(ending: ending, output: process.output, errors: process.errors)
+    }
+
+    var invalidTokens: Set<String> {
+        get throws { try QueueContents(redis).invalidTokens }
+    }
+
+    /// Whether these are the invalid tokens, and no others. Not compared within a macro: it would print thousands.
+    func has(_ numbers: Range<Int>) throws -> Bool { try invalidTokens == Self.tokens(numbers) }
+
+    /// A record that is handed to another program.
+    struct Record: Decodable, Equatable {
+        let token: String
+        let at: Int64
+        let app, topic, environment, source, outcome: String
+
+        static func all(_ text: String) throws -> [Record] {
+            try text.split(separator: "\n").map { try JSONDecoder().decode(Record.self, from: Data($0.utf8)) }
+        }
+    }
+
+    struct Report: Decodable {
+        struct App: Decodable {
+            let app: String
+            let records, added, known, registeredSince, spilled, incompleteBytes: Int
+            let error: String?
+        }
+
+        struct Exec: Decodable {
+            let status: Int?
+            let error: String?
+        }
+
+        let apps: [App]
+        let exec: Exec?
+        let ok: Bool
+
+        init(_ text: String) throws {
+            let decoder = JSONDecoder()
+            decoder.keyDecodingStrategy = .convertFromSnakeCase
+            self = try decoder.decode(Report.self, from: Data(text.utf8))
+        }
+    }
+}

@@ -1,0 +1,222 @@
+import Foundation
+import NIOCore
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("Feedback")
+    struct FeedbackTests {
+        @Test("is drained into the set with its time, topic and source, and told of in a line")
+        func drain() async throws {
+            let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<2500))
+            let first = try await scene.run()
+            #expect(first.ending == .exited(0), "\(first.errors)")
+            #expect(first.output.hasPrefix("default: 2500 records: 2500 added, 0 known already; "), "\(first.output)")
+            #expect(first.errors.isEmpty)
+            let queue = try QueueContents(scene.redis)
+            #expect(try scene.has(0..<2500))
+            #expect(queue.invalidTokenDetails.count == 2500)
+            #expect(
+                queue.invalidTokenDetails[FeedbackScene.token(7)]
+                    == .init(
+                        at: 1_700_000_007_000, reason: "Feedback", topic: "com.example.app", source: "feedback",
+                        environment: "production"))
+            let second = try await scene.run("--batch", "1")
+            #expect(second.output.hasPrefix("default: 2500 records: 0 added, 2500 known already; "))
+            try await scene.server.stop()
+        }
+
+        @Test("suppresses what a worker would send, unless the device has registered since, which then is remembered")
+        func suppresses() async throws {
+            let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<3))
+            let simulator = try await SimulatorProcess()
+            let endpoint = ["APNS_WORKER_ENDPOINT": "localhost:\(simulator.port)"]
+            #expect(try await scene.run(environment: endpoint).ending == .exited(0))
+            try scene.redis.push([
+                TestJob.text(FeedbackScene.token(0)),
+                TestJob.text(FeedbackScene.token(1), #""registered_at":1700000005,"#),
+                TestJob.text(FeedbackScene.token(2), #""registered_at":1700000001,"#),
+            ])
+            let account = try await WorkerProcess(
+                redis: scene.redis.url, endpoint: simulator.port, options: ["--exit-when-done"]
+            ).finish()
+            #expect(account.suppressed == 2 && account.delivered == 1)
+            #expect(try scene.invalidTokens == [FeedbackScene.token(0), FeedbackScene.token(2)])
+            // The service tells the same again, and a producer knows of another registration.
+            let registrations = "push:{push:invalid-tokens}:registrations"
+            #expect(try scene.redis.run("HGETALL", registrations).pairs() == [FeedbackScene.token(1): "1700000005000"])
+            try scene.redis.run("DEL", "push:invalid-tokens")
+            try scene.redis.run("HSET", registrations, FeedbackScene.token(2), "1700000002001")
+            let again = try await scene.run(environment: endpoint)
+            #expect(
+                again.output.hasPrefix(
+                    "default: 3 records: 1 added, 0 known already, 2 left out, registered since; "), "\(again.output)")
+            #expect(try scene.invalidTokens == [FeedbackScene.token(0)])
+            _ = try await simulator.stop()
+        }
+
+        @Test("comes whole in odd pieces, slowly")
+        func slowly() async throws {
+            @Sendable func drip(_ peer: FeedbackPeer, _ rest: ArraySlice<UInt8>) {
+                guard !rest.isEmpty else { return peer.close() }
+                peer.send(rest.prefix(7))
+                peer.after(.milliseconds(2)) { drip($0, rest.dropFirst(7)) }
+            }
+            let scene = try await FeedbackScene(script: { drip($0, FeedbackScene.bytes(0..<40)[...]) })
+            let result = try await scene.run("--timeout", "30s")
+            #expect(result.ending == .exited(0), "\(result.errors)")
+            #expect(try scene.has(0..<40))
+        }
+
+        @Test(
+            "that ends badly is written as far as it came, and the exit status says so",
+            arguments: ["cut", "reset", "silence", "nonsense"])
+        func badEnds(how: String) async throws {
+            let scene = try await FeedbackScene(script: { peer in
+                peer.send(FeedbackScene.bytes(0..<300))
+                switch how {
+                case "cut":
+                    peer.send(FeedbackScene.bytes(300..<301).dropLast(3))
+                    peer.hangUp()
+                case "nonsense": peer.send([UInt8](repeating: 0, count: 10))
+                default: break
+                }
+            })
+            let process = try scene.start("--timeout", how == "silence" ? "5s" : "60s")
+            try await eventually("what came is written") { try scene.invalidTokens.count == 300 }
+            if how == "reset" { scene.server.peers.forEach { $0.reset() } }
+            #expect(try await process.wait() == .exited(1))
+            #expect(process.output.hasPrefix("default: 300 records: 300 added, "), "\(process.output)")
+            let words = [
+                "cut": "in the middle of a tuple, after 35 bytes", "reset": "broke", "silence": "sent nothing for 5 s",
+                "nonsense": "byte 11400",
+            ]
+            #expect(process.errors.hasPrefix("default: FAILED: "), "\(process.errors)")
+            #expect(process.errors.contains("localhost:\(scene.server.port) "))
+            #expect(process.errors.contains(words[how] ?? ""), "\(process.errors)")
+            #expect(process.output.contains("35 bytes of an incomplete one") == (how == "cut"))
+        }
+
+        @Test("is not asked for by one whose certificate is refused, and that is said")
+        func refused() async throws {
+            let scene = try await FeedbackScene(authority: "other-ca", script: FeedbackScene.sending(0..<3))
+            let result = try await scene.run()
+            #expect(result.ending == .exited(1))
+            #expect(result.errors.contains("alert"), "\(result.errors)")
+            #expect(try scene.invalidTokens.isEmpty)
+        }
+
+        @Test("of one app is drained whatever the other apps' services do")
+        func apps() async throws {
+            let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<100))
+            let silent = try await FeedbackServer.start { $0.send(FeedbackScene.bytes(200..<210)) }
+            let nobody = try RedisServer.freePort()
+            let certificate = try TestCertificates.path("client.pem")
+            let environment = [
+                "APNS_WORKER_APPS": "good,silent,gone,broken,keyed",
+                "APNS_WORKER_CERTIFICATE": "", "APNS_WORKER_TEAM_ID": "TEAM123456",
+                "APNS_WORKER_APPS_GOOD_CERTIFICATE": certificate, "APNS_WORKER_APPS_GOOD_TOPIC": "com.example.good",
+                "APNS_WORKER_APPS_GOOD_ENDPOINT": "sandbox",
+                "APNS_WORKER_APPS_SILENT_CERTIFICATE": certificate,
+                "APNS_WORKER_APPS_SILENT_FEEDBACK_ENDPOINT": "localhost:\(silent.port)",
+                "APNS_WORKER_APPS_GONE_CERTIFICATE": certificate,
+                "APNS_WORKER_APPS_GONE_FEEDBACK_ENDPOINT": "localhost:\(nobody)",
+                "APNS_WORKER_APPS_BROKEN_CERTIFICATE": "/does/not/exist.pem",
+                "APNS_WORKER_APPS_KEYED_KEY": try TestCertificates.path("AuthKey_ABC123DEFG.p8"),
+            ]
+            let result = try await scene.run("--timeout", "5s", environment: environment)
+            #expect(result.ending == .exited(1))
+            let lines = result.output.split(separator: "\n")
+            #expect(lines.count == 2, "\(result.output)")
+            #expect(lines.first?.hasPrefix("good: 100 records: 100 added") == true)
+            #expect(lines.last?.hasPrefix("silent: 10 records: 10 added") == true)
+            #expect(result.errors.contains("silent: FAILED: localhost:\(silent.port) does not respond"))
+            #expect(result.errors.contains("gone: FAILED: cannot connect to localhost:\(nobody)"), "\(result.errors)")
+            #expect(result.errors.contains("broken: FAILED: ") && result.errors.contains("/does/not/exist.pem"))
+            #expect(!result.errors.contains("keyed"))
+            let details = try QueueContents(scene.redis).invalidTokenDetails
+            #expect(details[FeedbackScene.token(1)]?.topic == "com.example.good")
+            #expect(details[FeedbackScene.token(1)]?.environment == "sandbox")
+            #expect(details.count == 110)
+
+            // One that is chosen is the only one, and one with a key cannot be.
+            let chosen = try await scene.run("--app", "good", environment: environment)
+            #expect(chosen.ending == .exited(0))
+            #expect(chosen.output.hasPrefix("good: 100 records: 0 added, 100 known already"))
+            let keyed = try await scene.run("--app", "keyed", environment: environment)
+            #expect(keyed.ending == .exited(64) && keyed.errors.contains("signing key"), "\(keyed.errors)")
+            let onlyKeyed = ["APNS_WORKER_CERTIFICATE": "", "APNS_WORKER_KEY": "x.p8", "APNS_WORKER_TEAM_ID": "T"]
+            let none = try await scene.run(environment: onlyKeyed.merging(["APNS_WORKER_KEY_ID": "K"]) { $1 })
+            #expect(none.ending == .exited(64) && none.errors.contains("no app has a certificate"), "\(none.errors)")
+        }
+
+        @Test("goes on being asked for at an interval, whatever happens in between, until the process is told to end")
+        func interval() async throws {
+            let rounds = Counter()
+            let scene = try await FeedbackScene(script: { peer in
+                let round = rounds.next()
+                if round == 2 { return peer.reset() }
+                FeedbackScene.sending((round * 10)..<(round * 10 + 10))(peer)
+            })
+            let process = try scene.start("--interval", "1s", "--quiet")
+            try await eventually("three rounds are written") { try scene.invalidTokens.count == 30 }
+            process.send(SIGTERM)
+            #expect(try await process.wait() == .exited(0), "\(process.errors)")
+            #expect(process.output.contains("default: 10 records: 10 added"))
+            #expect(process.errors.contains("FAILED"))
+        }
+
+        @Test("of which there is none is told of, but not with --quiet")
+        func quiet() async throws {
+            let scene = try await FeedbackScene(script: { $0.hangUp() })
+            let loud = try await scene.run()
+            #expect(loud.output.hasPrefix("default: 0 records: 0 added, 0 known already; "))
+            for arguments in [["--quiet"], ["--quiet", "--json"]] {
+                let process = try ChildProcess(
+                    BuiltProgram.path("apns-worker"), ["feedback"] + arguments,
+                    environment: FeedbackScene.environment(scene.redis.url, scene.server.port))
+                #expect(try await process.wait() == .exited(0))
+                #expect(process.output.isEmpty && process.errors.isEmpty, "\(process.output)\(process.errors)")
+            }
+        }
+
+        @Test("on a terminal shows how far it is, and leaves a line")
+        func progress() async throws {
+            let gate = Gate()
+            let scene = try await FeedbackScene(script: { peer in
+                peer.send(FeedbackScene.bytes(0..<20))
+                @Sendable func whenOpen(_ peer: FeedbackPeer) {
+                    guard gate.isOpen else { return peer.after(.milliseconds(5)) { whenOpen($0) } }
+                    peer.close()
+                }
+                whenOpen(peer)
+            })
+            let terminal = try ChildProcess(
+                "script",
+                ["--quiet", "--return", "--command", "\(BuiltProgram.path("apns-worker")) feedback", "/dev/null"],
+                environment: FeedbackScene.environment(scene.redis.url, scene.server.port))
+            try await eventually("it is shown") { terminal.output.contains("default: 20 records read") }
+            gate.open()
+            #expect(try await terminal.wait() == .exited(0))
+            #expect(terminal.output.contains("default: 20 records: 20 added, 0 known already"), "\(terminal.output)")
+        }
+
+        @Test(
+            "with wrong settings is a mistake of usage",
+            arguments: [
+                (["--feedback-endpoint", "a b"], "a b"), (["--app", "nobody"], "there is no app nobody"),
+                (["--batch", "0"], "--batch"), (["--timeout", "soon"], "--timeout"),
+                (["--interval", "0s"], "--interval"),
+                (["--redis-patience", "5"], "--redis-patience"), (["--list", "--json"], "--list and --json"),
+                (["--spill", "/does/not/exist/file"], "/does/not/exist/file"), (["--exec", " "], "--exec"),
+                (["--from", "x", "--list"], "--from"),
+                (["--certificate", "/does/not/exist.pem"], "/does/not/exist.pem"),
+            ])
+        func mistakes(flags: [String], words: String) async throws {
+            let environment = try FeedbackScene.environment("redis://127.0.0.1:1", 1)
+            let result = try await CommandLineTests.run(["feedback"] + flags, environment: environment)
+            #expect(result.ending == .exited(64), "\(result.errors)")
+            #expect(result.errors.contains(words), "\(result.errors)")
+        }
+    }
+}

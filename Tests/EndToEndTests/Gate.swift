@@ -1,0 +1,17 @@
+import Synchronization
+
+/// What a server's script waits for until a test opens it.
+final class Gate: Sendable {
+    private let state = Atomic(false)
+
+    var isOpen: Bool { state.load(ordering: .acquiring) }
+
+    func open() { state.store(true, ordering: .releasing) }
+}
+
+/// Counts from 1, from anywhere.
+final class Counter: Sendable {
+    private let count = Atomic(0)
+
+    func next() -> Int { count.add(1, ordering: .relaxed).newValue }
+}

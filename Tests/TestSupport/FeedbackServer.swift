@@ -1,0 +1,155 @@
+import Foundation
+import NIOConcurrencyHelpers
+import NIOCore
+import NIOPosix
+import TLS
+
+/// A feedback service over TLS on 127.0.0.1 (`localhost`) that does with each connection what a test's script says.
+public final class FeedbackServer: Sendable {
+    /// What it does with a connection on which TLS is set up; on the connection's event loop.
+    public typealias Script = @Sendable (FeedbackPeer) -> Void
+
+    /// The port on 127.0.0.1.
+    public let port: Int
+    private let channel: any Channel
+    private let connections: NIOLockedValueBox<[FeedbackPeer]>
+
+    /// Starts one.
+    /// - Parameters:
+    ///   - authority: which of ``TestCertificates`` has to have issued the clients' certificates; `nil` where they need none.
+    ///   - port: 0 for a free one.
+    ///   - setsUpTLS: `false` for one that takes connections and never says anything.
+    ///   - sendBuffer: how much the system may keep of what is sent to one that does not read.
+    public static func start(
+        authority: String? = "ca", port: Int = 0, setsUpTLS: Bool = true, sendBuffer: Int = 1 << 20,
+        script: @escaping Script
+    ) async throws -> FeedbackServer {
+        var configuration = TLSServerConfiguration(
+            identity: try TLSIdentity(
+                certificateFile: try TestCertificates.path("server.pem"),
+                keyFile: try TestCertificates.path("server-key.pem")))
+        if let authority {
+            configuration.clientCertificates = .required(.file(try TestCertificates.path("\(authority).pem")))
+        }
+        let context = try TLSContext.server(configuration)
+        let connections = NIOLockedValueBox<[FeedbackPeer]>([])
+        let channel = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+            .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
+            .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
+            .childChannelOption(.socketOption(.so_sndbuf), value: .init(sendBuffer))
+            .childChannelInitializer { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    guard setsUpTLS else { return }
+                    let tls = TLSHandler(server: context)
+                    try channel.pipeline.syncOperations.addHandler(tls)
+                    let below = try channel.pipeline.syncOperations.context(handler: tls)
+                    let peer = FeedbackPeer(channel, below: NIOLoopBound(below, eventLoop: channel.eventLoop))
+                    connections.withLockedValue { $0.append(peer) }
+                    try channel.pipeline.syncOperations.addHandler(FeedbackPeerHandler(peer, script))
+                }
+            }
+            .bind(host: "127.0.0.1", port: port).get()
+        return FeedbackServer(channel: channel, connections: connections)
+    }
+
+    private init(channel: any Channel, connections: NIOLockedValueBox<[FeedbackPeer]>) {
+        self.channel = channel
+        self.connections = connections
+        port = channel.localAddress?.port ?? 0
+    }
+
+    /// The connections that there were, TLS or not.
+    public var peers: [FeedbackPeer] { connections.withLockedValue { $0 } }
+
+    /// Ends it, and all its connections.
+    public func stop() async throws {
+        try await channel.close()
+        for peer in peers { peer.close() }
+    }
+
+    /// A tuple as the protocol has it.
+    /// - Parameter token: hex digits, two for a byte.
+    public static func tuple(_ seconds: UInt32, _ token: String) -> [UInt8] {
+        let digits = Array(token)
+        let bytes = stride(from: 0, to: digits.count - 1, by: 2).compactMap {
+            UInt8(String(digits[$0...($0 + 1)]), radix: 16)
+        }
+        var buffer = ByteBuffer()
+        buffer.writeInteger(seconds)
+        buffer.writeInteger(UInt16(bytes.count))
+        buffer.writeBytes(bytes)
+        return Array(buffer.readableBytesView)
+    }
+}
+
+/// A client's connection to a ``FeedbackServer``. From anywhere.
+public final class FeedbackPeer: Sendable {
+    private let channel: any Channel
+    private let below: NIOLoopBound<ChannelHandlerContext>
+    private let counts = NIOLockedValueBox((isConnected: false, sent: 0, isClosed: false))
+
+    init(_ channel: any Channel, below: NIOLoopBound<ChannelHandlerContext>) {
+        self.channel = channel
+        self.below = below
+        channel.closeFuture.whenComplete { [counts] _ in counts.withLockedValue { $0.isClosed = true } }
+    }
+
+    /// Whether TLS was set up, and the client's certificate taken.
+    public var isConnected: Bool { counts.withLockedValue { $0.isConnected } }
+    /// How many bytes have been handed to the system: what a client that does not read does not take stays here.
+    public var sentBytes: Int { counts.withLockedValue { $0.sent } }
+    /// Whether the connection has ended.
+    public var isClosed: Bool { counts.withLockedValue { $0.isClosed } }
+
+    func connected() { counts.withLockedValue { $0.isConnected = true } }
+
+    /// Sends bytes in a TLS record of their own.
+    public func send(_ bytes: some Collection<UInt8>) {
+        let count = bytes.count
+        channel.writeAndFlush(ByteBuffer(bytes: bytes)).whenSuccess { [counts] in
+            counts.withLockedValue { $0.sent += count }
+        }
+    }
+
+    /// Closes with close_notify.
+    public func close() { channel.close(promise: nil) }
+
+    /// Closes without close_notify, as real ones did, when all is sent.
+    public func hangUp() {
+        // To close would throw away what the system has not taken yet.
+        channel.writeAndFlush(ByteBuffer()).whenComplete { _ in self.below.value.close(promise: nil) }
+    }
+
+    /// Breaks the connection by a reset.
+    public func reset() {
+        guard let options = channel as? any SocketOptionProvider else { preconditionFailure("no socket") }
+        options.setSoLinger(linger(l_onoff: 1, l_linger: 0)).whenSuccess { self.below.value.close(promise: nil) }
+    }
+
+    /// Does something after a while, on the connection's event loop.
+    public func after(_ time: TimeAmount, _ body: @escaping @Sendable (FeedbackPeer) -> Void) {
+        channel.eventLoop.scheduleTask(in: time) { body(self) }
+    }
+}
+
+private final class FeedbackPeerHandler: ChannelInboundHandler {
+    typealias InboundIn = ByteBuffer
+
+    private let peer: FeedbackPeer
+    private let script: FeedbackServer.Script
+
+    init(_ peer: FeedbackPeer, _ script: @escaping FeedbackServer.Script) {
+        self.peer = peer
+        self.script = script
+    }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        if event is TLSHandshakeCompleted {
+            peer.connected()
+            script(peer)
+        }
+        context.fireUserInboundEventTriggered(event)
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) { context.close(promise: nil) }
+}
