@@ -75,7 +75,9 @@ public final class APNSSimulatorServer: Sendable {
         tls.applicationProtocols = ["h2"]
         if let trust = configuration.clientTrust { tls.clientCertificates = .requested(trust) }
         var listeners = Listeners(
-            main: try await listen(configuration.port, try TLSContext.server(tls)) { SimulatorHandler(service, tls: $0) })
+            main: try await listen(configuration.port, try TLSContext.server(tls)) {
+                SimulatorHandler(service, tls: $0)
+            })
         do {
             if let port = configuration.gatewayPort {
                 listeners.gateway = try await listen(port, try binaryContext(configuration)) {

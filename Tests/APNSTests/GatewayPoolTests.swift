@@ -109,8 +109,21 @@ struct GatewayPoolTests {
             }, script: Self.takesAll
         ) { client, gateway in
             try await expectConfirmed(client.send((0..<1000).map { .example($0) }))
-            #expect(gateway.items.filter { !$0.token.isEmpty }.map(\.number) == Array(0..<1000))
+            #expect(Set(gateway.items.filter { !$0.token.isEmpty }.map(\.number)) == Set(0..<1000))
             #expect(gateway.items.filter { $0.token.isEmpty }.count == 10)
+        }
+    }
+
+    @Test("with one connection at the most, all stays in order, however often the window is full")
+    func order() async throws {
+        try await withGateway(
+            {
+                $0.windowCount = 50
+                $0.maximumConnections = 1
+            }, script: Self.takesAll
+        ) { client, gateway in
+            try await expectConfirmed(client.send((0..<1000).map { .example($0) }))
+            #expect(gateway.items.filter { !$0.token.isEmpty }.map(\.number) == Array(0..<1000))
         }
     }
 

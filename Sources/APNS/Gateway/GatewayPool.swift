@@ -4,9 +4,9 @@ import TLS
 
 /// The connections of one certificate to one binary gateway, on one event loop.
 ///
-/// They are filled one after the other, so that what is submitted stays in order. A connection whose window is full, or that
-/// is to end, is sent a bad item, whose error packet tells at once what would else take ``Configuration/confirmAfter``; what
-/// comes meanwhile goes to the next.
+/// They are filled one after the other. A connection whose window is full, or that is to end, is sent a bad item, whose error
+/// packet tells at once what would else take ``Configuration/confirmAfter``; what comes meanwhile goes to the next. So what
+/// is submitted stays nearly in order, and exactly where there may be one connection only: then what comes meanwhile waits.
 public final class GatewayPool: Transport {
     /// Where the pool's connections go.
     public var endpoint: APNSEndpoint { configuration.endpoint }
@@ -42,6 +42,8 @@ public final class GatewayPool: Transport {
 
     /// How many notifications can be submitted now.
     public var room: Int {
+        guard !keepsOrder || !connections.contains(where: { $0.state.phase == .draining && $0.state.window.count > 0 })
+        else { return 0 }
         var room = 0
         for connection in connections { room += connection.state.room(ahead: ahead.limit) }
         // A connection is opened for the first that comes.
@@ -75,7 +77,7 @@ public final class GatewayPool: Transport {
 
     /// Sends a notification on the first connection that has room.
     public func submit(_ notification: consuming Notification, tag: UInt64) -> Bool {
-        guard hangUps == 0 || room > 0,
+        guard hangUps == 0 && !keepsOrder || room > 0,
             let connection = connections.first(where: { $0.state.room(ahead: ahead.limit) > 0 })
         else {
             wantRoom()
@@ -97,6 +99,9 @@ public final class GatewayPool: Transport {
         guard state.usable == 0 || (ahead.limit == .max && hangUps == 0 && room == 0) else { return }
         openAnother()
     }
+
+    /// Whether nothing may be sent before it is known what has become of what was sent on another connection.
+    private var keepsOrder: Bool { configuration.maximumConnections == 1 }
 
     private func openAnother() {
         isWanted = true
