@@ -6,10 +6,11 @@ extension SimulatedService {
     func setGatewayRules(_ rules: [GatewayRule]) { state.withLock { $0.gatewayScript = GatewayScript(rules: rules) } }
 
     /// Enters the connection of a client that is taken into the account, and decides about it.
-    func judgeGatewayConnection() -> GatewayScript.Verdict? {
+    /// - Returns: the connection's number, from 1, and what is decided.
+    func judgeGatewayConnection() -> (number: Int, verdict: GatewayScript.Verdict?) {
         state.withLock { state in
             state.account.gateway.connections += 1
-            return state.gatewayScript.judgeConnection(&state.generator)
+            return (state.account.gateway.connections, state.gatewayScript.judgeConnection(&state.generator))
         }
     }
 
