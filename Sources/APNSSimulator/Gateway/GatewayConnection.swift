@@ -128,6 +128,15 @@ struct GatewayConnection {
         settle()
     }
 
+    /// The socket is being closed without a word.
+    mutating func drop(at moment: Moment) {
+        if !isOver { tally.closes += 1 }
+        phase = .ending(GatewayFarewell([], at: moment.uptime))
+        settle()
+    }
+
+    private var isOver: Bool { if case .ending(let farewell) = phase { farewell.nextTime == nil } else { false } }
+
     private mutating func settle() {
         service.add(tally)
         tally = GatewayTally()

@@ -36,7 +36,7 @@ final class BinaryClient: Sendable {
         let loop = MultiThreadedEventLoopGroup.singleton.any()
         let handshake = loop.makePromise(of: Void.self)
         let record = Record()
-        let channel = try await ClientBootstrap(group: loop)
+        let bootstrap = ClientBootstrap(group: loop)
             .channelOption(.tcpOption(.tcp_nodelay), value: 1)
             .channelOption(.socketOption(.so_rcvbuf), value: 128 * 1024)
             .channelInitializer { channel in
@@ -46,9 +46,15 @@ final class BinaryClient: Sendable {
                     ])
                 }
             }
-            .connect(host: "127.0.0.1", port: port).get()
-        try await handshake.futureResult.get()
-        return BinaryClient(channel, record)
+        do {
+            let channel = try await bootstrap.connect(host: "127.0.0.1", port: port).get()
+            try await handshake.futureResult.get()
+            return BinaryClient(channel, record)
+        } catch {
+            // Nobody else does where there is no connection.
+            handshake.fail(error)
+            throw error
+        }
     }
 
     private init(_ channel: any Channel, _ record: Record) {
