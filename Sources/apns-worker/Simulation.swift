@@ -8,7 +8,7 @@ import ServiceLifecycle
 /// The APNs simulator that a worker brings with it.
 ///
 /// As a service it stands before the worker, so that it is there until the worker has drained.
-struct Simulation: Service {
+struct Simulation: Service, CustomStringConvertible {
     private let server: APNSSimulatorServer
     private let credentials: SimulatedCredentials
     private let record: RecordFile?
@@ -54,6 +54,9 @@ struct Simulation: Service {
         app.proxy = nil
         return app
     }
+
+    /// What the log calls it.
+    var description: String { "the simulated APNs" }
 
     /// Whether the file of `--simulate-record` has all that was received.
     var hasRecordedAll: Bool { record?.failure == nil }
