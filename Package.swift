@@ -45,7 +45,9 @@ let package = Package(
             ]),
         .executableTarget(
             name: "apns-worker",
-            dependencies: ["APNS", "PushQueue", "PushWorker", "Redis", "TLS", argumentParser, logging, lifecycle]),
+            dependencies: [
+                "APNS", "APNSSimulator", "PushQueue", "PushWorker", "Redis", "TLS", argumentParser, logging, lifecycle,
+            ]),
         .executableTarget(
             name: "apns-simulator", dependencies: ["APNSSimulator", argumentParser, logging, lifecycle]),
 

@@ -35,4 +35,11 @@ enum Hexadecimal {
         let digits = String(word, radix: 16)
         return String(repeating: "0", count: 16 - digits.count) + digits
     }
+
+    /// The lower-case digits of bytes, two each.
+    static func text(_ bytes: some Sequence<UInt8>) -> String {
+        var text = ""
+        for byte in bytes { text += byte < 16 ? "0" + String(byte, radix: 16) : String(byte, radix: 16) }
+        return text
+    }
 }

@@ -69,8 +69,7 @@ public struct SimulatedToken: Hashable, Sendable {
     public var hex: String {
         var text = Hexadecimal.text(words.0) + Hexadecimal.text(words.1)
         text += Hexadecimal.text(words.2) + Hexadecimal.text(words.3)
-        for byte in tail { text += byte < 16 ? "0" + String(byte, radix: 16) : String(byte, radix: 16) }
-        return text
+        return text + Hexadecimal.text(tail)
     }
 
     /// Whether two tokens are the same, digit for digit.

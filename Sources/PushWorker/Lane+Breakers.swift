@@ -27,7 +27,8 @@ extension Lane {
     }
 
     /// APNs calls a token bad. Is it the token?
-    func judge(_ tag: Int, _ app: AppLane, reason: String) {
+    /// - Parameter status: the HTTP status of the answer, if it was one.
+    func judge(_ tag: Int, _ app: AppLane, reason: String, status: Int?) {
         if app.breaker.isOpen {
             // One of many that were under way, or a probe that is no better than they were.
             if flights[tag].isProbe { trip(app, tag, reason: app.breaker.reason ?? reason) }
@@ -42,9 +43,9 @@ extension Lane {
             if attempt >= Self.attemptsToBelieve { return noteInvalid(tag, reason: reason, since: nil) }
             guard attempt < job.maxAttempts ?? configuration.retry.maximumAttempts else {
                 counters.dead += 1
-                return tally(of: flights[tag].job).add(dead: token(of: tag), reason: reason, status: 400)
+                return tally(of: flights[tag].job).add(dead: token(of: tag), reason: reason, status: status)
             }
-            retry(tag, reason: reason, status: 400, retryAfter: nil, isUncertain: false)
+            retry(tag, reason: reason, status: status, retryAfter: nil, isUncertain: false)
         case .trip:
             app.badTokens.startAfresh()
             trip(

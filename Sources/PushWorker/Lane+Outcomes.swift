@@ -34,7 +34,7 @@ extension Lane: TransportDelegate {
         case .tokenInvalid(let reason, let since):
             noteInvalid(tag, reason: reason, since: since)
         case .tokenSuspect(let reason):
-            judge(tag, app, reason: reason)
+            judge(tag, app, reason: reason, status: result.status)
         case .retry(let reason, let retryAfter, let isUncertain):
             retry(tag, reason: reason, status: result.status, retryAfter: retryAfter, isUncertain: isUncertain)
         case .throttled(let reason, let retryAfter):

@@ -36,17 +36,28 @@ struct SimulatorCommand: AsyncParsableCommand {
                 PUT /rules             others instead: {"rules":["answer=410"]}
                 POST /rules            one more, behind the others: {"rule":"answer=410"}
                 DELETE /rules          none
+                GET, PUT, POST, DELETE /gateway-rules
+                                       the same for the rules of GATEWAY
+                GET /feedback          what the feedback service has still to tell
+                POST /feedback         more of it; seconds since 1970, or now:
+                                       {"records":[{"token":"HEX","seconds":1700000000}]}
+                DELETE /feedback       nothing
                 GET /delay, PUT /delay how long answers are held back:
                                        {"delay":"20ms±5ms"}, or null for not at all
-                POST /faults/goaway    say GOAWAY on every connection; reason=Shutdown
+                POST /faults/goaway    say GOAWAY on every connection; reason=Shutdown.
+                                       The gateway sends the packet with status 10
                 POST /faults/drop      close every connection without a word
                 POST /faults/stop-listening, POST /faults/start-listening
                                        refuse new connections for a while
                 GET /health, GET /     whether it is there; what there is
               Errors are a status and {"error":"…"}. A notification has what was sent, the
               payload as JSON, and in outcome what was answered, such as
-              {"status":410,"reason":"Unregistered"}, or one of dropped, silenced, reset
-              and goaway. --record FILE writes the same, a line each.
+              {"status":410,"reason":"Unregistered"}, or one of dropped, silenced, reset,
+              closed and goaway. One that came by the gateway has its identifier, the
+              certificate's topic, and "transport":"gateway"; its outcome has the packet's
+              status and name, 0 for accepted without a word, and is dropped for what came
+              behind the one that ended the connection. --record FILE writes the same, a
+              line each.
 
             CHANNELS
               Broadcasts are taken at /4/broadcasts/apps/BUNDLE-ID, and their channels are managed at the same port:

@@ -104,5 +104,7 @@ struct AppOptions: ParsableArguments {
             """)
     var maxBadTokens: Int?
 
-    func apps() throws -> [AppConfiguration] { try AppSettings.apps(self) }
+    func apps(simulated: SimulatedCredentials? = nil) throws -> [AppConfiguration] {
+        try AppSettings.apps(self, simulated: simulated)
+    }
 }

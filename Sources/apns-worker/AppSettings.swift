@@ -13,14 +13,18 @@ struct AppSettings {
     /// The app's name, by which jobs choose it.
     let name: String
     /// What the names of the app's own variables begin with.
-    private let ownPrefix: String?
-    private let flags: AppOptions
+    let ownPrefix: String?
+    let flags: AppOptions
+    /// What it has instead of its own credential and endpoint, where APNs is simulated.
+    let simulated: SimulatedCredentials?
 
-    private static let prefix = "APNS_WORKER_"
+    static let prefix = "APNS_WORKER_"
 
     /// The apps that a worker is configured for.
-    static func apps(_ flags: AppOptions) throws -> [AppConfiguration] {
-        let apps = try all(flags).map { try $0.app() }
+    /// - Parameter simulated: what they have instead of their own credentials, where APNs is simulated; their endpoints are
+    ///   to be filled in when they are known.
+    static func apps(_ flags: AppOptions, simulated: SimulatedCredentials? = nil) throws -> [AppConfiguration] {
+        let apps = try all(flags, simulated: simulated).map { try $0.app() }
         for (index, app) in apps.enumerated() {
             let topics = [app.topic] + app.otherTopics
             let others = apps[..<index].filter { !Set([$0.topic] + $0.otherTopics).isDisjoint(with: topics) }
@@ -34,9 +38,9 @@ struct AppSettings {
     }
 
     /// The settings of all apps.
-    static func all(_ flags: AppOptions) throws -> [AppSettings] {
+    static func all(_ flags: AppOptions, simulated: SimulatedCredentials? = nil) throws -> [AppSettings] {
         guard let list = Setting.text(nil, "APNS_WORKER_APPS") else {
-            return [AppSettings(name: "default", ownPrefix: nil, flags: flags)]
+            return [AppSettings(name: "default", ownPrefix: nil, flags: flags, simulated: simulated)]
         }
         let names = list.split(separator: ",").map { $0.trimmingPrefix { $0 == " " } }
             .map { String($0.reversed().drop { $0 == " " }.reversed()) }
@@ -54,7 +58,8 @@ struct AppSettings {
             guard prefixes.insert(own).inserted else {
                 throw ValidationError("APNS_WORKER_APPS: two apps have the variables \(prefix)APPS_\(own)_…")
             }
-            return AppSettings(name: name, ownPrefix: "\(prefix)APPS_\(own)_", flags: flags)
+            return AppSettings(
+                name: name, ownPrefix: "\(prefix)APPS_\(own)_", flags: flags, simulated: simulated)
         }
     }
 
@@ -67,7 +72,7 @@ struct AppSettings {
         return Setting.text(flag, common).map { ($0, flag == nil ? common : "\(common)'s flag") }
     }
 
-    private func text(_ flag: String?, _ variable: String) -> String? { setting(flag, variable)?.value }
+    func text(_ flag: String?, _ variable: String) -> String? { setting(flag, variable)?.value }
 
     private func number(_ flag: Int?, _ variable: String, in range: ClosedRange<Int>) throws -> Int? {
         if let ownPrefix, Setting.text(nil, ownPrefix + variable) != nil {
@@ -77,7 +82,7 @@ struct AppSettings {
     }
 
     /// A secret that is a file (`KEY`) or stands in a variable as base64 (`KEY_BASE64`).
-    private func secret(_ flag: String?, _ variable: String) throws -> SecretSource? {
+    func secret(_ flag: String?, _ variable: String) throws -> SecretSource? {
         // An app's own in either form comes before what all have.
         for prefix in [ownPrefix, Self.prefix].compactMap({ $0 }) {
             let flag = prefix == Self.prefix ? flag : nil
@@ -96,7 +101,7 @@ struct AppSettings {
     }
 
     /// Whether a setting is the app's own, and not one that all have.
-    private func isOwn(_ variable: String) -> Bool {
+    func isOwn(_ variable: String) -> Bool {
         guard let ownPrefix else { return false }
         return Setting.text(nil, ownPrefix + variable) != nil
             || Setting.text(nil, ownPrefix + variable + "_BASE64") != nil
@@ -109,7 +114,8 @@ struct AppSettings {
     // MARK: The app
 
     func app() throws -> AppConfiguration {
-        let topics = (text(flags.topic, "TOPIC") ?? "").split(separator: ",").map(String.init)
+        let defaultTopic = simulated == nil ? "" : SimulatedCredentials.defaultTopic
+        let topics = (text(flags.topic, "TOPIC") ?? defaultTopic).split(separator: ",").map(String.init)
         guard let topic = topics.first else {
             throw invalid(
                 "no topic: give the app's bundle identifier with --topic or \(ownPrefix ?? Self.prefix)TOPIC")
@@ -119,15 +125,7 @@ struct AppSettings {
                 throw invalid("the topic has to be a bundle identifier such as com.example.app")
             }
         }
-        let plan = try credentialPlan()
-        var app: AppConfiguration
-        do {
-            let (credential, contents) = try plan.make()
-            app = AppConfiguration(name: name, topic: topic, credential: credential)
-            app.renewal = (plan, contents)
-        } catch {
-            throw invalid("\(error)")
-        }
+        var app = try appWithCredential(topic: topic)
         app.otherTopics = Array(topics.dropFirst())
         try setTransport(of: &app)
         try setEndpoint(of: &app)
@@ -136,6 +134,14 @@ struct AppSettings {
     }
 
     private func setEndpoint(of app: inout AppConfiguration) throws {
+        if simulated != nil {
+            if let (_, place) = setting(flags.endpoint, "ENDPOINT") {
+                throw invalid(
+                    "\(place) says where to send to, and --simulate that nothing is sent to any device: leave one out")
+            }
+            app.endpoint = SimulatedCredentials.endpoint(usesGateway: app.usesGateway)
+            return
+        }
         if let (text, place) = setting(flags.endpoint, "ENDPOINT") {
             guard let endpoint = app.usesGateway ? APNSEndpoint(gateway: text) : APNSEndpoint(text) else {
                 throw invalid("\(place) is \(text); it has to be production, sandbox or host:port")
@@ -220,63 +226,5 @@ struct AppSettings {
         if let percent = try number(flags.maxBadTokens, "MAX_BAD_TOKENS", in: 1...100) {
             app.maximumBadTokenShare = Double(percent) / 100
         }
-    }
-
-    // MARK: The credential
-
-    func credentialPlan() throws -> CredentialPlan {
-        var key = try secret(flags.key, "KEY")
-        var certificate = try secret(flags.certificate, "CERTIFICATE")
-        if isOwn("KEY"), !isOwn("CERTIFICATE") { certificate = nil }
-        if isOwn("CERTIFICATE"), !isOwn("KEY") { key = nil }
-        switch (key, certificate) {
-        case (nil, nil):
-            throw invalid(
-                "no credential: give a signing key (--key, --key-id, --team-id) or a certificate (--certificate)")
-        case (.some, .some):
-            throw invalid("both a signing key and a certificate are given; an app has one of them")
-        case (let key?, nil):
-            return try keys(first: key)
-        case (nil, let certificate?):
-            return CredentialPlan(
-                .certificate(
-                    certificate, key: try secret(flags.certificateKey, "CERTIFICATE_KEY"),
-                    passphrase: passphrase(flags.certificatePassphraseFile, "CERTIFICATE_PASSPHRASE")))
-        }
-    }
-
-    private func keys(first: SecretSource) throws -> CredentialPlan {
-        guard let teamID = text(flags.teamID, "TEAM_ID") else {
-            throw invalid(
-                "a signing key needs its ID and its team's: --key-id and --team-id, or \(ownPrefix ?? Self.prefix)KEY_ID "
-                    + "and …TEAM_ID")
-        }
-        func key(_ source: SecretSource, _ flag: String?, _ prefix: String) throws -> CredentialPlan.Key {
-            guard let keyID = text(flag, "\(prefix)KEY_ID") ?? Self.keyID(inNameOf: source) else {
-                throw invalid(
-                    "the signing key \(source) needs its ID: --\(prefix.isEmpty ? "" : "next-")key-id or "
-                        + "\(ownPrefix ?? Self.prefix)\(prefix)KEY_ID")
-            }
-            return CredentialPlan.Key(
-                source: source, passphrase: passphrase(nil, "\(prefix)KEY_PASSPHRASE"), keyID: keyID, teamID: teamID)
-        }
-        var keys = [try key(first, flags.keyID, "")]
-        if let next = try secret(flags.nextKey, "NEXT_KEY") { keys.append(try key(next, flags.nextKeyID, "NEXT_")) }
-        return CredentialPlan(.keys(keys))
-    }
-
-    private func passphrase(_ flag: String?, _ variable: String) -> SecretSource? {
-        if let file = text(flag, "\(variable)_FILE") { return .file(file) }
-        return setting(nil, variable).map { .bytes(Array($0.value.utf8), name: $0.place) }
-    }
-
-    /// Apple names the file `AuthKey_<key ID>.p8`.
-    private static func keyID(inNameOf source: SecretSource) -> String? {
-        guard case .file(let path) = source else { return nil }
-        guard let file = path.split(separator: "/").last, file.hasPrefix("AuthKey_"), file.hasSuffix(".p8") else {
-            return nil
-        }
-        let id = file.dropFirst("AuthKey_".count).dropLast(".p8".count)
-        return id.count == 10 ? String(id) : nil
     }
 }

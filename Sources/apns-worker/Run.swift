@@ -23,10 +23,15 @@ struct Run: AsyncParsableCommand {
             For several apps, APNS_WORKER_APPS names them (shop,news), and each has its own settings in variables such as \
             APNS_WORKER_APPS_SHOP_TOPIC; what it has not, it takes from the common ones. Jobs choose one by `app` or by \
             their `topic`.
+
+            For development, --simulate brings an APNs simulator along, which needs no credential and sends to no device:
+
+              apns-worker run --simulate
             """)
 
     @OptionGroup(title: "Queues") var queues: QueuesOptions
     @OptionGroup(title: "App") var app: AppOptions
+    @OptionGroup(title: "Without APNs") var simulate: SimulateOptions
 
     @Option(help: "Event loops that work, 0 for one a core. (APNS_WORKER_LANES; default 0)")
     var lanes: Int?
@@ -70,12 +75,19 @@ struct Run: AsyncParsableCommand {
     var account: String?
 
     func run() async throws {
-        let configuration = try workerConfiguration()
+        let credentials = try simulate.credentials()
+        var configuration = try workerConfiguration(simulated: credentials)
         let logger = try makeLogger()
+        var services: [ServiceGroupConfiguration.ServiceConfiguration] = []
+        var simulation: Simulation?
+        if let credentials {
+            let started = try await Simulation.start(simulate, credentials, for: configuration.apps, logger: logger)
+            configuration.apps = configuration.apps.map { started.directed($0) }
+            services.append(.init(service: started))
+            simulation = started
+        }
         let worker = Worker(configuration: configuration, logger: logger, wallClock: { Int64(time(nil)) })
-        var services: [ServiceGroupConfiguration.ServiceConfiguration] = [
-            .init(service: worker, successTerminationBehavior: .gracefullyShutdownGroup)
-        ]
+        services.append(.init(service: worker, successTerminationBehavior: .gracefullyShutdownGroup))
         if exitWhenDone || progress {
             services.append(
                 .init(
@@ -89,12 +101,15 @@ struct Run: AsyncParsableCommand {
                 services: services, gracefulShutdownSignals: [.sigterm, .sigint], logger: logger))
         try await group.run()
         if let account { try await Account(counters: worker.counters()).write(to: account) }
+        // It was told when it happened; whoever looks at the status only must not take the recording for whole.
+        if let simulation, !simulation.hasRecordedAll { throw ExitCode.failure }
     }
 
-    private func workerConfiguration() throws -> WorkerConfiguration {
+    private func workerConfiguration(simulated: SimulatedCredentials?) throws -> WorkerConfiguration {
         var worker = WorkerConfiguration(
             redis: try queues.redis.topology(), queues: try queues.queues(),
-            sharedKeys: SharedKeys(prefix: queues.redis.keyPrefix), apps: try app.apps(),
+            sharedKeys: SharedKeys(prefix: queues.redis.keyPrefix),
+            apps: try app.apps(simulated: simulated),
             workerName: Self.uniqueName())
         worker.redisClient = try queues.redis.clientConfiguration()
         worker.queueOrder = try queues.order()

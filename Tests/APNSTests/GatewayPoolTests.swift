@@ -298,6 +298,20 @@ struct GatewayPoolTests {
         }
     }
 
+    @Test("a gateway that hangs up at once is left alone until the reconnect delay is over")
+    func reconnectDelay() async throws {
+        let script: ScriptedGateway.Script = { peer, event in
+            if case .connected = event { peer.close() }
+        }
+        try await withGateway({ $0.reconnectPause = .minutes(60) }, script: script) { client, gateway in
+            try await eventually("a failure") { try await client.ask { $0.statistics.failures } == 1 }
+            // Each would be an attempt, if it were time for one.
+            for _ in 0..<100 { try await client.ask { $0.check(now: .now()) } }
+            #expect(try await client.ask { $0.statistics.connecting } == 0)
+            #expect(gateway.seen.withLockedValue { $0.connections } == 1)
+        }
+    }
+
     @Test(
         "a connection that never had anything to send is closed after the idle time, and opened again when it is needed"
     )

@@ -206,6 +206,9 @@ struct ReplacementTests {
         try await withPeer(script: answersAll) { peer in
             try await withClient(peer.port, { $0.minimumConnections = 0 }) { client in
                 let start = NIODeadline.now()
+                // Nothing is connected, and yet there is room: without it nobody would ever have anything to send.
+                let before = try await client.ask { ($0.usableConnections, $0.room, $0.isDormant) }
+                #expect(before == (0, 1, true))
                 try await expect(client.send(), .delivered)
                 try await check(client, start)
                 // As if that were long ago.

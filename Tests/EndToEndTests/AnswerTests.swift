@@ -36,6 +36,13 @@ extension EndToEnd {
             return result
         }
 
+        @Test("a worker that keeps no connection while there is nothing to send opens one when there is")
+        func noConnectionKept() async throws {
+            let result = try await Self.deliver(
+                (0..<100).map { TestJob.text(TestJob.token("a", $0)) }, options: ["--min-connections", "0"])
+            #expect(result.worker.delivered == 100)
+        }
+
         @Test("tokens that are not valid are kept with what is known about them, and not tried again")
         func invalidTokens() async throws {
             let (gone, bad) = (TestJob.token("dead", 1), TestJob.token("bad0", 2))

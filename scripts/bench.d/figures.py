@@ -7,7 +7,7 @@ import socket
 import time
 
 from programs import Failed, Program, await_true
-from servers import Nginx, RedisServer, Simulator
+from servers import Gateway, Nginx, RedisServer, Simulator
 from workload import Queue, payload
 
 STREAMS = 500
@@ -56,16 +56,28 @@ class Worker:
     """apns-worker run."""
 
     def __init__(self, bench, redis, peer, lanes=1, cores=1):
+        certificates = bench.certificates
+        credential = {
+            "APNS_WORKER_KEY": bench.key, "APNS_WORKER_KEY_ID": bench.key_id, "APNS_WORKER_TEAM_ID": bench.team_id,
+        }
+        connections = 1
+        if isinstance(peer, Gateway):
+            credential = {
+                "APNS_WORKER_TRANSPORT": "gateway", "APNS_WORKER_CERTIFICATE": f"{certificates}/client.pem",
+                "APNS_WORKER_CERTIFICATE_KEY": f"{certificates}/client-key.pem",
+            }
+            # One is filled while what was sent on another is confirmed.
+            connections = 2
         Worker.account_number = getattr(Worker, "account_number", 0) + 1
         self.account_file = os.path.join(bench.directory, f"worker-{Worker.account_number}.json")
         self.program = Program(
             "apns-worker", [
-                f"{bench.bin}/apns-worker", "run", "--lanes", lanes, "--max-connections", 1,
+                f"{bench.bin}/apns-worker", "run", "--lanes", lanes, "--max-connections", connections,
                 "--max-streams", STREAMS, "--account", self.account_file,
             ], bench.client_cores(cores), bench.directory, {
-                "APNS_WORKER_REDIS_URL": redis.url, "APNS_WORKER_KEY": bench.key, "APNS_WORKER_KEY_ID": bench.key_id,
-                "APNS_WORKER_TEAM_ID": bench.team_id, "APNS_WORKER_TOPIC": "com.example.app",
-                "APNS_WORKER_ENDPOINT": f"localhost:{peer.port}", "APNS_WORKER_CA": f"{bench.certificates}/ca.pem",
+                "APNS_WORKER_REDIS_URL": redis.url, "APNS_WORKER_TOPIC": "com.example.app",
+                "APNS_WORKER_ENDPOINT": f"localhost:{peer.port}", "APNS_WORKER_CA": f"{certificates}/ca.pem",
+                **credential,
             })
 
     def stop(self):
@@ -84,7 +96,7 @@ end
 """
 
 
-def work(bench, setting, jobs=None, tokens=1, lanes=1, processes=1, invalid=0):
+def work(bench, setting, jobs=None, tokens=1, lanes=1, processes=1, invalid=0, peer=None):
     """From a backlog in Redis to settlement, with so many tokens known not to be valid, none of them a job's."""
     jobs = jobs or bench.notifications[setting] // tokens
     redis = RedisServer(bench)
@@ -92,7 +104,7 @@ def work(bench, setting, jobs=None, tokens=1, lanes=1, processes=1, invalid=0):
     queue.push(jobs)
     if invalid:
         redis.client("EVAL", INVALID, 1, "push:invalid-tokens", invalid)
-    peer = server(bench, setting)
+    peer = (peer or server)(bench, setting)
     redis_before, reads_before = redis.client.cpu_us(), redis.client.others_reads()
     workers = [Worker(bench, redis, peer, lanes, lanes * processes) for _ in range(processes)]
     began = drain(queue, workers, jobs)
@@ -230,6 +242,11 @@ def lookup(bench, setting):
 
 def fanout(bench, setting):
     return work(bench, setting, tokens=1000)
+
+
+def gateway(bench, setting):
+    """The same through the binary gateway, up to the end of the last notification's time to be confirmed."""
+    return work(bench, setting, peer=lambda bench, _: Gateway(bench))
 
 
 def warm_worker(bench, redis, peer):

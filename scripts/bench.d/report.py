@@ -47,6 +47,12 @@ def ratio(values, setting, one, other):
     return median(first / second for first, second in pairs)
 
 
+def gain(values, setting, one, other):
+    """The same of their notifications a second."""
+    pairs = zip(values[one][setting]["rate"], values[other][setting]["rate"])
+    return median(first / second for first, second in pairs)
+
+
 def goals(figures, values):
     """The goals whose figures were measured, each with what was reached."""
     found = []
@@ -74,6 +80,11 @@ def goals(figures, values):
                  "× worker")
         goal("worker", setting, "at most 3 round trips to Redis for 256 jobs",
              worker["redis_trips_per_256_jobs"]["median"], 3, "trips")
+    if "gateway" in figures and "worker" in figures:
+        goal("gateway", "at once", "as many a second as over HTTP/2",
+             gain(values, "at once", "gateway", "worker"), 1, "× worker", at_least=True)
+        goal("gateway", "at once", "at most the CPU of HTTP/2", ratio(values, "at once", "gateway", "worker"), 1,
+             "× worker")
     scale_goals(figures, values, goal)
     for setting, latency in settings_of("latency"):
         goal("latency", setting, "p50 under 1 ms", latency["p50_us"]["median"] / 1000, 1, "ms")
@@ -109,7 +120,7 @@ def table(page):
         f"{'Redis µs':>10}{'trips/256':>11}",
     ]
     figures = page["figures"]
-    rows = [(name, figures[name]) for name in ("limit", "worker", "lookup", "fanout") if name in figures]
+    rows = [(name, figures[name]) for name in ("limit", "worker", "gateway", "lookup", "fanout") if name in figures]
     rows += [("scale, " + name, settings) for name, settings in figures.get("scale", {}).items()]
     for name, settings in rows:
         for setting, metrics in settings.items():

@@ -44,6 +44,9 @@ class RedisServer:
 class Simulator:
     """apns-simulator, which answers at once, or after 20±5 ms and so out of order."""
 
+    # Which of its ports a worker is to know.
+    listening = "port"
+
     def __init__(self, bench, setting, *options):
         self.account_file = os.path.join(bench.directory, "simulator.json")
         if setting == "delayed":
@@ -59,13 +62,22 @@ class Simulator:
         await_true(lambda: self.program.said().endswith("\n") or self.program.has_ended(), "the simulator listens")
         if self.program.has_ended():
             raise self.program.failed("did not start")
-        self.port = json.loads(self.program.said())["port"]
+        self.port = json.loads(self.program.said())[self.listening]
 
     def stop(self):
         """Its account."""
         self.program.stop()
         with open(self.account_file, encoding="utf-8") as file:
             return json.load(file)
+
+
+class Gateway(Simulator):
+    """The simulator's binary gateway. It answers nothing that it takes."""
+
+    listening = "gatewayPort"
+
+    def __init__(self, bench):
+        super().__init__(bench, "at once", "--gateway-port", 0, "--client-ca", f"{bench.certificates}/ca.pem")
 
 
 class Nginx:

@@ -130,49 +130,30 @@ public struct ChannelClient: Sendable {
         let message = request.message(of: bundleID, authority: endpoint.authority, authorization: authorization)
         let eventLoop = group.next()
         let promise = eventLoop.makePromise(of: ControlExchange.Response.self)
-        let target = (configuration.proxy?.host ?? endpoint.host, configuration.proxy?.port ?? endpoint.port)
-        ClientBootstrap(group: eventLoop)
-            .connectTimeout(configuration.connectTimeout)
-            .connect(host: target.0, port: target.1)
-            .whenComplete { result in
-                switch result {
-                case .success(let channel): start(message, on: channel, promise)
-                case .failure(let error): promise.fail(cannotConnect(error))
-                }
+        let dialer = Dialer(
+            endpoint: endpoint, tls: configuration.tls, proxy: configuration.proxy,
+            timeout: configuration.connectTimeout)
+        dialer.connect(on: eventLoop).whenComplete { result in
+            switch result {
+            case .success(let channel): start(message, dialer, on: channel, promise)
+            case .failure(let error): promise.fail(dialer.cannotConnect(error))
             }
-        return try await promise.futureResult.get()
-    }
-
-    private func cannotConnect(_ error: any Error) -> APNSConnectionError {
-        guard let proxy = configuration.proxy else {
-            return .cannotConnect(configuration.endpoint, ConnectFailure.words(error))
         }
-        return .proxy(proxy, configuration.endpoint, "it cannot be reached: \(ConnectFailure.words(error))")
+        return try await promise.futureResult.get()
     }
 
     /// Takes over a channel on which TCP is set up; on its event loop.
     private func start(
-        _ message: ControlExchange.Request, on channel: any Channel,
+        _ message: ControlExchange.Request, _ dialer: Dialer, on channel: any Channel,
         _ promise: EventLoopPromise<ControlExchange.Response>
     ) {
-        let endpoint = configuration.endpoint
-        let pipeline = channel.pipeline.syncOperations
         do {
-            let handler = try ControlHandler(message, to: endpoint, promise: promise)
-            try pipeline.addHandler(handler)
-            let makeTLS = { [tls = configuration.tls] in TLSHandler(client: tls, host: endpoint.host) }
+            let handler = try ControlHandler(message, to: dialer.endpoint, promise: promise)
+            try channel.pipeline.syncOperations.addHandler(handler)
             let timeout = configuration.requestTimeout
-            if let proxy = configuration.proxy {
-                let tunnel = ProxyHandler(
-                    proxy, to: endpoint, timeout: configuration.connectTimeout, thenTLS: makeTLS,
-                    onConnected: { handler.limit(timeout, channel) })
-                try pipeline.addHandler(tunnel, position: .first)
-            } else {
-                try pipeline.addHandler(makeTLS(), position: .first)
-                handler.limit(timeout, channel)
-            }
+            try dialer.secure(channel, onTLS: { handler.limit(timeout, channel) })
         } catch {
-            promise.fail(cannotConnect(error))
+            promise.fail(dialer.cannotConnect(error))
             channel.close(promise: nil)
         }
     }

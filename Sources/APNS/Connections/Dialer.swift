@@ -12,15 +12,15 @@ struct Dialer {
     /// How long TCP, the proxy's answer and TLS may each take.
     var timeout: TimeAmount
     /// Looks up host names; `nil` asks the system.
-    var resolver: (any Resolver & Sendable)?
+    var resolver: (any Resolver & Sendable)? = nil
 
     /// Sets up TCP.
-    /// - Parameter tune: sets the options of the connection.
+    /// - Parameter tune: sets further options of the connection.
     func connect(
-        on eventLoop: any EventLoop, _ tune: (ClientBootstrap) -> ClientBootstrap
+        on group: any EventLoopGroup, _ tune: (ClientBootstrap) -> ClientBootstrap = { $0 }
     ) -> EventLoopFuture<any Channel> {
         tune(
-            ClientBootstrap(group: eventLoop)
+            ClientBootstrap(group: group)
                 .resolver(resolver)
                 .connectTimeout(timeout)
                 .channelOption(.tcpOption(.tcp_nodelay), value: 1)

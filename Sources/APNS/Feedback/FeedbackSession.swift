@@ -40,21 +40,20 @@ public struct FeedbackSession: Sendable {
     public static func connect(
         _ configuration: Configuration, group: any EventLoopGroup = MultiThreadedEventLoopGroup.singleton
     ) async throws -> FeedbackSession {
-        let (endpoint, proxy) = (configuration.endpoint, configuration.proxy)
+        let dialer = Dialer(
+            endpoint: configuration.endpoint, tls: configuration.tls, proxy: configuration.proxy,
+            timeout: configuration.connectTimeout)
         let channel: any Channel
         do {
-            channel = try await ClientBootstrap(group: group)
-                .connectTimeout(configuration.connectTimeout)
-                .channelOption(.socketOption(.so_rcvbuf), value: .init(receiveBuffer))
-                .connect(host: proxy?.host ?? endpoint.host, port: proxy?.port ?? endpoint.port).get()
+            channel = try await dialer.connect(on: group) {
+                $0.channelOption(.socketOption(.so_rcvbuf), value: .init(receiveBuffer))
+            }.get()
         } catch {
-            let words = ConnectFailure.words(error)
-            guard let proxy else { throw FeedbackError.connection(.cannotConnect(endpoint, words)) }
-            throw FeedbackError.connection(.proxy(proxy, endpoint, "it cannot be reached: \(words)"))
+            throw FeedbackError.connection(dialer.cannotConnect(error))
         }
         let connected = channel.eventLoop.makePromise(of: Void.self)
         let handler = try await channel.eventLoop.submit {
-            try start(configuration, on: channel, connected)
+            try start(configuration, dialer, on: channel, connected)
         }.get()
         try await connected.futureResult.get()
         return FeedbackSession(handler: handler, channel: channel)
@@ -62,30 +61,19 @@ public struct FeedbackSession: Sendable {
 
     /// Takes over a channel on which TCP is set up; on its event loop.
     private static func start(
-        _ configuration: Configuration, on channel: any Channel, _ connected: EventLoopPromise<Void>
+        _ configuration: Configuration, _ dialer: Dialer, on channel: any Channel, _ connected: EventLoopPromise<Void>
     ) throws -> NIOLoopBound<FeedbackHandler> {
-        let endpoint = configuration.endpoint
         var limits = FeedbackSessionState.Limits()
         limits.handshake = configuration.connectTimeout
         limits.silence = configuration.silence
-        let handler = FeedbackHandler(FeedbackSessionState(endpoint, limits), on: channel, connected: connected)
-        let makeTLS = { [tls = configuration.tls] in TLSHandler(client: tls, host: endpoint.host) }
-        let pipeline = channel.pipeline.syncOperations
+        let handler = FeedbackHandler(
+            FeedbackSessionState(configuration.endpoint, limits), on: channel, connected: connected)
         do {
-            try pipeline.addHandler(handler)
-            if let proxy = configuration.proxy {
-                let tunnel = ProxyHandler(
-                    proxy, to: endpoint, timeout: configuration.connectTimeout, thenTLS: makeTLS,
-                    onConnected: { handler.handshakeBegan() })
-                try pipeline.addHandler(tunnel, position: .first)
-            } else {
-                try pipeline.addHandler(makeTLS(), position: .first)
-                handler.handshakeBegan()
-            }
+            try channel.pipeline.syncOperations.addHandler(handler)
+            try dialer.secure(channel, onTLS: { handler.handshakeBegan() })
         } catch {
             channel.close(promise: nil)
-            let failure = FeedbackError.connection(.cannotConnect(endpoint, ConnectFailure.words(error)))
-            connected.fail(failure)
+            connected.fail(FeedbackError.connection(dialer.cannotConnect(error)))
         }
         return NIOLoopBound(handler, eventLoop: channel.eventLoop)
     }

@@ -4,7 +4,7 @@ import TLS
 
 extension GatewayPool {
     /// How a pool connects, batches and waits.
-    public struct Configuration: Sendable {
+    public struct Configuration: Sendable, PoolConfiguration {
         /// Where to.
         public var endpoint: APNSEndpoint
         /// Trust, and the client certificate.
@@ -41,21 +41,13 @@ extension GatewayPool {
         public var reconnectPause = TimeAmount.milliseconds(250)
         /// The longest pause between attempts.
         public var longestReconnectPause = TimeAmount.seconds(30)
+        /// Looks up host names; `nil` asks the system. Asked anew for each connection.
+        var resolver: (any Resolver & Sendable)?
 
         /// Takes the endpoint and the TLS context; the rest has defaults.
         public init(endpoint: APNSEndpoint, tls: TLSContext) {
             self.endpoint = endpoint
             self.tls = tls
-        }
-
-        var poolLimits: ConnectionPoolState.Configuration {
-            var limits = ConnectionPoolState.Configuration()
-            limits.minimumConnections = minimumConnections
-            limits.maximumConnections = max(maximumConnections, minimumConnections)
-            limits.backoffBase = reconnectPause
-            limits.backoffCap = longestReconnectPause
-            limits.idleTimeout = idleTimeout
-            return limits
         }
 
         /// - Parameter jitter: from 0 to 1, evenly distributed.
@@ -66,7 +58,7 @@ extension GatewayPool {
             limits.confirmAfter = confirmAfter
             limits.sendsBarriers = sendsBarriers && frame.hasIdentifier
             limits.stallTimeout = stallTimeout
-            limits.maximumAge = maximumAge.map { .nanoseconds(Int64(Double($0.nanoseconds) * (1 - jitter / 10))) }
+            limits.maximumAge = age(jitter: jitter)
             return limits
         }
 

@@ -190,9 +190,7 @@ public final class GatewayPool: Transport {
         let connection = GatewayConnection(
             endpoint: endpoint, batching: configuration.batching,
             limits: configuration.connectionLimits(jitter: .random(in: 0..<1)), generation: generation, owner: self)
-        let dialer = Dialer(
-            endpoint: endpoint, tls: configuration.tls, proxy: configuration.proxy,
-            timeout: configuration.connectTimeout, resolver: nil)
+        let dialer = configuration.dialer
         let bound = NIOLoopBound((self, connection), eventLoop: eventLoop)
         dialer.connect(on: eventLoop) {
             // Nothing but TCP itself ever asks an idle gateway whether it is there.

@@ -4,7 +4,7 @@ import TLS
 
 extension ConnectionPool {
     /// How a pool connects and waits.
-    public struct Configuration: Sendable {
+    public struct Configuration: Sendable, PoolConfiguration {
         /// Where to.
         public var endpoint: APNSEndpoint
         /// Trust, and the client certificate where that is the credential. `h2` must be among its protocols.
@@ -48,23 +48,13 @@ extension ConnectionPool {
             self.tls = tls
         }
 
-        func poolLimits() -> ConnectionPoolState.Configuration {
-            var limits = ConnectionPoolState.Configuration()
-            limits.minimumConnections = minimumConnections
-            limits.maximumConnections = max(maximumConnections, minimumConnections)
-            limits.backoffBase = reconnectPause
-            limits.backoffCap = longestReconnectPause
-            limits.idleTimeout = idleTimeout
-            return limits
-        }
-
         /// - Parameter jitter: from 0 to 1, evenly distributed.
         func connectionLimits(jitter: Double) -> HTTP2ConnectionState.Limits {
             var limits = HTTP2ConnectionState.Limits()
             limits.pingAfter = pingAfter
             limits.pingTimeout = pingTimeout
             limits.stallTimeout = stallTimeout
-            limits.maximumAge = maximumAge.map { .nanoseconds(Int64(Double($0.nanoseconds) * (1 - jitter / 10))) }
+            limits.maximumAge = age(jitter: jitter)
             return limits
         }
     }

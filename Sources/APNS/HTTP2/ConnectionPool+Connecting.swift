@@ -16,9 +16,7 @@ extension ConnectionPool {
             return connectionFailed(error, wasConnecting: true)
         }
         nextID += 1
-        let dialer = Dialer(
-            endpoint: endpoint, tls: configuration.tls, proxy: configuration.proxy,
-            timeout: configuration.connectTimeout, resolver: configuration.resolver)
+        let dialer = configuration.dialer
         let bound = NIOLoopBound((self, connection), eventLoop: eventLoop)
         dialer.connect(on: eventLoop) {
             // A connection writes this much at a time; twice that is not read by a server that is alive.

@@ -32,7 +32,7 @@ public final class ConnectionPool: Transport {
         self.configuration = configuration
         self.eventLoop = eventLoop
         self.logger = logger
-        state = ConnectionPoolState(configuration.poolLimits())
+        state = ConnectionPoolState(configuration.poolLimits)
     }
 
     /// How many notifications can be submitted now.

@@ -11,6 +11,8 @@ struct ControlRoutes: Sendable {
             HealthRoutes(target: target), AccountRoutes(service: target.service),
             RuleRoutes(service: target.service), DelayRoutes(service: target.service), FaultRoutes(target: target),
         ]
+        if target.listeners.gateway != nil { concerns.append(RuleRoutes(gateway: target.service)) }
+        if target.listeners.feedback != nil { concerns.append(FeedbackRoutes(service: target.service)) }
         if let recorder = target.service.recorder { concerns.append(NotificationRoutes(recorder: recorder)) }
         self.concerns = concerns
     }

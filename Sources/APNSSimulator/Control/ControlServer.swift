@@ -54,8 +54,9 @@ final class ControlServer: Sendable {
             for try await port in ports { return ControlServer(port: port, services: services, running: running) }
         } catch {
             throw ControlPortFailure(
-                description: "the control port cannot be \(host):\(port): \(error). Choose another --control-port; 0 "
-                    + "takes a free one")
+                description:
+                    "the control port cannot be \(host):\(port): \(error). Choose another port for it; 0 takes a "
+                    + "free one")
         }
         throw ControlPortFailure(description: "the control port \(host):\(port) ended before it began")
     }

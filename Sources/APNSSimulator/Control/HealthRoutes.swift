@@ -7,6 +7,8 @@ struct HealthRoutes: ControlConcern {
     private struct Health: Encodable {
         let status = "ok"
         let port: Int
+        let gatewayPort: Int?
+        let feedbackPort: Int?
         let listening: Bool
         let connections: Int
         let recorded: UInt64
@@ -19,7 +21,9 @@ struct HealthRoutes: ControlConcern {
         router.get("/health") { _, _ in
             try ControlAnswer.json(
                 Health(
-                    port: target.listeners.main.port, listening: await target.listeners.main.isListening,
+                    port: target.listeners.main.port, gatewayPort: target.listeners.gateway?.port,
+                    feedbackPort: target.listeners.feedback?.port,
+                    listening: await target.listeners.main.isListening,
                     connections: target.connections.count, recorded: target.service.recorder?.count ?? 0,
                     waiting: target.service.recorder?.waiting ?? 0))
         }

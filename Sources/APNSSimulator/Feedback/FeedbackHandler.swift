@@ -29,6 +29,9 @@ final class FeedbackHandler: ChannelInboundHandler {
             // What has not been sent is not forgotten.
             end()
             context.close(promise: nil)
+        } else if event is SimulatorDrop {
+            end()
+            SocketEnding.drop(context, tls)
         }
         context.fireUserInboundEventTriggered(event)
     }

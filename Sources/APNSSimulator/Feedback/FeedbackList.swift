@@ -31,6 +31,11 @@ struct FeedbackList: Sendable {
     /// How many wait to be served.
     var count: Int { times.count }
 
+    /// Those that wait, in the order in which they are served.
+    var waiting: [FeedbackRecord] {
+        order[first...].compactMap { token in times[token].map { FeedbackRecord(token: token, seconds: $0) } }
+    }
+
     /// Adds a device, or sets its time if it waits already.
     mutating func add(_ record: FeedbackRecord) {
         if times.updateValue(record.seconds, forKey: record.token) == nil { order.append(record.token) }

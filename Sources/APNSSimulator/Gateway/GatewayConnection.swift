@@ -38,6 +38,7 @@ struct GatewayConnection {
     /// The identifier of the last that was accepted; 0 when there was none.
     private var lastAccepted: UInt32 = 0
     private var tally = GatewayTally()
+    private var recording: GatewayRecording?
 
     init(_ service: SimulatedService, client: GatewayClient, at moment: Moment) {
         self.service = service
@@ -52,7 +53,9 @@ struct GatewayConnection {
             check = GatewayCheck(
                 maximumPayloadSize: configuration.maximumGatewayPayload,
                 idMember: configuration.gatewayIDMember.map { Array($0.utf8) }, hasTopic: topic != nil)
-            if let verdict = service.judgeGatewayConnection() { carryOut(verdict, on: nil, at: moment) }
+            let (number, verdict) = service.judgeGatewayConnection()
+            recording = service.recorder.map { GatewayRecording($0, connection: number, topic: topic) }
+            if let verdict { carryOut(verdict, on: nil, at: moment) }
         }
         settle()
     }
@@ -76,7 +79,9 @@ struct GatewayConnection {
             self.reader = reader
         } catch {
             isUnreadable = true
-            if case .open = phase { refuse(error.status, identifier: error.identifier, error.isSimple, at: moment) }
+            guard case .open = phase else { return }
+            refuse(error.status, identifier: error.identifier, error.isSimple, at: moment)
+            recording?.gather(error, date: moment.date)
         }
     }
 
@@ -123,9 +128,19 @@ struct GatewayConnection {
         settle()
     }
 
+    /// The socket is being closed without a word.
+    mutating func drop(at moment: Moment) {
+        if !isOver { tally.closes += 1 }
+        phase = .ending(GatewayFarewell([], at: moment.uptime))
+        settle()
+    }
+
+    private var isOver: Bool { if case .ending(let farewell) = phase { farewell.nextTime == nil } else { false } }
+
     private mutating func settle() {
         service.add(tally)
         tally = GatewayTally()
+        recording?.write()
     }
 
     // MARK: Notifications
@@ -135,18 +150,26 @@ struct GatewayConnection {
         tally.arrived(command: notification.command)
         guard case .open = phase else {
             tally.dropped += 1
+            recording?.gather(notification, accepted: false, .dropped, date: moment.date)
             return
         }
+        let isSimple = notification.command == 0
         switch check.judge(notification) {
         case .refused(let status):
-            refuse(
-                status, identifier: notification.identifier ?? 0, notification.command == 0, at: moment)
+            refuse(status, identifier: notification.identifier ?? 0, isSimple, at: moment)
+            recording?.gather(
+                notification, accepted: false, .refused(status, isSimple: isSimple), date: moment.date)
         case .good(let token, let id):
             guard isScripted, let verdict = service.judgeGateway(token, ordinal: ordinal) else {
-                return accept(notification, token: token, id: id)
+                accept(notification, token: token, id: id)
+                recording?.gather(notification, accepted: true, .acceptedByGateway, date: moment.date)
+                return
             }
             if verdict.accepts { accept(notification, token: token, id: id) }
             carryOut(verdict, on: (notification, token), at: moment)
+            recording?.gather(
+                notification, accepted: verdict.accepts, ReceivedNotification.Outcome(verdict, isSimple: isSimple),
+                date: moment.date)
         }
     }
 

@@ -25,6 +25,9 @@ final class GatewayHandler: ChannelInboundHandler {
             guard connection != nil else { return context.close(promise: nil) }
             connection?.shutDown(at: .now())
             proceed(context)
+        } else if event is SimulatorDrop {
+            connection?.drop(at: .now())
+            SocketEnding.drop(context, tls)
         }
         context.fireUserInboundEventTriggered(event)
     }

@@ -51,6 +51,8 @@ public struct GatewayRule: Equatable, Sendable {
         case wrong
     }
 
+    /// The rule as it was written, without the spaces around its parts.
+    public internal(set) var text = ""
     /// What it is about.
     public var point = Point.notification
     /// The token's first digits; nil meets all.

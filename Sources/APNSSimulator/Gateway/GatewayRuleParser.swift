@@ -30,6 +30,7 @@ extension GatewayRule {
         case .hang, .feedback: break
         }
         try reader.finish()
+        self.text = reader.written
     }
 }
 

@@ -8,7 +8,7 @@ struct GatewayScript: Sendable {
         var delay: Int64
     }
 
-    private let rules: [GatewayRule]
+    private(set) var rules: [GatewayRule]
     private var metTokens: [[SimulatedToken: Int]]
     private var metConnections: [Int]
     private var connections = 0
@@ -17,6 +17,13 @@ struct GatewayScript: Sendable {
         self.rules = rules
         metTokens = Array(repeating: [:], count: rules.count)
         metConnections = Array(repeating: 0, count: rules.count)
+    }
+
+    /// Adds a rule behind the others.
+    mutating func add(_ rule: GatewayRule) {
+        rules.append(rule)
+        metTokens.append([:])
+        metConnections.append(0)
     }
 
     /// Whether any rule is about notifications.

@@ -3,13 +3,20 @@ extension SimulatedService {
     /// Whether a notification has to be asked about at all.
     var judgesGatewayNotifications: Bool { state.withLock { $0.gatewayScript.judgesNotifications } }
 
+    var gatewayRules: [GatewayRule] { state.withLock { $0.gatewayScript.rules } }
+
+    /// Replaces the rules; their counts start anew.
     func setGatewayRules(_ rules: [GatewayRule]) { state.withLock { $0.gatewayScript = GatewayScript(rules: rules) } }
 
+    /// Adds a rule behind the others, whose counts go on.
+    func addGatewayRule(_ rule: GatewayRule) { state.withLock { $0.gatewayScript.add(rule) } }
+
     /// Enters the connection of a client that is taken into the account, and decides about it.
-    func judgeGatewayConnection() -> GatewayScript.Verdict? {
+    /// - Returns: the connection's number, from 1, and what is decided.
+    func judgeGatewayConnection() -> (number: Int, verdict: GatewayScript.Verdict?) {
         state.withLock { state in
             state.account.gateway.connections += 1
-            return state.gatewayScript.judgeConnection(&state.generator)
+            return (state.account.gateway.connections, state.gatewayScript.judgeConnection(&state.generator))
         }
     }
 
@@ -31,10 +38,28 @@ extension SimulatedService {
         addFeedback([FeedbackRecord(token: token, seconds: UInt32(clamping: milliseconds / 1000))])
     }
 
-    func addFeedback(_ records: [FeedbackRecord]) {
+    /// - Returns: how many wait to be told.
+    @discardableResult
+    func addFeedback(_ records: [FeedbackRecord]) -> Int {
         state.withLock { state in
             for record in records { state.feedback.add(record) }
             state.account.feedback.waiting = state.feedback.count
+            return state.feedback.count
+        }
+    }
+
+    /// What the feedback service has to tell.
+    var waitingFeedback: [FeedbackRecord] { state.withLock { $0.feedback.waiting } }
+
+    /// Forgets what the feedback service has to tell.
+    /// - Returns: how many records that were.
+    func forgetFeedback() -> Int {
+        state.withLock { state in
+            defer {
+                state.feedback = FeedbackList()
+                state.account.feedback.waiting = 0
+            }
+            return state.feedback.count
         }
     }
 

@@ -31,9 +31,10 @@ enum SocketEnding {
         socket.setSoLinger(linger(l_onoff: 1, l_linger: 0)).assumeIsolated().whenComplete { _ in drop(context, tls) }
     }
 
-    // Through the TLS handler it would say close_notify first; from its place in the pipeline it says nothing.
-    private static func drop(_ context: ChannelHandlerContext, _ tls: TLSHandler) {
+    /// Closes the connection, without a word in TLS.
+    static func drop(_ context: ChannelHandlerContext, _ tls: TLSHandler) {
         guard context.channel.isActive else { return }
+        // Through the TLS handler it would say close_notify first; from its place in the pipeline it says nothing.
         do {
             try context.pipeline.syncOperations.context(handler: tls).close(promise: nil)
         } catch {

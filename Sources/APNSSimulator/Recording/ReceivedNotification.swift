@@ -13,13 +13,14 @@ public struct ReceivedNotification: Equatable, Sendable {
     /// What the sender was told, or was not.
     public enum Outcome: Equatable, Sendable {
         /// An answer: an HTTP status with the reason of its body, or the status of the gateway's error packet with its
-        /// name. Of the gateway, 0 stands for what it says nothing about.
+        /// name. Of the gateway, 0 stands for what it says nothing about, because it is accepted.
         case answered(status: Int, reason: String?)
-        /// The stream was reset.
+        /// The stream was reset, or the gateway's connection.
         case reset
         /// A GOAWAY said that it was not processed.
         case goAway
-        /// The connection was cut off without a word.
+        /// The connection was cut off without a word. Of the gateway: it came behind one that ended the connection, and was
+        /// thrown away.
         case dropped
         /// No answer comes, ever.
         case silenced
@@ -31,7 +32,7 @@ public struct ReceivedNotification: Equatable, Sendable {
     public var time: Int64
     /// What it came by.
     public var transport: Transport
-    /// Which of the simulator's connections it came on, from 1.
+    /// Which of the simulator's connections it came on, from 1; the gateway counts its own.
     public var connection: Int
     /// The method and the path, of requests that are no POST for a device or a channel.
     public var request: String?
@@ -39,7 +40,7 @@ public struct ReceivedNotification: Equatable, Sendable {
     public var token: String?
     /// The channel of a broadcast.
     public var channel: String?
-    /// The topic; of a broadcast, the app's bundle identifier.
+    /// The topic; of a broadcast, the app's bundle identifier; of the gateway, that of the client's certificate.
     public var topic: String?
     /// `apns-push-type`.
     public var pushType: String?

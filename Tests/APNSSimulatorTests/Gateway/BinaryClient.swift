@@ -19,8 +19,13 @@ final class BinaryClient: Sendable {
     private let record: Record
 
     /// Connects and completes TLS.
-    /// - Parameter identity: which of the test certificates it shows; nil for none.
-    static func connect(_ port: Int?, identity: String? = "client") async throws -> BinaryClient {
+    /// - Parameters:
+    ///   - identity: which of the test certificates it shows; nil for none.
+    ///   - reads: whether it reads anything once TLS is established; if not, the server can send what the socket's small
+    ///     buffer takes.
+    static func connect(
+        _ port: Int?, identity: String? = "client", reads: Bool = true
+    ) async throws -> BinaryClient {
         var configuration = TLSClientConfiguration()
         configuration.trust = .file(try TestCertificates.path("ca.pem"))
         if let identity {
@@ -28,27 +33,33 @@ final class BinaryClient: Sendable {
                 certificateFile: try TestCertificates.path("\(identity).pem"),
                 keyFile: try TestCertificates.path("\(identity)-key.pem"))
         }
-        return try await connect(port, try TLSContext.client(configuration))
+        return try await connect(port, try TLSContext.client(configuration), reads: reads)
     }
 
-    static func connect(_ port: Int?, _ context: TLSContext) async throws -> BinaryClient {
+    static func connect(_ port: Int?, _ context: TLSContext, reads: Bool = true) async throws -> BinaryClient {
         let port = try #require(port)
         let loop = MultiThreadedEventLoopGroup.singleton.any()
         let handshake = loop.makePromise(of: Void.self)
         let record = Record()
-        let channel = try await ClientBootstrap(group: loop)
+        let bootstrap = ClientBootstrap(group: loop)
             .channelOption(.tcpOption(.tcp_nodelay), value: 1)
             .channelOption(.socketOption(.so_rcvbuf), value: 128 * 1024)
             .channelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
                     try channel.pipeline.syncOperations.addHandlers([
-                        TLSHandler(client: context, host: "127.0.0.1"), Collector(record, handshake),
+                        TLSHandler(client: context, host: "127.0.0.1"), Collector(record, handshake, reads: reads),
                     ])
                 }
             }
-            .connect(host: "127.0.0.1", port: port).get()
-        try await handshake.futureResult.get()
-        return BinaryClient(channel, record)
+        do {
+            let channel = try await bootstrap.connect(host: "127.0.0.1", port: port).get()
+            try await handshake.futureResult.get()
+            return BinaryClient(channel, record)
+        } catch {
+            // Nobody else does where there is no connection.
+            handshake.fail(error)
+            throw error
+        }
     }
 
     private init(_ channel: any Channel, _ record: Record) {
@@ -58,11 +69,6 @@ final class BinaryClient: Sendable {
 
     var received: [UInt8] { record.ending.withLock { $0.bytes } }
     var isOpen: Bool { channel.isActive }
-
-    /// Reads nothing more: the server can send what the socket's small buffer takes.
-    func stopReading() async throws {
-        try await channel.setOption(.autoRead, value: false).get()
-    }
 
     /// Sends, and waits until the kernel has taken it.
     func send(_ bytes: [UInt8]) async throws { try await channel.writeAndFlush(ByteBuffer(bytes: bytes)).get() }
@@ -95,14 +101,25 @@ private final class Collector: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     private let record: Record
     private let handshake: EventLoopPromise<Void>
+    private let reads: Bool
 
-    init(_ record: Record, _ handshake: EventLoopPromise<Void>) {
+    init(_ record: Record, _ handshake: EventLoopPromise<Void>, reads: Bool) {
         self.record = record
         self.handshake = handshake
+        self.reads = reads
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-        if event is TLSHandshakeCompleted { handshake.succeed() }
+        if event is TLSHandshakeCompleted {
+            if !reads {
+                do {
+                    try context.channel.syncOptions?.setOption(.autoRead, value: false)
+                } catch {
+                    handshake.fail(error)
+                }
+            }
+            handshake.succeed()
+        }
         context.fireUserInboundEventTriggered(event)
     }
 

@@ -1,0 +1,83 @@
+import APNS
+
+/// What of one connection to the binary gateway goes into the recording.
+///
+/// Notifications are gathered, so that the account has them before whoever reads the recording knows of them.
+struct GatewayRecording {
+    private let recorder: Recorder
+    private let connection: Int
+    private let topic: String?
+    private var gathered: [ReceivedNotification] = []
+
+    /// - Parameters:
+    ///   - connection: which of the gateway's connections it is, from 1.
+    ///   - topic: that of the client's certificate, for the protocol itself has none.
+    init(_ recorder: Recorder, connection: Int, topic: String?) {
+        self.recorder = recorder
+        self.connection = connection
+        self.topic = topic
+    }
+
+    /// - Parameter date: milliseconds since 1970.
+    mutating func gather(
+        _ notification: GatewayNotification, accepted: Bool, _ outcome: ReceivedNotification.Outcome, date: Int64
+    ) {
+        var received = received(accepted: accepted, outcome, date: date)
+        if let token = notification.token, !token.isEmpty { received.token = Hexadecimal.text(token) }
+        received.identifier = notification.identifier
+        received.expiration = notification.expiration.map { Int64($0) }
+        received.priority = notification.priority.map { Int($0) }
+        if let payload = notification.payload {
+            received.payload = Array(payload.prefix(RequestSlot.bodyCapacity))
+            received.payloadSize = payload.count
+        }
+        gathered.append(received)
+    }
+
+    /// Bytes that are no notification, of which only the identifier is known, or not even that.
+    /// - Parameter date: milliseconds since 1970.
+    mutating func gather(_ fault: GatewayFault, date: Int64) {
+        var received = received(
+            accepted: false, .refused(fault.status, isSimple: fault.isSimple), date: date)
+        if fault.identifier != 0 { received.identifier = fault.identifier }
+        gathered.append(received)
+    }
+
+    /// Enters what was gathered.
+    mutating func write() {
+        for notification in gathered { recorder.record(notification) }
+        gathered.removeAll(keepingCapacity: true)
+    }
+
+    private func received(
+        accepted: Bool, _ outcome: ReceivedNotification.Outcome, date: Int64
+    ) -> ReceivedNotification {
+        var received = ReceivedNotification(
+            time: date, transport: .gateway, connection: connection, accepted: accepted, outcome: outcome)
+        received.topic = topic
+        return received
+    }
+}
+
+extension ReceivedNotification.Outcome {
+    /// What the gateway says of a notification that it accepts, which is nothing.
+    static let acceptedByGateway = answered(status: 0, reason: nil)
+
+    /// - Parameter isSimple: whether it came with the command that knows no error packets.
+    static func refused(_ status: GatewayStatus, isSimple: Bool) -> Self {
+        isSimple ? .closed : .answered(status: Int(status.code), reason: status.word)
+    }
+
+    /// What the sender of a notification to the gateway is told that the rules have judged.
+    init(_ verdict: GatewayScript.Verdict, isSimple: Bool) {
+        switch verdict.answer {
+        // The packet names the last that was accepted, which then is another one.
+        case .packet(let packet) where packet.status == .shutdown && !verdict.accepts: self = .dropped
+        case .packet(let packet): self = .refused(packet.status, isSimple: isSimple && packet.status != .shutdown)
+        case .close: self = .closed
+        case .hang: self = .silenced
+        case .reset: self = .reset
+        case .feedback: self = .acceptedByGateway
+        }
+    }
+}

@@ -1,0 +1,228 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("apns-worker run --simulate")
+    struct SimulateTests {
+        private typealias Object = [String: Any]
+
+        /// A worker that has no credential and no endpoint of its own.
+        private func worker(
+            _ redis: RedisServer, _ options: [String] = [], environment: [String: String] = [:]
+        ) throws -> WorkerProcess {
+            let none = ["ENDPOINT", "CA", "KEY", "KEY_ID", "TEAM_ID", "TOPIC"].map { ("APNS_WORKER_\($0)", "") }
+            return try WorkerProcess(
+                redis: redis.url, endpoint: 1, options: ["--simulate"] + options,
+                environment: Dictionary(uniqueKeysWithValues: none).merging(environment) { $1 })
+        }
+
+        /// The URL that the log names.
+        private func control(_ worker: WorkerProcess) async throws -> String {
+            var url: Substring?
+            try await eventually("the log names the control port") {
+                if let ending = worker.process.ending { throw worker.process.failure("ended with \(ending)") }
+                url = worker.log.firstMatch(of: #/simulating APNs: nothing is sent to any device; (http:\S+)\/ /#)?.1
+                return url != nil
+            }
+            return String(try #require(url))
+        }
+
+        private func ask(_ url: String, _ arguments: String...) async throws -> Object {
+            let curl = try ChildProcess(
+                "/usr/bin/curl",
+                ["--silent", "--show-error", "--noproxy", "*", "--max-time", "100"] + arguments + [url])
+            try #require(try await curl.wait(within: .seconds(120)) == .exited(0), "\(curl.errors)")
+            return try #require(
+                try JSONSerialization.jsonObject(with: Data(curl.output.utf8)) as? Object, "\(curl.output)")
+        }
+
+        /// What the worker's simulator received, once it is so much.
+        private func notifications(_ url: String, _ count: Int) async throws -> [Object] {
+            var all: [Object] = []
+            try await eventually("the simulator receives \(count)") {
+                all = try #require(try await ask("\(url)/notifications")["notifications"] as? [Object])
+                return all.count >= count
+            }
+            #expect(all.count == count)
+            return all
+        }
+
+        @Test(
+            "sends what is enqueued to a simulator of its own, which tells what it received, over both transports",
+            arguments: ["http2", "gateway"])
+        func whole(_ transport: String) async throws {
+            let redis = try RedisServer()
+            let record = FileManager.default.temporaryDirectory.appending(path: "record-\(UUID().uuidString)").path
+            defer { try? FileManager.default.removeItem(atPath: record) }
+            let worker = try worker(
+                redis, ["--transport", transport, "--gateway-confirm-after", "50", "--simulate-record", record])
+            let url = try await control(worker)
+            let result = try await CommandLineTests.run(
+                ["enqueue", "--token", TestJob.token("ab", 1), "--alert", "Grüße 😀"],
+                environment: ["APNS_WORKER_REDIS_URL": redis.url])
+            #expect(result.ending == .exited(0), "\(result.errors)")
+            let notification = try #require(try await notifications(url, 1).first)
+            #expect(notification["transport"] as? String == transport)
+            #expect(notification["token"] as? String == TestJob.token("ab", 1))
+            #expect(notification["topic"] as? String == "com.example.app")
+            #expect((notification["payload"] as? [String: [String: String]])?["aps"]?["alert"] == "Grüße 😀")
+            #expect(notification["accepted"] as? Bool == true)
+            let health = try await ask("\(url)/health")
+            #expect((health["gatewayPort"] != nil) == (transport == "gateway"))
+            #expect((health["feedbackPort"] != nil) == (transport == "gateway"))
+            let account = try await worker.stop()
+            #expect(account.delivered == 1 && account.retried == 0)
+            let contents = try QueueContents(redis)
+            #expect(contents.isSettled && contents.count("delivered") == 1)
+            let recorded = try String(contentsOfFile: record, encoding: .utf8).split(separator: "\n").map {
+                try #require(try JSONSerialization.jsonObject(with: Data($0.utf8)) as? Object)
+            }
+            let first = try #require(recorded.first)
+            #expect(NSDictionary(dictionary: first) == NSDictionary(dictionary: notification))
+            // A drain may ask the gateway for certainty, with an item that is bad on purpose.
+            #expect(recorded.dropFirst().allSatisfy { $0["accepted"] as? Bool == false && transport == "gateway" })
+            #expect(worker.log.contains("nothing was sent to any device"))
+            let end = try #require(worker.log.split(separator: "\n").last { $0.contains("simulated APNs has stopped") })
+            #expect(end.contains("accepted=1") && end.contains("by_gateway=1") == (transport == "gateway"))
+        }
+
+        @Test("makes go wrong what its rules say, and what it is told while it runs")
+        func rules() async throws {
+            let redis = try RedisServer()
+            let worker = try worker(
+                redis, ["--simulate-rule", "prefix=dead,answer=410", "--simulate-rule", "prefix=bad,answer=413"])
+            let url = try await control(worker)
+            try redis.push([TestJob.text(TestJob.token("dead", 1)), TestJob.text(TestJob.token("bad", 2))])
+            let outcomes = try await notifications(url, 2).compactMap { ($0["outcome"] as? Object)?["status"] as? Int }
+            #expect(Set(outcomes) == [410, 413])
+            let answer = try await ask(
+                "\(url)/rules", "--request", "PUT", "--data", #"{"rules":["prefix=f00d,answer=410"]}"#)
+            #expect(answer["rules"] as? [String] == ["prefix=f00d,answer=410"])
+            try redis.push([TestJob.text(TestJob.token("f00d", 3)), TestJob.text(TestJob.token("aa", 4))])
+            _ = try await notifications(url, 4)
+            let account = try await worker.stop()
+            #expect(account.delivered == 1 && account.invalid == 2 && account.dead == 1)
+        }
+
+        @Test("has rules for the gateway too, whose feedback service tells of what they met")
+        func gatewayRules() async throws {
+            let redis = try RedisServer()
+            let worker = try worker(
+                redis,
+                [
+                    "--transport", "gateway", "--gateway-confirm-after", "50", "--simulate-gateway-rule",
+                    "prefix=dead,answer=8", "--simulate-gateway-rule", "prefix=90,answer=feedback",
+                    // One of two would be suspicious.
+                    "--max-bad-tokens", "100",
+                ])
+            let url = try await control(worker)
+            try redis.push([TestJob.text(TestJob.token("dead", 1)), TestJob.text(TestJob.token("90", 2))])
+            try await eventually("both are settled") {
+                let contents = try QueueContents(redis)
+                return contents.isSettled && contents.count("delivered") == 1
+            }
+            let waiting = try #require(try await ask("\(url)/feedback")["records"] as? [Object])
+            #expect(waiting.compactMap { $0["token"] as? String } == [TestJob.token("90", 2)])
+            let rules = try await ask("\(url)/gateway-rules")["rules"] as? [String]
+            #expect(rules == ["prefix=dead,answer=8", "prefix=90,answer=feedback"])
+            let account = try await worker.stop()
+            #expect(account.delivered == 1 && account.invalid == 1)
+        }
+
+        @Test("serves several apps at once, each with what its transport needs, whatever else they are configured with")
+        func apps() async throws {
+            let redis = try RedisServer()
+            let worker = try worker(
+                redis, ["--gateway-confirm-after", "50"],
+                environment: [
+                    "APNS_WORKER_APPS": "shop,news", "APNS_WORKER_APPS_SHOP_TOPIC": "com.example.shop",
+                    "APNS_WORKER_APPS_NEWS_TOPIC": "com.example.news", "APNS_WORKER_APPS_NEWS_TRANSPORT": "gateway",
+                    // Neither is there, and neither is looked at.
+                    "APNS_WORKER_KEY": "/nowhere/key.p8", "APNS_WORKER_CA": "/nowhere/ca.pem",
+                    "HTTPS_PROXY": "http://127.0.0.1:1",
+                ])
+            let url = try await control(worker)
+            try redis.push([
+                TestJob.text(TestJob.token("aa", 1), #""app":"shop","#),
+                TestJob.text(TestJob.token("bb", 2), #""app":"news","#),
+            ])
+            let all = try await notifications(url, 2)
+            let ways = all.compactMap { "\($0["transport"] ?? "") \($0["topic"] ?? "")" }
+            #expect(Set(ways) == ["http2 com.example.shop", "gateway com.example.news"])
+            #expect(try await worker.stop().delivered == 2)
+        }
+
+        @Test("ends when the queue is done, and stays until the worker has drained")
+        func exitWhenDone() async throws {
+            let redis = try RedisServer()
+            try redis.push(TestJob.many(500))
+            let worker = try worker(redis, ["--exit-when-done", "--log-level", "error"])
+            #expect(try await worker.finish().delivered == 500)
+            // Nobody is to take it for the real thing, whatever the log's level.
+            #expect(worker.log.contains("simulating APNs: nothing is sent to any device"))
+        }
+
+        @Test("can be run again at once, and beside another, on the same Redis")
+        func again() async throws {
+            let redis = try RedisServer()
+            // The provider token that the first one leaves in Redis is signed with a key that the next does not have.
+            for _ in 0..<2 {
+                try redis.push(TestJob.many(20))
+                let worker = try worker(redis, ["--exit-when-done"])
+                let account = try await worker.finish()
+                #expect(account.delivered == 20 && account.parked == 0 && account.retried == 0)
+                #expect(!worker.log.contains("token"), "\(worker.log)")
+            }
+        }
+
+        @Test("fails at the end when its recording could not be written")
+        func fullDisk() async throws {
+            let redis = try RedisServer()
+            try redis.push([TestJob.text(TestJob.token("aa", 1))])
+            let worker = try worker(redis, ["--exit-when-done", "--simulate-record", "/dev/full"])
+            #expect(try await worker.process.wait() == .exited(1))
+            #expect(worker.log.contains("cannot record to /dev/full"))
+            #expect(try QueueContents(redis).count("delivered") == 1)
+        }
+
+        @Test(
+            "is refused where it would not do what was meant",
+            arguments: [
+                (["--simulate", "--endpoint", "sandbox"], [:], "says where to send to, and --simulate that nothing"),
+                (["--simulate"], ["APNS_WORKER_ENDPOINT": "localhost:1"], "APNS_WORKER_ENDPOINT says where"),
+                (
+                    ["--simulate"],
+                    ["APNS_WORKER_APPS": "shop", "APNS_WORKER_APPS_SHOP_ENDPOINT": "production"],
+                    "the app shop: APNS_WORKER_APPS_SHOP_ENDPOINT says where"
+                ), (["--simulate-rule", "answer=410"], [:], "--simulate-rule says nothing without --simulate"),
+                (["--simulate-record", "x"], [:], "--simulate-record says nothing without --simulate"),
+                (["--simulate", "--simulate-rule", "answer=maybe"], [:], "rule 'answer=maybe': answer: must be"),
+                (
+                    ["--simulate", "--simulate-gateway-rule", "answer=8"], [:],
+                    "--simulate-gateway-rule meets nothing, for no app uses the gateway"
+                ),
+                (
+                    ["--simulate", "--transport", "gateway", "--simulate-rule", "answer=410"], [:],
+                    "--simulate-rule meets nothing, for all apps use the gateway"
+                ), (["--simulate", "--simulate-record", "/nowhere/file"], [:], "--simulate-record: cannot record to"),
+                (["--simulate", "--topic", "a b"], [:], "the topic has to be a bundle identifier"),
+            ] as [([String], [String: String], String)])
+        func refused(_ options: [String], _ environment: [String: String], _ words: String) async throws {
+            let result = try await CommandLineTests.run(["run"] + options, environment: environment)
+            #expect(result.ending == .exited(64), "\(result.errors)")
+            #expect(result.errors.contains(words), "\(result.errors)")
+        }
+
+        @Test("says which control port is taken")
+        func taken() async throws {
+            let redis = try RedisServer()
+            let result = try await CommandLineTests.run(
+                ["run", "--simulate", "--simulate-control-port", "\(redis.port)"],
+                environment: ["APNS_WORKER_REDIS_URL": redis.url])
+            #expect(result.ending == .exited(64), "\(result.errors)")
+            #expect(
+                result.errors.contains("--simulate-control-port: the control port cannot be 127.0.0.1:\(redis.port)"))
+        }
+    }
+}
