@@ -15,7 +15,8 @@ extension EndToEnd {
                 options: ["--gateway-window", "1000", "--gateway-barrier", "off", "--max-connections", "1"])
             try await eventually("a window is on its way") {
                 let claims = try scene.queue().claims
-                return try await claims > 600 && scene.simulator.account().accepted == claims
+                let accepted = try await scene.simulator.account().accepted
+                return claims > 600 && accepted == claims
             }
             first.process.kill()
             let claims = try scene.queue().claims
