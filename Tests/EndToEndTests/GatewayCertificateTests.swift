@@ -22,7 +22,7 @@ extension EndToEnd {
                     + BreakerTests.jobs(20, "old", prefix: "b"))
             let worker = try WorkerProcess(
                 redis: scene.redis.url, endpoint: scene.simulator.port,
-                options: ["--pause", "2000", "--pause-cap", "2000"], environment: environment)
+                options: ["--pause", "500", "--pause-cap", "500"], environment: environment)
             try await eventually("the gateway's app is paused") { try BreakerTests.pause("old", scene.redis) != nil }
             try scene.redis.push(BreakerTests.jobs(500, "modern", prefix: "c"))
             try await eventually("all of both are delivered") { try scene.queue().count("delivered") == 541 }

@@ -10,8 +10,8 @@ extension EndToEnd {
             var jobs = TestJob.many(2000, prefix: "a")
             var bad: Set<String> = []
             for number in 0..<60 {
-                // Half of the packets come late, while what is behind the bad one is still being written.
-                let token = TestJob.token(number % 2 == 0 ? "dead" : "bad0", number)
+                // A quarter of the packets come late, while what is behind the bad one is still being written.
+                let token = TestJob.token(number % 4 == 0 ? "dead" : "bad0", number)
                 jobs[20 + number * 33] = TestJob.text(token)
                 bad.insert(token)
             }

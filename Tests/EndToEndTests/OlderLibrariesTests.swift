@@ -20,7 +20,7 @@ extension EndToEnd {
             let spellings = [hex, hex.uppercased(), mixed, groups, "<\(groups)>", "< \(hex) >", base64, url]
             let scene = try await GatewayScene()
             try scene.redis.push(spellings.map { #"{"token":"\#($0)","payload":{"aps":{"alert":"x"}}}"# })
-            let account = try await scene.worker(options: ["--exit-when-done"]).finish()
+            let account = try await scene.worker(confirmAfter: 200, options: ["--exit-when-done"]).finish()
             expectAgreement(account, try scene.queue())
             #expect(account.delivered == spellings.count)
             #expect(try await scene.simulator.stop().gatewayTokens == spellings.map { _ in hex })
@@ -31,7 +31,7 @@ extension EndToEnd {
             let bad = ["", "abcd", "zz" + String(repeating: "0", count: 62), String(repeating: "0", count: 66), "%00"]
             let result = try await GatewayScene.deliver(
                 TestJob.many(10, prefix: "a") + bad.map { #"{"token":"\#($0)","payload":{"aps":{}}}"# }
-                    + TestJob.many(10, prefix: "b"))
+                    + TestJob.many(10, prefix: "b"), confirmAfter: 200)
             #expect(result.worker.delivered == 20 && result.simulator.gateway.refused.isEmpty)
             #expect(result.queue.deadReasons.values.reduce(0, +) == bad.count, "\(result.queue.deadReasons)")
             #expect(result.queue.deadReasons["MalformedToken"] ?? 0 >= 4, "\(result.queue.deadReasons)")
@@ -44,7 +44,8 @@ extension EndToEnd {
             let jobs = expirations.enumerated().map {
                 TestJob.text(TestJob.token("a", $0.offset), #""expiration":\#($0.element),"#)
             }
-            let result = try await GatewayScene.deliver(jobs + [TestJob.text(TestJob.token("b", 1))])
+            let result = try await GatewayScene.deliver(
+                jobs + [TestJob.text(TestJob.token("b", 1))], confirmAfter: 200)
             #expect(result.worker.delivered == 6)
             let seen = try result.simulator.gatewayAccepted.map { try #require($0.expiration) }
             let latest = UInt32(Date().timeIntervalSince1970)
