@@ -16,8 +16,10 @@ final class AppLane {
     var unconnectedSince: NIODeadline?
     /// Jobs with notifications that have not been submitted.
     var ready = EntryQueue()
-    /// Notifications to be sent again at once.
+    /// Notifications to be sent again at once; see ``gatherResends(in:)``.
     var resends = EntryQueue()
+    /// Those that have just come back from a connection, in the order in which they were sent.
+    private var returned = EntryQueue()
     /// Notifications of the jobs in ``ready`` that have not been submitted.
     var waiting = 0
     private var tokenSources: [ProviderTokenSource]
@@ -50,12 +52,24 @@ final class AppLane {
     /// How many more notifications the app could take now.
     func room(now: NIODeadline) -> Int {
         guard canSend else { return 0 }
-        var free = max(0, transport.room - waiting - resends.count)
+        var free = max(0, transport.room - waiting - resends.count - returned.count)
         // What the rate allows in half a second; the rest may as well stay in the queue.
         if let budget { free = min(free, max(0, max(1, budget.perSecond / 2) - waiting)) }
         guard breaker.isOpen else { return free }
         // Nothing but a probe would be sent; the rest may as well stay in the queue.
         return waiting == 0 && breaker.wantsProbe(now: now) ? min(free, 1) : 0
+    }
+
+    // MARK: Sending again
+
+    /// Takes a notification that is to be sent again at once.
+    func sendAgain(_ tag: Int, in flights: EntryTable<FlightEntry>) { returned.append(tag, in: flights) }
+
+    /// Puts what came back before what still waits to be sent again: it has been sent again sooner, and so stood before it.
+    func gatherResends(in flights: EntryTable<FlightEntry>) {
+        guard !returned.isEmpty else { return }
+        resends.prepend(contentsOf: returned, in: flights)
+        returned = EntryQueue()
     }
 
     // MARK: Credentials

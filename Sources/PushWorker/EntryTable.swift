@@ -99,6 +99,15 @@ struct EntryQueue {
         count += 1
     }
 
+    /// Puts a whole line before this one.
+    mutating func prepend(contentsOf line: EntryQueue, in table: EntryTable<some LinkedEntry>) {
+        guard !line.isEmpty else { return }
+        table[line.tail].next = head
+        if head < 0 { tail = line.tail }
+        head = line.head
+        count += line.count
+    }
+
     mutating func removeFirst(in table: EntryTable<some LinkedEntry>) -> Int? {
         guard head >= 0 else { return nil }
         let index = head

@@ -124,6 +124,7 @@ extension Lane {
     }
 
     private func dispatchResends(_ app: AppLane) {
+        app.gatherResends(in: flights)
         while case let tag = app.resends.head, tag >= 0 {
             // What is left is put off with the app's other jobs.
             guard !app.breaker.isOpen || flights[tag].isProbe else { return }
@@ -165,6 +166,7 @@ extension Lane {
     /// Puts off jobs whose app takes none, so that they do not keep the lane from others' jobs.
     func parkWhatCannotBeSent(_ app: AppLane, now: NIODeadline) {
         app.unconnectedSince = app.transport.usableConnections == 0 ? app.unconnectedSince ?? now : nil
+        app.gatherResends(in: flights)
         guard phase == .running, !app.ready.isEmpty || !app.resends.isEmpty else { return }
         let reason: String
         var delay = Int64.random(in: 2000...10_000)

@@ -111,7 +111,7 @@ extension Lane: TransportDelegate {
         guard phase == .running else { return abandon(tag) }
         if counts { flights[tag].resends += 1 }
         counters.resent += 1
-        app.resends.append(tag, in: flights)
+        app.sendAgain(tag, in: flights)
         schedulePump()
     }
 

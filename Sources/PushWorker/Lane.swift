@@ -297,6 +297,7 @@ final class Lane: @unchecked Sendable {
                     ended(index)
                 }
             }
+            app.gatherResends(in: flights)
             while let flight = app.resends.removeFirst(in: flights) { abandon(flight) }
         }
     }

@@ -42,6 +42,27 @@ struct TableTests {
     }
 }
 
+@Suite("Lines of a lane's tables")
+struct EntryQueueTests {
+    @Test("a line goes before another as a whole, whichever of them is empty", arguments: 0..<3, 0..<3)
+    func before(_ first: Int, _ second: Int) {
+        let table = EntryTable<FlightEntry>()
+        var (line, other) = (EntryQueue(), EntryQueue())
+        var model: [Int] = []
+        for number in 0..<first + second {
+            let index = table.insert(FlightEntry(job: number))
+            model.append(index)
+            if number < first { other.append(index, in: table) } else { line.append(index, in: table) }
+        }
+        line.prepend(contentsOf: other, in: table)
+        let last = table.insert(FlightEntry())
+        line.append(last, in: table)
+        check(line.count == model.count + 1)
+        for index in model + [last] { check(line.removeFirst(in: table) == index) }
+        check(line.isEmpty && line.count == 0)
+    }
+}
+
 @Suite("A derived apns-id")
 struct NotificationIDTests {
     private func id(_ job: String, _ token: String) -> APNSID {

@@ -25,11 +25,16 @@ public final class FaultProxy: Sendable {
     private let reservation: Int32
 
     /// Begins to listen.
-    /// - Parameter target: the server's port on 127.0.0.1.
+    /// - Parameters:
+    ///   - target: the server's port on 127.0.0.1.
+    ///   - watch: is shown what clients send, as it arrives.
     /// - Throws: when there is no port to be had.
-    public init(to target: Int, group: any EventLoopGroup = MultiThreadedEventLoopGroup.singleton) async throws {
+    public init(
+        to target: Int, group: any EventLoopGroup = MultiThreadedEventLoopGroup.singleton,
+        watch: (@Sendable (ByteBuffer) -> Void)? = nil
+    ) async throws {
         (reservation, port) = try Self.reserve()
-        core = FaultProxyCore(target: target, port: port, eventLoop: group.next())
+        core = FaultProxyCore(target: target, port: port, eventLoop: group.next(), watch: watch)
         try await core.onLoop { $0.listen() }
     }
 
@@ -82,13 +87,15 @@ public final class FaultProxy: Sendable {
 /// `@unchecked Sendable`: everything but the constants is touched on the event loop only, which ``onLoop(_:)`` sees to.
 final class FaultProxyCore: @unchecked Sendable {
     let eventLoop: any EventLoop
+    let watch: (@Sendable (ByteBuffer) -> Void)?
     private(set) var links: [ObjectIdentifier: FaultProxyLink] = [:]
     private(set) var fault: FaultProxy.Fault?
     private let target: Int
     private let port: Int
     private var listener: (any Channel)?
 
-    init(target: Int, port: Int, eventLoop: any EventLoop) {
+    init(target: Int, port: Int, eventLoop: any EventLoop, watch: (@Sendable (ByteBuffer) -> Void)?) {
+        self.watch = watch
         self.target = target
         self.port = port
         self.eventLoop = eventLoop

@@ -49,6 +49,10 @@ final class FaultProxyLink {
         }
     }
 
+    func arrived(_ bytes: ByteBuffer, over channel: any Channel) {
+        if channel === client { core.watch?(bytes) }
+    }
+
     func partner(of channel: any Channel) -> (any Channel)? { channel === client ? server : client }
 
     func setReading(_ channel: any Channel, _ isOn: Bool) {
@@ -82,7 +86,9 @@ private final class FaultProxyHandler: ChannelInboundHandler {
     init(_ link: FaultProxyLink) { self.link = link }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        take(.bytes(unwrapInboundIn(data)), context)
+        let bytes = unwrapInboundIn(data)
+        link.arrived(bytes, over: context.channel)
+        take(.bytes(bytes), context)
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {

@@ -42,6 +42,27 @@ public final class WorkerProcess: Sendable {
             environment: environment.merging(more) { $1 })
     }
 
+    /// Starts a worker whose app's notifications travel by the binary gateway, with the `client` of ``TestCertificates``.
+    /// - Parameters:
+    ///   - redis: the URL of its Redis.
+    ///   - gateway: the port of its gateway on `localhost`.
+    ///   - confirmAfter: its `--gateway-confirm-after`, in ms.
+    ///   - options: further arguments of `run`, which win over those that it has here.
+    ///   - environment: further variables, which win over those that it has here; an empty one takes it away.
+    public convenience init(
+        redis: String, gateway: Int, confirmAfter: Int = 1000, options: [String] = [],
+        environment more: [String: String] = [:]
+    ) throws {
+        let gatewayOnly = [
+            "APNS_WORKER_TRANSPORT": "gateway", "APNS_WORKER_GATEWAY_CONFIRM_AFTER": "\(confirmAfter)",
+            "APNS_WORKER_CERTIFICATE": try TestCertificates.path("client.pem"),
+            "APNS_WORKER_CERTIFICATE_KEY": try TestCertificates.path("client-key.pem"), "APNS_WORKER_KEY": "",
+            "APNS_WORKER_KEY_ID": "", "APNS_WORKER_TEAM_ID": "",
+        ]
+        try self.init(
+            redis: redis, endpoint: gateway, options: options, environment: gatewayOnly.merging(more) { $1 })
+    }
+
     deinit {
         process.kill()
         try? FileManager.default.removeItem(at: accountPath)

@@ -72,6 +72,9 @@ struct GatewayConnectionState {
     /// Whether another connection will soon be needed.
     var isFilling: Bool { window.count >= limits.windowCount / 2 || window.bytes >= limits.windowBytes / 2 }
 
+    /// Whether less than a third is left of what may be without confirmation.
+    var isNearlyFull: Bool { phase == .open && window.count * 3 > limits.windowCount * 2 }
+
     /// How many notifications may be sent now.
     /// - Parameter ahead: how many may be without confirmation.
     func room(ahead: Int) -> Int {

@@ -93,8 +93,12 @@ public final class GatewayPool: Transport {
         return true
     }
 
-    /// Opens another connection if there may be one.
+    /// Opens another connection if there may be one. If not, asks what has been taken on the only one where that has little
+    /// room: too little to be worth a claim, so that it would never be full.
     public func wantRoom() {
+        if keepsOrder, let full = connections.first(where: { $0.state.isNearlyFull && $0.state.sendsBarriers }) {
+            return full.drain()
+        }
         // What runs ahead less does so on all connections; another would only undo it.
         guard state.usable == 0 || (ahead.limit == .max && hangUps == 0 && room == 0) else { return }
         openAnother()

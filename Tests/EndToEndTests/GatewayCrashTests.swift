@@ -1,0 +1,95 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("Ends of a gateway's worker")
+    struct GatewayCrashTests {
+        @Test("a second worker finishes what a killed one had not confirmed: none lost, and no more twice than that")
+        func killed() async throws {
+            let scene = try await GatewayScene()
+            try scene.redis.push(TestJob.many(3000, prefix: "a"))
+            // Nothing beyond the first window: that is neither confirmed by age nor asked about.
+            let first = try scene.worker(
+                confirmAfter: 600_000,
+                options: ["--gateway-window", "1000", "--gateway-barrier", "off", "--max-connections", "1"])
+            try await eventually("a window is on its way") {
+                let claims = try scene.queue().claims
+                let accepted = try await scene.simulator.account().accepted
+                return claims > 600 && accepted == claims
+            }
+            first.process.kill()
+            let claims = try scene.queue().claims
+            #expect(claims > 600 && claims <= 1000)
+
+            let second = try scene.worker(options: ["--exit-when-done"])
+            let account = try await second.finish()
+            let queue = try scene.queue()
+            let accepted = try await scene.simulator.stop()
+            #expect(queue.isSettled && queue.workers.isEmpty && queue.dead.isEmpty)
+            #expect(queue.count("delivered") == 3000 && account.delivered == 3000 && account.lostClaims == 0)
+            #expect(queue.count("reclaimed") == claims)
+            #expect(accepted.acceptedByToken.count == 3000 && accepted.gateway.accepted <= 3000 + claims)
+            #expect(accepted.gateway.accepted > 3000)
+        }
+
+        @Test("a drain asks by a bad item what has been taken, gives back the rest in its old order, and ends with 0")
+        func drain() async throws {
+            let scene = try await GatewayScene()
+            let jobs = TestJob.many(6000, prefix: "a")
+            try scene.redis.push(jobs)
+            let worker = try scene.worker(confirmAfter: 600_000, options: ["--max-per-second", "1000"])
+            try await eventually("some are under way") { try await scene.simulator.account().accepted > 200 }
+            let account = try await worker.stop()
+            let queue = try scene.queue()
+            let simulated = try await scene.simulator.stop()
+            #expect(account.delivered > 200 && account.delivered < jobs.count)
+            #expect(simulated.gateway.accepted == account.delivered && account.possibleDuplicates == 0)
+            #expect(simulated.acceptedByToken.count == account.delivered)
+            // A connection on which nothing was sent has nothing to ask about.
+            #expect(
+                (1...simulated.gateway.connections).contains(simulated.gateway.packets["2 MissingDeviceToken"] ?? 0))
+            #expect(queue.count("delivered") == account.delivered && account.lostClaims == 0)
+            #expect(queue.claims == 0 && queue.workers.isEmpty && queue.retries.isEmpty && queue.dead.isEmpty)
+            let rest = jobs.enumerated().filter { simulated.acceptedByToken[TestJob.token("a", $0.offset)] == nil }
+            #expect(queue.jobs.count == rest.count)
+            let place = zip(queue.jobs, rest).enumerated().first { $0.element.0 != Array($0.element.1.element.utf8) }
+            #expect(place == nil, "another job stands at place \(place?.offset ?? 0) than did before")
+        }
+
+        @Test("a drain in which a bad token comes to light gives back what was behind it, with no attempt spent")
+        func badOneInDrain() async throws {
+            // It is told of so late that the worker is stopped meanwhile.
+            let scene = try await GatewayScene(rules: ["prefix=dead,answer=8,delay=3s"])
+            let behind = TestJob.many(100, prefix: "b")
+            try scene.redis.push(
+                TestJob.many(100, prefix: "a") + [TestJob.text(TestJob.token("dead", 1))] + behind)
+            let worker = try scene.worker(confirmAfter: 600_000, options: ["--max-connections", "1"])
+            try await eventually("all have been sent") {
+                try await scene.simulator.account().gateway.frames["2"] == 201
+            }
+            let account = try await worker.stop()
+            let queue = try scene.queue()
+            #expect(account.delivered == 100 && account.invalid == 1 && account.possibleDuplicates == 0)
+            #expect(queue.invalidTokens == [TestJob.token("dead", 1)])
+            #expect(queue.jobs == behind.map { Array($0.utf8) } && queue.retries.isEmpty && queue.claims == 0)
+            #expect(try await scene.simulator.stop().gateway.accepted == 100)
+        }
+
+        @Test("without the bad item a drain has to call what it could not wait for uncertain, and it is sent again")
+        func drainWithoutBarrier() async throws {
+            let scene = try await GatewayScene()
+            try scene.redis.push(TestJob.many(100, prefix: "a"))
+            let worker = try scene.worker(
+                confirmAfter: 600_000, options: ["--gateway-barrier", "off", "--drain-timeout", "300"])
+            try await eventually("all have been accepted") { try await scene.simulator.account().accepted == 100 }
+            let account = try await worker.stop()
+            #expect(account.delivered == 0 && account.possibleDuplicates == 100)
+            let second = try scene.worker(options: ["--exit-when-done"])
+            #expect(try await second.finish().delivered == 100)
+            let queue = try scene.queue()
+            #expect(queue.isSettled && queue.count("delivered") == 100 && queue.count("possible_duplicates") == 100)
+            #expect(try await scene.simulator.stop().gateway.accepted == 200)
+        }
+    }
+}

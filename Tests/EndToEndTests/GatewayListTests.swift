@@ -1,0 +1,97 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("Bad tokens in a list for the gateway")
+    struct GatewayListTests {
+        @Test("2,000 jobs with 3 % bad tokens, told of late and in single bytes: each good one arrives exactly once")
+        func badOnes() async throws {
+            var jobs = TestJob.many(2000, prefix: "a")
+            var bad: Set<String> = []
+            for number in 0..<60 {
+                // Half of the packets come late, while what is behind the bad one is still being written.
+                let token = TestJob.token(number % 2 == 0 ? "dead" : "bad0", number)
+                jobs[20 + number * 33] = TestJob.text(token)
+                bad.insert(token)
+            }
+            let result = try await GatewayScene.deliver(
+                jobs, rules: ["prefix=dead,answer=8,delay=200ms,split=true", "prefix=bad0,answer=8,split=true"],
+                confirmAfter: 3000)
+            #expect(result.worker.delivered == 1940 && result.worker.invalid == 60 && result.worker.retried == 0)
+            #expect(result.queue.invalidTokens == bad && result.queue.dead.isEmpty)
+            #expect(result.simulator.gateway.accepted == 1940 && result.simulator.acceptedByToken.count == 1940)
+            #expect(result.simulator.gateway.refused["8 InvalidToken"] == 60)
+            #expect(result.simulator.gateway.dropped > 0 && result.worker.resent >= result.simulator.gateway.dropped)
+            #expect(!result.log.contains("the app is paused"))
+        }
+
+        @Test("a worker in the wrong environment marks no token and pauses the app; in the right one all are delivered")
+        func wrongEnvironment() async throws {
+            let scene = try await GatewayScene(rules: ["answer=8"])
+            try scene.redis.push(TestJob.many(1000, prefix: "a"))
+            let wrong = try scene.worker()
+            try await eventually("the app is paused") { try BreakerTests.pause("default", scene.redis) != nil }
+            let reason = try #require(try BreakerTests.pause("default", scene.redis)?["reason"] as? String)
+            #expect(reason.hasPrefix("InvalidToken for most tokens"))
+            let before = try await scene.simulator.account().gateway.refused["8 InvalidToken"] ?? 0
+            try await eventually("probes are made, and are told the same") {
+                try await scene.simulator.account().gateway.refused["8 InvalidToken"] ?? 0 >= before + 2
+            }
+            let account = try await wrong.stop()
+            let queue = try scene.queue()
+            #expect(queue.invalidTokens.isEmpty && queue.dead.isEmpty && account.delivered == 0)
+            #expect(queue.jobs.count + queue.retries.count == 1000 && queue.claims == 0)
+            #expect(wrong.log.contains("is the environment right"), "\(wrong.log)")
+            // Each tells by the end of a connection.
+            #expect(try await scene.simulator.stop().gateway.refused["8 InvalidToken"] ?? 0 < 100)
+
+            let right = try await SimulatorProcess(gateway: [])
+            let second = try WorkerProcess(
+                redis: scene.redis.url, gateway: try #require(right.gatewayPort),
+                options: ["--exit-when-done", "--pause", "500", "--pause-cap", "500"])
+            let finished = try await second.finish()
+            #expect(finished.delivered == 1000 && finished.possibleDuplicates == 0)
+            let accepted = try await right.stop()
+            #expect(accepted.gateway.accepted == 1000 && accepted.acceptedByToken.count == 1000)
+        }
+
+        @Test("a single bad token is marked, though nothing else is known of the app")
+        func single() async throws {
+            let result = try await GatewayScene.deliver(
+                [TestJob.text(TestJob.token("b", 1))], rules: ["answer=8"])
+            #expect(result.queue.invalidTokens == [TestJob.token("b", 1)])
+            #expect(result.worker.invalid == 1 && result.worker.retried == 2)
+        }
+
+        @Test("a token that the gateway called bad is not sent to again, until its device has registered anew")
+        func suppressed() async throws {
+            let bad = TestJob.token("dead", 1)
+            let scene = try await GatewayScene(rules: ["prefix=dead,answer=8,times=1"])
+            try scene.redis.push(TestJob.many(10, prefix: "a") + [TestJob.text(bad)] + TestJob.many(10, prefix: "b"))
+            let worker = try scene.worker(options: ["--exit-when-done"])
+            #expect(try await worker.finish().invalid == 1)
+            let later = Int(Date().timeIntervalSince1970) + 60
+            try scene.redis.push([TestJob.text(bad), TestJob.text(bad, #""registered_at":\#(later),"#)])
+            let second = try scene.worker(options: ["--exit-when-done"])
+            let account = try await second.finish()
+            #expect(account.suppressed == 1 && account.delivered == 1)
+            #expect(try scene.queue().invalidTokens.isEmpty)
+            #expect(try await scene.simulator.stop().acceptedByToken[bad] == 1)
+        }
+
+        @Test("a job with many tokens, some of them bad, is delivered to the others, once each")
+        func fanOut() async throws {
+            let good = (0..<400).map { TestJob.token("a", $0) }
+            var tokens = good
+            let bad = (0..<5).map { TestJob.token("dead", $0) }
+            for (index, token) in bad.enumerated() { tokens.insert(token, at: 50 + index * 60) }
+            let list = tokens.map { #""\#($0)""# }.joined(separator: ",")
+            let result = try await GatewayScene.deliver(
+                [#"{"tokens":[\#(list)],"payload":{"aps":{"alert":"to all"}}}"#], rules: ["prefix=dead,answer=8"])
+            #expect(result.worker.delivered == 400 && result.worker.invalid == 5 && result.worker.retried == 0)
+            #expect(result.queue.invalidTokens == Set(bad))
+            #expect(result.simulator.acceptedByToken == Dictionary(uniqueKeysWithValues: good.map { ($0, 1) }))
+        }
+    }
+}

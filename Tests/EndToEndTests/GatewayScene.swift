@@ -1,0 +1,98 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    /// A Redis and a simulated gateway, and workers between them.
+    struct GatewayScene {
+        struct Result {
+            let worker: WorkerProcess.Account
+            let queue: QueueContents
+            let simulator: SimulatorProcess.Account
+            let log: String
+        }
+
+        let redis: RedisServer
+        let simulator: SimulatorProcess
+
+        /// - Parameter rules: the gateway's `--gateway-rule`s.
+        init(rules: [String] = [], options: [String] = []) async throws {
+            redis = try RedisServer()
+            simulator = try await SimulatorProcess(gateway: rules, options: options)
+        }
+
+        /// A gateway on a port that the test has chosen.
+        static func gateway(on port: Int, rules: [String] = []) async throws -> SimulatorProcess {
+            try await SimulatorProcess(
+                options: ["--gateway-port", "\(port)", "--client-ca", try TestCertificates.path("ca.pem")]
+                    + rules.flatMap { ["--gateway-rule", $0] })
+        }
+
+        func gatewayPort() throws -> Int { try #require(simulator.gatewayPort) }
+
+        func queue() throws -> QueueContents { try QueueContents(redis) }
+
+        /// Probes of a paused app come soon.
+        func worker(
+            confirmAfter: Int = 1000, options: [String] = [], environment: [String: String] = [:]
+        ) throws -> WorkerProcess {
+            try WorkerProcess(
+                redis: redis.url, gateway: try gatewayPort(), confirmAfter: confirmAfter,
+                options: ["--pause", "500", "--pause-cap", "500"] + options, environment: environment)
+        }
+
+        /// Has a worker do all that is in Redis, and expects that all tell the same story of it.
+        func finish(
+            _ worker: WorkerProcess, exactlyOnce: Bool = true, sourceLocation: SourceLocation = #_sourceLocation
+        ) async throws -> Result {
+            let account: WorkerProcess.Account
+            do {
+                account = try await worker.finish(within: .seconds(150))
+            } catch {
+                let queue = try queue()
+                Issue.record("\(queue.jobs.count) jobs, \(queue.retries.count) retries, \(queue.claims) claims left")
+                throw error
+            }
+            let result = Result(
+                worker: account, queue: try queue(), simulator: try await simulator.stop(), log: worker.log)
+            expectAgreement(account, result.queue, sourceLocation: sourceLocation)
+            let duplicates = result.simulator.acceptedByToken.values.reduce(0) { $0 + $1 - 1 }
+            let limit = exactlyOnce ? 0 : account.possibleDuplicates
+            #expect(duplicates <= limit, "\(duplicates) were accepted again", sourceLocation: sourceLocation)
+            return result
+        }
+
+        /// What becomes of jobs, each for a device of its own.
+        /// - Parameter exactlyOnce: whether nothing may be sent twice, nor be suspected of it.
+        static func deliver(
+            _ jobs: [String], rules: [String] = [], confirmAfter: Int = 1000, options: [String] = [],
+            environment: [String: String] = [:], simulatorOptions: [String] = [], exactlyOnce: Bool = true,
+            sourceLocation: SourceLocation = #_sourceLocation
+        ) async throws -> Result {
+            let scene = try await GatewayScene(rules: rules, options: simulatorOptions)
+            try scene.redis.push(jobs)
+            let worker = try scene.worker(
+                confirmAfter: confirmAfter, options: ["--exit-when-done"] + options, environment: environment)
+            let result = try await scene.finish(worker, exactlyOnce: exactlyOnce, sourceLocation: sourceLocation)
+            if exactlyOnce { #expect(result.worker.possibleDuplicates == 0, sourceLocation: sourceLocation) }
+            return result
+        }
+    }
+}
+
+extension SimulatorProcess.Account {
+    /// The tokens of what the gateway accepted, in order.
+    var gatewayTokens: [String] { gatewayAccepted.map(\.token) }
+
+    /// Expects that what the gateway accepted are the tokens of `TestJob.many`, once each and in order.
+    func expectOrder(_ count: Int, prefix: String, sourceLocation: SourceLocation = #_sourceLocation) {
+        let tokens = gatewayTokens
+        #expect(tokens.count == count, sourceLocation: sourceLocation)
+        let place = tokens.indices.first { tokens[$0] != TestJob.token(prefix, $0) }
+        // All of them would be too much to read.
+        guard let place else { return }
+        Issue.record(
+            "at place \(place) is \(tokens[place]), after \(place > 0 ? tokens[place - 1] : "nothing")",
+            sourceLocation: sourceLocation)
+    }
+}

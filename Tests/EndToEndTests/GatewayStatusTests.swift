@@ -1,0 +1,111 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    /// What the statuses of the gateway's error packets do to jobs in Redis.
+    @Suite("The gateway's statuses")
+    struct GatewayStatusTests {
+        @Test("each status has its end: again, dead with its reason, or a token that is not valid")
+        func ends() async throws {
+            let statuses = ["01", "02", "04", "05", "07", "08", "0a", "c8", "ff"]
+            var jobs = TestJob.many(50, prefix: "a")
+            // One at a time among good ones, as in a list.
+            for (index, prefix) in (statuses + statuses).enumerated() {
+                jobs.insert(TestJob.text(TestJob.token(prefix, index)), at: 10 + index * 2)
+            }
+            let before = Int64(Date().timeIntervalSince1970 * 1000)
+            let result = try await GatewayScene.deliver(
+                jobs,
+                rules: [
+                    "prefix=01,answer=1,times=2", "prefix=02,answer=2", "prefix=04,answer=4", "prefix=05,answer=5",
+                    "prefix=07,answer=7", "prefix=08,answer=8", "prefix=0a,answer=10,times=1",
+                    "prefix=c8,answer=200,times=1", "prefix=ff,answer=255,times=1",
+                ])
+            #expect(
+                result.queue.deadReasons == [
+                    "MissingDeviceToken": 2, "MissingPayload": 2, "InvalidTokenSize": 2, "InvalidPayloadSize": 2,
+                ])
+            #expect(result.queue.dead.allSatisfy { $0.attempts == 1 })
+            #expect(Set(result.queue.dead.map(\.original)).isSubset(of: Set(jobs.map { Array($0.utf8) })))
+            // 1 twice each, 200 and 255 once each.
+            #expect(result.worker.retried == 2 * 2 + 2 + 2 && result.queue.count("retried") == 8)
+            for reason in ["ProcessingError", "GatewayStatus200", "UnknownError"] {
+                #expect(result.queue.counters.keys.contains { $0.contains(reason) }, "\(result.queue.counters)")
+            }
+            #expect(result.worker.delivered == 50 + 2 * 4 && result.simulator.gateway.accepted == 58)
+            #expect(result.simulator.acceptedByToken.count == 58)
+
+            let bad = Set(jobs.indices.filter { jobs[$0].contains(#""token":"08"#) }.map { jobs[$0] })
+            #expect(bad.count == 2 && result.worker.invalid == 2)
+            #expect(result.queue.invalidTokens == [TestJob.token("08", 5), TestJob.token("08", 14)])
+            for token in result.queue.invalidTokens {
+                let details = try #require(result.queue.invalidTokenDetails[token])
+                #expect(details.source == "gateway" && details.reason == "InvalidToken")
+                #expect(details.topic == "com.example.app")
+                #expect((before...Int64(Date().timeIntervalSince1970 * 1000)).contains(details.at))
+                #expect(details.environment?.hasPrefix("localhost:") == true)
+            }
+        }
+
+        @Test("3, 6 and 128 pause the app and keep its jobs, none of which spends an attempt")
+        func pauses() async throws {
+            // Each waits for probes most of its time, so they can as well do so together.
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for (status, word) in [(3, "MissingTopic"), (6, "InvalidTopicSize"), (128, "ProtocolError")] {
+                    group.addTask { try await Self.pause(by: status, word) }
+                }
+                try await group.waitForAll()
+            }
+        }
+
+        private static func pause(by status: Int, _ word: String) async throws {
+            let scene = try await GatewayScene(rules: ["prefix=bad,answer=\(status),times=1"])
+            let jobs = TestJob.many(20, prefix: "a") + TestJob.many(1, prefix: "bad") + TestJob.many(40, prefix: "b")
+            try scene.redis.push(jobs)
+            let worker = try scene.worker(options: ["--exit-when-done"])
+            let result = try await scene.finish(worker)
+            #expect(worker.log.contains("the app is paused: \(word)"), "\(worker.log)")
+            #expect(worker.log.contains("the app is sending again"))
+            #expect(result.worker.delivered == 61 && result.simulator.gateway.accepted == 61)
+            #expect(result.worker.retried == 0 && result.worker.parked >= 1 && result.worker.possibleDuplicates == 0)
+            #expect(result.queue.dead.isEmpty && result.queue.invalidTokens.isEmpty)
+            #expect(result.simulator.gateway.refused["\(status) \(word)"] == 1)
+        }
+
+        @Test("10 confirms the named one and sends again what was behind it: nothing is lost, nothing twice")
+        func shutdown() async throws {
+            let jobs = TestJob.many(400, prefix: "a") + TestJob.many(3, prefix: "b") + TestJob.many(100, prefix: "c")
+            // In the second form the last before the one that it meets is named.
+            let result = try await GatewayScene.deliver(
+                jobs, rules: ["prefix=b,answer=10,accept=false,times=1", "after=60,answer=10"])
+            #expect(result.worker.delivered == 503 && result.simulator.gateway.accepted == 503)
+            #expect(result.worker.retried == 0 && result.queue.count("retried") == 0)
+            #expect(result.simulator.gateway.packets["10 Shutdown"] ?? 0 >= 8)
+            #expect(!result.log.contains("error"), "\(result.log)")
+        }
+
+        @Test("a gateway that stops, with 10 to all, and comes back gets the rest, and nothing twice")
+        func restart() async throws {
+            let redis = try RedisServer()
+            let port = try RedisServer.freePort()
+            let first = try await GatewayScene.gateway(on: port)
+            try redis.push(TestJob.many(3000, prefix: "a"))
+            // Slow enough that the first one gets but a part.
+            let worker = try WorkerProcess(
+                redis: redis.url, gateway: port, options: ["--exit-when-done", "--max-per-second", "1500"])
+            try await eventually("some have been accepted") { try await first.account().accepted > 100 }
+            let before = try await first.stop()
+            let second = try await GatewayScene.gateway(on: port)
+            let account = try await worker.finish()
+            let after = try await second.stop()
+            expectAgreement(account, try QueueContents(redis))
+            #expect(before.gateway.packets["10 Shutdown"] ?? 0 >= 1)
+            #expect(account.delivered == 3000 && after.accepted > 0)
+            // What was being written when it stopped it has not named, but not taken either.
+            #expect(Set(before.acceptedByToken.keys).union(after.acceptedByToken.keys).count == 3000)
+            #expect(before.accepted + after.accepted - 3000 <= account.possibleDuplicates)
+            #expect(account.possibleDuplicates == 0 && account.retried == 0)
+        }
+    }
+}

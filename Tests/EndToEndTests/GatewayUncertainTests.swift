@@ -1,0 +1,95 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    /// Ends of connections that leave it open what the gateway has taken.
+    @Suite("A gateway that says nothing of the end")
+    struct GatewayUncertainTests {
+        @Test(
+            "a close, a reset, half a packet or one that names nothing: all is delivered, and what may be twice is counted"
+        )
+        func wordless() async throws {
+            let answers = [
+                "c0": "close", "c1": "close,accept=false", "c2": "reset", "c3": "reset,accept=true",
+                "c4": "8,packet=half", "c5": "8,identifier=wrong", "c6": "8,identifier=0",
+            ]
+            var jobs = TestJob.many(210, prefix: "a")
+            for (index, prefix) in answers.keys.sorted().enumerated() {
+                jobs.insert(TestJob.text(TestJob.token(prefix, index)), at: 20 + index * 31)
+            }
+            let result = try await GatewayScene.deliver(
+                jobs, rules: answers.sorted { $0.key < $1.key }.map { "prefix=\($0.key),answer=\($0.value),times=1" },
+                confirmAfter: 400, options: ["--max-attempts", "100"], exactlyOnce: false)
+            #expect(result.worker.delivered == 217 && result.simulator.acceptedByToken.count == 217)
+            #expect(result.queue.dead.isEmpty && result.queue.invalidTokens.isEmpty)
+            #expect(result.worker.possibleDuplicates >= 7)
+            #expect(result.simulator.gateway.resets == 2)
+            #expect(result.simulator.gateway.packets["8 InvalidToken"] == 3)
+        }
+
+        @Test("what nobody can tell of is sent again or dropped, as the job says")
+        func onUncertain() async throws {
+            let again = TestJob.many(20, prefix: "a", members: #""on_uncertain":"resend","#)
+            let drop = TestJob.many(20, prefix: "b", members: #""on_uncertain":"drop","#)
+            let last = TestJob.text(TestJob.token("c", 1), #""on_uncertain":"drop","#)
+            let mixed = zip(again, drop).flatMap { [$0, $1] }
+            let result = try await GatewayScene.deliver(
+                mixed + [last], rules: ["prefix=c,answer=close,times=1"], exactlyOnce: false)
+            #expect(result.worker.dropped >= 1 && result.worker.dropped + result.worker.delivered == 41)
+            #expect(result.worker.possibleDuplicates >= 1 && result.worker.possibleDuplicates <= 20)
+            #expect(result.queue.dead.isEmpty)
+            let accepted = result.simulator.acceptedByToken
+            #expect(accepted.count == 41)
+            #expect(accepted.allSatisfy { $0.key.hasPrefix("a") || $0.value == 1 })
+        }
+
+        @Test("a notification that the gateway hangs up on each time has its attempts, and does not keep others back")
+        func attempts() async throws {
+            let poison = TestJob.text(TestJob.token("e", 1), #""max_attempts":3,"#)
+            let result = try await GatewayScene.deliver(
+                TestJob.many(20, prefix: "a") + [poison] + TestJob.many(20, prefix: "b"),
+                rules: ["prefix=e,answer=close,accept=false"], confirmAfter: 400, exactlyOnce: false)
+            #expect(result.worker.delivered == 40 && result.worker.dead == 1)
+            let letter = try #require(result.queue.dead.first)
+            #expect(letter.reason == "AttemptsExhausted" && letter.attempts == 3)
+            #expect(letter.original == Array(poison.utf8))
+        }
+
+        @Test("a gateway that reads nothing any more is found out, and nothing that it has not read is lost")
+        func hang() async throws {
+            let jobs = (0..<1500).map { number in
+                let token = number == 100 ? TestJob.token("c", 1) : TestJob.token("a", number)
+                return #"{"token":"\#(token)","payload":\#(TestJob.payload(bytes: 2000))}"#
+            }
+            // More than the sockets' buffers hold. What the gateway's kernel has taken is no proof, so it must be found
+            // out before the time for confirmation is up.
+            let result = try await GatewayScene.deliver(
+                jobs, rules: ["prefix=c,answer=hang,times=1"], confirmAfter: 4000,
+                options: ["--request-timeout", "300", "--max-connections", "1"], exactlyOnce: false)
+            #expect(result.worker.delivered == 1500 && result.simulator.acceptedByToken.count == 1500)
+            #expect(result.simulator.gateway.hangs == 1 && result.worker.possibleDuplicates > 0)
+            #expect(result.log.contains("does not respond: nothing of what was written was acknowledged"))
+        }
+
+        @Test("connections that the network cuts or resets lose nothing")
+        func network() async throws {
+            let scene = try await GatewayScene()
+            let proxy = try await FaultProxy(to: try scene.gatewayPort())
+            try scene.redis.push(TestJob.many(4000, prefix: "a"))
+            let worker = try WorkerProcess(
+                redis: scene.redis.url, gateway: proxy.port, confirmAfter: 300,
+                options: ["--exit-when-done", "--max-per-second", "1500", "--max-attempts", "100"])
+            for round in 1...4 {
+                let before = try await scene.simulator.account().accepted
+                try await eventually("more are accepted") {
+                    try await scene.simulator.account().accepted >= min(before + 300, 4000)
+                }
+                if round % 2 == 0 { try await proxy.cut() } else { try await proxy.reset() }
+            }
+            let result = try await scene.finish(worker, exactlyOnce: false)
+            #expect(result.worker.delivered == 4000 && result.simulator.acceptedByToken.count == 4000)
+            #expect(result.queue.dead.isEmpty && result.simulator.gateway.connections >= 4)
+        }
+    }
+}

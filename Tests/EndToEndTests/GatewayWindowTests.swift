@@ -1,0 +1,160 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("The window of what the gateway has not confirmed")
+    struct GatewayWindowTests {
+        @Test("a full one keeps the lane from claiming: the rest stays in Redis for others")
+        func full() async throws {
+            let scene = try await GatewayScene()
+            try scene.redis.push(TestJob.many(2000, prefix: "a"))
+            let worker = try scene.worker(
+                confirmAfter: 600_000,
+                options: [
+                    "--gateway-window", "100", "--gateway-barrier", "off", "--max-connections", "1",
+                    "--drain-timeout", "300",
+                ])
+            try await eventually("the window is full") { try await scene.simulator.account().accepted == 100 }
+            // Another worker gets what this one leaves, which is nearly all.
+            let other = try scene.worker(options: ["--max-connections", "1"])
+            try await eventually("the other has delivered the rest") {
+                let queue = try scene.queue()
+                return queue.jobs.isEmpty && queue.claims <= 100 && queue.count("delivered") >= 1900
+            }
+            let queue = try scene.queue()
+            #expect(queue.claims == 100 && queue.count("delivered") == 1900)
+            #expect(try await scene.simulator.account().accepted == 2000)
+            #expect(try await other.stop().delivered == 1900)
+            // Nobody has told it anything yet.
+            let account = try await worker.stop()
+            #expect(account.delivered == 0 && account.possibleDuplicates == 100)
+            #expect(try scene.queue().retries.count + scene.queue().jobs.count == 100)
+        }
+
+        @Test("a full one empties by a bad item or by age, and all is delivered in order", arguments: ["on", "off"])
+        func emptied(barrier: String) async throws {
+            let jobs = TestJob.many(1000, prefix: "a")
+            let result = try await GatewayScene.deliver(
+                jobs, confirmAfter: barrier == "on" ? 1000 : 200,
+                options: ["--gateway-window", "100", "--max-connections", "1", "--gateway-barrier", barrier])
+            #expect(result.worker.delivered == 1000 && result.simulator.gateway.accepted == 1000)
+            result.simulator.expectOrder(1000, prefix: "a")
+            let packets = result.simulator.gateway.packets["2 MissingDeviceToken"] ?? 0
+            #expect(barrier == "on" ? packets >= 10 && packets <= 11 : packets == 0)
+        }
+
+        @Test("one with less room than a claim is worth is asked about as well, where there is one connection only")
+        func nearlyFull() async throws {
+            let scene = try await GatewayScene()
+            try scene.redis.push(TestJob.many(3000, prefix: "a"))
+            // Claims come by 256, so that a thousand are never reached; and nothing is confirmed by age.
+            let worker = try scene.worker(
+                confirmAfter: 600_000, options: ["--gateway-window", "1000", "--max-connections", "1"])
+            try await eventually("all are accepted") { try await scene.simulator.account().accepted == 3000 }
+            let account = try await worker.stop()
+            expectAgreement(account, try scene.queue())
+            #expect(account.delivered == 3000 && account.possibleDuplicates == 0)
+            let simulated = try await scene.simulator.stop()
+            simulated.expectOrder(3000, prefix: "a")
+            // Not one for each claim.
+            #expect((3...8).contains(simulated.gateway.connections), "\(simulated.gateway.connections)")
+        }
+
+        @Test("one that is full by bytes holds the rest back as well")
+        func bytes() async throws {
+            let jobs = (0..<300).map {
+                #"{"token":"\#(TestJob.token("a", $0))","payload":\#(TestJob.payload(bytes: 2000))}"#
+            }
+            let result = try await GatewayScene.deliver(
+                jobs, options: ["--gateway-window-bytes", "65536", "--max-connections", "1"])
+            #expect(result.worker.delivered == 300 && result.simulator.gateway.accepted == 300)
+            // Some 30 fit at a time.
+            #expect(result.simulator.gateway.connections >= 300 / 33)
+        }
+
+        @Test("nothing is settled before its time is up or a packet has confirmed it")
+        func confirmAfter() async throws {
+            let scene = try await GatewayScene()
+            let jobs = TestJob.many(50, prefix: "a")
+            try scene.redis.push(jobs)
+            let patient = try scene.worker(confirmAfter: 600_000)
+            try await eventually("all are accepted") { try await scene.simulator.account().accepted == 50 }
+            // A later job has been claimed, sent and accepted, and still the first are not settled.
+            try scene.redis.push(TestJob.many(1, prefix: "b"))
+            try await eventually("the later one is accepted too") {
+                try await scene.simulator.account().accepted == 51
+            }
+            var queue = try scene.queue()
+            #expect(queue.claims == 51 && queue.count("delivered") == 0)
+            // The packet about the bad one confirms them.
+            let before = try await scene.simulator.account().gateway.frames["2"]
+            #expect(before == 51)
+            try scene.redis.push([#"{"id":"x","token":"\#(String(repeating: "0", count: 64))","payload":{"aps":{}}}"#])
+            try await eventually("what was before it is settled") {
+                try scene.queue().count("delivered") == 51
+            }
+            queue = try scene.queue()
+            #expect(queue.invalidTokens == [String(repeating: "0", count: 64)])
+            #expect(try await patient.stop().possibleDuplicates == 0)
+        }
+
+        @Test("after its time a notification is settled with no word of the gateway, and the connection goes on")
+        func byAge() async throws {
+            let scene = try await GatewayScene()
+            let worker = try scene.worker(confirmAfter: 200, options: ["--gateway-barrier", "off"])
+            for round in 1...3 {
+                try scene.redis.push(TestJob.many(20, prefix: "\(round)"))
+                try await eventually("they are settled") { try scene.queue().count("delivered") == round * 20 }
+            }
+            let result = try await worker.stop()
+            let simulated = try await scene.simulator.stop()
+            expectAgreement(result, try scene.queue())
+            #expect(simulated.gateway.connections == 1 && simulated.gateway.packets.isEmpty)
+            #expect(simulated.gateway.accepted == 60)
+        }
+
+        @Test(
+            "each command of the protocol delivers",
+            arguments: [("simple", "0"), ("enhanced", "1"), ("items", "2")])
+        func frames(name: String, command: String) async throws {
+            let result = try await GatewayScene.deliver(
+                TestJob.many(100, prefix: "a", members: #""priority":5,"expiration":2000000000,"#), confirmAfter: 300,
+                options: ["--gateway-frame", name])
+            #expect(result.worker.delivered == 100 && result.simulator.gateway.accepted == 100)
+            #expect(result.simulator.gateway.frames.filter { $0.value > 0 } == [command: 100])
+            let record = try #require(result.simulator.gatewayAccepted.first)
+            #expect((record.identifier != nil) == (name != "simple"))
+            #expect(record.expiration == (name == "simple" ? nil : 2_000_000_000))
+            #expect(record.priority == (name == "items" ? 5 : nil))
+        }
+
+        @Test("of a command without identifiers nothing can be told after a bad one: it is sent again, and counted")
+        func simple() async throws {
+            let result = try await GatewayScene.deliver(
+                TestJob.many(30, prefix: "a") + [TestJob.text(TestJob.token("bad", 1), #""max_attempts":2,"#)],
+                rules: ["prefix=bad,answer=8"], confirmAfter: 400, options: ["--gateway-frame", "simple"],
+                exactlyOnce: false)
+            #expect(result.worker.delivered == 30 && result.simulator.acceptedByToken.count == 30)
+            #expect(result.queue.deadReasons == ["AttemptsExhausted": 1] && result.queue.invalidTokens.isEmpty)
+            #expect(result.worker.possibleDuplicates >= 1)
+        }
+
+        @Test("a connection that is idle beyond its time is closed, and the next job opens another")
+        func idle() async throws {
+            let scene = try await GatewayScene()
+            let proxy = try await FaultProxy(to: try scene.gatewayPort())
+            let worker = try WorkerProcess(
+                redis: scene.redis.url, gateway: proxy.port, confirmAfter: 200,
+                options: ["--min-connections", "0", "--idle-timeout", "1"])
+            try scene.redis.push(TestJob.many(1, prefix: "a"))
+            try await eventually("it is settled") { try scene.queue().count("delivered") == 1 }
+            try await eventually("the connection is closed") { try await proxy.connections == 0 }
+            try scene.redis.push(TestJob.many(1, prefix: "b"))
+            try await eventually("the next is settled") { try scene.queue().count("delivered") == 2 }
+            expectAgreement(try await worker.stop(), try scene.queue())
+            #expect(try await scene.simulator.stop().gateway.connections == 2)
+            #expect(!worker.log.contains("error"), "\(worker.log)")
+        }
+    }
+}

@@ -1,0 +1,151 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    /// What libraries for the binary protocol could do, or were known not to.
+    @Suite("What the older libraries did")
+    struct OlderLibrariesTests {
+        @Test("tokens in every spelling: spaces, <>, mixed case, base64")
+        func tokens() async throws {
+            let bytes = (0..<32).map { UInt8(($0 * 37 + 251) % 256) }
+            let hex = bytes.map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()
+            let digits = Array(hex)
+            let groups = stride(from: 0, to: 64, by: 8).map { String(digits[$0..<$0 + 8]) }.joined(separator: " ")
+            let mixed = String(
+                digits.enumerated().map { $0.offset % 2 == 0 ? Character($0.element.uppercased()) : $0.element })
+            let base64 = Data(bytes).base64EncodedString()
+            let url = base64.replacing("+", with: "-").replacing("/", with: "_").replacing("=", with: "")
+            #expect(base64 != url)
+            let spellings = [hex, hex.uppercased(), mixed, groups, "<\(groups)>", "< \(hex) >", base64, url]
+            let scene = try await GatewayScene()
+            try scene.redis.push(spellings.map { #"{"token":"\#($0)","payload":{"aps":{"alert":"x"}}}"# })
+            let account = try await scene.worker(options: ["--exit-when-done"]).finish()
+            expectAgreement(account, try scene.queue())
+            #expect(account.delivered == spellings.count)
+            #expect(try await scene.simulator.stop().gatewayTokens == spellings.map { _ in hex })
+        }
+
+        @Test("what is no token of 32 bytes never gets to the gateway, where it would end the connection")
+        func badTokens() async throws {
+            let bad = ["", "abcd", "zz" + String(repeating: "0", count: 62), String(repeating: "0", count: 66), "%00"]
+            let result = try await GatewayScene.deliver(
+                TestJob.many(10, prefix: "a") + bad.map { #"{"token":"\#($0)","payload":{"aps":{}}}"# }
+                    + TestJob.many(10, prefix: "b"))
+            #expect(result.worker.delivered == 20 && result.simulator.gateway.refused.isEmpty)
+            #expect(result.queue.deadReasons.values.reduce(0, +) == bad.count, "\(result.queue.deadReasons)")
+            #expect(result.queue.deadReasons["MalformedToken"] ?? 0 >= 4, "\(result.queue.deadReasons)")
+        }
+
+        @Test("durations such as 30m and 1d, and expires 0, as the gateway sees them")
+        func expirations() async throws {
+            let now = UInt32(Date().timeIntervalSince1970)
+            let expirations = [#""30m""#, #""1d""#, #""90s""#, "0", "\(now + 77_777)"]
+            let jobs = expirations.enumerated().map {
+                TestJob.text(TestJob.token("a", $0.offset), #""expiration":\#($0.element),"#)
+            }
+            let result = try await GatewayScene.deliver(jobs + [TestJob.text(TestJob.token("b", 1))])
+            #expect(result.worker.delivered == 6)
+            let seen = try result.simulator.gatewayAccepted.map { try #require($0.expiration) }
+            let latest = UInt32(Date().timeIntervalSince1970)
+            // Counted from when the job came to Redis or was first seen, which is between the two.
+            for (expiration, duration) in zip(seen, [1800, 86_400, 90] as [UInt32]) {
+                #expect((now + duration - 1...latest + duration + 1).contains(expiration))
+            }
+            #expect(seen[3] == 0 && seen[4] == now + 77_777)
+            // The gateway takes none at all for "do not store".
+            #expect((now + 30 * 86_400 - 1...latest + 30 * 86_400 + 1).contains(seen[5]))
+        }
+
+        @Test("FIFO order is kept across resends")
+        func order() async throws {
+            var jobs = TestJob.many(600, prefix: "a")
+            for number in 0..<12 { jobs.insert(TestJob.text(TestJob.token("dead", number)), at: 40 + number * 45) }
+            let result = try await GatewayScene.deliver(
+                jobs, rules: ["prefix=dead,answer=8,delay=20ms", "after=97,answer=10"],
+                options: ["--max-connections", "1"])
+            #expect(result.worker.delivered == 600 && result.worker.invalid == 12 && result.worker.resent > 0)
+            result.simulator.expectOrder(600, prefix: "a")
+        }
+
+        @Test("close waits for what is being written")
+        func close() async throws {
+            let scene = try await GatewayScene()
+            let jobs = (0..<3000).map {
+                #"{"token":"\#(TestJob.token("a", $0))","payload":\#(TestJob.payload(bytes: 2000))}"#
+            }
+            try scene.redis.push(jobs)
+            let worker = try scene.worker(confirmAfter: 600_000, options: ["--max-connections", "1"])
+            try await eventually("it is writing") { try await scene.simulator.account().accepted > 0 }
+            let account = try await worker.stop()
+            let simulated = try await scene.simulator.stop()
+            let queue = try scene.queue()
+            #expect(account.delivered > 0 && simulated.gateway.accepted == account.delivered)
+            #expect(account.possibleDuplicates == 0 && queue.claims == 0)
+            #expect(queue.jobs.count == jobs.count - account.delivered && queue.retries.isEmpty)
+        }
+
+        @Test("a gateway that is not there at first is tried again after pauses that grow, and then gets all")
+        func reconnectDelay() async throws {
+            let redis = try RedisServer()
+            let port = try RedisServer.freePort()
+            try redis.push(TestJob.many(200, prefix: "a"))
+            let worker = try WorkerProcess(redis: redis.url, gateway: port, options: ["--exit-when-done"])
+            try await eventually("the worker tells that it cannot connect") {
+                worker.log.contains("no connection to the gateway: cannot connect to localhost:\(port)")
+            }
+            #expect(worker.log.contains("retry_in="), "\(worker.log)")
+            let simulator = try await GatewayScene.gateway(on: port)
+            let account = try await worker.finish()
+            expectAgreement(account, try QueueContents(redis))
+            #expect(worker.log.contains("the gateway takes notifications again"))
+            #expect(worker.log.ranges(of: "no connection to the gateway").count == 1, "\(worker.log)")
+            #expect(account.delivered == 200 && account.retried == 0 && account.possibleDuplicates == 0)
+            #expect(try await simulator.stop().gateway.accepted == 200)
+        }
+
+        @Test("a certificate that the gateway accepts and then drops at once: told, and all is kept")
+        func droppedAtConnect() async throws {
+            let result = try await GatewayScene.deliver(
+                TestJob.many(50, prefix: "a"), rules: ["at=connect,answer=close,times=4"], confirmAfter: 400,
+                exactlyOnce: false)
+            #expect(result.worker.delivered == 50 && result.simulator.gateway.accepted == 50)
+            #expect(result.queue.dead.isEmpty)
+            #expect(
+                result.log.contains("it may not accept the client certificate for this environment"), "\(result.log)")
+            // Once for the first connection at the most, and then for one at a time.
+            #expect(result.worker.retried <= 50 + 4)
+        }
+
+        @Test("a certificate that the gateway drops with the first notification: the app is paused until it is taken")
+        func droppedAtNotification() async throws {
+            let redis = try RedisServer()
+            let port = try RedisServer.freePort()
+            let bad = try await GatewayScene.gateway(on: port, rules: ["answer=close,accept=false"])
+            try redis.push(TestJob.many(100, prefix: "a"))
+            let worker = try WorkerProcess(
+                redis: redis.url, gateway: port, confirmAfter: 400,
+                options: ["--exit-when-done", "--pause", "500", "--pause-cap", "500"])
+            try await eventually("the app is paused") { try BreakerTests.pause("default", redis) != nil }
+            let pause = try #require(try BreakerTests.pause("default", redis)?["reason"] as? String)
+            #expect(pause.hasPrefix("HungUp") && pause.contains("is the certificate right"))
+            #expect(worker.log.contains("the app is paused: HungUp"), "\(worker.log)")
+            let connections = try await bad.account().gateway.connections
+            try await eventually("probes go on") {
+                try await bad.account().gateway.connections >= connections + 2
+            }
+            let queue = try QueueContents(redis)
+            #expect(queue.jobs.count + queue.retries.count + queue.claims == 100 && queue.dead.isEmpty)
+            // However often it is tried: those of the first connection, and of two that tried one each.
+            #expect(queue.count("retried") <= 100 + 2)
+            #expect(try await bad.stop().gateway.accepted == 0)
+
+            let good = try await GatewayScene.gateway(on: port)
+            let account = try await worker.finish(within: .seconds(150))
+            expectAgreement(account, try QueueContents(redis))
+            #expect(account.delivered == 100 && account.dead == 0)
+            #expect(worker.log.contains("the app is sending again"))
+            #expect(try await good.stop().gateway.accepted == 100)
+        }
+    }
+}

@@ -1,0 +1,30 @@
+import NIOCore
+import Synchronization
+
+/// Reads the sizes of the TLS records with application data from what one side of a single connection sends.
+final class TLSRecords: Sendable {
+    private struct State {
+        var input = ByteBuffer()
+        var sizes: [Int] = []
+    }
+
+    private let state = Mutex(State())
+
+    /// The bytes of each record, its header apart. TLS 1.3 sends the end of its handshake as such records too.
+    var sizes: [Int] { state.withLock { $0.sizes } }
+
+    /// To be called with all that is sent.
+    func arrived(_ bytes: ByteBuffer) {
+        state.withLock { state in
+            state.input.writeImmutableBuffer(bytes)
+            // Type, version and length; 23 is application data (RFC 8446, 5.1).
+            while let type = state.input.getInteger(at: state.input.readerIndex, as: UInt8.self),
+                let size = state.input.getInteger(at: state.input.readerIndex + 3, as: UInt16.self),
+                state.input.readableBytes >= 5 + Int(size)
+            {
+                state.input.moveReaderIndex(forwardBy: 5 + Int(size))
+                if type == 23 { state.sizes.append(Int(size)) }
+            }
+        }
+    }
+}
