@@ -172,7 +172,7 @@ final class Lane: @unchecked Sendable {
             queue.lookForForgottenIfDue()
         }
         writeInvalidTokens()
-        if isFullSecond { tellOfReadiness(now: now) }
+        if isFullSecond || readiness.isTroubled { tellOfReadiness(now: now) }
         if phase == .draining, now >= drainDeadline { cutDrainShort() }
         growIfStarved()
         pump()

@@ -16,6 +16,9 @@ struct Readiness {
     private var troubledSince: NIODeadline?
     private var isTold = false
 
+    /// Whether the lane could not do its work when it was looked at last: then its recovery is to be seen soon.
+    var isTroubled: Bool { troubledSince != nil }
+
     /// - Parameter isReady: whether the lane can do its work now.
     /// - Returns: what is to be told, if anything.
     mutating func update(isReady: Bool, now: NIODeadline) -> Change? {
