@@ -1,0 +1,80 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("Checking a gateway")
+    struct GatewayCheckTests {
+        private static func check(
+            _ scene: GatewayScene, _ arguments: [String] = [], job: String? = nil
+        ) async throws -> CommandLineTests.Output {
+            try await CommandLineTests.run(
+                ["check", "--no-redis"] + arguments + (job == nil ? [] : ["--job", "-"]),
+                environment: [
+                    "APNS_WORKER_ENDPOINT": "localhost:\(try scene.gatewayPort())",
+                    "APNS_WORKER_CA": try TestCertificates.path("ca.pem"), "APNS_WORKER_TRANSPORT": "gateway",
+                    "APNS_WORKER_CERTIFICATE": try TestCertificates.path("client.pem"),
+                    "APNS_WORKER_CERTIFICATE_KEY": try TestCertificates.path("client-key.pem"),
+                    "APNS_WORKER_TOPIC": "com.example.app",
+                ], input: job)
+        }
+
+        @Test("a good one is said to take the certificate")
+        func good() async throws {
+            let scene = try await GatewayScene()
+            let result = try await Self.check(scene)
+            #expect(result.ending == .exited(0), "\(result.errors)\(result.output)")
+            for line in [
+                "ok       app default: certificate Apple Push Services: com.example.app for com.example.app",
+                "ok       app default: localhost:\(try scene.gatewayPort()) is connected to, with TLS\n",
+                "ok       app default: the gateway takes the certificate",
+            ] { #expect(result.output.contains(line), "\(result.output)") }
+            #expect(try await scene.simulator.stop().gateway.accepted == 0)
+        }
+
+        @Test(
+            "one that drops connections, says something else or nothing at all is told of",
+            arguments: [
+                ("at=connect,answer=close", 1, "FAILED   app default: "),
+                ("at=connect,answer=3", 1, "FAILED   app default: "),
+                ("at=connect,answer=hang", 0, "warning  app default: the gateway says nothing about a token"),
+            ])
+        func bad(rule: String, status: Int32, words: String) async throws {
+            let scene = try await GatewayScene(rules: [rule])
+            let result = try await Self.check(scene)
+            #expect(result.ending == .exited(status), "\(result.output)")
+            #expect(result.output.contains(words), "\(result.output)")
+        }
+
+        @Test("a job that is sent is told of as far as the gateway tells")
+        func send() async throws {
+            let scene = try await GatewayScene(rules: ["prefix=dead,answer=8"])
+            let (good, bad) = (TestJob.token("a", 1), TestJob.token("dead", 2))
+            let result = try await Self.check(
+                scene, ["--send"], job: #"{"id":"x","tokens":["\#(good)","\#(bad)"],"payload":{"aps":{"alert":"hi"}}}"#)
+            #expect(result.ending == .exited(1), "\(result.errors)")
+            #expect(
+                result.output.contains("ok       job: APNs answered for a0000000…: taken by the gateway"),
+                "\(result.output)")
+            #expect(
+                result.output.contains("FAILED   job: APNs answered for dead0000…: InvalidToken (status 8)"),
+                "\(result.output)")
+            #expect(try await scene.simulator.stop().gatewayTokens == [good])
+        }
+
+        @Test("a job that the gateway cannot carry is said to be refused")
+        func job() async throws {
+            let scene = try await GatewayScene()
+            for (job, words) in [
+                (#"{"id":"x","token":"abcd","payload":{"aps":{}}}"#, "MalformedToken"),
+                (
+                    #"{"id":"x","token":"\#(TestJob.token("a", 1))","payload":\#(TestJob.payload(bytes: 2049))}"#,
+                    "PayloadTooLarge"
+                ),
+            ] {
+                let result = try await Self.check(scene, ["--no-connect"], job: job)
+                #expect(result.ending == .exited(1) && result.output.contains(words), "\(result.output)")
+            }
+        }
+    }
+}
