@@ -20,7 +20,7 @@ public enum APNSConnectionError: Error, Sendable, CustomStringConvertible {
     case noHTTP2(APNSEndpoint, offered: String?)
     /// The server has stopped answering.
     case unresponsive(APNSEndpoint, String)
-    /// What came is not HTTP/2.
+    /// What came is not HTTP/2, or no error packet of the gateway.
     case protocolViolation(APNSEndpoint, String)
     /// More came than answers can account for.
     case flooded(APNSEndpoint, String)
@@ -52,7 +52,7 @@ public enum APNSConnectionError: Error, Sendable, CustomStringConvertible {
         case .noHTTP2(let endpoint, let offered):
             "\(endpoint) did not agree to HTTP/2 (ALPN gave \(offered ?? "nothing")); is it an APNs endpoint?"
         case .unresponsive(let endpoint, let why): "\(endpoint) does not respond: \(why)"
-        case .protocolViolation(let endpoint, let why): "\(endpoint) broke the HTTP/2 protocol: \(why)"
+        case .protocolViolation(let endpoint, let why): "\(endpoint) broke the protocol: \(why)"
         case .flooded(let endpoint, let why): "\(endpoint) floods the connection: \(why)"
         case .closedByPeer(let endpoint, true, _):
             "\(endpoint) closed the connection before it was set up; it may not accept the certificate"
