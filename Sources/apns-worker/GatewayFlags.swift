@@ -31,7 +31,7 @@ struct GatewayFlags: ParsableArguments {
 
     @Option(
         help: """
-            Notifications on a connection that are not confirmed, at the most. (APNS_WORKER_GATEWAY_WINDOW; default 20000)
+            Notifications on a connection that are not confirmed, at the most. (APNS_WORKER_GATEWAY_WINDOW; default 5000)
             """)
     var gatewayWindow: Int?
 

@@ -5,7 +5,7 @@ import NIOCore
 struct GatewayConnectionState {
     struct Limits: Sendable {
         /// Notifications without confirmation at the most.
-        var windowCount = 20_000
+        var windowCount = 5000
         /// Bytes of their frames at the most.
         var windowBytes = 32 << 20
         /// For how long the gateway must have had a notification without a word.

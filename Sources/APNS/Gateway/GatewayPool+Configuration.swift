@@ -26,7 +26,7 @@ extension GatewayPool {
         /// Whether a deliberately bad item is sent where certainty is wanted at once: when no more is sent on a connection.
         public var sendsBarriers = true
         /// Notifications without confirmation on a connection at the most.
-        public var windowCount = 20_000
+        public var windowCount = 5000
         /// Bytes of their frames at the most.
         public var windowBytes = 32 << 20
         /// How long TCP, the proxy's answer and TLS may each take.
