@@ -63,6 +63,11 @@ struct ChannelOptions: ParsableArguments {
     /// What manages the app's channels.
     func place() throws -> ChannelPlace {
         let app = try configuration()
+        guard !app.usesGateway else {
+            throw ValidationError(
+                "the app \(app.name) has the binary gateway for its transport, which knows no channels; choose one whose "
+                    + "transport is http2")
+        }
         let bundleID: BundleID
         do {
             bundleID = try BundleID(topic: app.topic)

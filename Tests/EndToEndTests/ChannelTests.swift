@@ -196,6 +196,28 @@ extension EndToEnd {
             #expect(try await run("channels", "list", "--app", "shop", environment: apps).ending == .exited(0))
         }
 
+        @Test("an app that goes through the binary gateway has none, and a transport that is wrong is named")
+        func gateway() async throws {
+            let certificate = [
+                "APNS_WORKER_TRANSPORT": "gateway", "APNS_WORKER_KEY": "",
+                "APNS_WORKER_CERTIFICATE": try TestCertificates.path("client.pem"),
+                "APNS_WORKER_CERTIFICATE_KEY": try TestCertificates.path("client-key.pem"),
+            ]
+            let channels = try await run("channels", "list", environment: certificate)
+            #expect(channels.ending == .exited(64) && channels.errors.contains("knows no channels"))
+            let key = try await run("channels", "list", environment: ["APNS_WORKER_TRANSPORT": "gateway"])
+            #expect(key.ending == .exited(64) && key.errors.contains("takes certificates only"))
+            for (name, value, words) in [
+                ("TRANSPORT", "pigeon", "http2 or gateway"), ("GATEWAY_FRAME", "3", "simple, enhanced, items"),
+                ("GATEWAY_BARRIER", "maybe", "on or off"), ("GATEWAY_CONFIRM_AFTER", "600001", "600000"),
+                ("GATEWAY_WINDOW", "0", "GATEWAY_WINDOW"), ("ENDPOINT", "a b", "host:port"),
+            ] {
+                let wrong = try await run(
+                    "channels", "list", environment: certificate.merging(["APNS_WORKER_\(name)": value]) { $1 })
+                #expect(wrong.ending == .exited(64) && wrong.errors.contains(words), "\(name): \(wrong.errors)")
+            }
+        }
+
         @Test("deleting asks on a terminal, and takes nothing but yes for it", arguments: ["yes", "y", "no", ""])
         func asks(answer: String) async throws {
             let channel = try await createChannel()
