@@ -25,7 +25,8 @@ extension EndToEnd {
             // A server that reads looks at its connections every 2 MB: that is every fifth of these keys, each 50 ms.
             let scene = try await OutageScene(arguments: ["--key-load-delay", "50000", "--rdbcompression", "no"])
             try scene.redis.run(
-                "EVAL", "for i = 1, 40 do redis.call('SET', KEYS[1] .. i, string.rep('x', 400000)) end", "1", "ballast")
+                "EVAL", "for i = 1, 100 do redis.call('SET', KEYS[1] .. i, string.rep('x', 400000)) end", "1", "ballast"
+            )
             try scene.redis.run("CONFIG", "SET", "save", "3600 1")
             scene.redis.stop()
             try await scene.apnsIsQuiet()

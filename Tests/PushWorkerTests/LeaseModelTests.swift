@@ -128,7 +128,7 @@ private struct LeaseModel {
         for round in 0..<2000 {
             now = now + .milliseconds(50)
             connect()
-            for name in server.leases where name != worker { server.giveBack(name) }
+            for name in server.leases.sorted() where name != worker { server.giveBack(name) }
             // Now and then the lane looks at what it holds.
             if round % 50 == 0 { send(.look) }
             ask()
@@ -152,7 +152,10 @@ private struct LeaseModel {
         send(.claim(claim))
     }
 
-    private mutating func settleSome() { flush(held.filter { _ in Bool.random(using: &random) }) }
+    private mutating func settleSome() {
+        // In order: that of a set is another in each process, and a seed would not say what happens.
+        flush(Set(held.sorted().filter { _ in Bool.random(using: &random) }))
+    }
 
     private mutating func flush(_ numbers: Set<Int>) {
         guard isConnected, !numbers.isEmpty else { return }
@@ -185,7 +188,7 @@ private struct LeaseModel {
         case .look:
             guard isOurs else { return }
             let known = unconfirmed.values.reduce(held) { $0.union($1) }
-            for (number, job) in server.claims[worker] ?? [:]
+            for (number, job) in (server.claims[worker] ?? [:]).sorted(by: { $0.key < $1.key })
             where window.wasAnswered(number) && !known.contains(number) {
                 take(number, job)
             }
