@@ -23,7 +23,7 @@ public struct APNSEndpoint: Hashable, Sendable, CustomStringConvertible {
 
     /// Reads `production`, `sandbox`, `host`, `host:port` or `https://host:port`; `nil` for anything else.
     public init?(_ text: String) {
-        self.init(text, production: .production, sandbox: .sandbox)
+        self.init(text, production: .production, sandbox: .sandbox, scheme: "https://")
     }
 
     /// Reads `production`, `sandbox`, `host` or `host:port` of a binary gateway; `nil` for anything else.
@@ -34,7 +34,8 @@ public struct APNSEndpoint: Hashable, Sendable, CustomStringConvertible {
     /// - Parameters:
     ///   - production: what `production` is, and whose port is that of hosts without one.
     ///   - sandbox: what `sandbox` is.
-    init?(_ text: String, production: APNSEndpoint, sandbox: APNSEndpoint) {
+    ///   - scheme: what may stand before the host, with a slash behind the port; nothing where the service has no URLs.
+    init?(_ text: String, production: APNSEndpoint, sandbox: APNSEndpoint, scheme: String? = nil) {
         switch text {
         case "production":
             self = production
@@ -45,8 +46,10 @@ public struct APNSEndpoint: Hashable, Sendable, CustomStringConvertible {
         default: break
         }
         var rest = Substring(text)
-        if rest.hasPrefix("https://") { rest = rest.dropFirst("https://".count) }
-        if rest.hasSuffix("/") { rest = rest.dropLast() }
+        if let scheme {
+            if rest.hasPrefix(scheme) { rest = rest.dropFirst(scheme.count) }
+            if rest.hasSuffix("/") { rest = rest.dropLast() }
+        }
         guard let (host, port) = Self.hostAndPort(rest) else { return nil }
         self.init(host: host, port: port ?? production.port)
     }

@@ -21,12 +21,6 @@ extension APNSEndpoint {
 
     /// Reads `production`, `sandbox`, `host` or `host:port`; `nil` for anything else.
     public init?(feedback text: String) {
-        switch text {
-        case "production": self = .productionFeedback
-        case "sandbox", "development": self = .sandboxFeedback
-        default:
-            guard let (host, port) = Self.hostAndPort(text[...]) else { return nil }
-            self.init(host: host, port: port ?? Self.feedbackPort)
-        }
+        self.init(text, production: .productionFeedback, sandbox: .sandboxFeedback)
     }
 }
