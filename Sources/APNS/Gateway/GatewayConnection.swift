@@ -65,7 +65,7 @@ final class GatewayConnection: ChannelInboundHandler {
         state = GatewayConnectionState(limits)
     }
 
-    /// Puts itself onto a channel, and under itself what counts the bytes. To be called before TLS is there.
+    /// Puts itself onto a channel. To be called before TLS is there.
     func install(on channel: any Channel) throws {
         try channel.pipeline.syncOperations.addHandler(self)
     }
@@ -231,7 +231,6 @@ final class GatewayConnection: ChannelInboundHandler {
     private func leave(_ context: ChannelHandlerContext) {
         guard !isLeaving else { return }
         isLeaving = true
-        if state.phase == .open { _ = state.drain() }
         owner?.connectionChanged(self)
         context.close(promise: nil)
     }

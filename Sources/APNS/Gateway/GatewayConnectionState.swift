@@ -117,10 +117,10 @@ struct GatewayConnectionState {
 
     /// Nothing more is to be sent.
     /// - Returns: the identifier of the bad item to send, which tells what of the others was taken.
-    mutating func drain(isRetired: Bool = true) -> UInt32? {
+    mutating func drain() -> UInt32? {
         guard phase == .open else { return nil }
         phase = .draining
-        if isRetired { self.isRetired = true }
+        isRetired = true
         guard limits.sendsBarriers, window.count > 0 else { return nil }
         return window.sendBarrier()
     }

@@ -317,10 +317,8 @@ extension GatewayPool: GatewayConnectionOwner {
         }
         if closed != nil {
             if wasConnecting { state.failed(wasConnecting: true, now: eventLoop.now, jitter: 0) }
-        } else if !wasConnecting, connection.state.isRetired {
-            logger.debug("\(error)", metadata: ["endpoint": "\(endpoint)"])
-            delegate?.transportChanged(self)
-        } else if connection.state.isProven, connection.hasAnswer {
+        } else if (!wasConnecting && connection.state.isRetired) || (connection.state.isProven && connection.hasAnswer)
+        {
             logger.debug("\(error)", metadata: ["endpoint": "\(endpoint)"])
             delegate?.transportChanged(self)
         } else if connection.state.isProven || (lasted && !connection.state.hasSent) {
