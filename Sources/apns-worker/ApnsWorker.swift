@@ -19,5 +19,8 @@ struct ApnsWorker: AsyncParsableCommand {
             Any language can enqueue: RPUSH push:{default}:jobs '{"token":"…","payload":{"aps":{"alert":"Hello"}}}'
             """,
         version: "0.1.0",
-        subcommands: [Run.self, Enqueue.self, Feedback.self, Channels.self, Pause.self, Resume.self, Check.self])
+        subcommands: [
+            Run.self, Enqueue.self, Requeue.self, Dead.self, Invalid.self, Feedback.self, Channels.self, Pause.self,
+            Resume.self, Check.self,
+        ])
 }
