@@ -36,19 +36,22 @@ public final class InvalidTokenInspector: Sendable {
     }
 
     /// See ``InvalidTokenSet/scan(after:count:withDetails:completion:)``.
+    /// - Throws: ``QueueConnection/Failure``.
     public func scan(
         after cursor: String?, count: Int = 500, withDetails: Bool
-    ) async throws(QueueConnection.Failure) -> InvalidTokenSet.Page {
+    ) async throws -> InvalidTokenSet.Page {
         try await call { $0.scan(after: cursor, count: count, withDetails: withDetails, completion: $1) }
     }
 
     /// See ``InvalidTokenSet/countMembers(_:completion:)``.
-    public func countMembers(_ tokens: [ByteBuffer]) async throws(QueueConnection.Failure) -> Int {
+    /// - Throws: ``QueueConnection/Failure``.
+    public func countMembers(_ tokens: [ByteBuffer]) async throws -> Int {
         try await call { $0.countMembers(tokens, completion: $1) }
     }
 
     /// See ``InvalidTokenSet/withdraw(_:completion:)``.
-    public func withdraw(_ tokens: [ByteBuffer]) async throws(QueueConnection.Failure) -> Int {
+    /// - Throws: ``QueueConnection/Failure``.
+    public func withdraw(_ tokens: [ByteBuffer]) async throws -> Int {
         try await call { $0.withdraw(tokens, completion: $1) }
     }
 
@@ -57,7 +60,7 @@ public final class InvalidTokenInspector: Sendable {
             @escaping @Sendable (
                 InvalidTokenSet, @escaping (Result<Value, QueueConnection.Failure>) -> Void
             ) -> Void
-    ) async throws(QueueConnection.Failure) -> Value {
+    ) async throws -> Value {
         let result: Result<Value, QueueConnection.Failure> = await withCheckedContinuation { continuation in
             clients.eventLoop.execute { body(self.set.value) { continuation.resume(returning: $0) } }
         }
