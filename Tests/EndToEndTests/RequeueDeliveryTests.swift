@@ -13,8 +13,8 @@ extension EndToEnd {
         @Test("jobs that APNs refused are delivered once each when it takes them, a worker running all the while")
         func delivered() async throws {
             let redis = try RedisServer()
-            // The first 200 requests for these devices are refused, and later ones are not.
-            let simulator = try await SimulatorProcess(rules: ["prefix=f5,answer=413,times=200"])
+            // The first request for each of these devices is refused, and later ones are not.
+            let simulator = try await SimulatorProcess(rules: ["prefix=f5,answer=413,times=1"])
             let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
             try redis.push(TestJob.many(200, prefix: "f5") + TestJob.many(100))
             try await eventually("all are settled") { try QueueContents(redis).isSettled }
@@ -33,7 +33,7 @@ extension EndToEnd {
         @Test("of a job only the devices get it that had not, and the others not twice")
         func someTokens() async throws {
             let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: ["prefix=f5,answer=413,times=60"])
+            let simulator = try await SimulatorProcess(rules: ["prefix=f5,answer=413,times=1"])
             let jobs = (0..<30).map { job in
                 let tokens = (0..<6).map { TestJob.token($0 % 3 == 0 ? "f5" : "", job * 6 + $0) }
                 return
@@ -132,7 +132,7 @@ extension EndToEnd {
         @Test("what was good for a time is not sent after that time")
         func expired() async throws {
             let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: ["prefix=f5,answer=413,times=2"])
+            let simulator = try await SimulatorProcess(rules: ["prefix=f5,answer=413,times=1"])
             try redis.push([
                 TestJob.text(TestJob.token("f5", 1), #""expiration":"1s","#),
                 TestJob.text(TestJob.token("f5", 2), #""expiration":"1h","#),

@@ -80,7 +80,7 @@ extension EndToEnd {
                 (["--reason", ""], "--reason is empty"),
                 (["--all", "--limit", "0"], "--limit is a number from 1"),
                 (["--all", "--rate", "0"], "--rate is a number from 1"),
-                (["--all", "--queue", "a{b"], "printable ASCII"), (["--resaon", "X"], "--resaon"),
+                (["--all", "--queue", "a{b"], "printable ASCII"), (["--all", "--resaon", "X"], "--resaon"),
             ] as [([String], String)])
         func mistakes(tool: RequeueTool, flags: ([String], words: String)) async throws {
             let redis = try RedisServer()
