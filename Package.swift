@@ -6,6 +6,7 @@ let nioPosix = Target.Dependency.product(name: "NIOPosix", package: "swift-nio")
 let nioEmbedded = Target.Dependency.product(name: "NIOEmbedded", package: "swift-nio")
 let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
 let lifecycle = Target.Dependency.product(name: "ServiceLifecycle", package: "swift-service-lifecycle")
+let unixSignals = Target.Dependency.product(name: "UnixSignals", package: "swift-service-lifecycle")
 let hummingbird = Target.Dependency.product(name: "Hummingbird", package: "hummingbird")
 let configuration = Target.Dependency.product(name: "Configuration", package: "swift-configuration")
 let yams = Target.Dependency.product(name: "Yams", package: "Yams")
@@ -50,8 +51,9 @@ let package = Package(
         .executableTarget(
             name: "apns-worker",
             dependencies: [
-                "APNS", "APNSSimulator", "PushQueue", "PushWorker", "Redis", "TLS", argumentParser, configuration, logging, lifecycle,
-                yams,
+                "APNS", "APNSSimulator", "PushQueue", "PushWorker", "Redis", "TLS", argumentParser, configuration,
+                logging, lifecycle,
+                unixSignals, yams,
             ]),
         .executableTarget(
             name: "apns-simulator", dependencies: ["APNSSimulator", argumentParser, logging, lifecycle]),

@@ -48,7 +48,10 @@ struct Run: AsyncParsableCommand {
         let credentials = try simulate.credentials()
         let settings = try queues.redis.configuration.settings(queues.given, app.given, work.given)
         var configuration = try settings.worker(named: Self.uniqueName(), simulated: credentials)
-        let logger = makeLogger(settings)
+        let level = SwitchableLogLevel(settings.text(.logLevel).flatMap(Logger.Level.init(rawValue:)) ?? .info)
+        let logger = Logger(
+            label: "apns-worker",
+            factory: { SwitchableLogHandler(StreamLogHandler.standardError(label: $0), level: level) })
         var services: [ServiceGroupConfiguration.ServiceConfiguration] = []
         var simulation: Simulation?
         if let credentials {
@@ -59,6 +62,16 @@ struct Run: AsyncParsableCommand {
         }
         let worker = Worker(configuration: configuration, logger: logger, wallClock: { Int64(time(nil)) })
         services.append(.init(service: worker, successTerminationBehavior: .gracefullyShutdownGroup))
+        let name = configuration.workerName
+        services.append(
+            .init(
+                service: ConfigurationReload(worker, initial: settings, level: level, logger: logger) {
+                    [simulation, queues, app, work] in
+                    let settings = try queues.redis.configuration.settings(queues.given, app.given, work.given)
+                    var configuration = try settings.worker(named: name, simulated: credentials)
+                    if let simulation { configuration.apps = configuration.apps.map { simulation.directed($0) } }
+                    return (settings, configuration)
+                }))
         if exitWhenDone || progress {
             services.append(
                 .init(
@@ -74,12 +87,6 @@ struct Run: AsyncParsableCommand {
         if let account { try await Account(counters: worker.counters()).write(to: account) }
         // It was told when it happened; whoever looks at the status only must not take the recording for whole.
         if let simulation, !simulation.hasRecordedAll { throw ExitCode.failure }
-    }
-
-    private func makeLogger(_ settings: Settings) -> Logger {
-        var logger = Logger(label: "apns-worker", factory: { StreamLogHandler.standardError(label: $0) })
-        logger.logLevel = settings.text(.logLevel).flatMap(Logger.Level.init(rawValue:)) ?? .info
-        return logger
     }
 
     /// A name that no other process has, nor this one after a restart.

@@ -17,13 +17,17 @@ struct EffectiveSettings {
     }
 
     private(set) var lines: [Line] = []
+    /// The values as they are, secrets too, by the same paths: to be compared, and never to be shown.
+    private(set) var values: [String: (text: String, isReloadable: Bool)] = [:]
 
     init(_ settings: Settings, includesDefaults: Bool) throws {
         func add(_ key: SettingKey, _ value: SettingValue?, at parents: [String] = []) {
             guard let value, includesDefaults || value.place != .initial || !parents.isEmpty else { return }
+            let path = (parents + key.path).joined(separator: ".")
+            values[path] = (value.text, key.isReloadable)
             lines.append(
                 Line(
-                    key: (parents + key.path).joined(separator: "."), value: Self.shown(value.text, key),
+                    key: path, value: Self.shown(value.text, key),
                     source: value.place.source, reloaded: key.isReloadable, unit: key.unit.isEmpty ? nil : key.unit))
         }
         let apps = try settings.appNames
