@@ -16,7 +16,7 @@ enum RequeueTool: CaseIterable, Sendable {
                 environment: ["APNS_WORKER_REDIS_URL": redis.url], input: input)
         case .script:
             try ChildProcess(
-                Self.scriptPath, flags, environment: ["APNS_WORKER_REDIS_CLI": "redis-cli -p \(redis.port)"],
+                Self.scriptPath, flags, environment: ["REQUEUE_REDIS_CLI": "redis-cli -p \(redis.port)"],
                 input: input)
         }
     }

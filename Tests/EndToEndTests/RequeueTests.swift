@@ -209,7 +209,7 @@ extension EndToEnd {
             let process = try ChildProcess(
                 "script", ["-qec", "\(program) \(flags.joined(separator: " "))", "/dev/null"],
                 environment: [
-                    "APNS_WORKER_REDIS_URL": redis.url, "APNS_WORKER_REDIS_CLI": "redis-cli -p \(redis.port)",
+                    "APNS_WORKER_REDIS_URL": redis.url, "REQUEUE_REDIS_CLI": "redis-cli -p \(redis.port)",
                 ], input: Data(answer.utf8))
             try await process.wait()
             return process.output

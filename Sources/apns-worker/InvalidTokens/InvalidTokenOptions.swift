@@ -65,10 +65,11 @@ extension RedisOptions {
     /// Does something with the set of invalid tokens over clients that are ready, and are closed then.
     /// - Throws: what `body` throws; an error of Redis as one that is told as a mistake of usage is.
     func withInvalidTokens(_ body: (InvalidTokenInspector) async throws -> Void) async throws {
-        var configuration = try clientConfiguration()
+        let settings = try settings()
+        var configuration = try settings.redisClient()
         configuration.clientName = "apns-worker:command"
         let inspector = try await InvalidTokenInspector.start(
-            topology: try topology(), keys: SharedKeys(prefix: keyPrefix), configuration: configuration,
+            topology: try settings.redisTopology(), keys: settings.sharedKeys, configuration: configuration,
             logger: Logger(label: "redis", factory: { _ in SwiftLogNoOpLogHandler() }))
         do {
             try await inspector.waitUntilReady(timeout: .seconds(10))
