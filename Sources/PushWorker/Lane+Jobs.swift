@@ -11,7 +11,7 @@ extension Lane {
     func accept(_ body: ByteBuffer, claim: Int, from queue: QueueLane, isRecovered: Bool = false) {
         let job: Job
         do throws(JobError) {
-            job = try JobDecoder.decode(body)
+            job = try JobDecoder.decode(body, as: queue.format)
         } catch {
             let envelope = Envelope.read(body)
             counters.dead += 1
@@ -21,19 +21,22 @@ extension Lane {
             return queue.settlementGrew()
         }
         do throws(Unsendable) {
-            try accept(job, claim: claim, from: queue, isRecovered: isRecovered)
+            try accept(job, body, claim: claim, from: queue, isRecovered: isRecovered)
         } catch {
             bury(job, claim: claim, in: queue, reason: error.reason, detail: error.detail)
         }
     }
 
-    private func accept(_ job: Job, claim: Int, from queue: QueueLane, isRecovered: Bool) throws(Unsendable) {
+    private func accept(
+        _ job: Job, _ body: ByteBuffer, claim: Int, from queue: QueueLane, isRecovered: Bool
+    ) throws(Unsendable) {
         let now = queue.now
         if let reservation = Reservation(of: job, claim: claim) {
             return queue.reserve(reservation, isRecovered: isRecovered)
         }
         if let sendAt = job.sendAt, sendAt > now { return hold(job, claim: claim, in: queue, until: sendAt) }
-        var entry = JobEntry(claim: claim, body: job.body)
+        var entry = JobEntry(claim: claim, body: body)
+        entry.isSidekiq = queue.isSidekiq
         entry.queue = queue.index
         entry.generation = queue.generation
         entry.firstSeen = job.envelope.enqueued ?? now
@@ -96,7 +99,7 @@ extension Lane {
             of: job, claim: claim, in: queue, attempt: job.envelope.attempt, firstSeen: firstSeen, namesClaim: false)
         queue.settlement.split(
             claim, prefix: writer.prefix(), pieces: job.tokenPieces(of: Self.maximumTokens), cut: job.tokensMember,
-            original: job.original)
+            original: job.original, text: job.isRewritten ? job.body : nil)
         // The pieces are due as soon as this is written, and for every lane.
         queue.flushSettlement()
         queue.window.wake()

@@ -131,7 +131,7 @@ final class Lane: @unchecked Sendable {
         for (number, queue) in configuration.queues.enumerated() {
             let waiter = index == 0 ? makeWaiter(for: queue.keys) : nil
             let queueLane = QueueLane(
-                queue.keys, index: number, lane: self, client: clients.client(for: queue.keys.jobs), waiter: waiter)
+                queue, index: number, lane: self, client: clients.client(for: queue.keys.jobs), waiter: waiter)
             waiter?.onStateChange = { [unowned queueLane] state in queueLane.waiterChanged(state) }
             waiter?.start()
             queues.append(queueLane)

@@ -14,6 +14,9 @@ final class QueueLane: @unchecked Sendable {
     /// Its place among the lane's queues.
     let index: Int
     let keys: QueueKeys
+    /// How the queue's jobs are written.
+    let format: JobFormat
+    let isSidekiq: Bool
     let client: RedisClient
     /// For the blocking wait; only one lane of a process has one.
     let waiter: RedisClient?
@@ -68,8 +71,10 @@ final class QueueLane: @unchecked Sendable {
     /// The same in bytes, for settlements of jobs with many tokens, all of which are to be tried again, are large.
     private static let maximumUnconfirmedSize = 64 << 20
 
-    init(_ keys: QueueKeys, index: Int, lane: Lane, client: RedisClient, waiter: RedisClient?) {
-        self.keys = keys
+    init(_ queue: QueueConfiguration, index: Int, lane: Lane, client: RedisClient, waiter: RedisClient?) {
+        keys = queue.keys
+        format = queue.format
+        isSidekiq = queue.format != .native
         self.index = index
         self.lane = lane
         self.client = client
@@ -305,7 +310,7 @@ final class QueueLane: @unchecked Sendable {
         isWaiting = true
         let connection = connection
         let command = RedisCommand(
-            "BLMOVE", keys.jobs, keys.inbox(worker), "LEFT", "RIGHT", "\(Self.waitSeconds)")
+            "BLMOVE", keys.jobs, keys.inbox(worker), keys.head.rawValue, "RIGHT", "\(Self.waitSeconds)")
         waiter.send(command, deadline: .seconds(Int64(Self.waitSeconds) + 5)) { [self] result in
             isWaiting = false
             switch result {

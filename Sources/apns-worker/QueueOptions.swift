@@ -10,12 +10,16 @@ struct QueueOptions: ParsableArguments {
     @Option(help: "The queue's name. (APNS_WORKER_QUEUE; default default)")
     var queue: String?
 
-    func keys() throws -> QueueKeys {
-        let queues = try QueueList.parse(queue, prefix: redis.keyPrefix)
+    @OptionGroup var format: FormatOptions
+
+    func keys() throws -> QueueKeys { try configuration().keys }
+
+    func configuration() throws -> QueueConfiguration {
+        let queues = try QueueList.parse(queue, redis, format)
         guard let only = queues.first, queues.count == 1 else {
             throw ValidationError("APNS_WORKER_QUEUE names \(queues.count) queues; say which one with --queue")
         }
-        return only.keys
+        return only
     }
 
     /// Does something with the queue over a client that is ready, and is closed then.
@@ -44,7 +48,9 @@ struct QueuesOptions: ParsableArguments {
             """)
     var queueOrder: String?
 
-    func queues() throws -> [QueueConfiguration] { try QueueList.parse(queue, prefix: redis.keyPrefix) }
+    @OptionGroup var format: FormatOptions
+
+    func queues() throws -> [QueueConfiguration] { try QueueList.parse(queue, redis, format) }
 
     func order() throws -> QueueOrder {
         let text = Setting.text(queueOrder, "APNS_WORKER_QUEUE_ORDER") ?? QueueOrder.weighted.rawValue
@@ -58,15 +64,29 @@ struct QueuesOptions: ParsableArguments {
 
 /// `name[:weight]`, and more of them after commas.
 private enum QueueList {
-    static func parse(_ flag: String?, prefix: String) throws -> [QueueConfiguration] {
+    static func parse(
+        _ flag: String?, _ redis: RedisOptions, _ options: FormatOptions
+    ) throws -> [QueueConfiguration] {
         let text = Setting.text(flag, "APNS_WORKER_QUEUE") ?? "default"
-        let queues = try text.split(separator: ",", omittingEmptySubsequences: false).map { item in
+        let format = try options.jobFormat()
+        let items = text.split(separator: ",", omittingEmptySubsequences: false)
+        let queues = try items.map { item in
             let (name, weight) = try split(item)
+            let (list, head) = try options.list(of: name, isOnly: items.count == 1)
             do {
-                return QueueConfiguration(keys: try QueueKeys(prefix: prefix, queue: name), weight: weight)
+                let keys = try QueueKeys(prefix: redis.keyPrefix, queue: name, list: list, head: head)
+                var queue = QueueConfiguration(keys: keys, weight: weight)
+                queue.format = format
+                return queue
             } catch {
-                throw ValidationError("APNS_WORKER_QUEUE (or --queue): \(error)")
+                throw ValidationError(
+                    list == nil
+                        ? "APNS_WORKER_QUEUE (or --queue): \(error)"
+                        : "APNS_WORKER_QUEUE and APNS_WORKER_LIST (or --queue and --list): \(error)")
             }
+        }
+        if case .cluster = try redis.topology(), let queue = queues.first(where: { !$0.keys.listIsInSlot }) {
+            throw FormatOptions.otherSlot(queue.keys)
         }
         let names = queues.map(\.keys.queue)
         if let twice = names.first(where: { name in names.filter { $0 == name }.count > 1 }) {
