@@ -13,10 +13,13 @@ struct Check: AsyncParsableCommand {
             Takes the same settings as `run`, and changes nothing in Redis. APNs is asked about a device token that no device \
             has, which it calls bad when it takes the credential and the topic; --no-connect leaves that out.
 
+            A job is explained: where it would go, what would be sent and why, and what may not be meant in it.
+
             The exit status is 0 if a worker could work, and 1 if it could not.
 
               apns-worker check
               apns-worker check --job job.json
+              apns-worker check --job job.json --no-redis --no-connect     (no app need be configured)
               apns-worker check --job job.json --send     (to the devices in it, without the queue)
             """)
 
@@ -40,8 +43,7 @@ struct Check: AsyncParsableCommand {
         do {
             apps = try app.apps()
         } catch let error as ValidationError {
-            printer.tell([.init(.failure, "configuration", error.message)])
-            throw ExitCode(1)
+            return try await checkWithoutApps(error, printer)
         }
         if !noRedis { try await checkRedis(apps, printer) }
         let now = Int64(Date().timeIntervalSince1970)
@@ -52,6 +54,30 @@ struct Check: AsyncParsableCommand {
             if !noConnect { printer.tell(await check.endpoint()) }
         }
         if let job { try await checkJobs(job, apps, loop, printer) }
+        if printer.hasFailed { throw ExitCode(1) }
+    }
+
+    /// A job can be looked at by somebody who only writes jobs, and has no credential.
+    private func checkWithoutApps(_ error: ValidationError, _ printer: VerdictPrinter) async throws {
+        let credentials = [(app.key, "KEY"), (app.certificate, "CERTIFICATE")]
+        let isConfigured =
+            credentials.contains { flag, name in
+                Setting.text(flag, "APNS_WORKER_\(name)") != nil
+                    || Setting.text(nil, "APNS_WORKER_\(name)_BASE64") != nil
+            } || Setting.text(nil, "APNS_WORKER_APPS") != nil
+        guard let job, !send, !isConfigured else {
+            printer.tell([.init(.failure, "configuration", error.message)])
+            throw ExitCode(1)
+        }
+        let topic = Setting.text(app.topic, "APNS_WORKER_TOPIC") ?? "com.example.app"
+        printer.tell([
+            .init(
+                .warning, "configuration",
+                "no app is configured; the job is looked at as if there were one, default, with the topic \(topic)")
+        ])
+        let example = AppConfiguration(name: "default", topic: topic, credential: .providerTokens([]))
+        if !noRedis { try await checkRedis([], printer) }
+        try await checkJobs(job, [example], MultiThreadedEventLoopGroup.singleton.next(), printer)
         if printer.hasFailed { throw ExitCode(1) }
     }
 
@@ -99,7 +125,7 @@ struct Check: AsyncParsableCommand {
         } catch {
             return printer.tell([.init(.failure, "job", "\(error)")])
         }
-        let check = JobCheck(apps)
+        let check = JobCheck(apps, format: try queues.format.jobFormat())
         for (number, job) in jobs.enumerated() {
             let now = Date().timeIntervalSince1970
             let name = jobs.count == 1 ? "job" : "job \(number + 1)"
