@@ -17,7 +17,7 @@ final class Lane: @unchecked Sendable {
     enum Phase { case starting, running, draining, stopped }
 
     let eventLoop: any EventLoop
-    let configuration: WorkerConfiguration
+    var configuration: WorkerConfiguration
     let index: Int
     var logger: Logger
     /// What is wrong here and in the other lanes.
@@ -44,7 +44,9 @@ final class Lane: @unchecked Sendable {
     /// When it was last asked what the fleet knows.
     var fleetStateReadAt = NIODeadline.distantPast
     var apps: [AppLane] = []
-    let router: JobRouter
+    /// Connections that others have taken the place of, with answers to come.
+    var leavingTransports: [any Transport] = []
+    var router: JobRouter
     let jobs = EntryTable<JobEntry>()
     let flights = EntryTable<FlightEntry>()
     var counters = LaneCounters()
@@ -59,9 +61,11 @@ final class Lane: @unchecked Sendable {
     var invalidTokensNotBefore = NIODeadline.distantPast
     private var lastIncident: [String: NIODeadline] = [:]
     private var turn = 0
-    private var ticks = 0
+    private var lastFullSecond = NIODeadline.distantPast
     var readiness = Readiness()
-    private var ticker: RepeatedTask?
+    private var nextTick: Scheduled<Void>?
+    private var nextTickAt = NIODeadline.distantFuture
+    private var ticksSlowly = false
     private var threadClock = ThreadClock()
     private var isPumpScheduled = false
     private(set) var isPumping = false
@@ -71,6 +75,8 @@ final class Lane: @unchecked Sendable {
     private var hasGivenUp = false
 
     private static let tickInterval = TimeAmount.milliseconds(100)
+    /// The same while there is nothing to do: each tick wakes a processor.
+    private static let idleTickInterval = TimeAmount.seconds(1)
     /// What Redis is given at the end of a drain to take what has not been settled.
     private static let settlementTime = TimeAmount.seconds(2)
 
@@ -118,7 +124,7 @@ final class Lane: @unchecked Sendable {
         phase = .running
         startQueues()
         for app in apps { app.transport.check(now: eventLoop.now) }
-        ticker = eventLoop.scheduleRepeatedTask(initialDelay: .zero, delay: Self.tickInterval) { [self] _ in tick() }
+        scheduleTick(at: eventLoop.now)
     }
 
     private func startQueues() {
@@ -158,14 +164,18 @@ final class Lane: @unchecked Sendable {
     private func tick() {
         guard phase != .stopped else { return }
         let now = eventLoop.now
-        ticks &+= 1
+        nextTickAt = .distantFuture
+        defer { keepTicking() }
         // What changes slowly need not be looked at ten times a second; but without a token nothing is sent.
-        let isFullSecond = ticks % 10 == 0
+        let isFullSecond = now - lastFullSecond >= .seconds(1)
+        if isFullSecond { lastFullSecond = now }
         for app in apps {
             if isFullSecond || !app.canSend { keepProviderToken(of: app) }
             app.transport.check(now: now)
+            if app.isLeaving { leaveIfDone(app) }
             parkWhatCannotBeSent(app, now: now)
         }
+        for transport in leavingTransports { transport.check(now: now) }
         if flights.count > 0 || apps.contains(where: \.breaker.isOpen) { readFleetStateIfDue() }
         for queue in queues {
             queue.renewLeaseIfDue()
@@ -178,10 +188,40 @@ final class Lane: @unchecked Sendable {
         pump()
     }
 
+    /// Sees to the next tick: soon while there is something to do, and else when there may be.
+    private func keepTicking() {
+        guard phase != .stopped, phase != .starting else { return }
+        let now = eventLoop.now
+        var next = now + Self.tickInterval
+        if isIdle {
+            next = max(next, min(now + Self.idleTickInterval, queues.map(\.nextClaim).min() ?? .distantFuture))
+        }
+        guard next < nextTickAt else { return }
+        ticksSlowly = next - now > Self.tickInterval
+        scheduleTick(at: next)
+    }
+
+    private func scheduleTick(at time: NIODeadline) {
+        nextTick?.cancel()
+        nextTickAt = time
+        nextTick = eventLoop.assumeIsolated().scheduleTask(deadline: time) { self.tick() }
+    }
+
+    /// Whether nothing is under way, nothing waits, and nothing is wrong that would have to be looked at again soon.
+    private var isIdle: Bool {
+        phase == .running && flights.count == 0 && jobs.count == 0 && !readiness.isTroubled && leavingTransports.isEmpty
+            && awaitingInvalidTokens.isEmpty && writingInvalidTokens.isEmpty && toLookUp.isEmpty
+            && apps.allSatisfy(\.isAtRest) && queues.allSatisfy(\.isAtRest)
+    }
+
     /// Does whatever can be done now. To be called when something has changed; it is cheap when nothing has.
     func pump() {
         isPumping = true
-        defer { isPumping = false }
+        defer {
+            isPumping = false
+            // Something has come while it was not expected.
+            if ticksSlowly { keepTicking() }
+        }
         lookUpTokens()
         if phase == .draining { return finishDrainIfDone() }
         for app in apps { dispatch(app) }
@@ -228,7 +268,7 @@ final class Lane: @unchecked Sendable {
     /// How many notifications could be under way in addition to those that are.
     var room: Int {
         let now = eventLoop.now
-        return apps.reduce(0) { $0 + $1.room(now: now) }
+        return apps.reduce(0) { $1.isLeaving ? $0 : $0 + $1.room(now: now) }
     }
 
     /// Tells of something that went wrong: once, and then once a minute at the most.
@@ -253,7 +293,8 @@ final class Lane: @unchecked Sendable {
         else {
             return
         }
-        apps.filter { !$0.breaker.isOpen }.min { $0.transport.room < $1.transport.room }?.transport.wantRoom()
+        apps.filter { !$0.breaker.isOpen && !$0.isLeaving }.min { $0.transport.room < $1.transport.room }?.transport
+            .wantRoom()
     }
 
     /// The claims of a queue that are being worked on, under the name that the queue has now.
@@ -278,7 +319,8 @@ final class Lane: @unchecked Sendable {
             drainDeadline = eventLoop.now + limit
             for queue in queues { queue.stopWaiting() }
             dropUnsent()
-            for app in apps { app.transport.wantResults() }
+            keepTicking()
+            for transport in apps.map(\.transport) + leavingTransports { transport.wantResults() }
             pump()
             return promise.futureResult
         }
@@ -314,7 +356,7 @@ final class Lane: @unchecked Sendable {
         logger.warning(
             "the drain's time is up; unanswered notifications will be sent again",
             metadata: ["in_flight": "\(flights.count)"])
-        for app in apps { app.transport.closeNow() }
+        for transport in apps.map(\.transport) + leavingTransports { transport.closeNow() }
     }
 
     private func finishDrainIfDone() {
@@ -322,7 +364,7 @@ final class Lane: @unchecked Sendable {
         flushSettlements()
         guard queues.allSatisfy(\.isSettled) || hasGivenUp else { return }
         phase = .stopped
-        ticker?.cancel()
+        nextTick?.cancel()
         EventLoopFuture.andAllComplete(queues.map { $0.release() }, on: eventLoop).assumeIsolated().whenComplete { _ in
             let closing =
                 self.apps.map { $0.transport.close() } + [self.clients.close()]

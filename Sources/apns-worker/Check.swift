@@ -39,13 +39,18 @@ struct Check: AsyncParsableCommand {
 
     func run() async throws {
         let printer = VerdictPrinter(isJSON: json)
+        let settings: Settings
         let apps: [AppConfiguration]
         do {
-            apps = try app.apps()
+            settings = try queues.redis.configuration.settings(queues.given, app.given)
         } catch let error as ValidationError {
-            return try await checkWithoutApps(error, printer)
+            printer.tell([.init(.failure, "configuration", error.message)])
+            throw ExitCode(1)
         }
-        if !noRedis { try await checkRedis(apps, printer) }
+        do { apps = try settings.apps() } catch let error as ValidationError {
+            return try await checkWithoutApps(settings, error, printer)
+        }
+        if !noRedis { try await checkRedis(settings, apps, printer) }
         let now = Int64(Date().timeIntervalSince1970)
         let loop = MultiThreadedEventLoopGroup.singleton.next()
         for app in apps {
@@ -53,42 +58,40 @@ struct Check: AsyncParsableCommand {
             printer.tell(check.credential())
             if !noConnect { printer.tell(await check.endpoint()) }
         }
-        if let job { try await checkJobs(job, apps, loop, printer) }
+        if let job { try await checkJobs(job, settings, apps, loop, printer) }
         if printer.hasFailed { throw ExitCode(1) }
     }
 
     /// A job can be looked at by somebody who only writes jobs, and has no credential.
-    private func checkWithoutApps(_ error: ValidationError, _ printer: VerdictPrinter) async throws {
-        let credentials = [(app.key, "KEY"), (app.certificate, "CERTIFICATE")]
-        let isConfigured =
-            credentials.contains { flag, name in
-                Setting.text(flag, "APNS_WORKER_\(name)") != nil
-                    || Setting.text(nil, "APNS_WORKER_\(name)_BASE64") != nil
-            } || Setting.text(nil, "APNS_WORKER_APPS") != nil
-        guard let job, !send, !isConfigured else {
+    private func checkWithoutApps(
+        _ settings: Settings, _ error: ValidationError, _ printer: VerdictPrinter
+    ) async throws {
+        let credential: [SettingKey] = [.appNames, .key, .keyBase64, .certificate, .certificateBase64]
+        guard let job, !send, credential.allSatisfy({ settings.given($0) == nil }), try settings.appNames.isEmpty else {
             printer.tell([.init(.failure, "configuration", error.message)])
             throw ExitCode(1)
         }
-        let topic = Setting.text(app.topic, "APNS_WORKER_TOPIC") ?? "com.example.app"
+        let topic =
+            settings.text(.topic).flatMap { $0.split(separator: ",").first.map(String.init) } ?? "com.example.app"
         printer.tell([
             .init(
                 .warning, "configuration",
                 "no app is configured; the job is looked at as if there were one, default, with the topic \(topic)")
         ])
         let example = AppConfiguration(name: "default", topic: topic, credential: .providerTokens([]))
-        if !noRedis { try await checkRedis([], printer) }
-        try await checkJobs(job, [example], MultiThreadedEventLoopGroup.singleton.next(), printer)
+        if !noRedis { try await checkRedis(settings, [], printer) }
+        try await checkJobs(job, settings, [example], MultiThreadedEventLoopGroup.singleton.next(), printer)
         if printer.hasFailed { throw ExitCode(1) }
     }
 
-    private func checkRedis(_ apps: [AppConfiguration], _ printer: VerdictPrinter) async throws {
-        let keys = SharedKeys(prefix: queues.redis.keyPrefix)
+    private func checkRedis(_ settings: Settings, _ apps: [AppConfiguration], _ printer: VerdictPrinter) async throws {
+        let keys = settings.sharedKeys
         let place: RedisTopology
-        do { place = try queues.redis.topology() } catch let error as ValidationError {
+        do { place = try settings.redisTopology() } catch let error as ValidationError {
             return printer.tell([.init(.failure, "redis", error.message)])
         }
         var isFirst = true
-        for queue in try queues.queues() {
+        for queue in try settings.queues() {
             do {
                 try await queues.redis.withClient(for: queue.keys.jobs) { client in
                     let report = try await QueueCheck(client, queue.keys).run(now: Int64(Date().timeIntervalSince1970))
@@ -117,7 +120,8 @@ struct Check: AsyncParsableCommand {
     }
 
     private func checkJobs(
-        _ path: String, _ apps: [AppConfiguration], _ loop: any EventLoop, _ printer: VerdictPrinter
+        _ path: String, _ settings: Settings, _ apps: [AppConfiguration], _ loop: any EventLoop,
+        _ printer: VerdictPrinter
     ) async throws {
         let jobs: [ByteBuffer]
         do {
@@ -125,7 +129,9 @@ struct Check: AsyncParsableCommand {
         } catch {
             return printer.tell([.init(.failure, "job", "\(error)")])
         }
-        let check = JobCheck(apps, format: try queues.format.jobFormat())
+        let check = JobCheck(
+            apps, format: try settings.queues().first?.format ?? .native,
+            maximumAttempts: settings.number(.maxAttempts) ?? RetryPolicy().maximumAttempts)
         for (number, job) in jobs.enumerated() {
             let now = Date().timeIntervalSince1970
             let name = jobs.count == 1 ? "job" : "job \(number + 1)"

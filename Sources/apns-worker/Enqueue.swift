@@ -49,10 +49,11 @@ struct Enqueue: AsyncParsableCommand {
 
     func run() async throws {
         // A mistake in the flags shows at once, and not after a wait for Redis.
-        let format = try queue.format.jobFormat()
+        let configuration = try queue.only()
+        let format = configuration.format
         let job = try jobOfFlags().map { job in
             guard case .sidekiq(let classes) = format else { return job }
-            return SidekiqWrapper(queue: try queue.keys().queue, className: classes.first ?? "PushJob").wrap(job)
+            return SidekiqWrapper(queue: configuration.keys.queue, className: classes.first ?? "PushJob").wrap(job)
         }
         try await queue.withClient { client, keys in
             if let job {
