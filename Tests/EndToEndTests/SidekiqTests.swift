@@ -121,6 +121,32 @@ extension EndToEnd {
             _ = try await simulator.stop()
         }
 
+        @Test("are taken beside others by one worker, where the file says of each queue how its jobs are written")
+        func file() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            let path = redis.directory.appending(path: "worker.yaml")
+            let text = """
+                queues:
+                  push:
+                    format: sidekiq
+                    job_class: PushJob
+                  old:
+                    format: resque
+                    list: shop:queue:old
+                  default:
+                    weight: 3
+                """
+            try text.write(to: path, atomically: true, encoding: .utf8)
+            try push([job(TestJob.text(TestJob.token("a", 1)))], redis)
+            try redis.run("RPUSH", "shop:queue:old", job(TestJob.text(TestJob.token("b", 1))))
+            try redis.push([TestJob.text(TestJob.token("c", 1))])
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port, options: ["--config", path.path, "--exit-when-done"])
+            #expect(try await worker.finish().delivered == 3, "\(worker.log)")
+            #expect(try await simulator.stop().distinctTokens == 3)
+        }
+
         @Test("are enqueued and checked by the commands too")
         func commands() async throws {
             let redis = try RedisServer()
