@@ -17,7 +17,7 @@ extension Lane {
             counters.dead += 1
             queue.settlement.bury(
                 claim, reason: error.reason, attempts: envelope.attempt - 1,
-                members: DeadLetter.members(detail: "\(error)"), original: envelope.original)
+                members: DeadLetter.members(of: envelope, in: body, detail: "\(error)"), original: envelope.original)
             return queue.settlementGrew()
         }
         do throws(Unsendable) {
@@ -137,6 +137,7 @@ extension Lane {
         }
         writer.write(enqueued: firstSeen)
         writer.write(reserved: job.envelope.isReserved)
+        writer.write(requeues: job.envelope.requeues)
         // Makes the wrapped job unlike any other: equal members of a sorted set would be one.
         if namesClaim { writer.write(claim: ByteBuffer(string: "\(queue.worker):\(claim)")) }
         return writer
@@ -146,7 +147,9 @@ extension Lane {
         counters.dead += job.tokenCount
         queue.settlement.bury(
             claim, reason: reason, attempts: job.envelope.attempt - 1,
-            members: DeadLetter.members(job: job, detail: detail), original: job.original)
+            members: DeadLetter.members(
+                job: job, firstSeen: job.envelope.enqueued ?? queue.now, detail: detail,
+                tokens: job.envelope.tokens(in: job.body)), original: job.original)
         if job.tokenCount > 1 {
             queue.settlement.addCount("dead", job.tokenCount - 1)
             queue.settlement.addCount("dead:\(reason)", job.tokenCount - 1)

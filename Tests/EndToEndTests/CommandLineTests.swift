@@ -16,7 +16,8 @@ extension EndToEnd {
             input: String? = nil
         ) async throws -> Output {
             let process = try ChildProcess(
-                BuiltProgram.path(program), arguments, environment: environment, input: input.map { Data($0.utf8) })
+                program.hasPrefix("/") ? program : BuiltProgram.path(program), arguments, environment: environment,
+                input: input.map { Data($0.utf8) })
             let ending = try await process.wait()
             return Output(ending: ending, output: process.output, errors: process.errors)
         }

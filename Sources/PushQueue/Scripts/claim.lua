@@ -139,10 +139,10 @@ for i = 1, #taken do
     local body = taken[i]
     if #body > max_job then
         local head, original = unwrap(body)
-        local tokens, notifications = tokens_left(head)
+        local members, notifications = carried(head)
         bury(KEYS[7], now, worker .. ':' .. (first + i - 1) .. ':big', 'JobTooLarge',
             string.format(',"attempts":0,"detail":"the job has %d bytes, more than max_job_bytes (%d)"', #body, max_job)
-                .. tokens,
+                .. members,
             original)
         buried = buried + notifications
     elseif kept > 0 and bytes + #body > max_bytes then

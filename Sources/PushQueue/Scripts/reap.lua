@@ -57,9 +57,9 @@ for _, number in ipairs(numbers) do
         wrapped = string.format('{"v":1,"reclaims":1,"origin":"%s:%s","job":', worker, number) .. original .. '}'
     end
     if before + 1 > max_reclaims then
-        local tokens, notifications = tokens_left(head)
+        local members, notifications = carried(head)
         bury(KEYS[5], now, worker .. ':' .. number, 'Poison',
-            string.format(',"attempts":0,"detail":"reclaimed from a dead worker %d times"', before + 1) .. tokens,
+            string.format(',"attempts":0,"detail":"reclaimed from a dead worker %d times"', before + 1) .. members,
             original)
         poisoned = poisoned + 1
         dead = dead + notifications
