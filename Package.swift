@@ -3,8 +3,10 @@ import PackageDescription
 
 let nioCore = Target.Dependency.product(name: "NIOCore", package: "swift-nio")
 let nioPosix = Target.Dependency.product(name: "NIOPosix", package: "swift-nio")
+let nioHTTP1 = Target.Dependency.product(name: "NIOHTTP1", package: "swift-nio")
 let nioEmbedded = Target.Dependency.product(name: "NIOEmbedded", package: "swift-nio")
 let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
+let coreMetrics = Target.Dependency.product(name: "CoreMetrics", package: "swift-metrics")
 let lifecycle = Target.Dependency.product(name: "ServiceLifecycle", package: "swift-service-lifecycle")
 let hummingbird = Target.Dependency.product(name: "Hummingbird", package: "hummingbird")
 let argumentParser = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
@@ -20,6 +22,7 @@ let package = Package(
     dependencies: [
         .package(url: "https://github.com/apple/swift-nio.git", from: "2.101.0"),
         .package(url: "https://github.com/apple/swift-log.git", from: "1.6.0"),
+        .package(url: "https://github.com/apple/swift-metrics.git", from: "2.7.0"),
         .package(url: "https://github.com/apple/swift-argument-parser.git", from: "1.5.0"),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle.git", from: "2.6.0"),
         .package(url: "https://github.com/hummingbird-project/hummingbird.git", from: "2.28.0", traits: []),
@@ -37,7 +40,10 @@ let package = Package(
             name: "PushQueue", dependencies: ["Redis", nioCore],
             resources: [.embedInCode("Scripts")]),
         .target(
-            name: "PushWorker", dependencies: ["APNS", "PushQueue", nioCore, nioPosix, logging, lifecycle]),
+            name: "PushWorker",
+            dependencies: ["APNS", "PushQueue", nioCore, nioPosix, coreMetrics, logging, lifecycle]),
+        .target(
+            name: "Telemetry", dependencies: [hummingbird, lifecycle, nioCore, nioPosix, coreMetrics, logging]),
         .target(
             name: "APNSSimulator",
             dependencies: [
@@ -46,7 +52,8 @@ let package = Package(
         .executableTarget(
             name: "apns-worker",
             dependencies: [
-                "APNS", "APNSSimulator", "PushQueue", "PushWorker", "Redis", "TLS", argumentParser, logging, lifecycle,
+                "APNS", "APNSSimulator", "PushQueue", "PushWorker", "Redis", "TLS", "Telemetry", argumentParser,
+                nioHTTP1, logging, lifecycle,
             ]),
         .executableTarget(
             name: "apns-simulator", dependencies: ["APNSSimulator", argumentParser, logging, lifecycle]),
@@ -81,7 +88,11 @@ let package = Package(
             ]),
         .testTarget(
             name: "PushQueueTests", dependencies: ["PushQueue", "Redis", "TestSupport", logging, nioCore, nioPosix]),
-        .testTarget(name: "PushWorkerTests", dependencies: ["PushWorker", "APNSSimulator", "TestSupport"]),
+        .testTarget(
+            name: "PushWorkerTests",
+            dependencies: ["PushWorker", "APNSSimulator", "TestSupport", coreMetrics, nioPosix, logging]),
+        .testTarget(
+            name: "TelemetryTests", dependencies: ["Telemetry", "TestSupport", coreMetrics, nioCore, nioPosix]),
         .testTarget(
             name: "APNSSimulatorTests",
             dependencies: ["APNS", "APNSSimulator", "TLS", "TestSupport", "apns-simulator", nioCore, nioPosix]),
