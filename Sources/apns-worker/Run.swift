@@ -32,6 +32,7 @@ struct Run: AsyncParsableCommand {
     @OptionGroup(title: "Queues") var queues: QueuesOptions
     @OptionGroup(title: "App") var app: AppOptions
     @OptionGroup(title: "Without APNs") var simulate: SimulateOptions
+    @OptionGroup(title: "Metrics and probes") var admin: AdminOptions
 
     @Option(help: "Event loops that work, 0 for one a core. (APNS_WORKER_LANES; default 0)")
     var lanes: Int?
@@ -86,7 +87,12 @@ struct Run: AsyncParsableCommand {
             services.append(.init(service: started))
             simulation = started
         }
-        let worker = Worker(configuration: configuration, logger: logger, wallClock: { Int64(time(nil)) })
+        let admin = try admin.address().map { Admin(address: $0, logger: logger) }
+        let worker = Worker(
+            configuration: configuration, logger: logger, metrics: admin?.metrics,
+            version: ApnsWorker.configuration.version, wallClock: { Int64(time(nil)) })
+        // Before all others, so that it is the last to stop.
+        if let admin { services.insert(.init(service: try await admin.start(for: worker)), at: 0) }
         services.append(.init(service: worker, successTerminationBehavior: .gracefullyShutdownGroup))
         if exitWhenDone || progress {
             services.append(
