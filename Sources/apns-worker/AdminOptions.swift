@@ -16,10 +16,16 @@ struct AdminOptions: ParsableArguments {
             """)
     var adminHost: String?
 
-    /// The address; `nil` where no port was given.
-    func address() throws -> (host: String, port: Int)? {
-        let host = Setting.text(adminHost, "APNS_WORKER_ADMIN_HOST") ?? "127.0.0.1"
-        guard let port = try Setting.number(adminPort, "APNS_WORKER_ADMIN_PORT", in: 0...65_535) else { return nil }
+    /// What the flags say.
+    var given: [SettingKey: String] {
+        SettingKey.given([(.adminPort, adminPort)]).merging(SettingKey.given([(.adminHost, adminHost)])) { $1 }
+    }
+}
+
+extension Settings {
+    /// Where the admin port is; `nil` where none is to be.
+    var adminAddress: (host: String, port: Int)? {
+        guard let port = number(.adminPort), let host = text(.adminHost) else { return nil }
         return (host, port)
     }
 }

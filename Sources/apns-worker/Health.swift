@@ -1,6 +1,6 @@
 import ArgumentParser
+import FoundationEssentials
 import NIOCore
-import NIOPosix
 
 /// Asks a worker's admin port: for images and machines that have no HTTP client.
 struct Health: AsyncParsableCommand {
@@ -12,9 +12,10 @@ struct Health: AsyncParsableCommand {
 
               HEALTHCHECK CMD ["apns-worker", "health"]
 
-            The port is that of the worker's own setting, APNS_WORKER_ADMIN_PORT.
+            The port is that of the worker's own setting, APNS_WORKER_ADMIN_PORT, or what the configuration file says.
             """)
 
+    @OptionGroup var configuration: ConfigurationOptions
     @OptionGroup var admin: AdminOptions
 
     @Flag(help: "Ask whether it can take and send jobs now, and not only whether it is alive.")
@@ -30,7 +31,7 @@ struct Health: AsyncParsableCommand {
     }
 
     func run() async throws {
-        guard let (host, port) = try admin.address() else {
+        guard let (host, port) = try address() else {
             throw ValidationError(
                 "which port? Give the worker's with --admin-port or APNS_WORKER_ADMIN_PORT; a worker without one tells nothing"
             )
@@ -48,5 +49,17 @@ struct Health: AsyncParsableCommand {
         }
         print(answer.body, terminator: answer.body.hasSuffix("\n") ? "" : "\n")
         guard answer.status == 200 else { throw ExitCode.failure }
+    }
+
+    /// From flags and variables if it is there. Only else the file is read: a worker that is well must not be taken for sick
+    /// because somebody has made a mistake in a file that it has long read.
+    private func address() throws -> (host: String, port: Int)? {
+        let variables = ProcessInfo.processInfo.environment.filter { $0.key.hasPrefix("APNS_WORKER_ADMIN_") }
+        if configuration.file == nil,
+            let address = try Settings(filePath: nil, flags: admin.given, environment: variables).adminAddress
+        {
+            return address
+        }
+        return try configuration.settings(admin.given).adminAddress
     }
 }

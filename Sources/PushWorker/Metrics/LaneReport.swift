@@ -7,6 +7,8 @@ struct LaneReport: Sendable {
     /// One of its apps.
     struct App: Sendable {
         var name: String
+        /// Whether the configuration has it no more.
+        var isLeaving: Bool
         var statistics: PoolStatistics
         var failures: [String: Int]
         var waiting: Int
@@ -68,7 +70,7 @@ extension Lane {
         let wall = wallClock()
         let apps = apps.enumerated().map { index, app in
             LaneReport.App(
-                name: app.configuration.name, statistics: app.transport.statistics,
+                name: app.configuration.name, isLeaving: app.isLeaving, statistics: app.transport.statistics,
                 failures: app.transport.failureCounts, waiting: app.waiting + app.resends.count,
                 breaker: BreakerState(app.breaker), providerTokenAge: app.providerTokenAge(now: wall),
                 certificateEnd: app.certificateEnd,

@@ -99,6 +99,15 @@ actor MetricsCollector {
     private func handOverApps(_ apps: [String: [LaneReport.App]]) {
         let now = wallClock()
         for (name, lanes) in apps {
+            let failures = lanes.reduce(into: [String: Int]()) { $0.merge($1.failures, uniquingKeysWith: +) }
+            for (reason, count) in failures {
+                handover.count(.connectionFailures, [name, reason], total: count)
+            }
+            let first = lanes[0].sendTimes
+            handover.record(.sendTime, [name], total: lanes.dropFirst().reduce(first) { $0 + $1.sendTimes })
+            // Of an app that is gone, what it did is told, and not that it does nothing.
+            let lanes = lanes.filter { !$0.isLeaving }
+            guard !lanes.isEmpty else { continue }
             let statistics = lanes.map(\.statistics)
             handover.set(.inFlight, [name], statistics.reduce(0) { $0 + $1.streamsInUse })
             handover.set(.waiting, [name], lanes.reduce(0) { $0 + $1.waiting })
@@ -117,12 +126,6 @@ actor MetricsCollector {
             if let end = lanes.compactMap(\.certificateEnd).min() {
                 handover.set(.certificateDays, [name], Int((Double(end - now) / 86_400).rounded(.down)))
             }
-            let failures = lanes.reduce(into: [String: Int]()) { $0.merge($1.failures, uniquingKeysWith: +) }
-            for (reason, count) in failures {
-                handover.count(.connectionFailures, [name, reason], total: count)
-            }
-            let first = lanes[0].sendTimes
-            handover.record(.sendTime, [name], total: lanes.dropFirst().reduce(first) { $0 + $1.sendTimes })
         }
     }
 
