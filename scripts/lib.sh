@@ -27,7 +27,7 @@ test_needs=(
     "${demo_needs[@]}"
     program:nginx:nginx-light program:nghttpd:nghttp2-server program:h2load:nghttp2-client program:curl:curl
     program:haproxy:haproxy program:tinyproxy:tinyproxy-bin program:shellcheck:shellcheck
-    program:systemd-analyze:systemd program:script:bsdutils
+    program:systemd-analyze:systemd program:script:bsdutils program:promtool:prometheus
     # What deploy/producers is run with, and what judges by the JSON Schema of a job.
     package:python3-jsonschema:python3-jsonschema package:python3-redis:python3-redis
     package:python3-celery:python3-celery package:ruby-redis:ruby-redis package:ruby-sidekiq:ruby-sidekiq
@@ -77,6 +77,7 @@ install_packages() (
                 redis-server) "${as_root[@]}" systemctl disable --quiet redis-server ;;
                 nginx-light) "${as_root[@]}" systemctl disable --quiet nginx ;;
                 haproxy) "${as_root[@]}" systemctl disable --quiet haproxy ;;
+                prometheus) "${as_root[@]}" systemctl disable --quiet prometheus ;;
             esac
         done
     fi
