@@ -50,6 +50,11 @@ final class Lane: @unchecked Sendable {
     let jobs = EntryTable<JobEntry>()
     let flights = EntryTable<FlightEntry>()
     var counters = LaneCounters()
+    let metrics: LaneMetrics
+    /// Whether the event loop turns. From anywhere.
+    let pulse = LoopPulse()
+    /// What of the queues is only in Redis, for whoever scrapes.
+    var gauges = QueueGaugeReadings()
     private(set) var phase = Phase.starting
 
     /// Jobs whose invalid tokens have to be in the set before they are settled.
@@ -63,6 +68,8 @@ final class Lane: @unchecked Sendable {
     private var turn = 0
     private var lastFullSecond = NIODeadline.distantPast
     var readiness = Readiness()
+    /// Since when each problem keeps the lane from its work.
+    var problemsSince: [String: NIODeadline] = [:]
     private var nextTick: Scheduled<Void>?
     private var nextTickAt = NIODeadline.distantFuture
     private var ticksSlowly = false
@@ -82,7 +89,7 @@ final class Lane: @unchecked Sendable {
 
     init(
         configuration: WorkerConfiguration, index: Int, eventLoop: any EventLoop, logger: Logger,
-        troubles: TroubleLog, wallClock: @escaping @Sendable () -> Int64
+        troubles: TroubleLog, takesTimes: Bool, wallClock: @escaping @Sendable () -> Int64
     ) {
         self.configuration = configuration
         self.index = index
@@ -90,6 +97,8 @@ final class Lane: @unchecked Sendable {
         self.logger = logger
         self.troubles = troubles
         self.wallClock = wallClock
+        metrics = LaneMetrics(
+            apps: configuration.apps.count, queues: configuration.queues.count, takesTimes: takesTimes)
         router = JobRouter(configuration.apps)
         schedule = QueueSchedule(
             weights: configuration.queues.map(\.weight), isStrict: configuration.queueOrder == .strict)
@@ -131,13 +140,14 @@ final class Lane: @unchecked Sendable {
         clients.onStateChange = { [weak self] client, state in
             guard let self else { return }
             tellOfRedis(state, at: "\(ObjectIdentifier(client))")
+            countRedis(state)
             for queue in queues where queue.client === client { queue.redisChanged(state) }
             if case .ready = state { writeInvalidTokens() }
         }
         for (number, queue) in configuration.queues.enumerated() {
             let waiter = index == 0 ? makeWaiter(for: queue.keys) : nil
             let queueLane = QueueLane(
-                queue.keys, index: number, lane: self, client: clients.client(for: queue.keys.jobs), waiter: waiter)
+                queue, index: number, lane: self, client: clients.client(for: queue.keys.jobs), waiter: waiter)
             waiter?.onStateChange = { [unowned queueLane] state in queueLane.waiterChanged(state) }
             waiter?.start()
             queues.append(queueLane)
@@ -164,6 +174,7 @@ final class Lane: @unchecked Sendable {
     private func tick() {
         guard phase != .stopped else { return }
         let now = eventLoop.now
+        pulse.beat(now)
         nextTickAt = .distantFuture
         defer { keepTicking() }
         // What changes slowly need not be looked at ten times a second; but without a token nothing is sent.
@@ -217,8 +228,10 @@ final class Lane: @unchecked Sendable {
     /// Does whatever can be done now. To be called when something has changed; it is cheap when nothing has.
     func pump() {
         isPumping = true
+        metrics.turned()
         defer {
             isPumping = false
+            metrics.turned()
             // Something has come while it was not expected.
             if ticksSlowly { keepTicking() }
         }
@@ -364,6 +377,7 @@ final class Lane: @unchecked Sendable {
         flushSettlements()
         guard queues.allSatisfy(\.isSettled) || hasGivenUp else { return }
         phase = .stopped
+        pulse.stop()
         nextTick?.cancel()
         EventLoopFuture.andAllComplete(queues.map { $0.release() }, on: eventLoop).assumeIsolated().whenComplete { _ in
             let closing =

@@ -14,6 +14,9 @@ final class QueueLane: @unchecked Sendable {
     /// Its place among the lane's queues.
     let index: Int
     let keys: QueueKeys
+    /// How the queue's jobs are written.
+    let format: JobFormat
+    let isSidekiq: Bool
     let client: RedisClient
     /// For the blocking wait; only one lane of a process has one.
     let waiter: RedisClient?
@@ -68,8 +71,10 @@ final class QueueLane: @unchecked Sendable {
     /// The same in bytes, for settlements of jobs with many tokens, all of which are to be tried again, are large.
     private static let maximumUnconfirmedSize = 64 << 20
 
-    init(_ keys: QueueKeys, index: Int, lane: Lane, client: RedisClient, waiter: RedisClient?) {
-        self.keys = keys
+    init(_ queue: QueueConfiguration, index: Int, lane: Lane, client: RedisClient, waiter: RedisClient?) {
+        keys = queue.keys
+        format = queue.format
+        isSidekiq = queue.format != .native
         self.index = index
         self.lane = lane
         self.client = client
@@ -98,6 +103,15 @@ final class QueueLane: @unchecked Sendable {
 
     /// Redis' time in milliseconds since 1970.
     var now: Int64 { clock.milliseconds + (eventLoop.now - clock.at).nanoseconds / 1_000_000 }
+
+    /// When Redis last answered a claim, and so renewed the lease; `nil` before it ever has.
+    var leaseRenewedAt: NIODeadline? { window.hasJoined ? clock.at : nil }
+
+    private func setClock(_ milliseconds: Int64) {
+        clock = (eventLoop.now, milliseconds)
+        lane.metrics.setClock(
+            ofQueue: index, ahead: milliseconds - Int64(clock.at.uptimeNanoseconds / 1_000_000))
+    }
 
     /// Whether Redis has said what time it is.
     var knowsTime: Bool { clock.at > .distantPast }
@@ -176,7 +190,7 @@ final class QueueLane: @unchecked Sendable {
     }
 
     private func answered(_ claim: ClaimWindow.Claim, _ claimed: QueueConnection.Claimed) {
-        clock = (eventLoop.now, claimed.now)
+        setClock(claimed.now)
         accepted(.claims)
         if claimed.leaseLost { return startAfresh() }
         tellOfEvictions(claimed.evicted)
@@ -187,6 +201,7 @@ final class QueueLane: @unchecked Sendable {
         // A drain began while the claim was under way: what it brought is given back with the worker's other claims.
         guard lane.phase == .running else { return lane.schedulePump() }
         lane.counters.claimedJobs += claimed.bodies.count
+        lane.metrics[claimsOf: index].claimed += claimed.bodies.count
         // A lane that has nothing to do need not know what the others do.
         if !claimed.bodies.isEmpty { lane.readFleetStateIfDue() }
         for (offset, body) in claimed.bodies.enumerated() { lane.accept(body, claim: claim.first + offset, from: self) }
@@ -287,6 +302,8 @@ final class QueueLane: @unchecked Sendable {
             switch result {
             case .success(let counts?):
                 tellOfEvictions(counts.evicted)
+                lane.metrics[claimsOf: index].takenOver += counts.reclaimed
+                lane.metrics[claimsOf: index].poisoned += counts.poisoned
                 logger.warning(
                     "took over the jobs of a worker that is gone",
                     metadata: [
@@ -317,7 +334,7 @@ final class QueueLane: @unchecked Sendable {
         isWaiting = true
         let connection = connection
         let command = RedisCommand(
-            "BLMOVE", keys.jobs, keys.inbox(worker), "LEFT", "RIGHT", "\(Self.waitSeconds)")
+            "BLMOVE", keys.jobs, keys.inbox(worker), keys.head.rawValue, "RIGHT", "\(Self.waitSeconds)")
         waiter.send(command, deadline: .seconds(Int64(Self.waitSeconds) + 5)) { [self] result in
             isWaiting = false
             switch result {

@@ -26,6 +26,14 @@ extension EndToEnd {
             try #require(JSONSerialization.jsonObject(with: Data(job)) as? NSDictionary)
         }
 
+        @Test("schema prints the JSON Schema of a job")
+        func schema() async throws {
+            let result = try await Self.run(["schema"])
+            #expect(result.ending == .exited(0) && result.errors.isEmpty)
+            let schema = try Self.object(Array(result.output.utf8))
+            #expect(schema["$schema"] as? String == "https://json-schema.org/draft/2020-12/schema")
+        }
+
         @Test("enqueue makes a job from flags")
         func flags() async throws {
             let redis = try RedisServer()

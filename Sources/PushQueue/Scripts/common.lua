@@ -22,6 +22,11 @@ local function wrong_type(expected)
     return nil
 end
 
+-- The command that puts a job back where jobs are taken from.
+local function push_head(head)
+    return head == 'RIGHT' and 'RPUSH' or 'LPUSH'
+end
+
 -- Whether a wrapper's number is one that the worker writes.
 local function is_counter(value, least)
     return value == nil or (type(value) == 'number' and value >= least and value < 2 ^ 31 and value % 1 == 0)
