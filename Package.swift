@@ -3,6 +3,7 @@ import PackageDescription
 
 let nioCore = Target.Dependency.product(name: "NIOCore", package: "swift-nio")
 let nioPosix = Target.Dependency.product(name: "NIOPosix", package: "swift-nio")
+let nioConcurrency = Target.Dependency.product(name: "NIOConcurrencyHelpers", package: "swift-nio")
 let nioEmbedded = Target.Dependency.product(name: "NIOEmbedded", package: "swift-nio")
 let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
 let lifecycle = Target.Dependency.product(name: "ServiceLifecycle", package: "swift-service-lifecycle")
@@ -38,6 +39,7 @@ let package = Package(
             resources: [.embedInCode("Scripts")]),
         .target(
             name: "PushWorker", dependencies: ["APNS", "PushQueue", nioCore, nioPosix, logging, lifecycle]),
+        .target(name: "Telemetry", dependencies: [nioCore, nioConcurrency, logging]),
         .target(
             name: "APNSSimulator",
             dependencies: [
@@ -46,7 +48,8 @@ let package = Package(
         .executableTarget(
             name: "apns-worker",
             dependencies: [
-                "APNS", "APNSSimulator", "PushQueue", "PushWorker", "Redis", "TLS", argumentParser, logging, lifecycle,
+                "APNS", "APNSSimulator", "PushQueue", "PushWorker", "Redis", "TLS", "Telemetry", argumentParser, logging,
+                lifecycle,
             ]),
         .executableTarget(
             name: "apns-simulator", dependencies: ["APNSSimulator", argumentParser, logging, lifecycle]),
@@ -85,6 +88,7 @@ let package = Package(
         .testTarget(
             name: "APNSSimulatorTests",
             dependencies: ["APNS", "APNSSimulator", "TLS", "TestSupport", "apns-simulator", nioCore, nioPosix]),
+        .testTarget(name: "TelemetryTests", dependencies: ["Telemetry", "TestSupport", logging]),
         .testTarget(
             name: "EndToEndTests",
             dependencies: ["APNS", "PushQueue", "Redis", "TestSupport", "apns-worker", "apns-simulator"]),
