@@ -85,7 +85,7 @@ public final class QueueConnection {
     ) {
         let keyNames = [
             keys.jobs, keys.retry, keys.claimed(worker), keys.inbox(worker), keys.workers, keys.paused, keys.dead,
-            keys.statsPrefix, keys.next(worker),
+            keys.statsPrefix, keys.next(worker), keys.results,
         ]
         scripts.run(
             .claim, keyNames,
@@ -99,6 +99,7 @@ public final class QueueConnection {
                 command.append(limits.maximumClaimSize)
                 command.append(limits.maximumDeadLetters)
                 command.append(limits.maximumDeadLetterAge)
+                command.append(limits.resultsKept)
             },
             completion: { result in completion(result.flatMap(Self.readClaim)) })
     }
@@ -128,16 +129,19 @@ public final class QueueConnection {
     ) {
         guard !reservations.isEmpty else { return completion(.success([])) }
         scripts.run(
-            .reserve, [keys.claimed(worker), keys.statsPrefix], then: reservations.map { keys.unique($0.id) },
-            expecting: reservations.count * 6 + 2,
-            arguments: { [worker] command in
+            .reserve, [keys.claimed(worker), keys.statsPrefix, keys.results],
+            then: reservations.map { keys.unique($0.id) },
+            expecting: reservations.count * 7 + 4,
+            arguments: { [worker, limits] command in
                 command.append(worker)
+                command.append(limits.resultsKept)
                 for reservation in reservations {
                     command.append(reservation.claim)
                     command.append(Int(reservation.milliseconds))
                     command.append(reservation.head)
                     command.append(reservation.original.lowerBound)
                     command.append(reservation.original.count)
+                    command.append(reservation.results.isEmpty ? ByteBuffer() : reservation.results.argument)
                 }
             },
             completion: { result in
@@ -164,12 +168,13 @@ public final class QueueConnection {
     /// Settles claims.
     public func settle(_ settlement: Settlement, completion: @escaping (Result<Settled, Failure>) -> Void) {
         scripts.run(
-            .settle, [keys.claimed(worker), keys.retry, keys.dead, keys.statsPrefix],
+            .settle, [keys.claimed(worker), keys.retry, keys.dead, keys.statsPrefix, keys.results],
             expecting: settlement.expectedArguments,
             arguments: { [worker, limits] command in
                 command.append(worker)
                 command.append(limits.maximumDeadLetters)
                 command.append(limits.maximumDeadLetterAge)
+                command.append(limits.resultsKept)
                 settlement.append(to: &command)
             },
             completion: { result in
@@ -190,13 +195,14 @@ public final class QueueConnection {
             .reap,
             [
                 keys.workers, keys.claimed(other), keys.inbox(other), keys.jobs, keys.dead, keys.statsPrefix,
-                keys.next(other),
+                keys.next(other), keys.results,
             ],
             arguments: { [limits] command in
                 command.append(other)
                 command.append(limits.maximumReclaims)
                 command.append(limits.maximumDeadLetters)
                 command.append(limits.maximumDeadLetterAge)
+                command.append(limits.resultsKept)
             },
             completion: { result in
                 completion(
