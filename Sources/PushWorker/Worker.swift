@@ -7,7 +7,8 @@ import ServiceLifecycle
 /// A worker process: lanes on event loops, started, watched and drained together.
 public final class Worker: Service {
     private let configuration: WorkerConfiguration
-    private let logger: Logger
+    let logger: Logger
+    private let troubles: TroubleLog
     private let wallClock: @Sendable () -> Int64
     private let group: MultiThreadedEventLoopGroup
     private let lanes: [Lane]
@@ -25,6 +26,7 @@ public final class Worker: Service {
         let group = MultiThreadedEventLoopGroup(numberOfThreads: count)
         self.group = group
         let troubles = TroubleLog()
+        self.troubles = troubles
         lanes = (0..<count).map { index in
             var logger = logger
             if count > 1 { logger[metadataKey: "lane"] = "\(index)" }
@@ -48,11 +50,14 @@ public final class Worker: Service {
         metadata["queue"] = "\(configuration.queues.map(\.keys.queue).joined(separator: ", "))"
         metadata["redis"] = "\(configuration.redis)"
         metadata["apps"] = "\(apps)"
-        logger.info("working", metadata: metadata)
+        logger.info("started", metadata: metadata)
         let keeper = Task { await keepCredentials() }
+        let interval = configuration.summaryInterval
+        let summaries = interval > 0 ? Task { await summarize(every: interval) } : nil
         // Cancellation ends the wait as a graceful shutdown does: both drain.
         try? await gracefulShutdown()
         keeper.cancel()
+        summaries?.cancel()
         await drain()
     }
 
@@ -76,6 +81,7 @@ public final class Worker: Service {
         }
         let total = await counters()
         final.withLockedValue { $0 = total }
+        troubles.tellOverdue(logger, all: true)
         logger.info(
             "drained",
             metadata: [
@@ -96,6 +102,18 @@ public final class Worker: Service {
             }
         }
         return WorkerHealth(problems: problems)
+    }
+
+    /// What is under way in all lanes.
+    func load() async -> WorkSummary.Load {
+        var sum = WorkSummary.Load()
+        for lane in lanes {
+            // A lane whose event loop has stopped has nothing under way.
+            guard let load = try? await lane.load() else { continue }
+            sum.inFlight += load.inFlight
+            sum.waiting += load.waiting
+        }
+        return sum
     }
 
     /// What all lanes have done since the start.

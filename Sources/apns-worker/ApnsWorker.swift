@@ -19,5 +19,7 @@ struct ApnsWorker: AsyncParsableCommand {
             Any language can enqueue: RPUSH push:{default}:jobs '{"token":"…","payload":{"aps":{"alert":"Hello"}}}'
             """,
         version: "0.1.0",
-        subcommands: [Run.self, Enqueue.self, Feedback.self, Channels.self, Pause.self, Resume.self, Check.self])
+        subcommands: [
+            Run.self, Enqueue.self, Feedback.self, Channels.self, Pause.self, Resume.self, Check.self, Results.self,
+        ])
 }

@@ -1,9 +1,11 @@
 import APNS
 import ArgumentParser
+import FoundationEssentials
 import Logging
 import PushQueue
 import PushWorker
 import ServiceLifecycle
+import Telemetry
 
 #if canImport(Glibc)
     import Glibc
@@ -64,6 +66,21 @@ struct Run: AsyncParsableCommand {
 
     @Option(help: "trace, debug, info, notice, warning or error. (APNS_WORKER_LOG_LEVEL; default info)")
     var logLevel: String?
+
+    @Option(
+        help: """
+            text for people, json for programs, journal for systemd's, or auto for what fits standard error. \
+            (APNS_WORKER_LOG_FORMAT; default auto)
+            """)
+    var logFormat: String?
+
+    @Option(
+        help: """
+            How often the log has a line about what was done, in ms; 0 for never. (APNS_WORKER_LOG_SUMMARY; default 60000)
+            """)
+    var logSummary: Int?
+
+    @OptionGroup(title: "Results") var results: ResultsOptions
 
     @Flag(help: "Exit when the queue has no jobs, retries or claims any more.")
     var exitWhenDone = false
@@ -130,6 +147,10 @@ struct Run: AsyncParsableCommand {
         }
         worker.drainTimeout =
             try Setting.number(drainTimeout, "APNS_WORKER_DRAIN_TIMEOUT", in: 0...3_600_000) ?? worker.drainTimeout
+        if let interval = try Setting.number(logSummary, "APNS_WORKER_LOG_SUMMARY", in: 0...86_400_000) {
+            worker.summaryInterval = interval
+        }
+        try results.apply(to: &worker.queueLimits)
         // The blocking wait lasts five seconds, and a lease must outlive it.
         worker.queueLimits.lease =
             try Setting.number(lease, "APNS_WORKER_LEASE", in: 7000...3_600_000) ?? worker.queueLimits.lease
@@ -142,9 +163,16 @@ struct Run: AsyncParsableCommand {
             let known = Logger.Level.allCases.map(\.rawValue).joined(separator: ", ")
             throw ValidationError("APNS_WORKER_LOG_LEVEL (or --log-level) is \(text); it has to be one of \(known)")
         }
-        var logger = Logger(label: "apns-worker", factory: { StreamLogHandler.standardError(label: $0) })
-        logger.logLevel = level
-        return logger
+        let formatText = Setting.text(logFormat, "APNS_WORKER_LOG_FORMAT") ?? LogFormat.auto.rawValue
+        guard let format = LogFormat(rawValue: formatText.lowercased()) else {
+            let known = LogFormat.allCases.map(\.rawValue).joined(separator: ", ")
+            throw ValidationError(
+                "APNS_WORKER_LOG_FORMAT (or --log-format) is \(formatText); it has to be one of \(known)")
+        }
+        return Logger(
+            label: "apns-worker",
+            factory: LineLogHandler.standardError(
+                format, level: SharedLogLevel(level), environment: ProcessInfo.processInfo.environment))
     }
 
     /// A name that no other process has, nor this one after a restart.
