@@ -108,7 +108,7 @@ final class TroubleLog: Sendable {
     /// - Parameter all: whether what was told of sooner counts too, because this is the end.
     func tellOverdue(_ logger: Logger, all: Bool = false) {
         for (line, count) in incidents.withLockedValue({ $0.overdue(now: .now(), all: all) }) {
-            tell(line, count, logger)
+            tell(line, count, logger, example: ["count": "\(count)"])
         }
     }
 

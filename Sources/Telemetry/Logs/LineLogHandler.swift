@@ -25,7 +25,9 @@ public final class SharedLogLevel: Sendable {
 
 /// Writes a log line by line, in one of the formats of ``LogFormat``.
 public struct LineLogHandler: LogHandler {
+    /// What all its lines have.
     public var metadata: Logger.Metadata = [:]
+    /// What its lines have besides, by where they are written.
     public var metadataProvider: Logger.MetadataProvider?
 
     private let label: String
@@ -57,11 +59,13 @@ public struct LineLogHandler: LogHandler {
         set { own = newValue }
     }
 
+    /// One of what all its lines have.
     public subscript(metadataKey key: String) -> Logger.Metadata.Value? {
         get { metadata[key] }
         set { metadata[key] = newValue }
     }
 
+    /// Writes a line.
     public func log(event: LogEvent) {
         var metadata = metadata
         if let provided = metadataProvider?.get() { metadata.merge(provided) { $1 } }
