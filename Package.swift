@@ -7,7 +7,10 @@ let nioConcurrency = Target.Dependency.product(name: "NIOConcurrencyHelpers", pa
 let nioEmbedded = Target.Dependency.product(name: "NIOEmbedded", package: "swift-nio")
 let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
 let lifecycle = Target.Dependency.product(name: "ServiceLifecycle", package: "swift-service-lifecycle")
+let unixSignals = Target.Dependency.product(name: "UnixSignals", package: "swift-service-lifecycle")
 let hummingbird = Target.Dependency.product(name: "Hummingbird", package: "hummingbird")
+let configuration = Target.Dependency.product(name: "Configuration", package: "swift-configuration")
+let yams = Target.Dependency.product(name: "Yams", package: "Yams")
 let argumentParser = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
 
 let package = Package(
@@ -22,6 +25,8 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-nio.git", from: "2.101.0"),
         .package(url: "https://github.com/apple/swift-log.git", from: "1.6.0"),
         .package(url: "https://github.com/apple/swift-argument-parser.git", from: "1.5.0"),
+        .package(url: "https://github.com/apple/swift-configuration.git", from: "1.4.0", traits: []),
+        .package(url: "https://github.com/jpsim/Yams.git", from: "6.2.0"),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle.git", from: "2.6.0"),
         .package(url: "https://github.com/hummingbird-project/hummingbird.git", from: "2.28.0", traits: []),
     ],
@@ -48,8 +53,8 @@ let package = Package(
         .executableTarget(
             name: "apns-worker",
             dependencies: [
-                "APNS", "APNSSimulator", "PushQueue", "PushWorker", "Redis", "TLS", "Telemetry", argumentParser, logging,
-                lifecycle,
+                "APNS", "APNSSimulator", "PushQueue", "PushWorker", "Redis", "TLS", "Telemetry", argumentParser,
+                configuration, logging, lifecycle, unixSignals, yams,
             ]),
         .executableTarget(
             name: "apns-simulator", dependencies: ["APNSSimulator", argumentParser, logging, lifecycle]),

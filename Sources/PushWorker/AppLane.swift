@@ -4,10 +4,12 @@ import PushQueue
 
 /// One app on one lane: its connections, its breaker, its provider token, and what waits to be sent through them.
 final class AppLane {
-    let configuration: AppConfiguration
-    let transport: any Transport
+    private(set) var configuration: AppConfiguration
+    private(set) var transport: any Transport
+    /// Whether the worker's configuration has it no more: it finishes what it has, and gets nothing new.
+    var isLeaving = false
     /// Which APNs it is, as invalid tokens have it noted.
-    let environment: ByteBuffer
+    private(set) var environment: ByteBuffer
     var breaker = AppBreaker()
     var badTokens: BadTokenGuard
     /// What may be sent now, for an app whose rate is limited.
@@ -70,6 +72,32 @@ final class AppLane {
         guard !returned.isEmpty else { return }
         resends.prepend(contentsOf: returned, in: flights)
         returned = EntryQueue()
+    }
+
+    // MARK: Another configuration
+
+    /// Takes limits and names over; what waits and what is under way goes on.
+    func take(_ new: AppConfiguration) {
+        let old = configuration
+        configuration = new
+        environment = ByteBuffer(string: new.environment)
+        if new.maximumPerSecond != old.maximumPerSecond {
+            budget = new.maximumPerSecond.map(RateBudget.init(perSecond:))
+        }
+        if new.maximumBadTokenShare != old.maximumBadTokenShare {
+            badTokens = BadTokenGuard(maximumShare: new.maximumBadTokenShare)
+        }
+    }
+
+    /// Sends by other connections from now on.
+    /// - Returns: those there were, on which there may be answers to come.
+    func use(_ new: any Transport) -> any Transport {
+        let old = transport
+        new.delegate = old.delegate
+        new.setProviderToken(providerToken?.jwt)
+        transport = new
+        unconnectedSince = nil
+        return old
     }
 
     // MARK: Credentials

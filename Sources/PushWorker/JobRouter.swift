@@ -4,10 +4,22 @@ import PushQueue
 
 /// From a job to the app that it goes through, and to what is sent to APNs.
 struct JobRouter {
-    let apps: [RoutedApp]
+    private(set) var apps: [RoutedApp]
+    /// The indices of the apps that jobs go through.
+    private var open: [Int]
 
     init(_ apps: [AppConfiguration]) {
         self.apps = apps.map(RoutedApp.init)
+        open = Array(self.apps.indices)
+    }
+
+    /// Goes by other apps from now on. What has been routed keeps its index.
+    /// - Parameters:
+    ///   - apps: all that there have ever been, in their old order, and new ones behind them.
+    ///   - isLeaving: whether jobs no longer go through an app.
+    mutating func replace(_ apps: [AppConfiguration], isLeaving: (Int) -> Bool) {
+        self.apps = apps.map(RoutedApp.init)
+        open = apps.indices.filter { !isLeaving($0) }
     }
 
     /// The app that a job goes through.
@@ -15,19 +27,19 @@ struct JobRouter {
     func route(_ job: Job) throws(Unsendable) -> Int {
         if let field = job.app {
             let name = job.text(field)
-            guard let index = apps.firstIndex(where: { $0.name == name }) else {
+            guard let index = open.first(where: { apps[$0].name == name }) else {
                 throw Unsendable(
                     reason: "UnknownApp", detail: "this worker has no app of the name that the job's `app` gives")
             }
             return index
         }
-        if apps.count == 1 { return 0 }
+        if open.count == 1 { return open[0] }
         guard let field = job.topic else {
             throw Unsendable(
                 reason: "NoApp", detail: "the job has neither `app` nor `topic`, and there are several apps")
         }
         let topic = job.text(field)
-        guard let index = apps.firstIndex(where: { $0.hasTopic(topic) }) else {
+        guard let index = open.first(where: { apps[$0].hasTopic(topic) }) else {
             throw Unsendable(reason: "UnknownApp", detail: "this worker has no app with the job's `topic`")
         }
         return index

@@ -11,7 +11,7 @@ extension Lane {
         problems += queues.compactMap(\.problem)
         if let invalidTokensRefusal { problems.append("Redis does not take invalid tokens: \(invalidTokensRefusal)") }
         // As long as one app can send there is work to do; the others' jobs are put off.
-        let apps = apps.map(\.problem)
+        let apps = apps.filter { !$0.isLeaving }.map(\.problem)
         if !apps.contains(nil) { problems += apps.compactMap { $0 } }
         return problems
     }

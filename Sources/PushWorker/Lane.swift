@@ -17,7 +17,7 @@ final class Lane: @unchecked Sendable {
     enum Phase { case starting, running, draining, stopped }
 
     let eventLoop: any EventLoop
-    let configuration: WorkerConfiguration
+    var configuration: WorkerConfiguration
     let index: Int
     var logger: Logger
     /// What is wrong here and in the other lanes.
@@ -44,7 +44,9 @@ final class Lane: @unchecked Sendable {
     /// When it was last asked what the fleet knows.
     var fleetStateReadAt = NIODeadline.distantPast
     var apps: [AppLane] = []
-    let router: JobRouter
+    /// Connections that others have taken the place of, with answers to come.
+    var leavingTransports: [any Transport] = []
+    var router: JobRouter
     let jobs = EntryTable<JobEntry>()
     let flights = EntryTable<FlightEntry>()
     var counters = LaneCounters()
@@ -96,6 +98,13 @@ final class Lane: @unchecked Sendable {
             logger: Self.quietened(logger))
     }
 
+    /// For an app's connections: an endpoint alone does not tell whose they are.
+    func logger(of app: AppConfiguration) -> Logger {
+        var logger = logger
+        logger[metadataKey: "app"] = "\(app.name)"
+        return logger
+    }
+
     /// For clients of Redis: what becomes of their connections the lanes tell together, once for all of them.
     private static func quietened(_ logger: Logger) -> Logger {
         guard logger.logLevel > .debug else { return logger }
@@ -113,9 +122,7 @@ final class Lane: @unchecked Sendable {
 
     private func startOnLoop(_ transports: [TransportConfiguration]) throws {
         for (app, transport) in zip(configuration.apps, transports) {
-            var logger = logger
-            logger[metadataKey: "app"] = "\(app.name)"
-            let appLane = AppLane(app, transport: transport.make(on: eventLoop, logger: logger))
+            let appLane = AppLane(app, transport: transport.make(on: eventLoop, logger: logger(of: app)))
             appLane.transport.delegate = self
             apps.append(appLane)
         }
@@ -168,8 +175,10 @@ final class Lane: @unchecked Sendable {
         for app in apps {
             if isFullSecond || !app.canSend { keepProviderToken(of: app) }
             app.transport.check(now: now)
+            if app.isLeaving { leaveIfDone(app) }
             parkWhatCannotBeSent(app, now: now)
         }
+        for transport in leavingTransports { transport.check(now: now) }
         if flights.count > 0 || apps.contains(where: \.breaker.isOpen) { readFleetStateIfDue() }
         for queue in queues {
             queue.renewLeaseIfDue()
@@ -236,7 +245,7 @@ final class Lane: @unchecked Sendable {
     /// How many notifications could be under way in addition to those that are.
     var room: Int {
         let now = eventLoop.now
-        return apps.reduce(0) { $0 + $1.room(now: now) }
+        return apps.reduce(0) { $1.isLeaving ? $0 : $0 + $1.room(now: now) }
     }
 
     /// Tells of something that went wrong: once, and then once a minute at the most, with how many there were.
@@ -273,7 +282,8 @@ final class Lane: @unchecked Sendable {
         else {
             return
         }
-        apps.filter { !$0.breaker.isOpen }.min { $0.transport.room < $1.transport.room }?.transport.wantRoom()
+        apps.filter { !$0.breaker.isOpen && !$0.isLeaving }.min { $0.transport.room < $1.transport.room }?.transport
+            .wantRoom()
     }
 
     /// The claims of a queue that are being worked on, under the name that the queue has now.
@@ -298,7 +308,7 @@ final class Lane: @unchecked Sendable {
             drainDeadline = eventLoop.now + limit
             for queue in queues { queue.stopWaiting() }
             dropUnsent()
-            for app in apps { app.transport.wantResults() }
+            for transport in apps.map(\.transport) + leavingTransports { transport.wantResults() }
             pump()
             return promise.futureResult
         }
@@ -334,7 +344,7 @@ final class Lane: @unchecked Sendable {
         logger.warning(
             "the drain's time is up; unanswered notifications will be sent again",
             metadata: ["in_flight": "\(flights.count)"])
-        for app in apps { app.transport.closeNow() }
+        for transport in apps.map(\.transport) + leavingTransports { transport.closeNow() }
     }
 
     private func finishDrainIfDone() {

@@ -3,15 +3,18 @@ import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
 import ServiceLifecycle
+import Synchronization
 
 /// A worker process: lanes on event loops, started, watched and drained together.
 public final class Worker: Service {
-    private let configuration: WorkerConfiguration
+    private let current: NIOLockedValueBox<WorkerConfiguration>
     let logger: Logger
     private let troubles: TroubleLog
     private let wallClock: @Sendable () -> Int64
     private let group: MultiThreadedEventLoopGroup
     private let lanes: [Lane]
+    /// How often a configuration was taken up.
+    private let reloads = Atomic(0)
     /// What had been done when the event loops stopped.
     private let final = NIOLockedValueBox<LaneCounters?>(nil)
 
@@ -19,7 +22,7 @@ public final class Worker: Service {
     public init(
         configuration: WorkerConfiguration, logger: Logger, wallClock: @escaping @Sendable () -> Int64
     ) {
-        self.configuration = configuration
+        current = NIOLockedValueBox(configuration)
         self.logger = logger
         self.wallClock = wallClock
         let count = configuration.lanes > 0 ? configuration.lanes : System.coreCount
@@ -36,6 +39,8 @@ public final class Worker: Service {
         }
     }
 
+    private var configuration: WorkerConfiguration { current.withLockedValue { $0 } }
+
     /// Works until the task is cancelled or a graceful shutdown begins, then drains: claims nothing more, finishes what is
     /// under way within the configured time, and gives the rest back.
     /// - Throws: what makes a start impossible, such as a key that cannot be used.
@@ -51,7 +56,7 @@ public final class Worker: Service {
         metadata["redis"] = "\(configuration.redis)"
         metadata["apps"] = "\(apps)"
         logger.info("started", metadata: metadata)
-        let keeper = Task { await keepCredentials() }
+        let keeper = Task { await keepAllCredentials() }
         let interval = configuration.summaryInterval
         let summaries = interval > 0 ? Task { await summarize(every: interval) } : nil
         // Cancellation ends the wait as a graceful shutdown does: both drain.
@@ -61,15 +66,34 @@ public final class Worker: Service {
         await drain()
     }
 
-    private func keepCredentials() async {
-        var keeper = CredentialKeeper(configuration.apps, logger: logger)
-        repeat {
-            keeper.look(now: wallClock()) { app, credential in
-                let tls = try configuration.apps[app].tlsContext(for: credential)
-                for lane in lanes { lane.replaceCredential(of: app, with: credential, tls) }
-            }
-            try? await Task.sleep(for: CredentialKeeper.interval)
-        } while !Task.isCancelled
+    /// Looks after the credentials of the apps there are, and after a reload of those there are then.
+    private func keepAllCredentials() async {
+        while !Task.isCancelled {
+            let generation = reloads.load(ordering: .acquiring)
+            var keeper = CredentialKeeper(configuration.apps, logger: logger)
+            repeat {
+                keeper.look(now: wallClock()) { app, credential in
+                    let tls = try app.tlsContext(for: credential)
+                    for lane in lanes { lane.replaceCredential(of: app.name, with: credential, tls) }
+                }
+                // A cancelled sleep ends the loop.
+                try? await Task.sleep(for: CredentialKeeper.interval)
+            } while !Task.isCancelled && generation == reloads.load(ordering: .acquiring)
+        }
+    }
+
+    /// Takes up what another configuration has that a worker which runs can take up: its apps, and when and how often is tried
+    /// again. Nothing that has been claimed is dropped for it.
+    /// - Returns: what became of the apps.
+    /// - Throws: what makes it unusable; the worker goes on by the configuration that it has then.
+    public func reload(_ new: WorkerConfiguration) async throws -> ReloadReport {
+        let prepared = try new.apps.map { try Lane.PreparedApp($0) }
+        let old = configuration
+        let merged = old.reloaded(from: new)
+        current.withLockedValue { $0 = merged }
+        for lane in lanes { try await lane.reload(merged, prepared).get() }
+        reloads.add(1, ordering: .releasing)
+        return ReloadReport(from: old.apps, to: merged.apps)
     }
 
     private func drain() async {

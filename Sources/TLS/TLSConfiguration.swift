@@ -1,5 +1,5 @@
 /// Which certificate authorities are trusted.
-public enum TLSTrust: Sendable {
+public enum TLSTrust: Sendable, Equatable {
     /// The system's, where OpenSSL looks for them (`SSL_CERT_FILE` and `SSL_CERT_DIR` included).
     case system
     /// Those of a PEM file, and no others. An intermediate or the peer's own certificate may stand there too.

@@ -20,6 +20,7 @@ struct ApnsWorker: AsyncParsableCommand {
             """,
         version: "0.1.0",
         subcommands: [
-            Run.self, Enqueue.self, Feedback.self, Channels.self, Pause.self, Resume.self, Check.self, Results.self,
+            Run.self, Enqueue.self, Feedback.self, Channels.self, Pause.self, Resume.self, Check.self, Config.self,
+            Results.self,
         ])
 }

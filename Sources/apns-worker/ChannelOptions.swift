@@ -12,6 +12,7 @@ import PushWorker
 
 /// Which app's channels, where, and how to tell of them.
 struct ChannelOptions: ParsableArguments {
+    @OptionGroup var file: ConfigurationOptions
     @OptionGroup(title: "App") var settings: AppOptions
 
     @Option(help: "Which of several apps. (default the only one)")
@@ -28,8 +29,8 @@ struct ChannelOptions: ParsableArguments {
     var json = false
 
     /// The app whose channels are meant.
-    private func configuration() throws -> AppConfiguration {
-        let apps = try settings.apps()
+    private func configuration(_ all: Settings) throws -> AppConfiguration {
+        let apps = try all.apps()
         let names = apps.map(\.name).joined(separator: ", ")
         guard let app else {
             guard apps.count == 1 else {
@@ -43,18 +44,17 @@ struct ChannelOptions: ParsableArguments {
         return chosen
     }
 
-    private func endpoint(of app: AppConfiguration) throws -> APNSEndpoint {
-        guard let text = Setting.text(managementEndpoint, "APNS_WORKER_MANAGEMENT_ENDPOINT") else {
+    private func endpoint(of app: AppConfiguration, _ all: Settings) throws -> APNSEndpoint {
+        guard let given = all.given(.managementEndpoint, app: app.name) else {
             return app.endpoint.channelManagement
         }
-        switch text {
+        switch given.text {
         case "production": return .productionChannels
         case "sandbox", "development": return .sandboxChannels
         default:
-            guard let endpoint = APNSEndpoint(text) else {
+            guard let endpoint = APNSEndpoint(given.text) else {
                 throw ValidationError(
-                    "APNS_WORKER_MANAGEMENT_ENDPOINT (or --management-endpoint) is \(text); "
-                        + "it has to be host:port, production or sandbox")
+                    "\(given.place) is \(given.text); it has to be host:port, production or sandbox")
             }
             return endpoint
         }
@@ -62,7 +62,8 @@ struct ChannelOptions: ParsableArguments {
 
     /// What manages the app's channels.
     func place() throws -> ChannelPlace {
-        let app = try configuration()
+        let all = try file.settings(settings.given, SettingKey.given([(.managementEndpoint, managementEndpoint)]))
+        let app = try configuration(all)
         guard !app.usesGateway else {
             throw ValidationError(
                 "the app \(app.name) has the binary gateway for its transport, which knows no channels; choose one whose "
@@ -75,7 +76,7 @@ struct ChannelOptions: ParsableArguments {
             throw ValidationError("\(error)")
         }
         var configuration = ChannelClient.Configuration(
-            endpoint: try endpoint(of: app), tls: try app.tlsContext(for: app.credential),
+            endpoint: try endpoint(of: app, all), tls: try app.tlsContext(for: app.credential),
             providerTokens: app.credential.tokenSources, wallClock: { Int64(time(nil)) })
         configuration.proxy = app.proxy
         configuration.requestTimeout = .milliseconds(Int64(app.requestTimeout))

@@ -36,14 +36,16 @@ struct Check: AsyncParsableCommand {
 
     func run() async throws {
         let printer = VerdictPrinter(isJSON: json)
+        let settings: Settings
         let apps: [AppConfiguration]
         do {
-            apps = try app.apps()
+            settings = try queues.redis.configuration.settings(queues.given, app.given)
+            apps = try settings.apps()
         } catch let error as ValidationError {
             printer.tell([.init(.failure, "configuration", error.message)])
             throw ExitCode(1)
         }
-        if !noRedis { try await checkRedis(apps, printer) }
+        if !noRedis { try await checkRedis(settings, apps, printer) }
         let now = Int64(Date().timeIntervalSince1970)
         let loop = MultiThreadedEventLoopGroup.singleton.next()
         for app in apps {
@@ -55,14 +57,14 @@ struct Check: AsyncParsableCommand {
         if printer.hasFailed { throw ExitCode(1) }
     }
 
-    private func checkRedis(_ apps: [AppConfiguration], _ printer: VerdictPrinter) async throws {
-        let keys = SharedKeys(prefix: queues.redis.keyPrefix)
+    private func checkRedis(_ settings: Settings, _ apps: [AppConfiguration], _ printer: VerdictPrinter) async throws {
+        let keys = settings.sharedKeys
         let place: RedisTopology
-        do { place = try queues.redis.topology() } catch let error as ValidationError {
+        do { place = try settings.redisTopology() } catch let error as ValidationError {
             return printer.tell([.init(.failure, "redis", error.message)])
         }
         var isFirst = true
-        for queue in try queues.queues() {
+        for queue in try settings.queues() {
             do {
                 try await queues.redis.withClient(for: queue.keys.jobs) { client in
                     let report = try await QueueCheck(client, queue.keys).run(now: Int64(Date().timeIntervalSince1970))

@@ -99,6 +99,11 @@ struct Feedback: AsyncParsableCommand {
         return .seconds(seconds)
     }
 
+    private func allSettings() throws -> Settings {
+        try redis.configuration.settings(
+            redis.given, settings.given, SettingKey.given([(.feedbackEndpoint, feedbackEndpoint)]))
+    }
+
     func run() async throws {
         // A reader of standard output that has gone must not take the records along.
         _ = signal(SIGPIPE, SIG_IGN)
@@ -106,15 +111,16 @@ struct Feedback: AsyncParsableCommand {
             silence: try duration(timeout, "--timeout"), redis: try duration(redisPatience, "--redis-patience")
         )
         let interval = try interval.map { try duration($0, "--interval") }
-        let choices = from == nil ? try FeedbackApp.choose(app, settings, endpoint: feedbackEndpoint) : []
+        let all = try allSettings()
+        let choices = from == nil ? try FeedbackApp.choose(app, all) : []
         if let spill, let problem = FeedbackSpill.problem(with: spill) {
             throw ValidationError("--spill \(spill) cannot be written: \(problem)")
         }
-        var client = try redis.clientConfiguration()
+        var client = try all.redisClient()
         client.clientName = "apns-worker:feedback"
         let silent = Logger(label: "feedback", factory: { _ in SwiftLogNoOpLogHandler() })
         let writer = try await InvalidTokenWriter.start(
-            topology: try redis.topology(), keys: SharedKeys(prefix: redis.keyPrefix), configuration: client,
+            topology: try all.redisTopology(), keys: all.sharedKeys, configuration: client,
             logger: silent)
         let service = FeedbackService(
             choices: choices, options: self, writer: writer, limits: limits, interval: interval)

@@ -17,7 +17,7 @@ struct FeedbackApp: Sendable {
     private let plan: CredentialPlan
 
     /// - Throws: `ValidationError`.
-    init(_ settings: AppSettings, endpointFlag: String?) throws {
+    init(_ settings: AppSettings) throws {
         let app = try settings.app()
         guard let plan = app.renewal?.plan else { throw settings.invalid("no credential") }
         self.plan = plan
@@ -25,9 +25,9 @@ struct FeedbackApp: Sendable {
         topic = app.topic
         environment = app.environment
         trust = app.trust
-        if let (text, place) = settings.setting(endpointFlag, "FEEDBACK_ENDPOINT") {
-            guard let endpoint = APNSEndpoint(feedback: text) else {
-                throw settings.invalid("\(place) is \(text); it has to be production, sandbox or host:port")
+        if let given = settings.given(.feedbackEndpoint) {
+            guard let endpoint = APNSEndpoint(feedback: given.text) else {
+                throw settings.invalid("\(given.place) is \(given.text); it has to be production, sandbox or host:port")
             }
             self.endpoint = endpoint
         } else {
@@ -57,8 +57,8 @@ struct FeedbackApp: Sendable {
     /// The apps that have a certificate, or those of them that are named.
     /// - Throws: `ValidationError` where there is nothing to do. What is wrong with one app of several does not keep the others from
     ///   being asked about.
-    static func choose(_ names: [String], _ flags: AppOptions, endpoint: String?) throws -> [Choice] {
-        let all = try AppSettings.all(flags)
+    static func choose(_ names: [String], _ settings: Settings) throws -> [Choice] {
+        let all = try settings.appSettings()
         if let unknown = names.first(where: { name in !all.contains { $0.name == name } }) {
             throw ValidationError(
                 "there is no app \(unknown); there is: \(all.map(\.name).joined(separator: ", "))")
@@ -72,7 +72,7 @@ struct FeedbackApp: Sendable {
                         "the app \(settings.name) has a signing key, and a feedback service wants a certificate")
                 }
                 return Choice(
-                    name: settings.name, app: .success(try FeedbackApp(settings, endpointFlag: endpoint)))
+                    name: settings.name, app: .success(try FeedbackApp(settings)))
             } catch let error as ValidationError {
                 return Choice(name: settings.name, app: .failure(error))
             }

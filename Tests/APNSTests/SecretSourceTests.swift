@@ -45,7 +45,7 @@ struct SecretSourceTests {
             #expect(refusal(.file("\(path)/loop")).contains("\(path)/loop"))
         }
         #expect(refusal(.file("")).contains("No such file"))
-        #expect(refusal(.base64("", name: "APNS_KEY")).contains("the environment variable APNS_KEY is empty"))
+        #expect(refusal(.base64("", name: "APNS_KEY")).contains("APNS_KEY is empty"))
         #expect(refusal(.bytes([], name: "the bytes")).contains("the bytes is empty"))
     }
 

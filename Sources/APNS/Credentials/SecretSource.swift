@@ -6,7 +6,7 @@ import Glibc
 public enum SecretSource: Sendable, Equatable {
     /// A file, such as one of a mounted secret. It can change.
     case file(String)
-    /// The value of an environment variable, base64; `name` is the variable's.
+    /// A text in base64, such as an environment variable holds; `name` is what to call it in an error.
     case base64(String, name: String)
     /// Bytes as they are; `name` is what to call them in an error.
     case bytes([UInt8], name: String)
@@ -113,7 +113,7 @@ extension SecretSource: CustomStringConvertible, CustomReflectable {
     public var description: String {
         switch self {
         case .file(let path): path
-        case .base64(_, let name): "the environment variable \(name)"
+        case .base64(_, let name): name
         case .bytes(_, let name): name
         }
     }

@@ -31,7 +31,8 @@ public final class AppPauses {
     private let clients: RedisClients
     private let keys: SharedKeys
     private let worker: String
-    private let durations: Durations
+    /// For how long an app is paused from now on.
+    public var durations: Durations
     private let scripts: ScriptRunners
 
     /// - Parameter worker: the name to write down.

@@ -36,8 +36,8 @@ struct CredentialKeeper {
     /// Looks at everything once.
     /// - Parameters:
     ///   - now: seconds since 1970.
-    ///   - replace: takes a credential of the app with this index into use.
-    mutating func look(now: Int64, replace: (Int, AppConfiguration.Credential) throws -> Void) {
+    ///   - replace: takes a credential of an app into use.
+    mutating func look(now: Int64, replace: (AppConfiguration, AppConfiguration.Credential) throws -> Void) {
         for index in kept.indices {
             let app = apps[kept[index].app]
             let plan = kept[index].plan
@@ -46,7 +46,7 @@ struct CredentialKeeper {
             case .unchanged: break
             case .renewed(let credential):
                 do {
-                    try replace(kept[index].app, credential)
+                    try replace(app, credential)
                     kept[index].credential = credential
                     kept[index].reportedAt = .min
                     logger.notice("took a changed credential into use", metadata: metadata(app))

@@ -2,9 +2,9 @@ import APNS
 import TLS
 
 /// Where an app's credential comes from, so that it can be made, and made anew when what it is made of changes.
-public struct CredentialPlan: Sendable {
+public struct CredentialPlan: Sendable, Equatable {
     /// A signing key, and by which identifiers Apple knows it.
-    public struct Key: Sendable {
+    public struct Key: Sendable, Equatable {
         /// The `.p8` file.
         public var source: SecretSource
         /// Its passphrase, if it is encrypted.
@@ -24,7 +24,7 @@ public struct CredentialPlan: Sendable {
     }
 
     /// What kind of credential it is.
-    public enum Kind: Sendable {
+    public enum Kind: Sendable, Equatable {
         /// Signing keys, the one to use first; the next is used when APNs refuses the one before, as it does when a key is
         /// revoked.
         case keys([Key])

@@ -125,19 +125,22 @@ extension Lane {
 
     /// Takes another credential into use. Connections that work stay, but for those that carry the tokens of another key, or
     /// whose certificate APNs has refused. From anywhere.
-    func replaceCredential(of app: Int, with credential: AppConfiguration.Credential, _ tls: TLSContext) {
+    func replaceCredential(of app: String, with credential: AppConfiguration.Credential, _ tls: TLSContext) {
         eventLoop.execute { [self] in
-            guard phase == .running else { return }
-            let app = apps[app]
-            app.transport.setTLS(tls)
-            // Those with tokens of another key cannot go on; a certificate was shown when they were made, and still counts.
-            if app.keyIDs != credential.tokenSources.map(\.keyID) || app.breaker.isOpen {
-                app.transport.replaceConnections(reason: "another credential")
-            }
-            app.replace(credential)
-            keepProviderToken(of: app)
-            // Whatever was wrong with the old one: the next request tells whether it is with this one.
-            reopen(app)
+            guard phase == .running, let app = self.app(named: app) else { return }
+            replaceCredential(of: app, with: credential, tls)
         }
+    }
+
+    func replaceCredential(of app: AppLane, with credential: AppConfiguration.Credential, _ tls: TLSContext) {
+        app.transport.setTLS(tls)
+        // Those with tokens of another key cannot go on; a certificate was shown when they were made, and still counts.
+        if app.keyIDs != credential.tokenSources.map(\.keyID) || app.breaker.isOpen {
+            app.transport.replaceConnections(reason: "another credential")
+        }
+        app.replace(credential)
+        keepProviderToken(of: app)
+        // Whatever was wrong with the old one: the next request tells whether it is with this one.
+        reopen(app)
     }
 }

@@ -40,4 +40,15 @@ struct GatewayFlags: ParsableArguments {
 
     @Option(help: "The longest payload, in bytes. (APNS_WORKER_GATEWAY_PAYLOAD_LIMIT; default 2048)")
     var gatewayPayloadLimit: Int?
+
+    /// What the flags say.
+    var given: [SettingKey: String] {
+        let texts = SettingKey.given([(.gatewayFrame, gatewayFrame), (.gatewayBarrier, gatewayBarrier)])
+        let numbers = SettingKey.given([
+            (.gatewayBatchBytes, gatewayBatchBytes), (.gatewayBatchTime, gatewayBatchTime),
+            (.gatewayConfirmAfter, gatewayConfirmAfter), (.gatewayWindow, gatewayWindow),
+            (.gatewayWindowBytes, gatewayWindowBytes), (.gatewayPayloadLimit, gatewayPayloadLimit),
+        ])
+        return texts.merging(numbers) { $1 }
+    }
 }

@@ -1,5 +1,4 @@
 import ArgumentParser
-import PushWorker
 
 /// The app of a worker that has one, or what the apps of a worker that has several have in common.
 struct AppOptions: ParsableArguments {
@@ -104,7 +103,19 @@ struct AppOptions: ParsableArguments {
             """)
     var maxBadTokens: Int?
 
-    func apps(simulated: SimulatedCredentials? = nil) throws -> [AppConfiguration] {
-        try AppSettings.apps(self, simulated: simulated)
+    /// What the flags say.
+    var given: [SettingKey: String] {
+        let texts = SettingKey.given([
+            (.topic, topic), (.key, key), (.keyID, keyID), (.teamID, teamID), (.nextKey, nextKey),
+            (.nextKeyID, nextKeyID), (.certificate, certificate), (.certificateKey, certificateKey),
+            (.certificatePassphraseFile, certificatePassphraseFile), (.transport, transport), (.endpoint, endpoint),
+            (.ca, ca), (.proxy, proxy),
+        ])
+        let numbers = SettingKey.given([
+            (.minConnections, minConnections), (.maxConnections, maxConnections), (.maxStreams, maxStreams),
+            (.requestTimeout, requestTimeout), (.idleTimeout, idleTimeout), (.maxConnectionAge, maxConnectionAge),
+            (.maxPerSecond, maxPerSecond), (.maxBadTokens, maxBadTokens),
+        ])
+        return texts.merging(numbers) { $1 }.merging(gateway.given) { $1 }
     }
 }

@@ -8,7 +8,7 @@ extension AppSettings {
     func appWithCredential(topic: String) throws -> AppConfiguration {
         do {
             guard let simulated else { return try app(topic: topic, credentialPlan()) }
-            let usesGateway = setting(flags.transport, "TRANSPORT")?.value == "gateway"
+            let usesGateway = text(.transport) == "gateway"
             return AppConfiguration(
                 name: name, topic: topic,
                 credential: try simulated.credential(topic: topic, usesGateway: usesGateway))
@@ -27,10 +27,12 @@ extension AppSettings {
     }
 
     func credentialPlan() throws -> CredentialPlan {
-        var key = try secret(flags.key, "KEY")
-        var certificate = try secret(flags.certificate, "CERTIFICATE")
-        if isOwn("KEY"), !isOwn("CERTIFICATE") { certificate = nil }
-        if isOwn("CERTIFICATE"), !isOwn("KEY") { key = nil }
+        var key = try secret(.key, .keyBase64)
+        var certificate = try secret(.certificate, .certificateBase64)
+        let ownsKey = isOwn(.key, .keyBase64)
+        let ownsCertificate = isOwn(.certificate, .certificateBase64)
+        if ownsKey, !ownsCertificate { certificate = nil }
+        if ownsCertificate, !ownsKey { key = nil }
         switch (key, certificate) {
         case (nil, nil):
             throw invalid(
@@ -42,34 +44,37 @@ extension AppSettings {
         case (nil, let certificate?):
             return CredentialPlan(
                 .certificate(
-                    certificate, key: try secret(flags.certificateKey, "CERTIFICATE_KEY"),
-                    passphrase: passphrase(flags.certificatePassphraseFile, "CERTIFICATE_PASSPHRASE")))
+                    certificate, key: try secret(.certificateKey, .certificateKeyBase64),
+                    passphrase: passphrase(.certificatePassphrase, .certificatePassphraseFile)))
         }
     }
 
     private func keys(first: SecretSource) throws -> CredentialPlan {
-        guard let teamID = text(flags.teamID, "TEAM_ID") else {
+        guard let teamID = text(.teamID) else {
             throw invalid(
-                "a signing key needs its ID and its team's: --key-id and --team-id, or \(ownPrefix ?? Self.prefix)KEY_ID "
-                    + "and …TEAM_ID")
+                "a signing key needs its ID and its team's: --key-id and --team-id, or \(variable(.keyID)) and …TEAM_ID"
+            )
         }
-        func key(_ source: SecretSource, _ flag: String?, _ prefix: String) throws -> CredentialPlan.Key {
-            guard let keyID = text(flag, "\(prefix)KEY_ID") ?? Self.keyID(inNameOf: source) else {
-                throw invalid(
-                    "the signing key \(source) needs its ID: --\(prefix.isEmpty ? "" : "next-")key-id or "
-                        + "\(ownPrefix ?? Self.prefix)\(prefix)KEY_ID")
+        func key(
+            _ source: SecretSource, id: SettingKey, _ passphrase: SettingKey, _ passphraseFile: SettingKey
+        ) throws -> CredentialPlan.Key {
+            guard let keyID = text(id) ?? Self.keyID(inNameOf: source) else {
+                throw invalid("the signing key \(source) needs its ID: \(id.flag ?? "") or \(variable(id))")
             }
             return CredentialPlan.Key(
-                source: source, passphrase: passphrase(nil, "\(prefix)KEY_PASSPHRASE"), keyID: keyID, teamID: teamID)
+                source: source, passphrase: self.passphrase(passphrase, passphraseFile), keyID: keyID, teamID: teamID)
         }
-        var keys = [try key(first, flags.keyID, "")]
-        if let next = try secret(flags.nextKey, "NEXT_KEY") { keys.append(try key(next, flags.nextKeyID, "NEXT_")) }
+        var keys = [try key(first, id: .keyID, .keyPassphrase, .keyPassphraseFile)]
+        if let next = try secret(.nextKey, .nextKeyBase64) {
+            keys.append(try key(next, id: .nextKeyID, .nextKeyPassphrase, .nextKeyPassphraseFile))
+        }
         return CredentialPlan(.keys(keys))
     }
 
-    private func passphrase(_ flag: String?, _ variable: String) -> SecretSource? {
-        if let file = text(flag, "\(variable)_FILE") { return .file(file) }
-        return setting(nil, variable).map { .bytes(Array($0.value.utf8), name: $0.place) }
+    /// It stays a file, so that it is read anew when the credential is.
+    private func passphrase(_ key: SettingKey, _ file: SettingKey) -> SecretSource? {
+        if let file = text(file) { return .file(file) }
+        return value(key).map { .bytes(Array($0.text.utf8), name: $0.place.description) }
     }
 
     /// Apple names the file `AuthKey_<key ID>.p8`.

@@ -1,0 +1,105 @@
+import APNS
+import ArgumentParser
+import Logging
+import PushWorker
+import ServiceLifecycle
+import Telemetry
+import UnixSignals
+
+/// Takes a changed configuration up while a worker runs: at SIGHUP, and when the file has changed.
+final class ConfigurationReload: Service {
+    /// How often the file is looked at. A changed one is read after two looks.
+    private static let interval = Duration.seconds(5)
+
+    private let worker: Worker
+    private let load: @Sendable () throws -> (Settings, WorkerConfiguration)
+    private let level: SharedLogLevel
+    private let logger: Logger
+    private let initial: Settings
+
+    /// - Parameters:
+    ///   - initial: what the worker was started with.
+    ///   - load: reads all settings anew.
+    init(
+        _ worker: Worker, initial: Settings, level: SharedLogLevel, logger: Logger,
+        load: @escaping @Sendable () throws -> (Settings, WorkerConfiguration)
+    ) {
+        self.worker = worker
+        self.initial = initial
+        self.level = level
+        self.logger = logger
+        self.load = load
+    }
+
+    func run() async throws {
+        let path = initial.filePath
+        // From here on the signal ends the process no more.
+        let signals = await UnixSignalsSequence(trapping: .sighup)
+        await cancelWhenGracefulShutdown {
+            await withTaskGroup(of: Void.self) { group in
+                let (reasons, continuation) = AsyncStream.makeStream(
+                    of: String.self, bufferingPolicy: .bufferingNewest(1))
+                group.addTask { for await _ in signals { continuation.yield("SIGHUP") } }
+                if let path {
+                    group.addTask {
+                        var changes = FileChanges(FileIdentity(path))
+                        // A cancelled sleep ends the loop.
+                        while (try? await Task.sleep(for: Self.interval)) != nil {
+                            if changes.looked(FileIdentity(path)) { continuation.yield("\(path) has changed") }
+                        }
+                    }
+                }
+                var current = self.initial
+                for await reason in reasons {
+                    if let new = await self.reload(from: current, because: reason) { current = new }
+                }
+                group.cancelAll()
+            }
+        }
+    }
+
+    /// - Returns: the settings that are in force then; `nil` where they could not be used.
+    private func reload(from old: Settings, because reason: String) async -> Settings? {
+        do {
+            let (settings, configuration) = try load()
+            let report = try await worker.reload(configuration)
+            if let text = settings.text(.logLevel), let new = Logger.Level(rawValue: text) { level.level = new }
+            tell(report, try difference(old, settings), reason)
+            return settings
+        } catch {
+            let sentence = (error as? ValidationError)?.message ?? "\(error)"
+            logger.error(
+                "the configuration was not loaded anew, and the one before stays: \(sentence)",
+                metadata: ["reason": "\(reason)"])
+            return nil
+        }
+    }
+
+    private func tell(_ report: ReloadReport, _ keys: (reloaded: [String], left: [String]), _ reason: String) {
+        var metadata: Logger.Metadata = ["reason": "\(reason)"]
+        for (name, values) in [
+            ("apps_added", report.added), ("apps_changed", report.changed), ("apps_removed", report.removed),
+            ("changed", keys.reloaded),
+        ] where !values.isEmpty {
+            metadata[name] = "\(values.joined(separator: ", "))"
+        }
+        logger.notice("loaded the configuration anew", metadata: metadata)
+        guard !keys.left.isEmpty else { return }
+        logger.warning(
+            "these settings have changed and need a restart: \(keys.left.joined(separator: ", "))",
+            metadata: ["reason": "\(reason)"])
+    }
+
+    /// The settings that are others now.
+    private func difference(_ old: Settings, _ new: Settings) throws -> (reloaded: [String], left: [String]) {
+        let before = try EffectiveSettings(old, includesDefaults: true)
+        let after = try EffectiveSettings(new, includesDefaults: true)
+        var (reloaded, left): ([String], [String]) = ([], [])
+        for key in Set(before.values.keys).union(after.values.keys).sorted() {
+            guard before.values[key]?.text != after.values[key]?.text else { continue }
+            let isReloadable = (before.values[key] ?? after.values[key])?.isReloadable ?? false
+            if isReloadable { reloaded.append(key) } else { left.append(key) }
+        }
+        return (reloaded, left)
+    }
+}

@@ -1,0 +1,44 @@
+import ArgumentParser
+import PushQueue
+import PushWorker
+
+// The queues that a worker takes jobs from.
+extension Settings {
+    func queues() throws -> [QueueConfiguration] {
+        let queues = try namedQueues()
+        let names = queues.map(\.keys.queue)
+        if let twice = names.first(where: { name in names.filter { $0 == name }.count > 1 }) {
+            throw ValidationError("APNS_WORKER_QUEUE (or --queue) names the queue \(twice) twice")
+        }
+        return queues
+    }
+
+    func queueOrder() -> QueueOrder { text(.queueOrder).flatMap(QueueOrder.init(rawValue:)) ?? .weighted }
+
+    private func namedQueues() throws -> [QueueConfiguration] {
+        let inFile = queueNamesOfFile
+        guard inFile.isEmpty else { return try inFile.map { try queue($0, weight: nil, place: "queues") } }
+        let list = value(.queueNames)
+        let place = list.map(\.place.description) ?? ""
+        return try (list?.text ?? "").split(separator: ",", omittingEmptySubsequences: false).map { item in
+            guard let colon = item.lastIndex(of: ":") else {
+                return try queue(String(item), weight: nil, place: place)
+            }
+            guard let weight = Int(item[item.index(after: colon)...]), (1...1000).contains(weight) else {
+                throw ValidationError(
+                    "\(place): \(item) has to be a name, or a name, a colon and a weight from 1 to 1000")
+            }
+            return try queue(String(item[..<colon]), weight: weight, place: place)
+        }
+    }
+
+    private func queue(_ name: String, weight: Int?, place: String) throws -> QueueConfiguration {
+        do {
+            return QueueConfiguration(
+                keys: try QueueKeys(prefix: keyPrefix, queue: name),
+                weight: weight ?? number(.weight, queue: name) ?? 1)
+        } catch {
+            throw ValidationError("\(place): \(error)")
+        }
+    }
+}

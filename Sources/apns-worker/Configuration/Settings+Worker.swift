@@ -1,0 +1,25 @@
+import PushQueue
+import PushWorker
+
+extension Settings {
+    /// Everything that a worker needs to know.
+    func worker(named name: String, simulated: SimulatedCredentials? = nil) throws -> WorkerConfiguration {
+        var worker = WorkerConfiguration(
+            redis: try redisTopology(), queues: try queues(), sharedKeys: sharedKeys,
+            apps: try apps(simulated: simulated), workerName: name)
+        worker.redisClient = try redisClient()
+        worker.queueOrder = queueOrder()
+        worker.lanes = number(.lanes) ?? 0
+        worker.retry.base = number(.retryBase).map(Int64.init) ?? worker.retry.base
+        worker.retry.cap = number(.retryCap).map(Int64.init) ?? worker.retry.cap
+        worker.retry.maximumAttempts = number(.maxAttempts) ?? worker.retry.maximumAttempts
+        worker.appPause.first = number(.pause).map(Int64.init) ?? worker.appPause.first
+        worker.appPause.longest = number(.pauseCap).map(Int64.init) ?? worker.appPause.longest
+        worker.drainTimeout = number(.drainTimeout) ?? worker.drainTimeout
+        worker.queueLimits.lease = number(.lease) ?? worker.queueLimits.lease
+        worker.queueLimits.results = text(.results).flatMap(ResultsKept.init(rawValue:)) ?? worker.queueLimits.results
+        worker.queueLimits.maximumResults = number(.resultsLimit) ?? worker.queueLimits.maximumResults
+        worker.summaryInterval = number(.logSummary) ?? worker.summaryInterval
+        return worker
+    }
+}

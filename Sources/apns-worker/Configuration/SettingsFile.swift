@@ -1,0 +1,192 @@
+import FoundationEssentials
+import Yams
+
+/// The settings of a YAML file, each with the line that it stands on.
+///
+/// swift-configuration's own reader of YAML forgets where a value stood, and takes keys that nobody knows.
+struct SettingsFile: Sendable {
+    /// The path as it was given.
+    let path: String
+    /// What is wrong with it, each with its line.
+    private(set) var problems: [String] = []
+    /// The members of the mappings `apps` and `queues`.
+    private(set) var appNames: [String] = []
+    private(set) var queueNames: [String] = []
+    /// Values by the paths of their keys.
+    private(set) var values: [[String]: SettingValue] = [:]
+
+    /// Far beyond any configuration.
+    private static let maximumSize = 1 << 20
+
+    /// - Parameter contents: the file's bytes.
+    init(path: String, contents: [UInt8]) {
+        self.path = path
+        guard contents.count <= Self.maximumSize else {
+            problems = ["\(path) is larger than 1 MiB, which no configuration is; name another file"]
+            return
+        }
+        do {
+            guard let text = String(validating: contents, as: UTF8.self) else {
+                problems = ["\(path) is not UTF-8; write it anew with that encoding"]
+                return
+            }
+            guard let root = try Parser(yaml: text).singleRoot(), root.scalar?.string.isEmpty != true else { return }
+            guard let mapping = root.mapping else {
+                problems = ["\(path):1: there have to be keys with values, such as `log_level: info`"]
+                return
+            }
+            read(mapping)
+        } catch {
+            problems = [Self.sentence(error, path)]
+        }
+    }
+
+    /// Reads a file.
+    /// - Throws: ``Unreadable``.
+    static func read(_ path: String) throws(Unreadable) -> SettingsFile {
+        do {
+            return SettingsFile(path: path, contents: [UInt8](try Data(contentsOf: URL(filePath: path))))
+        } catch {
+            throw Unreadable(
+                description: "cannot read the configuration file \(path): does it exist, and may this user read it?")
+        }
+    }
+
+    struct Unreadable: Error, CustomStringConvertible {
+        let description: String
+    }
+
+    private static func sentence(_ error: any Error, _ path: String) -> String {
+        guard let error = error as? YamlError else { return "\(path): \(error)" }
+        switch error {
+        case .scanner(_, let problem, let mark, _), .parser(_, let problem, let mark, _),
+            .composer(_, let problem, let mark, _):
+            return "\(path):\(mark.line):\(mark.column): this is no YAML: \(problem)"
+        case .duplicatedKeysInMapping(let duplicates, let context):
+            let names = duplicates.map { "`\($0)`" }.joined(separator: ", ")
+            return "\(path):\(context.mark.line): the key \(names) is there twice; leave one out"
+        default:
+            return "\(path): this is no YAML: \(error)"
+        }
+    }
+
+    // MARK: Its members
+
+    private mutating func read(_ root: Node.Mapping) {
+        let known = SettingKey.all.filter { $0.canBeCommon && $0 != .appNames }
+        for (key, value) in root {
+            switch key.string {
+            case "apps"?: appNames = readNamed(value, "apps", keys: SettingKey.all.filter { $0.scope == .app })
+            case "queues"?: queueNames = readNamed(value, "queues", keys: SettingKey.all.filter { $0.scope == .queue })
+            default: readMember(key, value, at: [], keys: known, names: ["apps", "queues"])
+            }
+        }
+    }
+
+    /// Reads a mapping of names to settings of their own.
+    private mutating func readNamed(_ node: Node, _ parent: String, keys: [SettingKey]) -> [String] {
+        guard let mapping = node.mapping else {
+            guard !Self.isNull(node) else { return [] }
+            tell(node, "`\(parent)` has to have names as its keys, each with settings of its own")
+            return []
+        }
+        var names: [String] = []
+        for (key, value) in mapping {
+            guard let name = key.string, !name.isEmpty else {
+                tell(key, "a key of `\(parent)` has to be a name")
+                continue
+            }
+            names.append(name)
+            guard let members = value.mapping else {
+                if !Self.isNull(value) { tell(value, "`\(parent).\(name)` has to have keys with values") }
+                continue
+            }
+            for (key, value) in members { readMember(key, value, at: [parent, name], keys: keys, names: []) }
+        }
+        return names
+    }
+
+    /// - Parameter path: what the member is in: nothing, or an app or queue.
+    private mutating func readMember(
+        _ key: Node, _ value: Node, at path: [String], inside: [String] = [], keys: [SettingKey], names: [String]
+    ) {
+        guard let name = key.string else { return tell(key, "a key has to be a word") }
+        let own = inside + [name]
+        if let setting = keys.first(where: { $0.path == own }) { return keep(value, of: setting, at: path) }
+        if let secret = keys.first(where: { $0.isSecret && Self.fileForm($0.path) == own }) {
+            return keepContents(value, of: secret, at: path)
+        }
+        let deeper = keys.filter { $0.path.count > own.count && Array($0.path.prefix(own.count)) == own }
+        if !deeper.isEmpty {
+            guard let mapping = value.mapping else {
+                if Self.isNull(value) { return }
+                let example = deeper.map(\.name).sorted()[0]
+                return tell(value, "`\(own.joined(separator: "."))` has to have keys of its own, such as `\(example)`")
+            }
+            for (key, value) in mapping { readMember(key, value, at: path, inside: own, keys: deeper, names: []) }
+            return
+        }
+        // Each name at this place, and whole paths too: whoever writes `redis_url` means `redis.url`.
+        let siblings = Set(keys.compactMap { $0.path.count > inside.count ? $0.path[inside.count] : nil } + names)
+        let nearest =
+            keys.first { $0.path.joined(separator: "_") == own.joined(separator: "_") }?.name
+            ?? NearestName.of(name, among: siblings.sorted())
+        let whole = (path + own).joined(separator: ".")
+        tell(key, "there is no setting `\(whole)`" + (nearest.map { "; did you mean `\($0)`?" } ?? ""))
+    }
+
+    private static func fileForm(_ path: [String]) -> [String] { path.dropLast() + [(path.last ?? "") + "_file"] }
+
+    private mutating func keep(_ node: Node, of setting: SettingKey, at path: [String]) {
+        let whole = (path + setting.path).joined(separator: ".")
+        guard !Self.isNull(node) else { return }
+        let text: String
+        switch (node, setting.kind) {
+        case (.scalar(let scalar), _): text = scalar.string
+        case (.sequence(let items), .list):
+            let texts = items.compactMap { $0.scalar?.string }
+            guard texts.count == items.count, !texts.contains(where: { $0.contains(",") }) else {
+                return tell(node, "`\(whole)` has to have texts without commas in its list")
+            }
+            text = texts.joined(separator: ",")
+        default:
+            let form = setting.kind == .list ? "a text or a list of texts" : "a single value"
+            return tell(node, "`\(whole)` has to be \(form)")
+        }
+        if let problem = setting.problem(with: Self.canonical(text, setting)) {
+            let shown = setting.isSecret ? "wrong" : text
+            return tell(node, "`\(whole)` is \(shown); \(problem)")
+        }
+        keep(Self.canonical(text, setting), of: path + setting.path, node)
+    }
+
+    /// YAML's own words for on and off.
+    private static func canonical(_ text: String, _ setting: SettingKey) -> String {
+        guard setting.kind == .choice(["on", "off"]) else { return text }
+        return ["true": "on", "false": "off"][text.lowercased()] ?? text.lowercased()
+    }
+
+    private mutating func keepContents(_ node: Node, of setting: SettingKey, at path: [String]) {
+        guard let file = node.scalar?.string, !Self.isNull(node) else { return }
+        do {
+            keep(try SecretFile.text(file), of: path + setting.path, node)
+        } catch {
+            tell(node, "`\((path + Self.fileForm(setting.path)).joined(separator: "."))`: \(error)")
+        }
+    }
+
+    private mutating func keep(_ text: String, of path: [String], _ node: Node) {
+        let place = SettingPlace.file(
+            path: self.path, line: node.mark?.line ?? 0, name: path.joined(separator: "."))
+        values[path] = SettingValue(text: text, place: place)
+    }
+
+    private static func isNull(_ node: Node) -> Bool {
+        guard let scalar = node.scalar, scalar.style == .plain || scalar.style == .any else { return false }
+        return ["", "~", "null", "Null", "NULL"].contains(scalar.string)
+    }
+
+    private mutating func tell(_ node: Node, _ problem: String) {
+        problems.append("\(path):\(node.mark?.line ?? 0): \(problem)")
+    }
+}

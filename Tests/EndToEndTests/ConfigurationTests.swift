@@ -1,0 +1,260 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("Configuration")
+    struct ConfigurationTests {
+        /// A folder with a configuration file, and whatever it names.
+        final class Folder {
+            let url = FileManager.default.temporaryDirectory.appending(path: "configuration-\(UUID().uuidString)")
+            var file: String { url.appending(path: "worker.yaml").path }
+
+            init(_ yaml: String = "") throws {
+                try FileManager.default.createDirectory(at: url, withIntermediateDirectories: true)
+                try write(yaml)
+            }
+
+            deinit { try? FileManager.default.removeItem(at: url) }
+
+            /// Replaces a file as editors and Kubernetes do.
+            @discardableResult
+            func write(_ text: String, as name: String = "worker.yaml") throws -> String {
+                let place = url.appending(path: name)
+                try Data(text.utf8).write(to: place, options: .atomic)
+                return place.path
+            }
+        }
+
+        struct Line: Decodable {
+            let key, value, source: String
+            let reloaded: Bool
+        }
+
+        private static func credential() throws -> String {
+            """
+            key: \(try TestCertificates.path("AuthKey_ABC123DEFG.p8"))
+            key_id: ABC123DEFG
+            team_id: TEAM123456
+
+            """
+        }
+
+        /// The settings that `config` prints, by key.
+        private static func settings(
+            _ arguments: [String], environment: [String: String] = [:]
+        ) async throws -> [String: Line] {
+            let result = try await CommandLineTests.run(["config", "--json"] + arguments, environment: environment)
+            #expect(result.ending == .exited(0), "\(result.errors)")
+            let lines = try result.output.split(separator: "\n").map {
+                try JSONDecoder().decode(Line.self, from: Data($0.utf8))
+            }
+            return Dictionary(uniqueKeysWithValues: lines.map { ($0.key, $0) })
+        }
+
+        // MARK: Where values are from
+
+        @Test("flags go before variables, variables before the file, and that before what is there by default")
+        func precedence() async throws {
+            let folder = try Folder(
+                try Self.credential() + """
+                    topic: com.example.app
+                    lease: 8000
+                    retry_base: 20
+                    retry_cap: 30
+                    """)
+            let settings = try await Self.settings(
+                ["--config", folder.file, "--lease", "10000"],
+                environment: ["APNS_WORKER_LEASE": "9000", "APNS_WORKER_RETRY_BASE": "25", "APNS_WORKER_PAUSE": ""])
+            func shown(_ key: String) -> [String]? { settings[key].map { [$0.value, $0.source] } }
+            #expect(shown("lease") == ["10000", "--lease"])
+            #expect(shown("retry_base") == ["25", "APNS_WORKER_RETRY_BASE"])
+            #expect(shown("retry_cap") == ["30", "\(folder.file):7"])
+            #expect(shown("max_attempts") == ["10", "default"])
+            #expect(shown("pause") == ["15000", "default"], "an empty variable is none")
+            #expect(settings["lease"]?.reloaded == false && settings["max_attempts"]?.reloaded == true)
+        }
+
+        @Test("what an app has of its own goes before what all have, in the file and in variables")
+        func ofItsOwn() async throws {
+            let folder = try Folder(
+                try Self.credential() + """
+                    max_connections: 2
+                    apps:
+                      shop.example: {topic: com.example.shop, max_connections: 3}
+                      news:
+                        topic: [com.example.news, com.example.news.pro]
+                        gateway: {window: 7}
+                    """)
+            let environment = [
+                "APNS_WORKER_CONFIG": folder.file, "APNS_WORKER_MAX_CONNECTIONS": "9",
+                "APNS_WORKER_APPS_NEWS_MAX_PER_SECOND": "5", "APNS_WORKER_APPS_SHOP_EXAMPLE_ENDPOINT": "sandbox",
+            ]
+            let settings = try await Self.settings([], environment: environment)
+            #expect(settings["max_connections"]?.value == "9")
+            #expect(settings["apps.shop.example.max_connections"]?.value == "3")
+            #expect(settings["apps.shop.example.endpoint"]?.source == "APNS_WORKER_APPS_SHOP_EXAMPLE_ENDPOINT")
+            #expect(settings["apps.news.max_per_second"]?.value == "5")
+            #expect(settings["apps.news.topic"]?.value == "com.example.news,com.example.news.pro")
+            #expect(settings["apps.news.gateway.window"]?.value == "7")
+        }
+
+        @Test("what it prints can be given back as a file, and says the same then")
+        func roundTrip() async throws {
+            let folder = try Folder(
+                try Self.credential() + """
+                    redis: {url: "redis://127.0.0.1:7777/3"}
+                    queues:
+                      critical: {weight: 6}
+                      default:
+                    apps:
+                      shop.example: {topic: com.example.shop, gateway: {window: 9}}
+                      "42": {topic: "com.example.news", endpoint: sandbox}
+                    ca: "/tmp/a: \\"b\\" # c"
+                    """)
+            let printed = try await CommandLineTests.run(["config", "--config", folder.file])
+            #expect(printed.ending == .exited(0), "\(printed.errors)")
+            let copy = try Folder(printed.output)
+            let (one, other) = (
+                try await Self.settings(["--config", folder.file]), try await Self.settings(["--config", copy.file])
+            )
+            #expect(one.mapValues(\.value) == other.mapValues(\.value))
+            #expect(one["queues.default.weight"]?.value == "1" && one["queues.critical.weight"]?.value == "6")
+            #expect(one["ca"]?.value == #"/tmp/a: "b" # c"#)
+        }
+
+        @Test("secrets are shown nowhere, and can stand in files of their own")
+        func secrets() async throws {
+            let folder = try Folder()
+            let url = try folder.write("redis://user:pa55word@127.0.0.1:7777/3\n", as: "url")
+            let key = try Data(contentsOf: URL(filePath: TestCertificates.path("AuthKey_ABC123DEFG.p8")))
+            try folder.write(key.base64EncodedString(), as: "key")
+            try folder.write(
+                """
+                redis: {url_file: \(url)}
+                proxy: http://user:pa55word@localhost:3128
+                apps: {shop: {key_base64_file: \(folder.url.path)/key, topic: com.example.shop}}
+                """)
+            let environment = [
+                "APNS_WORKER_KEY_ID": "ABC123DEFG", "APNS_WORKER_TEAM_ID": "TEAM123456",
+                "APNS_WORKER_KEY_PASSPHRASE": "pa55word",
+            ]
+            for arguments in [["config"], ["config", "--json"]] {
+                let result = try await CommandLineTests.run(
+                    arguments + ["--config", folder.file], environment: environment)
+                #expect(result.ending == .exited(0), "\(result.errors)")
+                #expect(result.output.contains("127.0.0.1:7777/3") && result.output.contains("key_base64"))
+                #expect(!result.output.contains("pa55word"), "\(result.output)")
+                #expect(!result.output.contains(key.base64EncodedString().prefix(20)))
+            }
+            // The same by variables.
+            let byVariable = try await Self.settings(
+                ["--given"],
+                environment: [
+                    "APNS_WORKER_REDIS_URL_FILE": url, "APNS_WORKER_TOPIC": "a.b",
+                    "APNS_WORKER_KEY_BASE64_FILE": "\(folder.url.path)/key",
+                ].merging(environment) { $1 })
+            #expect(byVariable["redis.url"]?.source == "APNS_WORKER_REDIS_URL_FILE")
+            #expect(byVariable["redis.url"]?.value == "redis://user:***@127.0.0.1:7777/3")
+        }
+
+        @Test("a worker with one app needs four variables and no file")
+        func fourVariables() async throws {
+            let redis = try RedisServer()
+            let result = try await CommandLineTests.run(
+                ["config"],
+                environment: [
+                    "APNS_WORKER_REDIS_URL": redis.url, "APNS_WORKER_TOPIC": "com.example.app",
+                    "APNS_WORKER_KEY": try TestCertificates.path("AuthKey_ABC123DEFG.p8"),
+                    "APNS_WORKER_TEAM_ID": "TEAM123456",
+                ])
+            #expect(result.ending == .exited(0), "\(result.errors)")
+        }
+
+        // MARK: Mistakes
+
+        static let mistakes: [(yaml: String, sentence: String)] = [
+            (
+                "lease: 8000\nmax_attemps: 3",
+                "worker.yaml:2: there is no setting `max_attemps`; did you mean `max_attempts`?"
+            ),
+            ("redis_url: redis://x", "worker.yaml:1: there is no setting `redis_url`; did you mean `redis.url`?"),
+            ("redis:\n  ulr: redis://x", "worker.yaml:2: there is no setting `redis.ulr`; did you mean `url`?"),
+            (
+                "\n\nlease: soon",
+                "worker.yaml:3: `lease` is soon; it has to be a whole number from 7000 to 3600000 (ms)"
+            ),
+            ("lease: 12.5", "worker.yaml:1: `lease` is 12.5; it has to be a whole number"),
+            ("lease: [1]", "worker.yaml:1: `lease` has to be a single value"),
+            ("lease: 5", "worker.yaml:1: `lease` is 5; it has to be a whole number from 7000 to 3600000 (ms)"),
+            ("log_level: inof", "worker.yaml:1: `log_level` is inof; it has to be"),
+            (
+                "apps:\n  shop:\n    topics: a",
+                "worker.yaml:3: there is no setting `apps.shop.topics`; did you mean `topic`?"
+            ),
+            ("apps:\n  shop:\n    lease: 9000", "worker.yaml:3: there is no setting `apps.shop.lease`"),
+            ("apps: [shop]", "worker.yaml:1: `apps` has to have names as its keys"),
+            ("apps: {shop: 1}", "worker.yaml:1: `apps.shop` has to have keys with values"),
+            (
+                "gateway: {frame: itmes}",
+                "worker.yaml:1: `gateway.frame` is itmes; it has to be simple, enhanced or items"
+            ),
+            (
+                "queues: {a: {weight: 0}}",
+                "worker.yaml:1: `queues.a.weight` is 0; it has to be a whole number from 1 to 1000"
+            ),
+            ("weight: 3", "worker.yaml:1: there is no setting `weight`"),
+            ("lease: 8000\nlease: 9000", "the key `lease` is there twice"),
+            ("a: [", "worker.yaml:2:"), ("- a", "worker.yaml:1: there have to be keys with values"),
+            ("redis: {url_file: /no/such}", "worker.yaml:1: `redis.url_file`: cannot read /no/such"),
+            ("certificate_key_base64: [1]", "`certificate_key_base64` has to be a single value"),
+        ]
+
+        @Test("a mistake in the file is told with its line, and what was meant", arguments: mistakes.indices)
+        func mistake(_ index: Int) async throws {
+            let (yaml, sentence) = Self.mistakes[index]
+            let folder = try Folder(yaml)
+            for command in [["config"], ["run"], ["enqueue", "--token", "ab", "--alert", "x"]] {
+                let result = try await CommandLineTests.run(command + ["--config", folder.file])
+                #expect(result.ending == .exited(64), "\(command)")
+                #expect(result.errors.contains(sentence), "\(result.errors)")
+            }
+        }
+
+        @Test("all mistakes are told at once, those of variables and flags too; what Kubernetes sets is none")
+        func allMistakes() async throws {
+            let folder = try Folder("lease: 5\nfoo: 1")
+            let result = try await CommandLineTests.run(
+                ["config", "--config", folder.file, "--transport", "http"],
+                environment: [
+                    "APNS_WORKER_MAX_ATEMPTS": "1", "APNS_WORKER_LANES": "many", "APNS_WORKER_SERVICE_HOST": "10.0.0.1",
+                    "APNS_WORKER_PORT": "tcp://10.0.0.1:80", "APNS_WORKER_PORT_80_TCP_ADDR": "10.0.0.1",
+                    "APNS_WORKER_SERVICE_PORT_METRICS": "80", "APNS_WORKER_APPS_SHOP_TOPIC": "x",
+                    "APNS_WORKER_PROXY_FILE": "/no/such",
+                ])
+            for sentence in [
+                "worker.yaml:1: `lease` is 5", "worker.yaml:2: there is no setting `foo`",
+                "the environment variable APNS_WORKER_MAX_ATEMPTS is no setting; did you mean APNS_WORKER_MAX_ATTEMPTS?",
+                "APNS_WORKER_LANES is many; it has to be a whole number from 0 to 256",
+                "--transport is http; it has to be http2 or gateway; did you mean http2?",
+                "the environment variable APNS_WORKER_APPS_SHOP_TOPIC is no setting",
+                "APNS_WORKER_PROXY_FILE: cannot read /no/such",
+            ] {
+                #expect(result.errors.contains(sentence), "\(sentence) in \(result.errors)")
+            }
+            #expect(!result.errors.contains("SERVICE") && !result.errors.contains("PORT"))
+        }
+
+        @Test("a file that is not there is told of, and so are a directory and other things that are no text")
+        func noFile() async throws {
+            let folder = try Folder("a: 1")
+            for path in ["/no/such.yaml", folder.url.path] {
+                let result = try await CommandLineTests.run(["config", "--config", path])
+                #expect(result.errors.contains("cannot read the configuration file \(path)"), "\(result.errors)")
+            }
+            try Data([0x61, 0x3A, 0xFF]).write(to: URL(filePath: folder.file))
+            let result = try await CommandLineTests.run(["config", "--config", folder.file])
+            #expect(result.errors.contains("is not UTF-8"))
+        }
+    }
+}

@@ -1,0 +1,161 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("A configuration that changes while a worker runs")
+    struct ReloadTests {
+        /// A worker that has its apps from a file.
+        private final class Scene {
+            let redis: RedisServer
+            let folder = try? ConfigurationTests.Folder()
+            private(set) var worker: WorkerProcess!
+
+            init(_ redis: RedisServer, _ yaml: String) throws {
+                self.redis = redis
+                try write(yaml)
+                worker = try WorkerProcess(
+                    redis: redis.url, endpoint: 1, options: ["--config", try #require(folder).file],
+                    environment: ["APNS_WORKER_ENDPOINT": "", "APNS_WORKER_TOPIC": "", "APNS_WORKER_RETRY_BASE": ""])
+            }
+
+            func write(_ yaml: String) throws { try folder?.write(yaml) }
+
+            /// Writes the file and says so.
+            func reload(_ yaml: String) async throws {
+                let before = count("loaded the configuration anew")
+                try write(yaml)
+                worker.process.send(SIGHUP)
+                try await eventually("the configuration is loaded") {
+                    self.count("loaded the configuration anew") > before
+                }
+            }
+
+            func count(_ text: String) -> Int { worker.log.components(separatedBy: text).count - 1 }
+        }
+
+        private static func shop(_ port: Int, _ more: String = "") -> String {
+            "apps:\n  shop:\n    topic: com.example.app\n    endpoint: localhost:\(port)\n\(more)"
+        }
+
+        private static let news = "  news:\n    topic: com.example.news\n"
+
+        private static func jobs(_ count: Int, _ app: String, prefix: String) -> [String] {
+            TestJob.many(count, prefix: prefix, members: #""app":"\#(app)","#)
+        }
+
+        @Test("apps are added and changed under load, and every job is sent once", arguments: 1...2)
+        func underLoad(lanes: Int) async throws {
+            let redis = try RedisServer()
+            let (one, other) = (
+                try await SimulatorProcess(options: ["--delay", "20ms±5ms"]),
+                try await SimulatorProcess(options: ["--delay", "20ms±5ms"])
+            )
+            let scene = try Scene(redis, "lanes: \(lanes)\n" + Self.shop(one.port))
+            try redis.push(Self.jobs(6000, "shop", prefix: "a"))
+            try await eventually("some are sent") { try QueueContents(redis).count("delivered") > 500 }
+            // Another server, fewer streams, and another app.
+            try await scene.reload(
+                "lanes: \(lanes)\n"
+                    + Self.shop(
+                        other.port, "    max_streams: 500\n" + Self.news + "    endpoint: localhost:\(one.port)\n"))
+            #expect(try QueueContents(redis).count("delivered") < 6000, "too late to see anything")
+            try redis.push(Self.jobs(1000, "news", prefix: "b") + Self.jobs(1000, "shop", prefix: "c"))
+            try await eventually("all are sent") { try QueueContents(redis).count("delivered") == 8000 }
+            #expect(scene.worker.log.contains("apps_added=news") && scene.worker.log.contains("apps_changed=shop"))
+            let account = try await scene.worker.stop()
+            #expect(account.delivered == 8000 && account.retried == 0 && account.possibleDuplicates == 0)
+            let queue = try QueueContents(redis)
+            #expect(queue.isSettled && queue.dead.isEmpty)
+            let accounts = [try await one.stop(), try await other.stop()]
+            #expect(accounts.map(\.accepted).reduce(0, +) == 8000 && accounts.allSatisfy { $0.duplicates == 0 })
+            #expect(accounts[1].accepted >= 1000 && accounts[0].accepted >= 1500)
+        }
+
+        @Test(
+            "an app that is taken away finishes what it has; jobs for it become dead letters, until it is there again")
+        func removed() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess(options: ["--delay", "500ms±100ms"])
+            let both = Self.shop(simulator.port, Self.news + "    endpoint: localhost:\(simulator.port)\n")
+            let scene = try Scene(redis, both)
+            try redis.push(Self.jobs(300, "news", prefix: "a"))
+            try await eventually("they are under way") { try QueueContents(redis).claims == 300 }
+            try await scene.reload(Self.shop(simulator.port))
+            #expect(scene.worker.log.contains("apps_removed=news"))
+            try await eventually("what was under way is delivered") {
+                try QueueContents(redis).count("delivered") == 300
+            }
+            try redis.push(Self.jobs(10, "news", prefix: "b") + Self.jobs(10, "shop", prefix: "c"))
+            try await eventually("the others go on") { try QueueContents(redis).count("delivered") == 310 }
+            try await eventually("those for it are kept") { try QueueContents(redis).dead.count == 10 }
+            try await scene.reload(both)
+            try redis.push(Self.jobs(10, "news", prefix: "d"))
+            try await eventually("it sends again") { try QueueContents(redis).count("delivered") == 320 }
+            _ = try await scene.worker.stop()
+            #expect(try await simulator.stop().accepted == 320)
+        }
+
+        @Test("a changed file is taken up without being told; one with mistakes is not, and the one before stays")
+        func byItself() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            let scene = try Scene(redis, Self.shop(simulator.port))
+            try redis.push(Self.jobs(1, "shop", prefix: "a"))
+            try await eventually("it works") { try QueueContents(redis).count("delivered") == 1 }
+            try scene.write(Self.shop(simulator.port, "    max_conections: 3\n"))
+            try await eventually("the mistake is told", within: .seconds(60)) {
+                scene.worker.log.contains("worker.yaml:5: there is no setting `apps.shop.max_conections`")
+            }
+            #expect(scene.worker.log.contains("the configuration was not loaded anew, and the one before stays"))
+            try redis.push(Self.jobs(1, "shop", prefix: "b"))
+            try await eventually("it works as before") { try QueueContents(redis).count("delivered") == 2 }
+            try scene.write(Self.shop(simulator.port, "    max_connections: 3\n"))
+            try await eventually("what is right again is taken up", within: .seconds(60)) {
+                scene.worker.log.contains("apps_changed=shop")
+            }
+            // An app that cannot be made, such as one whose key is gone, is a mistake too.
+            try scene.write(Self.shop(simulator.port, "    key: /no/such.p8\n"))
+            scene.worker.process.send(SIGHUP)
+            try await eventually("that is told") { scene.worker.log.contains("cannot read /no/such.p8") }
+            try redis.push(Self.jobs(1, "shop", prefix: "c"))
+            try await eventually("it still works") { try QueueContents(redis).count("delivered") == 3 }
+            _ = try await scene.worker.stop()
+        }
+
+        @Test("the log's level changes at once, and what needs a restart is named")
+        func level() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            let scene = try Scene(redis, "log_level: warning\n" + Self.shop(simulator.port))
+            try await eventually("it is there") { try !QueueContents(redis).workers.isEmpty }
+            #expect(scene.worker.log.isEmpty, "\(scene.worker.log)")
+            try await scene.reload(
+                "log_level: debug\nlease: 8000\nqueue_order: strict\nmax_attempts: 3\n" + Self.shop(simulator.port))
+            // WorkerProcess gives the lease by a variable, which goes before the file.
+            try await eventually("it is told") {
+                scene.worker.log.contains("these settings have changed and need a restart: queue_order")
+            }
+            #expect(scene.worker.log.contains("log_level, max_attempts"))
+            _ = try await scene.worker.stop()
+            #expect(scene.worker.log.contains("drained"))
+        }
+
+        @Test("a limit that is lowered holds for what comes, and a paused app is tried again when its settings change")
+        func limits() async throws {
+            let redis = try RedisServer()
+            let good = try await SimulatorProcess()
+            let refusing = try await SimulatorProcess(rules: ["answer=InvalidProviderToken"])
+            let slow = "pause: 300000\npause_cap: 300000\n"
+            let scene = try Scene(redis, slow + Self.shop(refusing.port))
+            try redis.push(Self.jobs(1, "shop", prefix: "a"))
+            try await eventually("the app is paused") { scene.count("the app is paused") == 1 }
+            try await scene.reload(slow + Self.shop(good.port, "    max_per_second: 50\n"))
+            try await eventually("it sends again, long before a probe would have been due", within: .seconds(90)) {
+                try QueueContents(redis).count("delivered") == 1
+            }
+            #expect(scene.worker.log.contains("the app is sending again"))
+            _ = try await scene.worker.stop()
+        }
+    }
+}

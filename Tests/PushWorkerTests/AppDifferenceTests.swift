@@ -1,0 +1,88 @@
+import APNS
+import NIOCore
+import PushQueue
+import TLS
+import Testing
+
+@testable import PushWorker
+
+@Suite("What a reload changes")
+struct AppDifferenceTests {
+    private func app(_ name: String = "shop", _ change: (inout AppConfiguration) -> Void = { _ in }) -> AppConfiguration
+    {
+        var app = AppConfiguration(name: name, topic: "com.example.\(name)", credential: .providerTokens([]))
+        app.renewal = (
+            CredentialPlan(.certificate(.file("/a"), key: nil, passphrase: nil)), [[1]]
+        )
+        change(&app)
+        return app
+    }
+
+    @Test("nothing, where nothing is other")
+    func same() {
+        let difference = AppDifference(from: app(), to: app())
+        #expect(!difference.isChanged && !difference.changesTransport && !difference.changesCredential)
+    }
+
+    static let transportChanges: [@Sendable (inout AppConfiguration) -> Void] = [
+        { $0.endpoint = .sandbox }, { $0.trust = .file("/ca") }, { $0.transport = .gateway(GatewayOptions()) },
+        { $0.minimumConnections = 0 }, { $0.maximumConnections = 9 }, { $0.idleTimeout = 1 },
+        { $0.maximumConnectionAge = 1 }, { $0.maximumStreams = 1 }, { $0.requestTimeout = 1 },
+        { $0.proxy = try? HTTPProxy("http://localhost:3128") },
+    ]
+
+    @Test("connections are made anew for what they are made by", arguments: transportChanges.indices)
+    func transport(_ index: Int) {
+        let difference = AppDifference(from: app(), to: app("shop", Self.transportChanges[index]))
+        #expect(difference.isChanged && difference.changesTransport && !difference.changesCredential)
+    }
+
+    static let credentialChanges: [@Sendable (inout AppConfiguration) -> Void] = [
+        { $0.renewal?.contents = [[2]] },
+        { $0.renewal?.plan = CredentialPlan(.certificate(.file("/b"), key: nil, passphrase: nil)) },
+        { $0.renewal = nil },
+    ]
+
+    @Test("the credential is replaced when its place or its contents are other", arguments: credentialChanges.indices)
+    func credential(_ index: Int) {
+        let difference = AppDifference(from: app(), to: app("shop", Self.credentialChanges[index]))
+        #expect(difference.isChanged && !difference.changesTransport && difference.changesCredential)
+    }
+
+    static let otherChanges: [@Sendable (inout AppConfiguration) -> Void] = [
+        { $0.topic = "x" }, { $0.otherTopics = ["x"] }, { $0.maximumPerSecond = 1 }, { $0.maximumBadTokenShare = 1 },
+    ]
+
+    @Test("connections and credential stay for the rest", arguments: otherChanges.indices)
+    func others(_ index: Int) {
+        let difference = AppDifference(from: app(), to: app("shop", Self.otherChanges[index]))
+        #expect(difference.isChanged && !difference.changesTransport && !difference.changesCredential)
+    }
+
+    @Test("apps are told of by name")
+    func report() {
+        let report = ReloadReport(
+            from: [app("a"), app("b"), app("c")], to: [app("b") { $0.maximumPerSecond = 1 }, app("c"), app("d")])
+        #expect(report.added == ["d"] && report.changed == ["b"] && report.removed == ["a"])
+    }
+
+    @Test("jobs are routed to the apps that are left, by the indices that they have had")
+    func router() throws {
+        var router = JobRouter([app("a"), app("b")])
+        let job = { (text: String) throws in try JobDecoder.decode(ByteBuffer(string: text)) }
+        let named = try job(#"{"token":"ab","app":"b","payload":{}}"#)
+        let byTopic = try job(#"{"token":"ab","topic":"com.example.c","payload":{}}"#)
+        let unnamed = try job(#"{"token":"ab","payload":{}}"#)
+        #expect(try router.route(named) == 1)
+        router.replace([app("a"), app("b"), app("c")]) { $0 < 1 }
+        #expect(try router.route(named) == 1)
+        #expect(try router.route(byTopic) == 2)
+        #expect(throws: Unsendable.self) { try router.route(unnamed) }
+        // Gone, and here again: a new one.
+        router.replace([app("a"), app("b"), app("c"), app("b")]) { $0 < 2 }
+        #expect(try router.route(named) == 3)
+        router.replace([app("a"), app("b"), app("c"), app("b")]) { $0 != 2 }
+        #expect(try router.route(unnamed) == 2)
+        #expect(throws: Unsendable.self) { try router.route(named) }
+    }
+}
