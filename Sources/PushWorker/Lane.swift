@@ -62,9 +62,11 @@ final class Lane: @unchecked Sendable {
     var invalidTokensRefusal: String?
     var invalidTokensNotBefore = NIODeadline.distantPast
     private var turn = 0
-    private var ticks = 0
+    private var lastFullSecond = NIODeadline.distantPast
     var readiness = Readiness()
-    private var ticker: RepeatedTask?
+    private var nextTick: Scheduled<Void>?
+    private var nextTickAt = NIODeadline.distantFuture
+    private var ticksSlowly = false
     private var threadClock = ThreadClock()
     private var isPumpScheduled = false
     private(set) var isPumping = false
@@ -74,6 +76,8 @@ final class Lane: @unchecked Sendable {
     private var hasGivenUp = false
 
     private static let tickInterval = TimeAmount.milliseconds(100)
+    /// The same while there is nothing to do: each tick wakes a processor.
+    private static let idleTickInterval = TimeAmount.seconds(1)
     /// What Redis is given at the end of a drain to take what has not been settled.
     private static let settlementTime = TimeAmount.seconds(2)
 
@@ -129,7 +133,7 @@ final class Lane: @unchecked Sendable {
         phase = .running
         startQueues()
         for app in apps { app.transport.check(now: eventLoop.now) }
-        ticker = eventLoop.scheduleRepeatedTask(initialDelay: .zero, delay: Self.tickInterval) { [self] _ in tick() }
+        scheduleTick(at: eventLoop.now)
     }
 
     private func startQueues() {
@@ -169,9 +173,11 @@ final class Lane: @unchecked Sendable {
     private func tick() {
         guard phase != .stopped else { return }
         let now = eventLoop.now
-        ticks &+= 1
+        nextTickAt = .distantFuture
+        defer { keepTicking() }
         // What changes slowly need not be looked at ten times a second; but without a token nothing is sent.
-        let isFullSecond = ticks % 10 == 0
+        let isFullSecond = now - lastFullSecond >= .seconds(1)
+        if isFullSecond { lastFullSecond = now }
         for app in apps {
             if isFullSecond || !app.canSend { keepProviderToken(of: app) }
             app.transport.check(now: now)
@@ -195,10 +201,40 @@ final class Lane: @unchecked Sendable {
         pump()
     }
 
+    /// Sees to the next tick: soon while there is something to do, and else when there may be.
+    private func keepTicking() {
+        guard phase != .stopped, phase != .starting else { return }
+        let now = eventLoop.now
+        var next = now + Self.tickInterval
+        if isIdle {
+            next = max(next, min(now + Self.idleTickInterval, queues.map(\.nextClaim).min() ?? .distantFuture))
+        }
+        guard next < nextTickAt else { return }
+        ticksSlowly = next - now > Self.tickInterval
+        scheduleTick(at: next)
+    }
+
+    private func scheduleTick(at time: NIODeadline) {
+        nextTick?.cancel()
+        nextTickAt = time
+        nextTick = eventLoop.assumeIsolated().scheduleTask(deadline: time) { self.tick() }
+    }
+
+    /// Whether nothing is under way, nothing waits, and nothing is wrong that would have to be looked at again soon.
+    private var isIdle: Bool {
+        phase == .running && flights.count == 0 && jobs.count == 0 && !readiness.isTroubled && leavingTransports.isEmpty
+            && awaitingInvalidTokens.isEmpty && writingInvalidTokens.isEmpty && toLookUp.isEmpty
+            && apps.allSatisfy(\.isAtRest) && queues.allSatisfy(\.isAtRest)
+    }
+
     /// Does whatever can be done now. To be called when something has changed; it is cheap when nothing has.
     func pump() {
         isPumping = true
-        defer { isPumping = false }
+        defer {
+            isPumping = false
+            // Something has come while it was not expected.
+            if ticksSlowly { keepTicking() }
+        }
         lookUpTokens()
         if phase == .draining { return finishDrainIfDone() }
         for app in apps { dispatch(app) }
@@ -308,6 +344,7 @@ final class Lane: @unchecked Sendable {
             drainDeadline = eventLoop.now + limit
             for queue in queues { queue.stopWaiting() }
             dropUnsent()
+            keepTicking()
             for transport in apps.map(\.transport) + leavingTransports { transport.wantResults() }
             pump()
             return promise.futureResult
@@ -352,7 +389,7 @@ final class Lane: @unchecked Sendable {
         flushSettlements()
         guard queues.allSatisfy(\.isSettled) || hasGivenUp else { return }
         phase = .stopped
-        ticker?.cancel()
+        nextTick?.cancel()
         EventLoopFuture.andAllComplete(queues.map { $0.release() }, on: eventLoop).assumeIsolated().whenComplete { _ in
             let closing =
                 self.apps.map { $0.transport.close() } + [self.clients.close()]

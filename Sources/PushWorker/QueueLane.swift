@@ -101,7 +101,11 @@ final class QueueLane: @unchecked Sendable {
     var knowsTime: Bool { clock.at > .distantPast }
 
     /// Whether Redis has confirmed all that there was to settle, and no wait can bring another job.
-    var isSettled: Bool { settlement.isEmpty && unconfirmed.isEmpty && awaitingInvalidTokens == 0 && !isWaiting }
+    var isSettled: Bool { isSettledButForWaiting && !isWaiting }
+
+    private var isSettledButForWaiting: Bool {
+        settlement.isEmpty && unconfirmed.isEmpty && awaitingInvalidTokens == 0
+    }
 
     func redisChanged(_ state: RedisClient.State) {
         if case .disconnected(let error, _) = state { connectionError = error }
@@ -133,6 +137,14 @@ final class QueueLane: @unchecked Sendable {
             && unconfirmedClaims + settlement.count + awaitingInvalidTokens < Self.maximumUnconfirmed
             && unconfirmedSize + settlement.size < Self.maximumUnconfirmedSize
     }
+
+    /// Whether it waits for nothing but jobs.
+    var isAtRest: Bool {
+        client.isReady && isSettledButForWaiting && forgotten.isEmpty && awaitingReservation.isEmpty
+    }
+
+    /// When it wants to ask for jobs.
+    var nextClaim: NIODeadline { window.isAsking ? .distantFuture : window.nextClaim }
 
     /// Whether it can be asked for jobs.
     /// - Parameter turn: the lane's round, in which each queue has one turn at the most.
