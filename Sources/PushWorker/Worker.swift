@@ -141,11 +141,12 @@ public final class Worker: Service {
         }
         let stuck = liveness()
         guard stuck.isReady else { return stuck }
+        let deadline = ContinuousClock.now + .seconds(1)
         let answers = lanes.map { ($0.index, $0.health()) }
         for (index, answer) in answers {
             // A loop that is stuck without having been told so yet.
             let problem = WorkerHealth.Problem(sentence: "the event loop of lane \(index) does not answer", seconds: 0)
-            for problem in await answer.get(within: .seconds(1))?.details ?? [problem] { health.add(problem) }
+            for problem in await answer.get(until: deadline)?.details ?? [problem] { health.add(problem) }
         }
         return health
     }
