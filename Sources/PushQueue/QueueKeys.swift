@@ -15,6 +15,8 @@ public struct QueueKeys: Sendable {
     public let dead: String
     /// STRING: why the queue is paused.
     public let paused: String
+    /// HASH: worker → what it tells of itself (see ``WorkerReport``).
+    public let workerInfo: String
     /// The day's counters are under this and the date.
     public let statsPrefix: String
 
@@ -46,6 +48,7 @@ public struct QueueKeys: Sendable {
         workers = base + "workers"
         dead = base + "dead"
         paused = base + "paused"
+        workerInfo = base + "worker-info"
         statsPrefix = base + "stats:"
     }
 
@@ -65,6 +68,10 @@ public struct QueueKeys: Sendable {
 
     /// STRING: the number after the last that a claim of the worker asked for.
     public func next(_ worker: String) -> String { "\(base)next:\(worker)" }
+
+    /// STRING: what a person wants a process to do (see ``WorkerOrder``).
+    /// - Parameter process: the part of its workers' names that its lanes have in common.
+    public func order(_ process: String) -> String { "\(base)order:\(process)" }
 
     /// HASH of a day's counters.
     /// - Parameter date: such as `2026-11-21`, in UTC.

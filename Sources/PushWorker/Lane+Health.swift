@@ -8,6 +8,7 @@ extension Lane {
     var problems: [String] {
         var problems: [String] = []
         if phase == .draining || phase == .stopped { problems.append("the worker is draining") }
+        if isQuiet, phase == .running { problems.append("the worker is quiet: it takes no jobs until it is told to") }
         problems += queues.compactMap(\.problem)
         if let invalidTokensRefusal { problems.append("Redis does not take invalid tokens: \(invalidTokensRefusal)") }
         // As long as one app can send there is work to do; the others' jobs are put off.
@@ -19,7 +20,7 @@ extension Lane {
     /// Tells of a change that has lasted for a moment.
     func tellOfReadiness(now: NIODeadline) {
         let problems = problems
-        switch readiness.update(isReady: problems.isEmpty || phase != .running, now: now) {
+        switch readiness.update(isReady: problems.isEmpty || phase != .running || isQuiet, now: now) {
         case .lost:
             guard troubles.began("ready", at: "\(index)") else { return }
             logger.warning("not ready: \(problems.joined(separator: "; "))")

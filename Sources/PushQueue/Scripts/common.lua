@@ -22,6 +22,11 @@ local function wrong_type(expected)
     return nil
 end
 
+-- Takes what a worker told of itself away. It is for people, and a key of another kind there must stop nothing.
+local function forget(info, worker)
+    redis.pcall('HDEL', info, worker)
+end
+
 -- Whether a wrapper's number is one that the worker writes.
 local function is_counter(value, least)
     return value == nil or (type(value) == 'number' and value >= least and value < 2 ^ 31 and value % 1 == 0)
