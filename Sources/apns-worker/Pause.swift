@@ -37,10 +37,13 @@ struct Pause: AsyncParsableCommand {
             try report(PauseChange(queue: keys.queue, paused: .init(pause), before: before.map { .init($0) }))
             guard !json else { return }
             let found = try await QueueOverview.read(client, keys)
+            let claimed =
+                found.claims == 1 ? "1 job that is claimed" : "\(Words.number(found.claims)) jobs that are claimed"
+            let waiting = found.waiting + found.due
             print(
                 """
-                Workers finish the \(Words.number(found.claims)) jobs that they have and claim no more; \
-                \(Words.number(found.waiting + found.due)) wait. This ends it:
+                \(found.claims > 0 ? "Workers finish the \(claimed), and claim no more" : "Workers claim none of its jobs"); \
+                \(waiting == 1 ? "1 waits" : "\(Words.number(waiting)) wait"). This ends it:
                   apns-worker resume\(Self.flags(settings, keys))
                 """)
         }

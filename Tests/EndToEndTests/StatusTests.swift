@@ -77,7 +77,7 @@ extension EndToEnd {
             #expect(b.dead == 5 && b.dead_reasons == ["PayloadTooLarge": 5] && b.today["dead:PayloadTooLarge"] == 5)
             #expect(try view.queue("a").claimed == 7 && view.queue("a").workers == 4)
             let app = try #require(view.apps.first)
-            #expect(app.name == "default" && app.state == "sending" && app.lanes == 4 && app.connections >= 4)
+            #expect(app.name == "default" && app.state == "connected" && app.lanes == 4 && app.connections >= 4)
             #expect(app.endpoints == ["localhost:\(simulator.port)"])
             #expect(view.problems.isEmpty, "\(view.problems)")
             let page = try await Self.page(redis.url).output

@@ -91,7 +91,7 @@ extension FleetStatus {
             app.failure = told.compactMap(\.failure).first
             app.state =
                 if app.connections > 0 {
-                    .sending
+                    .connected
                 } else if told.allSatisfy(\.isDormant) {
                     .idle
                 } else {

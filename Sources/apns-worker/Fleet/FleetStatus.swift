@@ -97,7 +97,7 @@ struct FleetStatus: Encodable, Sendable {
     }
 
     struct App: Encodable, Sendable {
-        enum State: String, Encodable, Sendable { case sending, idle, connecting, unconnected, paused, unknown }
+        enum State: String, Encodable, Sendable { case connected, idle, connecting, unconnected, paused, unknown }
 
         var name: String
         var endpoints: [String] = []

@@ -32,6 +32,12 @@ extension FleetStatus.Pause {
 
 /// Whoever runs this command.
 enum Person {
+    /// What the system calls the user; in a container it may have no name for it.
+    private static var account: String? {
+        guard let entry = getpwuid(getuid()), let name = entry.pointee.pw_name else { return nil }
+        return String(cString: name)
+    }
+
     /// The user's name and the host's, as far as they can be had.
     static var name: String {
         var host = [CChar](repeating: 0, count: 256)
@@ -39,7 +45,7 @@ enum Person {
         let machine = String(decoding: host.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
         let environment = ProcessInfo.processInfo.environment
         let user = ["SUDO_USER", "USER", "LOGNAME"].compactMap { environment[$0] }.first { !$0.isEmpty }
-        return QueuePause.printable("\(user ?? "uid \(getuid())")@\(machine)")
+        return QueuePause.printable("\(user ?? account ?? "uid \(getuid())")@\(machine)")
     }
 }
 

@@ -34,7 +34,7 @@ struct StatusPage {
         var lines: [String] = []
         for problem in status.problems {
             lines += wrapped("! " + problem.message, indent: "  ").map { styled($0, .red) }
-            lines += wrapped("  → " + problem.advice, indent: "    ")
+            lines += wrapped("→ " + problem.advice, lead: "  ", indent: "    ")
         }
         return lines.isEmpty ? [] : [""] + lines
     }
@@ -50,7 +50,7 @@ struct StatusPage {
         for queue in status.queues {
             if let error = queue.error {
                 table.rows.append([queue.name, "?", "?", "?", "?", "?", "?"] + (hasRate ? ["?"] : []))
-                notes[table.rows.count] = wrapped("  " + error, indent: "  ")
+                notes[table.rows.count] = wrapped(error, lead: "  ", indent: "    ")
                 continue
             }
             table.rows.append(
@@ -59,8 +59,10 @@ struct StatusPage {
                     + [queue.oldestAge.map(Words.duration) ?? (queue.waiting > 0 ? "?" : "-")]
                     + (hasRate ? [queue.deliveredRate.map(Words.rate) ?? ""] : []))
             if let pause = queue.paused {
-                notes[table.rows.count] = wrapped("  paused" + Self.words(pause, now: status.at), indent: "    ")
-                    .map { styled($0, .yellow) }
+                notes[table.rows.count] = wrapped(
+                    "paused" + Self.words(pause, now: status.at), lead: "  ", indent: "    "
+                )
+                .map { styled($0, .yellow) }
             }
         }
         return lines(of: table, notes)
@@ -117,10 +119,10 @@ struct StatusPage {
             ])
             if let pause = app.paused {
                 notes[table.rows.count] = wrapped(
-                    "  paused\(pause.isByHand ? " by hand" : "")" + Self.words(pause, now: status.at), indent: "    "
+                    "paused\(pause.isByHand ? " by hand" : "")" + Self.words(pause, now: status.at), lead: "  ", indent: "    "
                 ).map { styled($0, .yellow) }
             } else if let failure = app.failure {
-                notes[table.rows.count] = wrapped("  " + failure, indent: "    ").map { styled($0, .yellow) }
+                notes[table.rows.count] = wrapped(failure, lead: "  ", indent: "    ").map { styled($0, .yellow) }
             }
         }
         return lines(of: table, notes)
@@ -140,7 +142,7 @@ struct StatusPage {
                 .map { "\($0.replacing("_", with: " ")) \(Words.number(sums[$0] ?? 0))" }.joined(separator: "  "),
             indent: "    ")
         let today = sums.filter { $0.key.hasPrefix("dead:") }.map { (String($0.key.dropFirst(5)), $0.value) }
-        if !today.isEmpty { lines += wrapped("  dead today  " + Self.list(today), indent: "    ") }
+        if !today.isEmpty { lines += wrapped("dead today  " + Self.list(today), lead: "  ", indent: "    ") }
         let dead = status.queues.reduce(0) { $0 + $1.dead }
         if dead > 0 {
             let sampled = status.queues.reduce(0) { $0 + $1.deadSampled }
@@ -183,18 +185,23 @@ struct StatusPage {
         line.count <= width ? line : String(line.prefix(width - 1)) + "…"
     }
 
-    /// Breaks a line between words; a word that is longer than a line stays whole, so that it can be copied.
-    private func wrapped(_ text: String, indent: String) -> [String] {
+    /// Breaks a text between words; a word that is longer than a line stays whole, so that it can be copied.
+    /// - Parameters:
+    ///   - lead: what stands before it.
+    ///   - indent: what stands before the lines that follow.
+    private func wrapped(_ text: String, lead: String = "", indent: String) -> [String] {
         var lines: [String] = []
-        var line = ""
+        var line = lead
+        var isEmpty = true
         for word in text.split(separator: " ", omittingEmptySubsequences: false) {
-            let longer = line.isEmpty ? String(word) : line + " " + word
-            if longer.count > width, !line.allSatisfy({ $0 == " " }) {
+            let longer = isEmpty ? line + word : line + " " + word
+            if longer.count > width, !isEmpty {
                 lines.append(line)
                 line = indent + word
             } else {
-                line = lines.isEmpty && line.isEmpty ? String(word) : longer
+                line = longer
             }
+            isEmpty = false
         }
         return lines + [line]
     }
