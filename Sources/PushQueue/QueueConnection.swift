@@ -66,7 +66,7 @@ public final class QueueConnection {
 
     private let client: RedisClient
     private let limits: QueueLimits
-    private let scripts: ScriptRunner
+    let scripts: ScriptRunner
 
     /// - Parameter client: for commands that do not block.
     public init(client: RedisClient, keys: QueueKeys, worker: String, limits: QueueLimits) {
@@ -95,7 +95,7 @@ public final class QueueConnection {
         if let news { keyNames += [keys.workerInfo, keys.order(news.process)] }
         scripts.run(
             .claim, keyNames,
-            arguments: { [worker, limits] command in
+            arguments: { [worker, limits, head = keys.head.rawValue] command in
                 command.append(worker)
                 command.append(join ? 1 : 0)
                 command.append(limits.lease)
@@ -105,6 +105,7 @@ public final class QueueConnection {
                 command.append(limits.maximumClaimSize)
                 command.append(limits.maximumDeadLetters)
                 command.append(limits.maximumDeadLetterAge)
+                command.append(head)
                 guard let news else { return }
                 command.append(Int(news.uptime))
                 command.append(news.members)
@@ -202,11 +203,12 @@ public final class QueueConnection {
                 keys.workers, keys.claimed(other), keys.inbox(other), keys.jobs, keys.dead, keys.statsPrefix,
                 keys.next(other), keys.workerInfo,
             ],
-            arguments: { [limits] command in
+            arguments: { [limits, keys] command in
                 command.append(other)
                 command.append(limits.maximumReclaims)
                 command.append(limits.maximumDeadLetters)
                 command.append(limits.maximumDeadLetterAge)
+                command.append(keys.head.rawValue)
             },
             completion: { result in
                 completion(
@@ -230,7 +232,10 @@ public final class QueueConnection {
         ]
         scripts.run(
             .release, keyNames + (process.map { [keys.order($0)] } ?? []),
-            arguments: { [worker] command in command.append(worker) },
+            arguments: { [worker, keys] command in
+                command.append(worker)
+                command.append(keys.head.rawValue)
+            },
             completion: { result in
                 completion(
                     result.flatMap { reply in

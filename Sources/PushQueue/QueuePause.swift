@@ -5,7 +5,7 @@ import Redis
 public enum QueuePause {
     /// Pauses the queue, or gives a paused one another reason.
     /// - Parameter pause: why, for people, since when, and by whom; nothing but a person ends it.
-    /// - Throws: ``RedisError``.
+    /// - Throws: `RedisError`.
     public static func set(_ client: RedisClient, _ keys: QueueKeys, _ pause: AppPause) async throws {
         var command = RedisCommand("SET", keys.paused)
         command.append(pause.json)
@@ -13,28 +13,28 @@ public enum QueuePause {
     }
 
     /// The same with nothing but a reason.
-    /// - Throws: ``RedisError``.
+    /// - Throws: `RedisError`.
     public static func set(_ client: RedisClient, _ keys: QueueKeys, reason: String) async throws {
         try await set(client, keys, AppPause(reason: reason))
     }
 
     /// Ends the pause: workers go on within about a second.
     /// - Returns: whether the queue was paused.
-    /// - Throws: ``RedisError``.
+    /// - Throws: `RedisError`.
     public static func clear(_ client: RedisClient, _ keys: QueueKeys) async throws -> Bool {
         try await client.call(RedisCommand("DEL", keys.paused)).root.integer == 1
     }
 
     /// Why the queue is paused, since when and by whom, fit to be shown whoever wrote it (see ``printable(_:)``).
     /// - Returns: `nil` when it is not paused.
-    /// - Throws: ``RedisError``.
+    /// - Throws: `RedisError`.
     public static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> AppPause? {
         try await client.call(RedisCommand("GET", keys.paused)).root.bytes.map { AppPause($0) }
     }
 
     /// Why the queue is paused.
     /// - Returns: `nil` when it is not paused.
-    /// - Throws: ``RedisError``.
+    /// - Throws: `RedisError`.
     public static func reason(_ client: RedisClient, _ keys: QueueKeys) async throws -> String? {
         try await read(client, keys)?.reason
     }

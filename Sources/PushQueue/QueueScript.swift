@@ -6,6 +6,7 @@ public enum QueueScript: Int, CaseIterable, Sendable {
     case reap
     case release
     case depth
+    case letters
     case trip
     case probe
     case close
@@ -15,6 +16,7 @@ public enum QueueScript: Int, CaseIterable, Sendable {
     case mark
     case describe
     case register
+    case gauges
     case overview
 
     /// The script with what all of them share before it.
@@ -27,6 +29,7 @@ public enum QueueScript: Int, CaseIterable, Sendable {
             case .reap: PackageResources.reap_lua
             case .release: PackageResources.release_lua
             case .depth: PackageResources.depth_lua
+            case .letters: PackageResources.letters_lua
             case .trip: PackageResources.trip_lua
             case .probe: PackageResources.probe_lua
             case .close: PackageResources.close_lua
@@ -36,6 +39,7 @@ public enum QueueScript: Int, CaseIterable, Sendable {
             case .mark: PackageResources.mark_lua
             case .describe: PackageResources.describe_lua
             case .register: PackageResources.register_lua
+            case .gauges: PackageResources.gauges_lua
             case .overview: PackageResources.overview_lua
             }
         return PackageResources.common_lua + own

@@ -25,21 +25,27 @@ struct JobEntry: LinkedEntry {
     /// When the job was first seen, in milliseconds of Redis' clock: durations count from it.
     var firstSeen: Int64 = 0
     var readySince = NIODeadline.distantPast
+    /// Since when it waits to be sent, in milliseconds of Redis' clock; -1 where that is not to be counted.
+    var queuedSince: Int64 = -1
     /// Notifications whose end is not known yet, the ones that have not been submitted included.
     var open = 0
     /// Notifications that have not been submitted.
     var unsubmitted = 0
     /// The name under which the job was claimed: what was claimed under an earlier one is no longer ours to settle.
     var generation = 0
+    /// How the job is written.
+    var isSidekiq = false
     /// Whether the topic is the job's own, and not the app's.
     var namesTopic = false
     /// Whether its notification is a broadcast on a channel, and not for a device.
     var isOnChannel = false
     /// Whether a drain has left its notification unsent, so that the job is given back and not settled.
     var isCutShort = false
+    /// Where its notifications are counted: see ``LaneMetrics/series(app:queue:pushType:)``.
+    var series: UInt32 = 0
 
     /// The job, read again from its body: it was read when it was claimed, and cannot fail to be read now.
-    var job: Job? { try? JobDecoder.decode(body) }
+    var job: Job? { try? JobDecoder.decode(body, as: isSidekiq ? .sidekiq(classes: []) : .native) }
 }
 
 /// A job with many tokens: what all its notifications share is prepared once.
@@ -88,4 +94,6 @@ struct FlightEntry: LinkedEntry {
     var isRenewed = false
     /// Whether it is the probe of an open breaker.
     var isProbe = false
+    /// When it was submitted: see ``LaneMetrics/time()``.
+    var submittedAt: UInt32 = 0
 }

@@ -11,34 +11,39 @@ extension Lane {
     func accept(_ body: ByteBuffer, claim: Int, from queue: QueueLane, isRecovered: Bool = false) {
         let job: Job
         do throws(JobError) {
-            job = try JobDecoder.decode(body)
+            job = try JobDecoder.decode(body, as: queue.format)
         } catch {
             let envelope = Envelope.read(body)
             counters.dead += 1
+            count(.dead, .dead, nil, in: queue, reason: error.reason)
             queue.settlement.bury(
                 claim, reason: error.reason, attempts: envelope.attempt - 1,
-                members: DeadLetter.members(detail: "\(error)"), original: envelope.original)
+                members: DeadLetter.members(of: envelope, in: body, detail: "\(error)"), original: envelope.original)
             return queue.settlementGrew()
         }
         do throws(Unsendable) {
-            try accept(job, claim: claim, from: queue, isRecovered: isRecovered)
+            try accept(job, body, claim: claim, from: queue, isRecovered: isRecovered)
         } catch {
             bury(job, claim: claim, in: queue, reason: error.reason, detail: error.detail)
         }
     }
 
-    private func accept(_ job: Job, claim: Int, from queue: QueueLane, isRecovered: Bool) throws(Unsendable) {
+    private func accept(
+        _ job: Job, _ body: ByteBuffer, claim: Int, from queue: QueueLane, isRecovered: Bool
+    ) throws(Unsendable) {
         let now = queue.now
         if let reservation = Reservation(of: job, claim: claim) {
             return queue.reserve(reservation, isRecovered: isRecovered)
         }
         if let sendAt = job.sendAt, sendAt > now { return hold(job, claim: claim, in: queue, until: sendAt) }
-        var entry = JobEntry(claim: claim, body: job.body)
+        var entry = JobEntry(claim: claim, body: body)
+        entry.isSidekiq = queue.isSidekiq
         entry.queue = queue.index
         entry.generation = queue.generation
         entry.firstSeen = job.envelope.enqueued ?? now
         if let expiration = job.expirationSecond(firstSeen: entry.firstSeen), expiration > 0, expiration * 1000 <= now {
             counters.expired += job.tokenCount
+            count(.expired, .expired, job, in: queue, reason: "")
             queue.settlement.end(claim, .expired, notifications: job.tokenCount)
             return queue.settlementGrew()
         }
@@ -55,6 +60,7 @@ extension Lane {
         let identity = identity(of: job, claim: claim, in: queue)
         let notification = try router.notification(
             for: job, app: entry.app, identity: identity, firstSeen: entry.firstSeen)
+        prepareMetrics(of: &entry, job, notification.pushType, in: queue)
         if let tokens = job.tokens {
             entry.fanOut = FanOut(template: notification, identity: identity, job: job, tokens: tokens)
             entry.tally = JobTally()
@@ -92,11 +98,12 @@ extension Lane {
 
     /// Replaces a job for many devices by pieces: so it spreads over the fleet, and a crash or a retry concerns a piece.
     private func split(_ job: Job, claim: Int, in queue: QueueLane, firstSeen: Int64) {
+        metrics.count(.split, queue: queue.index)
         let writer = envelope(
             of: job, claim: claim, in: queue, attempt: job.envelope.attempt, firstSeen: firstSeen, namesClaim: false)
         queue.settlement.split(
             claim, prefix: writer.prefix(), pieces: job.tokenPieces(of: Self.maximumTokens), cut: job.tokensMember,
-            original: job.original)
+            original: job.original, text: job.isRewritten ? job.body : nil)
         // The pieces are due as soon as this is written, and for every lane.
         queue.flushSettlement()
         queue.window.wake()
@@ -106,6 +113,7 @@ extension Lane {
     /// A job that must not be sent yet waits among the retries.
     private func hold(_ job: Job, claim: Int, in queue: QueueLane, until time: Int64) {
         counters.scheduled += 1
+        count(.scheduled, .scheduled, job, in: queue, reason: "")
         var writer = envelope(of: job, claim: claim, in: queue, attempt: job.envelope.attempt, firstSeen: queue.now)
         if job.envelope.overridesTokens, let tokens = job.tokens { writer.write(tokens: tokens.map(job.text)) }
         queue.settlement.retry(
@@ -134,6 +142,7 @@ extension Lane {
         }
         writer.write(enqueued: firstSeen)
         writer.write(reserved: job.envelope.isReserved)
+        writer.write(requeues: job.envelope.requeues)
         // Makes the wrapped job unlike any other: equal members of a sorted set would be one.
         if namesClaim { writer.write(claim: ByteBuffer(string: "\(queue.worker):\(claim)")) }
         return writer
@@ -141,9 +150,12 @@ extension Lane {
 
     private func bury(_ job: Job, claim: Int, in queue: QueueLane, reason: String, detail: String) {
         counters.dead += job.tokenCount
+        count(.dead, .dead, job, in: queue, reason: reason)
         queue.settlement.bury(
             claim, reason: reason, attempts: job.envelope.attempt - 1,
-            members: DeadLetter.members(job: job, detail: detail), original: job.original)
+            members: DeadLetter.members(
+                job: job, firstSeen: job.envelope.enqueued ?? queue.now, detail: detail,
+                tokens: job.envelope.tokens(in: job.body)), original: job.original)
         if job.tokenCount > 1 {
             queue.settlement.addCount("dead", job.tokenCount - 1)
             queue.settlement.addCount("dead:\(reason)", job.tokenCount - 1)

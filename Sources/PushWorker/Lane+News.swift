@@ -18,13 +18,13 @@ extension Lane {
     /// A lane that can claim nothing renews its lease after this, however long that is, so that orders reach it.
     static let longestRenewal = TimeAmount.seconds(6)
 
-    func news() -> WorkerNews {
+    func news(on keys: QueueKeys) -> WorkerNews {
         let now = eventLoop.now
         var report = WorkerReport()
         report.process = configuration.workerName
         report.host = Self.hostName
         report.processIdentifier = Int(getpid())
-        report.version = configuration.version
+        report.version = WorkerVersion.current
         report.lane = index
         report.lanes = laneCount
         report.state = phase == .running ? (isQuiet ? .quiet : .running) : .draining
@@ -38,6 +38,10 @@ extension Lane {
             case .sentinel: "sentinel"
             case .cluster: "cluster"
             }
+        if keys.hasOtherList {
+            report.list = keys.jobs
+            report.headIsRight = keys.head == .right
+        }
         report.apps = apps.filter { !$0.isLeaving }.map(\.report)
         return WorkerNews(report, uptime: (now - startedAt).nanoseconds / 1_000_000)
     }

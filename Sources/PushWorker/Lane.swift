@@ -60,6 +60,11 @@ final class Lane: @unchecked Sendable {
     let jobs = EntryTable<JobEntry>()
     let flights = EntryTable<FlightEntry>()
     var counters = LaneCounters()
+    let metrics: LaneMetrics
+    /// Whether the event loop turns. From anywhere.
+    let pulse = LoopPulse()
+    /// What of the queues is only in Redis, for whoever scrapes.
+    var gauges = QueueGaugeReadings()
     private(set) var phase = Phase.starting
 
     /// Jobs whose invalid tokens have to be in the set before they are settled.
@@ -71,9 +76,13 @@ final class Lane: @unchecked Sendable {
     var invalidTokensNotBefore = NIODeadline.distantPast
     private var lastIncident: [String: NIODeadline] = [:]
     private var turn = 0
-    private var ticks = 0
+    private var lastFullSecond = NIODeadline.distantPast
     var readiness = Readiness()
-    private var ticker: RepeatedTask?
+    /// Since when each problem keeps the lane from its work.
+    var problemsSince: [String: NIODeadline] = [:]
+    private var nextTick: Scheduled<Void>?
+    private var nextTickAt = NIODeadline.distantFuture
+    private var ticksSlowly = false
     private var threadClock = ThreadClock()
     private var isPumpScheduled = false
     private(set) var isPumping = false
@@ -83,12 +92,14 @@ final class Lane: @unchecked Sendable {
     private var hasGivenUp = false
 
     private static let tickInterval = TimeAmount.milliseconds(100)
+    /// The same while there is nothing to do: each tick wakes a processor.
+    private static let idleTickInterval = TimeAmount.seconds(1)
     /// What Redis is given at the end of a drain to take what has not been settled.
     private static let settlementTime = TimeAmount.seconds(2)
 
     init(
         configuration: WorkerConfiguration, index: Int, of laneCount: Int = 1, eventLoop: any EventLoop, logger: Logger,
-        troubles: TroubleLog, wallClock: @escaping @Sendable () -> Int64
+        troubles: TroubleLog, takesTimes: Bool, wallClock: @escaping @Sendable () -> Int64
     ) {
         self.configuration = configuration
         self.index = index
@@ -97,6 +108,8 @@ final class Lane: @unchecked Sendable {
         self.logger = logger
         self.troubles = troubles
         self.wallClock = wallClock
+        metrics = LaneMetrics(
+            apps: configuration.apps.count, queues: configuration.queues.count, takesTimes: takesTimes)
         router = JobRouter(configuration.apps)
         schedule = QueueSchedule(
             weights: configuration.queues.map(\.weight), isStrict: configuration.queueOrder == .strict)
@@ -131,20 +144,21 @@ final class Lane: @unchecked Sendable {
         phase = .running
         startQueues()
         for app in apps { app.transport.check(now: eventLoop.now) }
-        ticker = eventLoop.scheduleRepeatedTask(initialDelay: .zero, delay: Self.tickInterval) { [self] _ in tick() }
+        scheduleTick(at: eventLoop.now)
     }
 
     private func startQueues() {
         clients.onStateChange = { [weak self] client, state in
             guard let self else { return }
             tellOfRedis(state, at: "\(ObjectIdentifier(client))")
+            countRedis(state)
             for queue in queues where queue.client === client { queue.redisChanged(state) }
             if case .ready = state { writeInvalidTokens() }
         }
         for (number, queue) in configuration.queues.enumerated() {
             let waiter = index == 0 ? makeWaiter(for: queue.keys) : nil
             let queueLane = QueueLane(
-                queue.keys, index: number, lane: self, client: clients.client(for: queue.keys.jobs), waiter: waiter)
+                queue, index: number, lane: self, client: clients.client(for: queue.keys.jobs), waiter: waiter)
             waiter?.onStateChange = { [unowned queueLane] state in queueLane.waiterChanged(state) }
             waiter?.start()
             queues.append(queueLane)
@@ -171,9 +185,12 @@ final class Lane: @unchecked Sendable {
     private func tick() {
         guard phase != .stopped else { return }
         let now = eventLoop.now
-        ticks &+= 1
+        pulse.beat(now)
+        nextTickAt = .distantFuture
+        defer { keepTicking() }
         // What changes slowly need not be looked at ten times a second; but without a token nothing is sent.
-        let isFullSecond = ticks % 10 == 0
+        let isFullSecond = now - lastFullSecond >= .seconds(1)
+        if isFullSecond { lastFullSecond = now }
         for app in apps {
             if isFullSecond || !app.canSend { keepProviderToken(of: app) }
             app.transport.check(now: now)
@@ -193,10 +210,42 @@ final class Lane: @unchecked Sendable {
         pump()
     }
 
+    /// Sees to the next tick: soon while there is something to do, and else when there may be.
+    private func keepTicking() {
+        guard phase != .stopped, phase != .starting else { return }
+        let now = eventLoop.now
+        var next = now + Self.tickInterval
+        if isIdle {
+            next = max(next, min(now + Self.idleTickInterval, queues.map(\.nextClaim).min() ?? .distantFuture))
+        }
+        guard next < nextTickAt else { return }
+        ticksSlowly = next - now > Self.tickInterval
+        scheduleTick(at: next)
+    }
+
+    private func scheduleTick(at time: NIODeadline) {
+        nextTick?.cancel()
+        nextTickAt = time
+        nextTick = eventLoop.assumeIsolated().scheduleTask(deadline: time) { self.tick() }
+    }
+
+    /// Whether nothing is under way, nothing waits, and nothing is wrong that would have to be looked at again soon.
+    private var isIdle: Bool {
+        phase == .running && flights.count == 0 && jobs.count == 0 && !readiness.isTroubled && leavingTransports.isEmpty
+            && awaitingInvalidTokens.isEmpty && writingInvalidTokens.isEmpty && toLookUp.isEmpty
+            && apps.allSatisfy(\.isAtRest) && queues.allSatisfy(\.isAtRest)
+    }
+
     /// Does whatever can be done now. To be called when something has changed; it is cheap when nothing has.
     func pump() {
         isPumping = true
-        defer { isPumping = false }
+        metrics.turned()
+        defer {
+            isPumping = false
+            metrics.turned()
+            // Something has come while it was not expected.
+            if ticksSlowly { keepTicking() }
+        }
         lookUpTokens()
         if phase == .draining { return finishDrainIfDone() }
         for app in apps { dispatch(app) }
@@ -298,6 +347,7 @@ final class Lane: @unchecked Sendable {
                 queue.tellSoon()
             }
             dropUnsent()
+            keepTicking()
             for transport in apps.map(\.transport) + leavingTransports { transport.wantResults() }
             pump()
             return promise.futureResult
@@ -342,7 +392,8 @@ final class Lane: @unchecked Sendable {
         flushSettlements()
         guard queues.allSatisfy(\.isSettled) || hasGivenUp else { return }
         phase = .stopped
-        ticker?.cancel()
+        pulse.stop()
+        nextTick?.cancel()
         EventLoopFuture.andAllComplete(queues.map { $0.release() }, on: eventLoop).assumeIsolated().whenComplete { _ in
             let closing =
                 self.apps.map { $0.transport.close() } + [self.clients.close()]

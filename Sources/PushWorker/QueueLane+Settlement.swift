@@ -11,6 +11,7 @@ extension QueueLane {
     func settle(_ entry: JobEntry) {
         guard let tally = entry.tally, let job = entry.job else { return }
         let claim = entry.claim
+        lane.metrics.count(tally.jobOutcome(isAlone: job.tokens == nil), queue: index)
         let isOnlyDead = tally.retry == nil && tally.kinds == 0
         for (index, dead) in tally.dead.enumerated() {
             let settles = isOnlyDead && index == tally.dead.count - 1
@@ -54,7 +55,8 @@ extension QueueLane {
         settlement.bury(
             entry.claim, reason: dead.reason, attempts: job.envelope.attempt,
             members: DeadLetter.members(
-                job: job, status: dead.status, error: dead.error, tokens: job.tokens == nil ? [] : dead.tokens),
+                job: job, app: lane.apps[entry.app].configuration.name, firstSeen: entry.firstSeen,
+                status: dead.status, error: dead.error, tokens: job.tokens == nil ? [] : dead.tokens),
             original: job.original, settles: settles)
     }
 

@@ -14,6 +14,9 @@ final class QueueLane: @unchecked Sendable {
     /// Its place among the lane's queues.
     let index: Int
     let keys: QueueKeys
+    /// How the queue's jobs are written.
+    let format: JobFormat
+    let isSidekiq: Bool
     let client: RedisClient
     /// For the blocking wait; only one lane of a process has one.
     let waiter: RedisClient?
@@ -73,8 +76,10 @@ final class QueueLane: @unchecked Sendable {
     /// The same in bytes, for settlements of jobs with many tokens, all of which are to be tried again, are large.
     private static let maximumUnconfirmedSize = 64 << 20
 
-    init(_ keys: QueueKeys, index: Int, lane: Lane, client: RedisClient, waiter: RedisClient?) {
-        self.keys = keys
+    init(_ queue: QueueConfiguration, index: Int, lane: Lane, client: RedisClient, waiter: RedisClient?) {
+        keys = queue.keys
+        format = queue.format
+        isSidekiq = queue.format != .native
         self.index = index
         self.lane = lane
         self.client = client
@@ -104,11 +109,24 @@ final class QueueLane: @unchecked Sendable {
     /// Redis' time in milliseconds since 1970.
     var now: Int64 { clock.milliseconds + (eventLoop.now - clock.at).nanoseconds / 1_000_000 }
 
+    /// When Redis last answered a claim, and so renewed the lease; `nil` before it ever has.
+    var leaseRenewedAt: NIODeadline? { window.hasJoined ? clock.at : nil }
+
+    private func setClock(_ milliseconds: Int64) {
+        clock = (eventLoop.now, milliseconds)
+        lane.metrics.setClock(
+            ofQueue: index, ahead: milliseconds - Int64(clock.at.uptimeNanoseconds / 1_000_000))
+    }
+
     /// Whether Redis has said what time it is.
     var knowsTime: Bool { clock.at > .distantPast }
 
     /// Whether Redis has confirmed all that there was to settle, and no wait can bring another job.
-    var isSettled: Bool { settlement.isEmpty && unconfirmed.isEmpty && awaitingInvalidTokens == 0 && !isWaiting }
+    var isSettled: Bool { isSettledButForWaiting && !isWaiting }
+
+    private var isSettledButForWaiting: Bool {
+        settlement.isEmpty && unconfirmed.isEmpty && awaitingInvalidTokens == 0
+    }
 
     func redisChanged(_ state: RedisClient.State) {
         if case .disconnected(let error, _) = state { connectionError = error }
@@ -149,6 +167,18 @@ final class QueueLane: @unchecked Sendable {
             && unconfirmedSize + settlement.size < Self.maximumUnconfirmedSize
     }
 
+    /// Whether it waits for nothing but jobs.
+    var isAtRest: Bool {
+        client.isReady && !isNewsUrgent && isSettledButForWaiting && forgotten.isEmpty && awaitingReservation.isEmpty
+    }
+
+    /// When it wants to ask for jobs.
+    var nextClaim: NIODeadline {
+        if window.isAsking { return .distantFuture }
+        // A quiet lane wants none, but for its own.
+        return lane.isQuiet && !inboxMayHoldJob && !window.isInDoubt ? .distantFuture : window.nextClaim
+    }
+
     /// Whether it can be asked for jobs.
     /// - Parameter turn: the lane's round, in which each queue has one turn at the most.
     func availability(turn: Int, now: NIODeadline) -> QueueSchedule.Availability {
@@ -174,7 +204,7 @@ final class QueueLane: @unchecked Sendable {
         guard isNewsUrgent || now - toldAt >= Lane.newsInterval else { return nil }
         toldAt = now
         isNewsUrgent = false
-        return lane.news()
+        return lane.news(on: keys)
     }
 
     private func send(_ claim: ClaimWindow.Claim) {
@@ -198,7 +228,7 @@ final class QueueLane: @unchecked Sendable {
     }
 
     private func answered(_ claim: ClaimWindow.Claim, _ claimed: QueueConnection.Claimed) {
-        clock = (eventLoop.now, claimed.now)
+        setClock(claimed.now)
         accepted(.claims)
         if let order = claimed.order { lane.heard(order) }
         if claimed.leaseLost { return startAfresh() }
@@ -210,6 +240,7 @@ final class QueueLane: @unchecked Sendable {
         // A drain began while the claim was under way: what it brought is given back with the worker's other claims.
         guard lane.phase == .running else { return lane.schedulePump() }
         lane.counters.claimedJobs += claimed.bodies.count
+        lane.metrics[claimsOf: index].claimed += claimed.bodies.count
         // A lane that has nothing to do need not know what the others do.
         if !claimed.bodies.isEmpty { lane.readFleetStateIfDue() }
         for (offset, body) in claimed.bodies.enumerated() { lane.accept(body, claim: claim.first + offset, from: self) }
@@ -312,6 +343,8 @@ final class QueueLane: @unchecked Sendable {
             switch result {
             case .success(let counts?):
                 tellOfEvictions(counts.evicted)
+                lane.metrics[claimsOf: index].takenOver += counts.reclaimed
+                lane.metrics[claimsOf: index].poisoned += counts.poisoned
                 logger.warning(
                     "took over the jobs of a worker that is gone",
                     metadata: [
@@ -342,7 +375,7 @@ final class QueueLane: @unchecked Sendable {
         isWaiting = true
         let connection = connection
         let command = RedisCommand(
-            "BLMOVE", keys.jobs, keys.inbox(worker), "LEFT", "RIGHT", "\(Self.waitSeconds)")
+            "BLMOVE", keys.jobs, keys.inbox(worker), keys.head.rawValue, "RIGHT", "\(Self.waitSeconds)")
         waiter.send(command, deadline: .seconds(Int64(Self.waitSeconds) + 5)) { [self] result in
             isWaiting = false
             switch result {

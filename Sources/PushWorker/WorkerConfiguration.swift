@@ -26,8 +26,6 @@ public struct WorkerConfiguration: Sendable {
     public var retry = RetryPolicy()
     /// For how long an app that APNs refuses is paused.
     public var appPause = AppPauses.Durations()
-    /// The program's version, as workers tell it.
-    public var version = WorkerVersion.current
     /// How long a drain may take, in milliseconds.
     public var drainTimeout = 25_000
 

@@ -120,7 +120,7 @@ extension EndToEnd {
         @Test("what APNs refuses and what people have paused is shown, each with its reason")
         func pauses() async throws {
             let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: ["prefix=bb,answer=403 InvalidProviderToken"])
+            let simulator = try await SimulatorProcess(rules: ["prefix=bb,answer=InvalidProviderToken"])
             let worker = try WorkerProcess(
                 redis: redis.url, endpoint: simulator.port,
                 environment: BreakerTests.apps.merging([
@@ -208,6 +208,20 @@ extension EndToEnd {
             #expect(view.kinds == ["queue_unreadable bad"] && view.invalid_tokens == 2)
             #expect(try view.queue("bad").error?.contains("push:{bad}:jobs holds a string") == true)
             #expect(try view.queue("good").error == nil)
+        }
+
+        @Test("jobs in a list that others name are counted without being told of it: the worker tells")
+        func otherList() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port, options: ["--queue", "push", "--format", "sidekiq"])
+            try redis.run("SET", "push:{push}:paused", "lunch")
+            try await eventually("it is there") { try await FleetView(redis.url).worker(worker) != nil }
+            for number in 0..<3 { try redis.run("LPUSH", "queue:push", "job \(number)") }
+            let queue = try await FleetView(redis.url).queue("push")
+            #expect(queue.waiting == 3 && queue.paused?.reason == "lunch")
+            _ = try await worker.stop()
         }
 
         @Test("the age of the oldest job is told, and --max-age makes it a problem")

@@ -74,6 +74,7 @@ public struct QueueOverview: Sendable {
         command.append(maximumWorkers)
         command.append(maximumSample)
         command.append(maximumBytes)
+        command.append(keys.head == .left ? 0 : -1)
         guard let overview = QueueOverview(try await client.call(command)) else {
             throw QueueConnection.Failure.unexpectedReply(.overview)
         }

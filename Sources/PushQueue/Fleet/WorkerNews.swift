@@ -23,7 +23,13 @@ public struct WorkerNews: Sendable {
         json.writeString(",\"lane\":\(report.lane),\"lanes\":\(report.lanes)")
         json.writeString(#","state":"\#(report.state.rawValue)","in_flight":\#(report.inFlight)"#)
         json.writeString(",\"done\":\(report.done),\"delivered\":\(report.delivered)")
-        json.writeString(#","rate":\#((report.rate * 10).rounded() / 10),"redis":"\#(report.redis)","apps":["#)
+        json.writeString(#","rate":\#((report.rate * 10).rounded() / 10),"redis":"\#(report.redis)""#)
+        if let list = report.list {
+            json.writeString(",\"list\":")
+            json.writeJSONString(list)
+            if report.headIsRight { json.writeString(",\"head\":\"right\"") }
+        }
+        json.writeString(",\"apps\":[")
         let apps = Self.chosen(report.apps)
         for (index, app) in apps.enumerated() {
             if index > 0 { json.writeString(",") }

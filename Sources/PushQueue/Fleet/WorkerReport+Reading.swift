@@ -30,6 +30,8 @@ extension WorkerReport {
         var delivered: Int?
         var rate: Double?
         var redis: String?
+        var list: String?
+        var head: String?
         var apps: [App]?
         var more_apps: Int?
     }
@@ -55,6 +57,8 @@ extension WorkerReport {
         delivered = Self.count(form.delivered)
         rate = max(0, min(form.rate ?? 0, 1e9))
         redis = Self.shown(form.redis)
+        list = form.list.map { QueuePause.printable(String($0.prefix(255))) }
+        headIsRight = form.head == "right"
         let apps = form.apps ?? []
         self.apps = apps.prefix(Self.maximumApps).map { app in
             var read = App()

@@ -71,6 +71,10 @@ public struct WorkerReport: Sendable, Equatable {
     public var rate = 0.0
     /// What its Redis is: `single`, `sentinel` or `cluster`.
     public var redis = ""
+    /// The list that it takes jobs from, where that is another than the queue's own; and whether its head is at the right.
+    public var list: String?
+    /// See ``list``.
+    public var headIsRight = false
     /// Its apps, ``maximumApps`` at the most.
     public var apps: [App] = []
     /// How many more it has.

@@ -12,6 +12,7 @@
 --       3 workers         how many of them are looked at
 --       4 letters         how many dead letters are looked at, the newest first
 --       5 bytes           no more are looked at when they add up to this; a head of the list that is larger is not told
+--       6 head            the index of the list's head, 0 or -1
 -- Reply { now, jobs, due, later, dead, overdue, paused, head, members, workers, counters, sampled, reasons }
 --       overdue           for how long the first retry has been due, ms; -1 when none is
 --       paused            what stands there; nil when the queue is not paused
@@ -51,7 +52,7 @@ elseif kind ~= 'none' then
     paused = 'a ' .. kind .. ' instead of a reason'
 end
 
-local head = redis.call('LINDEX', KEYS[1], 0) or ''
+local head = redis.call('LINDEX', KEYS[1], ARGV[6]) or ''
 if #head > max_bytes then
     head = ''
 end

@@ -9,6 +9,7 @@
 --       6 worker-info     HASH   worker -> what it tells of itself
 --       7 order:<process> STRING what a person wants its process to do; only where the process ends
 -- ARGV  1 worker          its name
+--       2 head            which end of the jobs is their head, LEFT or RIGHT
 -- Reply { released }      how many jobs went back
 --
 -- Run twice, the second run finds nothing.
@@ -22,10 +23,10 @@ local numbers = redis.call('HKEYS', KEYS[2])
 table.sort(numbers, function(a, b) return tonumber(a) > tonumber(b) end)
 local inbox = redis.call('LRANGE', KEYS[3], 0, -1)
 for i = #inbox, 1, -1 do
-    redis.call('LPUSH', KEYS[4], inbox[i])
+    redis.call(push_head(ARGV[2]), KEYS[4], inbox[i])
 end
 for _, number in ipairs(numbers) do
-    redis.call('LPUSH', KEYS[4], redis.call('HGET', KEYS[2], number))
+    redis.call(push_head(ARGV[2]), KEYS[4], redis.call('HGET', KEYS[2], number))
 end
 redis.call('DEL', KEYS[2], KEYS[3], KEYS[5])
 redis.call('ZREM', KEYS[1], ARGV[1])

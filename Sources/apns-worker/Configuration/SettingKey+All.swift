@@ -39,11 +39,13 @@ extension SettingKey {
     static let logLevel = SettingKey(
         "log_level", .choice(Logger.Level.allCases.map(\.rawValue)), initial: Logger.Level.info.rawValue,
         isReloadable: true)
+    static let adminPort = SettingKey("admin.port", .number(0...65_535))
+    static let adminHost = SettingKey("admin.host", initial: "127.0.0.1")
 
     private static let worker = [
         redisURL, redisCA, redisCertificate, redisCertificateKey, prefix, queueNames, queueOrder, appNames, lanes,
         lease,
-        drainTimeout, retryBase, retryCap, maxAttempts, pause, pauseCap, logLevel,
+        drainTimeout, retryBase, retryCap, maxAttempts, pause, pauseCap, logLevel, adminPort, adminHost,
     ]
 
     // MARK: The apps'
@@ -115,5 +117,10 @@ extension SettingKey {
     static let weight = SettingKey(
         "weight", .number(1...1000), .queue, initial: "1", hasFlag: false, canBeCommon: false)
 
-    private static let queue = [weight]
+    static let format = SettingKey(
+        "format", .choice(JobWriter.allCases.map(\.rawValue)), .queue, initial: JobWriter.native.rawValue)
+    static let list = SettingKey("list", .text, .queue)
+    static let jobClass = SettingKey("job_class", .list, .queue)
+
+    private static let queue = [weight, format, list, jobClass]
 }

@@ -46,8 +46,7 @@ extension FleetStatus {
             for (index, keys) in queues.enumerated() {
                 group.addTask {
                     do {
-                        let client = try await fleet.client(for: keys.jobs)
-                        return (index, (keys, .success(try await QueueOverview.read(client, keys))))
+                        return (index, (keys, .success(try await overview(fleet, keys))))
                     } catch RedisError.server(let answer) {
                         return (index, (keys, .failure(answer)))
                     }
@@ -56,6 +55,18 @@ extension FleetStatus {
             return try await group.reduce(into: []) { $0.append($1) }
         }
         return looks.sorted { $0.0 < $1.0 }.map(\.1)
+    }
+
+    /// Whoever looks need not know that a queue's jobs are in another list: its workers tell.
+    private static func overview(_ fleet: Fleet, _ keys: QueueKeys) async throws -> QueueOverview {
+        let client = try await fleet.client(for: keys.retry)
+        let first = try await QueueOverview.read(client, keys)
+        guard !keys.hasOtherList, let report = first.workers.compactMap(\.report).first(where: { $0.list != nil }),
+            let other = try? QueueKeys(
+                prefix: fleet.prefix, queue: keys.queue, list: report.list, head: report.headIsRight ? .right : .left)
+        else { return first }
+        if case .cluster = fleet.clients.topology, !other.listIsInSlot { return first }
+        return try await QueueOverview.read(client, other)
     }
 
     private mutating func take(_ looks: [Look]) {

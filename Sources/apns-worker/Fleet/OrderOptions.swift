@@ -3,12 +3,6 @@ import FoundationEssentials
 import PushQueue
 import Redis
 
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
-
 /// An order to workers: whom, and whether to wait until it is carried out.
 struct OrderOptions: ParsableArguments {
     @OptionGroup(title: "Queues") var fleet: FleetOptions
@@ -63,7 +57,7 @@ struct OrderOptions: ParsableArguments {
             let choice = WorkerChoice(status.workers)
             let chosen = all ? choice.living : try choice.named(workers)
             guard !chosen.isEmpty else { throw ValidationError("there is no worker: none has a lease now") }
-            guard try !all || confirms(manner, chosen) else { throw ExitCode.failure }
+            guard !all || confirms(manner, chosen) else { throw ExitCode.failure }
             for worker in chosen {
                 for keys in queues where worker.queues.contains(keys.queue) {
                     try await WorkerOrder(kind, at: status.at).give(
@@ -84,13 +78,11 @@ struct OrderOptions: ParsableArguments {
         workers.count <= 3 ? workers.map(\.name).joined(separator: ", ") : "\(workers.count) workers"
     }
 
-    /// Asks whoever sits at the terminal.
-    private func confirms(_ manner: Manner, _ chosen: [FleetStatus.Worker]) throws -> Bool {
-        guard !yes, isatty(STDIN_FILENO) == 1 else { return true }
+    /// Asks whoever sits at the terminal; where nobody does, the order was meant.
+    private func confirms(_ manner: Manner, _ chosen: [FleetStatus.Worker]) -> Bool {
+        guard !yes, Confirmation.isPossible else { return true }
         let count = chosen.count == 1 ? "1 worker" : "\(chosen.count) workers"
-        Terminal.tell("\(WorkerChoice.list(chosen))\n\(manner.question) (\(count)). Go on? [y/N] ")
-        let answer = readLine(strippingNewline: true)?.lowercased() ?? ""
-        guard ["y", "yes"].contains(answer) else {
+        guard Confirmation.ask("\(WorkerChoice.list(chosen))\n\(manner.question) (\(count)). Go on?") else {
             Terminal.tell("nothing was done\n")
             return false
         }

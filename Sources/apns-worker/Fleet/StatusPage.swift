@@ -119,7 +119,8 @@ struct StatusPage {
             ])
             if let pause = app.paused {
                 notes[table.rows.count] = wrapped(
-                    "paused\(pause.isByHand ? " by hand" : "")" + Self.words(pause, now: status.at), lead: "  ", indent: "    "
+                    "paused\(pause.isByHand ? " by hand" : "")" + Self.words(pause, now: status.at), lead: "  ",
+                    indent: "    "
                 ).map { styled($0, .yellow) }
             } else if let failure = app.failure {
                 notes[table.rows.count] = wrapped(failure, lead: "  ", indent: "    ").map { styled($0, .yellow) }

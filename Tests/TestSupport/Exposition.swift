@@ -1,0 +1,113 @@
+import Foundation
+
+/// Prometheus' text format, read as strictly as the scraper reads it.
+public struct Exposition {
+    /// What is wrong with a page.
+    public struct Malformed: Error {
+        /// The line.
+        public let line: String
+        /// What is wrong with it.
+        public let why: String
+    }
+
+    /// The metrics of one name.
+    public struct Family {
+        /// What `# TYPE` says.
+        public var type: String
+        /// What `# HELP` says.
+        public var help: String?
+        /// The lines.
+        public var samples: [(name: String, labels: [String: String], value: Double)] = []
+    }
+
+    /// In the order in which they stand.
+    public private(set) var names: [String] = []
+    /// By name.
+    public private(set) var families: [String: Family] = [:]
+
+    /// Reads a page.
+    /// - Throws: ``Malformed``.
+    public init(_ text: String) throws {
+        guard text.isEmpty || text.hasSuffix("\n") else { throw Malformed(line: "", why: "no line feed at the end") }
+        var help: (name: String, text: String)?
+        for line in text.split(separator: "\n").map(String.init) {
+            if line.hasPrefix("# HELP ") {
+                let parts = line.dropFirst(7).split(separator: " ", maxSplits: 1).map(String.init)
+                guard parts.count == 2 else { throw Malformed(line: line, why: "no help") }
+                help = (parts[0], Self.unescaped(parts[1]))
+            } else if line.hasPrefix("# TYPE ") {
+                let parts = line.dropFirst(7).split(separator: " ").map(String.init)
+                guard parts.count == 2, families[parts[0]] == nil else {
+                    throw Malformed(line: line, why: "a second family of this name")
+                }
+                names.append(parts[0])
+                families[parts[0]] = Family(type: parts[1], help: help?.name == parts[0] ? help?.text : nil)
+                help = nil
+            } else {
+                try add(line)
+            }
+        }
+    }
+
+    /// The value of a series; nil where there is none.
+    public func value(_ name: String, _ labels: [String: String] = [:]) -> Double? {
+        families.values.flatMap(\.samples).first { $0.name == name && $0.labels == labels }?.value
+    }
+
+    /// The sum of all series of a metric that have these labels, whatever others they have.
+    public func sum(_ name: String, _ labels: [String: String] = [:]) -> Double {
+        families.values.flatMap(\.samples).reduce(0) { sum, sample in
+            let fits = sample.name == name && labels.allSatisfy { sample.labels[$0.key] == $0.value }
+            return fits ? sum + sample.value : sum
+        }
+    }
+
+    private mutating func add(_ line: String) throws {
+        guard let match = line.wholeMatch(of: /([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)/),
+            let value = Self.number(String(match.3))
+        else { throw Malformed(line: line, why: "no sample") }
+        guard let family = names.last, String(match.1).hasPrefix(family) else {
+            throw Malformed(line: line, why: "not among its family")
+        }
+        var labels: [String: String] = [:]
+        var rest = (match.2 ?? "")[...]
+        while !rest.isEmpty {
+            guard let label = rest.prefixMatch(of: /([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\["\\n])*)"(?:,|$)/) else {
+                throw Malformed(line: line, why: "malformed labels")
+            }
+            guard labels.updateValue(Self.unescaped(String(label.2)), forKey: String(label.1)) == nil else {
+                throw Malformed(line: line, why: "the same label twice")
+            }
+            rest = rest[label.range.upperBound...]
+        }
+        let name = String(match.1)
+        guard families[family]?.samples.contains(where: { $0.name == name && $0.labels == labels }) == false else {
+            throw Malformed(line: line, why: "the same series twice")
+        }
+        families[family]?.samples.append((name, labels, value))
+    }
+
+    private static func number(_ text: String) -> Double? {
+        switch text {
+        case "+Inf": .infinity
+        case "-Inf": -.infinity
+        case "NaN": .nan
+        default: Double(text)
+        }
+    }
+
+    private static func unescaped(_ text: String) -> String {
+        var (written, isEscaped) = ("", false)
+        for character in text {
+            if isEscaped {
+                written.append(character == "n" ? "\n" : character)
+                isEscaped = false
+            } else if character == "\\" {
+                isEscaped = true
+            } else {
+                written.append(character)
+            }
+        }
+        return written
+    }
+}
