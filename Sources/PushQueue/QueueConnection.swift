@@ -35,6 +35,8 @@ public final class QueueConnection {
         public var expiredWorker: String?
         /// How many dead letters had to go to keep within the limits.
         public var evicted: Int
+        /// What a person wants the worker's process to do, where it has told of itself; it is seen again and again.
+        public var order: WorkerOrder?
         /// The jobs, under consecutive numbers from the one that was given. They share one buffer.
         public var bodies: [ByteBuffer]
     }
@@ -80,13 +82,17 @@ public final class QueueConnection {
     ///   - count: how many jobs at most; 0 only renews.
     ///   - first: the number for the first of them. A claim whose reply was lost is repeated with the same number.
     ///   - join: whether this is the worker's first claim.
+    ///   - news: what the worker has to tell of itself, now and then: it travels with the claim, which then also brings
+    ///     orders.
     public func claim(
-        count: Int, first: Int, join: Bool, completion: @escaping (Result<Claimed, Failure>) -> Void
+        count: Int, first: Int, join: Bool, telling news: WorkerNews? = nil,
+        completion: @escaping (Result<Claimed, Failure>) -> Void
     ) {
-        let keyNames = [
+        var keyNames = [
             keys.jobs, keys.retry, keys.claimed(worker), keys.inbox(worker), keys.workers, keys.paused, keys.dead,
             keys.statsPrefix, keys.next(worker), keys.results,
         ]
+        if let news { keyNames += [keys.workerInfo, keys.order(news.process)] }
         scripts.run(
             .claim, keyNames,
             arguments: { [worker, limits, head = keys.head.rawValue] command in
@@ -101,6 +107,9 @@ public final class QueueConnection {
                 command.append(limits.maximumDeadLetterAge)
                 command.append(head)
                 command.append(limits.resultsKept)
+                guard let news else { return }
+                command.append(Int(news.uptime))
+                command.append(news.members)
             },
             completion: { result in completion(result.flatMap(Self.readClaim)) })
     }
@@ -109,7 +118,7 @@ public final class QueueConnection {
         var elements = reply.root.children
         guard let status = elements.next()?.integer, let now = elements.next()?.integer,
             let due = elements.next()?.integer, let expired = elements.next()?.string,
-            let evicted = elements.next()?.integer
+            let evicted = elements.next()?.integer, let order = elements.next()?.string
         else { return .failure(.unexpectedReply(.claim)) }
         var bodies: [ByteBuffer] = []
         bodies.reserveCapacity(elements.underestimatedCount)
@@ -120,7 +129,8 @@ public final class QueueConnection {
         return .success(
             Claimed(
                 isPaused: status == 1, leaseLost: status == 2, now: Int64(now), nextDue: due < 0 ? nil : Int64(due),
-                expiredWorker: expired.isEmpty ? nil : expired, evicted: evicted, bodies: bodies))
+                expiredWorker: expired.isEmpty ? nil : expired, evicted: evicted,
+                order: order.isEmpty ? nil : WorkerOrder(order), bodies: bodies))
     }
 
     /// Makes sure that jobs are the only ones with their ids.
@@ -196,7 +206,7 @@ public final class QueueConnection {
             .reap,
             [
                 keys.workers, keys.claimed(other), keys.inbox(other), keys.jobs, keys.dead, keys.statsPrefix,
-                keys.next(other), keys.results,
+                keys.next(other), keys.results, keys.workerInfo,
             ],
             arguments: { [limits, keys] command in
                 command.append(other)
@@ -219,10 +229,15 @@ public final class QueueConnection {
     }
 
     /// Gives back what has not been settled, and ends the lease.
-    /// - Parameter completion: gets how many jobs went back.
-    public func release(completion: @escaping (Result<Int, Failure>) -> Void) {
+    /// - Parameters:
+    ///   - process: the worker's process, where it ends and needs no orders any more.
+    ///   - completion: gets how many jobs went back.
+    public func release(endOf process: String? = nil, completion: @escaping (Result<Int, Failure>) -> Void) {
+        let keyNames = [
+            keys.workers, keys.claimed(worker), keys.inbox(worker), keys.jobs, keys.next(worker), keys.workerInfo,
+        ]
         scripts.run(
-            .release, [keys.workers, keys.claimed(worker), keys.inbox(worker), keys.jobs, keys.next(worker)],
+            .release, keyNames + (process.map { [keys.order($0)] } ?? []),
             arguments: { [worker, keys] command in
                 command.append(worker)
                 command.append(keys.head.rawValue)

@@ -28,6 +28,8 @@ public struct QueueKeys: Sendable {
     public let results: String
     /// STRING: why the queue is paused.
     public let paused: String
+    /// HASH: worker → what it tells of itself (see ``WorkerReport``).
+    public let workerInfo: String
     /// The day's counters are under this and the date.
     public let statsPrefix: String
 
@@ -73,12 +75,16 @@ public struct QueueKeys: Sendable {
         dead = base + "dead"
         results = base + "results"
         paused = base + "paused"
+        workerInfo = base + "worker-info"
         statsPrefix = base + "stats:"
     }
 
     /// Whether a Cluster keeps the list of jobs where it keeps the queue's other keys. If not, no script can move a job
     /// between them.
     public var listIsInSlot: Bool { RedisHashSlot.of(jobs) == RedisHashSlot.of(retry) }
+
+    /// Whether the list of jobs, or its head, is not what it is by default.
+    public var hasOtherList: Bool { jobs != base + "jobs" || head != .left }
 
     /// HASH of a worker's claims: claim number → job.
     public func claimed(_ worker: String) -> String { "\(base)claimed:\(worker)" }
@@ -96,6 +102,10 @@ public struct QueueKeys: Sendable {
 
     /// STRING: the number after the last that a claim of the worker asked for.
     public func next(_ worker: String) -> String { "\(base)next:\(worker)" }
+
+    /// STRING: what a person wants a process to do (see ``WorkerOrder``).
+    /// - Parameter process: the part of its workers' names that its lanes have in common.
+    public func order(_ process: String) -> String { "\(base)order:\(process)" }
 
     /// HASH of a day's counters.
     /// - Parameter date: such as `2026-11-21`, in UTC.

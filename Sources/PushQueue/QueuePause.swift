@@ -4,10 +4,18 @@ import Redis
 /// Pausing a queue: while it is paused, no worker claims from it. What is already claimed is sent.
 public enum QueuePause {
     /// Pauses the queue, or gives a paused one another reason.
-    /// - Parameter reason: why, for people.
+    /// - Parameter pause: why, for people, since when, and by whom; nothing but a person ends it.
+    /// - Throws: `RedisError`.
+    public static func set(_ client: RedisClient, _ keys: QueueKeys, _ pause: AppPause) async throws {
+        var command = RedisCommand("SET", keys.paused)
+        command.append(pause.json)
+        _ = try await client.call(command)
+    }
+
+    /// The same with nothing but a reason.
     /// - Throws: `RedisError`.
     public static func set(_ client: RedisClient, _ keys: QueueKeys, reason: String) async throws {
-        _ = try await client.call(RedisCommand("SET", keys.paused, reason))
+        try await set(client, keys, AppPause(reason: reason))
     }
 
     /// Ends the pause: workers go on within about a second.
@@ -17,11 +25,18 @@ public enum QueuePause {
         try await client.call(RedisCommand("DEL", keys.paused)).root.integer == 1
     }
 
-    /// Why the queue is paused, fit to be shown whoever wrote it (see ``printable(_:)``).
+    /// Why the queue is paused, since when and by whom, fit to be shown whoever wrote it (see ``printable(_:)``).
+    /// - Returns: `nil` when it is not paused.
+    /// - Throws: `RedisError`.
+    public static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> AppPause? {
+        try await client.call(RedisCommand("GET", keys.paused)).root.bytes.map { AppPause($0) }
+    }
+
+    /// Why the queue is paused.
     /// - Returns: `nil` when it is not paused.
     /// - Throws: `RedisError`.
     public static func reason(_ client: RedisClient, _ keys: QueueKeys) async throws -> String? {
-        try await client.call(RedisCommand("GET", keys.paused)).root.string.map { printable($0) }
+        try await read(client, keys)?.reason
     }
 
     /// A reason without control characters and line breaks, with which it could do something to a terminal or a log.

@@ -17,6 +17,7 @@ public enum QueueScript: Int, CaseIterable, Sendable {
     case describe
     case register
     case gauges
+    case overview
 
     /// The script with what all of them share before it.
     public var source: [UInt8] {
@@ -39,6 +40,7 @@ public enum QueueScript: Int, CaseIterable, Sendable {
             case .describe: PackageResources.describe_lua
             case .register: PackageResources.register_lua
             case .gauges: PackageResources.gauges_lua
+            case .overview: PackageResources.overview_lua
             }
         return PackageResources.common_lua + own
     }

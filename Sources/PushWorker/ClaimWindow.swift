@@ -35,6 +35,9 @@ struct ClaimWindow {
     /// Whether a claim is under way.
     var isAsking: Bool { underWay != nil }
 
+    /// Whether a claim may have been made whose answer did not come.
+    var isInDoubt: Bool { inDoubt != nil }
+
     /// How many jobs the claim that is under way may bring, for which room has to be kept. One whose answer takes long
     /// keeps none: a Redis that hangs must not hold up the queues of another.
     func reserved(now: NIODeadline) -> Int {

@@ -9,6 +9,7 @@ extension Lane {
         var problems: [String] = []
         if phase == .starting { problems.append("the worker is starting") }
         if phase == .draining || phase == .stopped { problems.append("the worker is draining") }
+        if isQuiet, phase == .running { problems.append("the worker is quiet: it takes no jobs until it is told to") }
         problems += queues.compactMap(\.problem)
         if let invalidTokensRefusal { problems.append("Redis does not take invalid tokens: \(invalidTokensRefusal)") }
         // As long as one app can send there is work to do; the others' jobs are put off.
@@ -21,7 +22,7 @@ extension Lane {
     func tellOfReadiness(now: NIODeadline) {
         let problems = problems
         note(problems, now: now)
-        switch readiness.update(isReady: problems.isEmpty || phase != .running, now: now) {
+        switch readiness.update(isReady: problems.isEmpty || phase != .running || isQuiet, now: now) {
         case .lost:
             trouble(.warning, "not ready: \(problems.joined(separator: "; "))", "ready", at: "\(index)")
         case .regained:

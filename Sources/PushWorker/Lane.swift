@@ -19,11 +19,21 @@ final class Lane: @unchecked Sendable {
     let eventLoop: any EventLoop
     var configuration: WorkerConfiguration
     let index: Int
+    /// How many lanes the process has.
+    let laneCount: Int
     var logger: Logger
     /// What is wrong here and in the other lanes.
     let troubles: TroubleLog
     /// The seconds since 1970, for provider tokens only: jobs go by Redis' clock.
     let wallClock: @Sendable () -> Int64
+    /// Called with what a person wants the process to do. From this lane's event loop.
+    var onOrder: (@Sendable (WorkerOrder) -> Void)?
+    /// The order that was last passed on: each is seen many times.
+    var lastOrder: WorkerOrder?
+    /// Whether nothing more is claimed, though the lane stays.
+    var isQuiet = false
+    var recentRate = RecentRate()
+    let startedAt = NIODeadline.now()
     /// Called when a claim was full, so that other lanes look for work too. From this lane's event loop.
     var onBacklog: (@Sendable (_ queue: Int) -> Void)?
 
@@ -89,11 +99,12 @@ final class Lane: @unchecked Sendable {
     private static let settlementTime = TimeAmount.seconds(2)
 
     init(
-        configuration: WorkerConfiguration, index: Int, eventLoop: any EventLoop, logger: Logger,
+        configuration: WorkerConfiguration, index: Int, of laneCount: Int = 1, eventLoop: any EventLoop, logger: Logger,
         troubles: TroubleLog, takesTimes: Bool, wallClock: @escaping @Sendable () -> Int64
     ) {
         self.configuration = configuration
         self.index = index
+        self.laneCount = laneCount
         self.eventLoop = eventLoop
         self.logger = logger
         self.troubles = troubles
@@ -259,6 +270,7 @@ final class Lane: @unchecked Sendable {
     /// Asks queues for jobs as long as there is room for some.
     private func claimIfWorthwhile() {
         guard phase == .running else { return }
+        guard !isQuiet else { return claimOwn() }
         let now = eventLoop.now
         let busy = flights.count
         turn &+= 1
@@ -355,7 +367,10 @@ final class Lane: @unchecked Sendable {
             drained = promise
             phase = .draining
             drainDeadline = eventLoop.now + limit
-            for queue in queues { queue.stopWaiting() }
+            for queue in queues {
+                queue.stopWaiting()
+                queue.tellSoon()
+            }
             dropUnsent()
             keepTicking()
             for transport in apps.map(\.transport) + leavingTransports { transport.wantResults() }

@@ -31,6 +31,9 @@ public struct LaneCounters: Sendable, Equatable {
     /// Settlements that found that somebody else had taken the claim over.
     public var lostClaims = 0
 
+    /// Those that have ended, whatever became of them.
+    public var done: Int { delivered + invalid + suppressed + expired + dropped + dead }
+
     /// Nothing yet.
     public init() {}
 

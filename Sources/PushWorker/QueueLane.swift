@@ -60,6 +60,11 @@ final class QueueLane: @unchecked Sendable {
     private var waiterID: Int?
     private var reapAfter: [String: NIODeadline] = [:]
     private var lastRenewal = NIODeadline.distantPast
+    /// When it last told of itself, and whether it has something to tell at once.
+    private var toldAt = NIODeadline.distantPast
+    private var isNewsUrgent = false
+    /// Whether the wait may have brought a job that no claim has taken up.
+    private(set) var inboxMayHoldJob = false
 
     /// How long the server may hold the blocking wait, in seconds. Less than any lease: when a lease has ended, no wait of
     /// its owner can still put a job into the inbox.
@@ -145,6 +150,14 @@ final class QueueLane: @unchecked Sendable {
         send(claim)
     }
 
+    /// Takes what the wait has brought, and what a claim without an answer may have taken: for a lane that is quiet.
+    func claimOwn() {
+        guard canClaim, inboxMayHoldJob || window.isInDoubt,
+            let claim = window.next(free: 1, busy: 0, now: eventLoop.now)
+        else { return }
+        send(claim)
+    }
+
     /// Whether a claim could be made if there were room for its jobs.
     private var canClaim: Bool {
         !window.isAsking && client.isReady
@@ -154,11 +167,15 @@ final class QueueLane: @unchecked Sendable {
 
     /// Whether it waits for nothing but jobs.
     var isAtRest: Bool {
-        client.isReady && isSettledButForWaiting && forgotten.isEmpty && awaitingReservation.isEmpty
+        client.isReady && !isNewsUrgent && isSettledButForWaiting && forgotten.isEmpty && awaitingReservation.isEmpty
     }
 
     /// When it wants to ask for jobs.
-    var nextClaim: NIODeadline { window.isAsking ? .distantFuture : window.nextClaim }
+    var nextClaim: NIODeadline {
+        if window.isAsking { return .distantFuture }
+        // A quiet lane wants none, but for its own.
+        return lane.isQuiet && !inboxMayHoldJob && !window.isInDoubt ? .distantFuture : window.nextClaim
+    }
 
     /// Whether it can be asked for jobs.
     /// - Parameter turn: the lane's round, in which each queue has one turn at the most.
@@ -168,21 +185,42 @@ final class QueueLane: @unchecked Sendable {
     }
 
     func renewLeaseIfDue() {
-        let interval = TimeAmount.milliseconds(Int64(lane.configuration.queueLimits.lease) / 5)
-        guard eventLoop.now - lastRenewal > interval else { return }
+        let longest = lane.isQuiet ? Lane.newsInterval : Lane.longestRenewal
+        let interval = min(.milliseconds(Int64(lane.configuration.queueLimits.lease) / 5), longest)
+        guard isNewsUrgent || eventLoop.now - lastRenewal > interval else { return }
         lastRenewal = eventLoop.now
         guard client.isReady, let claim = window.renewal(now: eventLoop.now) else { return }
         send(claim)
     }
 
+    /// Has something to tell before long, such as that the lane is quiet now.
+    func tellSoon() { isNewsUrgent = true }
+
+    /// What to tell with the claim that is made now, if it is time for it.
+    private func news() -> WorkerNews? {
+        let now = eventLoop.now
+        guard isNewsUrgent || now - toldAt >= Lane.newsInterval else { return nil }
+        toldAt = now
+        isNewsUrgent = false
+        return lane.news(on: keys)
+    }
+
     private func send(_ claim: ClaimWindow.Claim) {
         lastRenewal = eventLoop.now
         let generation = generation
-        connection.claim(count: claim.count, first: claim.first, join: claim.join) { [self] result in
+        // What the wait brings from now on, this claim may come too early for; and one that is repeated may only be told what
+        // it took before.
+        let takesInbox = claim.count > 0 && inboxMayHoldJob && !window.isInDoubt
+        if takesInbox { inboxMayHoldJob = false }
+        connection.claim(count: claim.count, first: claim.first, join: claim.join, telling: news()) { [self] result in
             guard generation == self.generation, lane.phase != .stopped else { return }
             switch result {
-            case .success(let claimed): answered(claim, claimed)
-            case .failure(let failure): failed(failure)
+            case .success(let claimed):
+                if takesInbox, claimed.isPaused { inboxMayHoldJob = true }
+                answered(claim, claimed)
+            case .failure(let failure):
+                if takesInbox { inboxMayHoldJob = true }
+                failed(failure)
             }
         }
     }
@@ -190,6 +228,7 @@ final class QueueLane: @unchecked Sendable {
     private func answered(_ claim: ClaimWindow.Claim, _ claimed: QueueConnection.Claimed) {
         setClock(claimed.now)
         accepted(.claims)
+        if let order = claimed.order { lane.heard(order) }
         if claimed.leaseLost { return startAfresh() }
         tellOfEvictions(claimed.evicted)
         if claim.join { logger.debug("joined the queue", metadata: ["worker": "\(worker)"]) }
@@ -246,6 +285,8 @@ final class QueueLane: @unchecked Sendable {
             metadata: ["worker": "\(worker)", "in_flight": "\(lane.flights.count)"])
         generation += 1
         window.startAfresh()
+        inboxMayHoldJob = false
+        isNewsUrgent = true
         lane.counters.lostClaims += settlement.count + unconfirmedClaims
         settlement = Settlement()
         unconfirmed = [:]
@@ -268,7 +309,7 @@ final class QueueLane: @unchecked Sendable {
     /// Gives back what has not been settled, and ends the lease.
     func release() -> EventLoopFuture<Void> {
         let done = eventLoop.makePromise(of: Void.self)
-        connection.release { [self] result in
+        connection.release(endOf: lane.configuration.workerName) { [self] result in
             switch result {
             case .success(let released):
                 if released > 0 { logger.info("gave unsent jobs back", metadata: ["jobs": "\(released)"]) }
@@ -326,7 +367,7 @@ final class QueueLane: @unchecked Sendable {
 
     /// Lets the server wake this process as soon as there is a job.
     private func waitForJob() {
-        guard let waiter, !isWaiting, lane.phase == .running, waiter.isReady else { return }
+        guard let waiter, !isWaiting, lane.phase == .running, !lane.isQuiet, waiter.isReady else { return }
         isWaiting = true
         let connection = connection
         let command = RedisCommand(
@@ -336,12 +377,15 @@ final class QueueLane: @unchecked Sendable {
             switch result {
             case .success(let reply):
                 accepted(.waits)
-                if !reply.root.isNull { window.wake() }
+                if !reply.root.isNull {
+                    inboxMayHoldJob = true
+                    window.wake()
+                }
             case .failure(.server(let error)) where error.prefix == "UNBLOCKED":
                 break  // Somebody wanted it to end, or the server became a replica, as the next answer will tell.
             case .failure(let error):
                 // The timer finds jobs too, if later; a wait that fails at once must not be asked for again at once.
-                if error.isAnswer { refused(.waits, .redis(error)) }
+                if error.isAnswer { refused(.waits, .redis(error)) } else { inboxMayHoldJob = true }
             }
             // A lease was lost meanwhile: what the wait has brought is under the old name.
             if connection !== self.connection { connection.release { _ in } }

@@ -3,6 +3,7 @@ import Logging
 import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
+import PushQueue
 import ServiceLifecycle
 import Synchronization
 
@@ -16,6 +17,10 @@ public final class Worker: Service {
     let lanes: [Lane]
     /// How often a configuration was taken up.
     private let reloads = Atomic(0)
+    /// What people have ordered, and whether the worker is quiet.
+    private let orders = NIOLockedValueBox((seen: WorkerOrders(), isQuiet: false))
+    /// Ends when somebody wants the worker to stop.
+    private let stopping = AsyncStream.makeStream(of: Never.self)
     /// What had been done when the event loops stopped.
     private let final = NIOLockedValueBox<LaneCounters?>(nil)
     private let isDraining = NIOLockedValueBox(false)
@@ -42,7 +47,7 @@ public final class Worker: Service {
             var logger = logger
             if count > 1 { logger[metadataKey: "lane"] = "\(index)" }
             return Lane(
-                configuration: configuration, index: index, eventLoop: group.next(), logger: logger,
+                configuration: configuration, index: index, of: count, eventLoop: group.next(), logger: logger,
                 troubles: troubles, takesTimes: metrics != nil, wallClock: wallClock)
         }
         self.lanes = lanes
@@ -61,6 +66,7 @@ public final class Worker: Service {
     public func run() async throws {
         for lane in lanes {
             let others = lanes.filter { $0 !== lane }
+            lane.onOrder = { [weak self] order in self?.obey(order) }
             if !others.isEmpty { lane.onBacklog = { queue in others.forEach { $0.wake(queue: queue) } } }
             try await lane.start()
         }
@@ -73,12 +79,53 @@ public final class Worker: Service {
         let keeper = Task { await keepAllCredentials() }
         let interval = configuration.summaryInterval
         let summaries = interval > 0 ? Task { await summarize(every: interval) } : nil
-        // Cancellation ends the wait as a graceful shutdown does: both drain.
-        try? await gracefulShutdown()
+        await waitForTheEnd()
         keeper.cancel()
         summaries?.cancel()
         await drain()
     }
+
+    /// Until a graceful shutdown, cancellation or an order: all of them drain.
+    private func waitForTheEnd() async {
+        await withTaskGroup(of: Void.self) { group in
+            group.addTask { try? await gracefulShutdown() }
+            group.addTask { [stream = stopping.stream] in for await _ in stream {} }
+            await group.next()
+            group.cancelAll()
+        }
+    }
+
+    // MARK: Orders
+
+    private func obey(_ order: WorkerOrder) {
+        guard orders.withLockedValue({ $0.seen.isNew(order) }) else { return }
+        switch order.kind {
+        case .quiet: setQuiet(true, because: "an order in Redis")
+        case .work: setQuiet(false, because: "an order in Redis")
+        case .stop:
+            logger.notice("told to stop", metadata: ["because": "an order in Redis"])
+            stopping.continuation.finish()
+        }
+    }
+
+    /// Claims nothing more, finishes what is under way and stays, or claims again. From anywhere, at any time after the
+    /// start.
+    /// - Parameter reason: who wants it, for the log.
+    public func setQuiet(_ quiet: Bool, because reason: String) {
+        let isChange = orders.withLockedValue { state in
+            defer { state.isQuiet = quiet }
+            return state.isQuiet != quiet
+        }
+        guard isChange else { return }
+        logger.notice(
+            quiet
+                ? "quiet: no more jobs are taken, and what is under way is finished; SIGCONT or `apns-worker quiet --undo` ends that"
+                : "not quiet any more: jobs are taken again",
+            metadata: ["because": "\(reason)"])
+        for lane in lanes { lane.setQuiet(quiet) }
+    }
+
+    // MARK: Credentials
 
     /// Looks after the credentials of the apps there are, and after a reload of those there are then.
     private func keepAllCredentials() async {

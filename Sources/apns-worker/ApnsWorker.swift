@@ -1,4 +1,5 @@
 import ArgumentParser
+import PushWorker
 
 @main
 struct ApnsWorker: AsyncParsableCommand {
@@ -18,9 +19,10 @@ struct ApnsWorker: AsyncParsableCommand {
 
             Any language can enqueue (`schema` prints what a job may have): RPUSH push:{default}:jobs '{"token":"…","payload":{"aps":{"alert":"Hello"}}}'
             """,
-        version: "0.1.0",
+        version: WorkerVersion.current,
         subcommands: [
-            Run.self, Enqueue.self, Requeue.self, Dead.self, Invalid.self, Feedback.self, Channels.self, Pause.self,
-            Resume.self, Check.self, Config.self, Schema.self, Health.self, Results.self,
+            Run.self, Enqueue.self, Status.self, Requeue.self, Dead.self, Invalid.self, Feedback.self, Channels.self,
+            Pause.self, Resume.self, Quiet.self, Stop.self, Check.self, Config.self, Schema.self, Health.self,
+            Results.self,
         ])
 }

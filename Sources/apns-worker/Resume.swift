@@ -13,17 +13,30 @@ struct Resume: AsyncParsableCommand {
 
     @Option(help: "An app to resume, instead of a queue.") var app: String?
 
+    @Flag(help: "Print JSON: an object with queue or app, and before (reason, since, until, by), if it was paused.")
+    var json = false
+
     func run() async throws {
         if let app {
+            let settings = try queue.settings()
             try await queue.redis.withClient(for: app) { client, keys in
+                // What is there may be of any kind; it can be ended all the same.
+                let before = try? await AppPauses.read(app, client, keys)
                 let wasPaused = try await AppPauses.end(app, client, keys)
-                print("app \(app) " + (wasPaused ? "is resumed" : "was not paused"))
+                try report(PauseChange(app: app, before: before.map { .init($0) }), wasPaused)
             }
-            return
+            return try await KnownApps.warn(app, settings)
         }
         try await queue.withClient { client, keys in
+            let before = try? await QueuePause.read(client, keys)
             let wasPaused = try await QueuePause.clear(client, keys)
-            print("queue \(keys.queue) " + (wasPaused ? "is resumed" : "was not paused"))
+            try report(PauseChange(queue: keys.queue, before: before.map { .init($0) }), wasPaused)
         }
+    }
+
+    private func report(_ change: PauseChange, _ wasPaused: Bool) throws {
+        if json { return print(try Output.json(change)) }
+        guard wasPaused else { return print("\(change.subject) was not paused") }
+        print("\(change.subject) is resumed" + (change.before.map { "; it was paused: \($0.inWords)" } ?? ""))
     }
 }

@@ -18,7 +18,8 @@ struct Run: AsyncParsableCommand {
         abstract: "Work: take jobs from the queue and send them, until told to stop.",
         discussion: """
             SIGTERM or SIGINT (Ctrl-C) drains: nothing more is taken, what is under way is finished, the rest goes back to \
-            the queue, and the exit status is 0.
+            the queue, and the exit status is 0. SIGTSTP (Ctrl-Z) makes the worker quiet: it takes nothing more and stays; \
+            SIGCONT ends that. `apns-worker stop` and `apns-worker quiet` do the same from anywhere.
 
             Each setting can be given by its flag or by the environment variable in brackets; the flag wins.
 
@@ -71,6 +72,7 @@ struct Run: AsyncParsableCommand {
             version: ApnsWorker.configuration.version, wallClock: { Int64(time(nil)) })
         // Before all others, so that it is the last to stop.
         if let admin { services.insert(.init(service: try await admin.start(for: worker)), at: 0) }
+        services.append(.init(service: QuietSignals(worker)))
         services.append(.init(service: worker, successTerminationBehavior: .gracefullyShutdownGroup))
         let name = configuration.workerName
         services.append(

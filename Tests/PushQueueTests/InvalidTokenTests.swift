@@ -88,6 +88,8 @@ struct InvalidTokenTests {
             var (first, second) = (InvalidTokenDetails(), InvalidTokenDetails())
             (first.at, first.topic) = (1, topic)
             (second.at, second.topic, second.environment) = (7, topic, ByteBuffer(string: "sandbox"))
+            (first.reason, first.source) = (ByteBuffer(string: "Unregistered"), ByteBuffer(string: "apns"))
+            (second.reason, second.source) = (first.reason, first.source)
             #expect(found.map(\.place) == [1, 2, 4, 5, 6])
             #expect(found.map(\.token) == [1, 2, 4, 5, 6].map { candidates[$0] })
             #expect(found.map(\.details) == [first, second, .init(), .init(), first])

@@ -15,7 +15,6 @@ struct QueuePauseTests {
                 try await QueuePause.set(queue.client, queue.keys, reason: reason)
                 let claimed = try await worker.claim(10)
                 #expect(claimed.isPaused && claimed.bodies.isEmpty)
-                #expect(try queue.redis.run("GET", queue.keys.paused) == .string(reason))
                 #expect(try await QueuePause.reason(queue.client, queue.keys) == QueuePause.printable(reason))
             }
             #expect(try await QueuePause.clear(queue.client, queue.keys))

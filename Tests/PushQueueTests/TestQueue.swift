@@ -115,8 +115,10 @@ struct TestWorker: Sendable {
             eventLoop: client.eventLoop)
     }
 
-    func claim(_ count: Int, first: Int = 1, join: Bool = true) async throws -> QueueConnection.Claimed {
-        try await call { $0.claim(count: count, first: first, join: join, completion: $1) }
+    func claim(
+        _ count: Int, first: Int = 1, join: Bool = true, telling news: WorkerNews? = nil
+    ) async throws -> QueueConnection.Claimed {
+        try await call { $0.claim(count: count, first: first, join: join, telling: news, completion: $1) }
     }
 
     @discardableResult
@@ -149,7 +151,9 @@ struct TestWorker: Sendable {
     }
 
     @discardableResult
-    func release() async throws -> Int { try await call { $0.release(completion: $1) } }
+    func release(endOf process: String? = nil) async throws -> Int {
+        try await call { $0.release(endOf: process, completion: $1) }
+    }
 
     private func call<Value: Sendable>(
         _ body:

@@ -1,7 +1,7 @@
 import FoundationEssentials
 import NIOCore
 
-/// What Redis holds of a paused app: a breaker that tripped, or a pause that somebody ordered.
+/// What Redis holds of a paused app or queue: a breaker that tripped, or a pause that somebody ordered.
 public struct AppPause: Sendable, Equatable {
     /// Why, fit to be shown (see ``QueuePause/printable(_:)``).
     public var reason: String

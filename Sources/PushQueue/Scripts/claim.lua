@@ -10,6 +10,9 @@
 --       8 stats:          prefix of the day's counters
 --       9 next:<worker>   STRING the number after the last that a claim of the worker asked for
 --      10 results         STREAM what became of notifications
+--      11 worker-info     HASH   worker -> JSON: what it tells of itself
+--      12 order:<process> STRING what a person wants the worker's process to do
+--                         The last two only where the worker tells of itself, once in a while.
 -- ARGV  1 worker          its name
 --       2 join            1 when the worker has no lease yet, else 0
 --       3 lease           ms from now to the lease's end
@@ -21,12 +24,15 @@
 --       9 max dead age    for how long, ms
 --      10 head            which end of the jobs is their head, LEFT or RIGHT
 --      11 max results     how many results are kept, about; 0 for none
--- Reply { status, now, due, expired, evicted, body... }
+--      12 uptime          with worker-info: since when the worker runs, ms
+--      13 members         with worker-info: the members of the JSON object, and its closing brace
+-- Reply { status, now, due, expired, evicted, order, body... }
 --       status            0 claimed, 1 paused, 2 the lease was lost: the claims were returned, take a new name
 --       now               Redis' time, ms
 --       due               ms until the next retry is due, 0 when some are, -1 when there is none
 --       expired           the name of a worker whose lease has ended, or ''
 --       evicted           dead letters that had to go because there were too many, or were too old
+--       order             what stands in order:<process>, '' where nothing does or it was not asked for
 --       body...           the jobs, under the numbers first, first + 1, ...
 --
 -- Run twice with the same `first`, it returns what the first run claimed, as long as that is not settled; after that, and
@@ -43,7 +49,7 @@ if wrong then
 end
 
 if ARGV[2] == '0' and not redis.call('ZSCORE', KEYS[5], worker) then
-    return { 2, now, -1, '', 0 }
+    return { 2, now, -1, '', 0, '' }
 end
 redis.call('ZADD', KEYS[5], now + ARGV[3], worker)
 
@@ -53,7 +59,16 @@ if oldest[2] and tonumber(oldest[2]) < now then
     expired = oldest[1]
 end
 
-local reply = { 0, now, -1, expired, 0 }
+-- What is told of a worker is for people: whatever is wrong with these keys must not keep jobs from being claimed.
+local order = ''
+if KEYS[11] then
+    redis.pcall('HSET', KEYS[11], worker,
+        string.format('{"v":1,"updated_at":%d,"started_at":%d,', now, now - ARGV[12]) .. ARGV[13])
+    local wanted = redis.pcall('GET', KEYS[12])
+    order = type(wanted) == 'string' and wanted or ''
+end
+
+local reply = { 0, now, -1, expired, 0, order }
 
 local function next_due()
     local head = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')

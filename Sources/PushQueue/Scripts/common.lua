@@ -22,6 +22,11 @@ local function wrong_type(expected)
     return nil
 end
 
+-- Takes what a worker told of itself away. It is for people, and a key of another kind there must stop nothing.
+local function forget(info, worker)
+    redis.pcall('HDEL', info, worker)
+end
+
 -- The command that puts a job back where jobs are taken from.
 local function push_head(head)
     return head == 'RIGHT' and 'RPUSH' or 'LPUSH'

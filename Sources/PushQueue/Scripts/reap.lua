@@ -8,6 +8,7 @@
 --       6 stats:          prefix of the day's counters
 --       7 next:<worker>   STRING where its claims' numbers had got to
 --       8 results         STREAM what became of notifications
+--       9 worker-info     HASH   worker -> what it tells of itself
 -- ARGV  1 worker          the name of the one whose lease ended
 --       2 max reclaims    a job that was reclaimed more often is poison, and becomes a dead letter
 --       3 max dead        how many dead letters are kept
@@ -73,6 +74,7 @@ for _, number in ipairs(numbers) do
 end
 redis.call('DEL', KEYS[2], KEYS[3], KEYS[7])
 redis.call('ZREM', KEYS[1], worker)
+forget(KEYS[9], worker)
 count(KEYS[6], now, 'reclaimed', reclaimed)
 if poisoned > 0 then
     count(KEYS[6], now, 'dead', dead)

@@ -6,6 +6,8 @@
 --       3 inbox:<worker>  LIST   a job that the worker had not yet claimed
 --       4 jobs            LIST   fresh jobs
 --       5 next:<worker>   STRING where its claims' numbers had got to
+--       6 worker-info     HASH   worker -> what it tells of itself
+--       7 order:<process> STRING what a person wants its process to do; only where the process ends
 -- ARGV  1 worker          its name
 --       2 head            which end of the jobs is their head, LEFT or RIGHT
 -- Reply { released }      how many jobs went back
@@ -28,4 +30,8 @@ for _, number in ipairs(numbers) do
 end
 redis.call('DEL', KEYS[2], KEYS[3], KEYS[5])
 redis.call('ZREM', KEYS[1], ARGV[1])
+forget(KEYS[6], ARGV[1])
+if KEYS[7] then
+    redis.call('DEL', KEYS[7])
+end
 return { #numbers + #inbox }

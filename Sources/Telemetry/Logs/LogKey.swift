@@ -49,6 +49,8 @@ public enum LogKey: String, CaseIterable, Sendable {
     case apps
     /// The number of lanes of a process.
     case lanes
+    /// Where the admin port is.
+    case host, port
     /// The ports of a simulator.
     case apns, gateway, feedback
 

@@ -1,0 +1,74 @@
+import NIOCore
+
+/// A report on its way to Redis, with a claim. Redis adds what time it is.
+public struct WorkerNews: Sendable {
+    /// The name of the worker's process, by which orders are given to it.
+    public var process: String
+    /// For how long the process has been running, in milliseconds.
+    public var uptime: Int64
+    /// The members of the report's JSON object, with its closing brace.
+    public var members: ByteBuffer
+
+    /// - Parameter report: what to tell; its times are of no consequence.
+    public init(_ report: WorkerReport, uptime: Int64) {
+        process = report.process
+        self.uptime = uptime
+        var json = ByteBuffer()
+        json.writeString(#""process":"#)
+        json.writeShort(report.process)
+        json.writeString(#","host":"#)
+        json.writeShort(report.host)
+        json.writeString(",\"pid\":\(report.processIdentifier),\"version\":")
+        json.writeShort(report.version)
+        json.writeString(",\"lane\":\(report.lane),\"lanes\":\(report.lanes)")
+        json.writeString(#","state":"\#(report.state.rawValue)","in_flight":\#(report.inFlight)"#)
+        json.writeString(",\"done\":\(report.done),\"delivered\":\(report.delivered)")
+        json.writeString(#","rate":\#((report.rate * 10).rounded() / 10),"redis":"\#(report.redis)""#)
+        if let list = report.list {
+            json.writeString(",\"list\":")
+            json.writeJSONString(list)
+            if report.headIsRight { json.writeString(",\"head\":\"right\"") }
+        }
+        json.writeString(",\"apps\":[")
+        let apps = Self.chosen(report.apps)
+        for (index, app) in apps.enumerated() {
+            if index > 0 { json.writeString(",") }
+            json.write(app)
+        }
+        json.writeString("],\"more_apps\":\(report.apps.count - apps.count + report.moreApps)}")
+        members = json
+    }
+
+    /// Those in trouble go first, should there be too many.
+    private static func chosen(_ apps: [WorkerReport.App]) -> [WorkerReport.App] {
+        guard apps.count > WorkerReport.maximumApps else { return apps }
+        let troubled = apps.filter { $0.pause != nil || $0.failure != nil }
+        let others = apps.filter { $0.pause == nil && $0.failure == nil }
+        return Array((troubled + others).prefix(WorkerReport.maximumApps))
+    }
+}
+
+extension ByteBuffer {
+    fileprivate mutating func writeShort(_ text: String) {
+        writeJSONString(String(text.prefix(WorkerReport.maximumText)))
+    }
+
+    fileprivate mutating func write(_ app: WorkerReport.App) {
+        writeString(#"{"name":"#)
+        writeShort(app.name)
+        writeString(#","endpoint":"#)
+        writeShort(app.endpoint)
+        writeString(",\"usable\":\(app.usable),\"connecting\":\(app.connecting)")
+        writeString(",\"streams\":\(app.streams),\"stream_limit\":\(app.streamLimit)")
+        if app.isDormant { writeString(",\"dormant\":true") }
+        if let pause = app.pause {
+            writeString(",\"pause\":")
+            writeShort(pause)
+        }
+        if let failure = app.failure {
+            writeString(",\"failure\":")
+            writeShort(failure)
+        }
+        writeString("}")
+    }
+}

@@ -1,0 +1,85 @@
+import FoundationEssentials
+import NIOCore
+
+// Whoever can write to Redis can write a report: nothing in it is believed further than it can do harm.
+extension WorkerReport {
+    private struct Form: Decodable {
+        struct App: Decodable {
+            var name: String?
+            var endpoint: String?
+            var usable: Int?
+            var connecting: Int?
+            var streams: Int?
+            var stream_limit: Int?
+            var dormant: Bool?
+            var pause: String?
+            var failure: String?
+        }
+
+        var process: String?
+        var host: String?
+        var pid: Int?
+        var version: String?
+        var lane: Int?
+        var lanes: Int?
+        var started_at: Int64?
+        var updated_at: Int64?
+        var state: String?
+        var in_flight: Int?
+        var done: Int?
+        var delivered: Int?
+        var rate: Double?
+        var redis: String?
+        var list: String?
+        var head: String?
+        var apps: [App]?
+        var more_apps: Int?
+    }
+
+    /// Reads what stands in Redis; `nil` if it is no report.
+    ///
+    /// Texts are fit to be shown (see ``QueuePause/printable(_:)``) and cut, numbers are within what can be added up.
+    public init?(_ json: ByteBuffer) {
+        guard let form = try? JSONDecoder().decode(Form.self, from: Data(json.readableBytesView)),
+            let process = form.process, !process.isEmpty
+        else { return nil }
+        self.process = Self.shown(process)
+        host = Self.shown(form.host)
+        processIdentifier = Self.count(form.pid)
+        version = Self.shown(form.version)
+        lane = Self.count(form.lane)
+        lanes = Self.count(form.lanes)
+        startedAt = Int64(Self.count(form.started_at.map { Int($0) }))
+        updatedAt = Int64(Self.count(form.updated_at.map { Int($0) }))
+        state = form.state.flatMap(State.init(rawValue:)) ?? .running
+        inFlight = Self.count(form.in_flight)
+        done = Self.count(form.done)
+        delivered = Self.count(form.delivered)
+        rate = max(0, min(form.rate ?? 0, 1e9))
+        redis = Self.shown(form.redis)
+        list = form.list.map { QueuePause.printable(String($0.prefix(255))) }
+        headIsRight = form.head == "right"
+        let apps = form.apps ?? []
+        self.apps = apps.prefix(Self.maximumApps).map { app in
+            var read = App()
+            read.name = Self.shown(app.name)
+            read.endpoint = Self.shown(app.endpoint)
+            read.usable = Self.count(app.usable)
+            read.connecting = Self.count(app.connecting)
+            read.streams = Self.count(app.streams)
+            read.streamLimit = Self.count(app.stream_limit)
+            read.isDormant = app.dormant ?? false
+            read.pause = app.pause.map(Self.shown)
+            read.failure = app.failure.map(Self.shown)
+            return read
+        }
+        moreApps = Self.count(form.more_apps)
+    }
+
+    private static func shown(_ text: String?) -> String {
+        QueuePause.printable(String((text ?? "").prefix(maximumText)))
+    }
+
+    /// A number that is none is 0; half a million of the largest can be added up, and it holds the times of centuries.
+    private static func count(_ number: Int?) -> Int { max(0, min(number ?? 0, 10_000_000_000_000)) }
+}

@@ -1,0 +1,143 @@
+import NIOCore
+import PushQueue
+import Redis
+
+/// All queues, workers and apps of a Redis, as a command sees them.
+struct Fleet: Sendable {
+    let clients: RedisClients
+    let prefix: String
+    /// Queues that are looked at whether anything is found of them or not.
+    let named: [QueueKeys]
+    /// Whether somebody has named them, and they are not just the default.
+    let isNamed: Bool
+    /// Whether others are looked for.
+    let searches: Bool
+
+    /// Queues are shown up to this number.
+    static let maximumQueues = 500
+
+    var sharedKeys: SharedKeys { SharedKeys(prefix: prefix) }
+
+    /// A client that is ready, and serves a key.
+    /// - Throws: `RedisError`.
+    func client(for key: String) async throws -> RedisClient {
+        let client = try await clients.eventLoop.submit { clients.client(for: key) }.get()
+        try await client.waitUntilReady(timeout: .seconds(10))
+        return client
+    }
+
+    func close() async {
+        // What becomes of connections that nobody needs is of no interest.
+        try? await clients.eventLoop.flatSubmit { clients.close() }.get()
+    }
+
+    /// The queues there are.
+    /// - Returns: their keys by name, and why there may be more, if there may.
+    func queues() async throws -> (keys: [QueueKeys], incomplete: String?) {
+        guard searches else { return (named, nil) }
+        var found = QueueSearch(prefix: prefix)
+        for key in try await masterKeys(&found) {
+            try await search(client(for: key), &found)
+        }
+        // The default name is looked at where there is nothing else.
+        let isOfInterest = isNamed || found.names.isEmpty
+        var queues = isOfInterest ? named : []
+        let known = Set(queues.map(\.queue))
+        for name in found.names.sorted() where !known.contains(name) {
+            guard let keys = try? QueueKeys(prefix: prefix, queue: name) else { continue }
+            queues.append(keys)
+        }
+        if queues.count > Self.maximumQueues {
+            found.incomplete = "there are \(queues.count) queues; only \(Self.maximumQueues) are shown"
+            queues = Array(queues.prefix(Self.maximumQueues))
+        }
+        return (queues, found.incomplete)
+    }
+
+    /// Looks through the keys of one server.
+    private func search(_ client: RedisClient, _ found: inout QueueSearch) async throws {
+        var cursor = "0"
+        var looked = 0
+        repeat {
+            var command = RedisCommand("SCAN", cursor, "MATCH", found.pattern, "COUNT")
+            command.append(QueueSearch.batch)
+            do {
+                let reply = try await client.call(command)
+                guard reply.root.count == 2 else { return }
+                cursor = reply.root[0].string ?? "0"
+                for key in reply.root[1].children { found.found(key.string ?? "") }
+            } catch let error as RedisError {
+                guard case .server(let answer) = error else { throw error }
+                found.incomplete = "queues could not be looked for (\(answer.message)): name them with --queue"
+                return
+            }
+            looked += QueueSearch.batch
+            if looked >= QueueSearch.maximumKeys, cursor != "0" {
+                found.incomplete =
+                    "Redis has very many keys, and not all were looked through for queues: name them with --queue"
+                return
+            }
+        } while cursor != "0"
+    }
+
+    /// For each server with keys of its own one key that it has, or would have.
+    private func masterKeys(_ found: inout QueueSearch) async throws -> [String] {
+        let any = named.first?.jobs ?? "0"
+        guard case .cluster = clients.topology else { return [any] }
+        let reply: RESPReply
+        do {
+            reply = try await client(for: any).call(RedisCommand("CLUSTER", "SLOTS"))
+        } catch let error as RedisError {
+            guard case .server(let answer) = error else { throw error }
+            found.incomplete = "queues could not be looked for (\(answer.message)): name them with --queue"
+            return []
+        }
+        var slots: [String: Int] = [:]
+        for range in reply.root.children where range.count > 2 {
+            guard let first = range[0].integer, range[2].count > 1 else { continue }
+            slots["\(range[2][0].string ?? ""):\(range[2][1].integer ?? 0)"] = first
+        }
+        let wanted = Set(slots.values)
+        var keys: [Int: String] = [:]
+        var number = 0
+        // Sixteen thousand slots: a million names hit each of them.
+        while keys.count < wanted.count, number < 1_000_000 {
+            let slot = RedisHashSlot.of("\(number)")
+            if wanted.contains(slot) { keys[slot] = "\(number)" }
+            number += 1
+        }
+        return Array(keys.values)
+    }
+}
+
+/// Which keys are queues', without any I/O.
+struct QueueSearch {
+    /// So many keys are looked through at the most, on each server: a Redis can have others' data too.
+    static let maximumKeys = 1_000_000
+    /// So many at once: Redis does nothing else meanwhile.
+    static let batch = 2000
+
+    private static let kinds: Set<Substring> = ["jobs", "retry", "workers", "dead", "paused"]
+
+    let prefix: String
+    private(set) var names: Set<String> = []
+    /// Why there may be more queues.
+    var incomplete: String?
+
+    init(prefix: String) { self.prefix = prefix }
+
+    /// What `SCAN` looks for: of each queue a few keys, and not those of which there can be a million.
+    var pattern: String {
+        let escaped = prefix.map { "*?[]\\^".contains($0) ? "\\\($0)" : "\($0)" }.joined()
+        return "\(escaped):{*}:[jrwdp]*"
+    }
+
+    /// Takes a key for what it is.
+    mutating func found(_ key: String) {
+        let start = "\(prefix):{"
+        guard key.hasPrefix(start), let end = key.lastIndex(of: "}") else { return }
+        let rest = key[key.index(after: end)...]
+        guard rest.hasPrefix(":"), Self.kinds.contains(rest.dropFirst()) else { return }
+        names.insert(String(key[key.index(key.startIndex, offsetBy: start.count)..<end]))
+    }
+}

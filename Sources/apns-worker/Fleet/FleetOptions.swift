@@ -1,0 +1,46 @@
+import ArgumentParser
+import Logging
+import NIOCore
+import NIOPosix
+import PushQueue
+import Redis
+
+/// Which queues a command is about that looks at all of the fleet.
+struct FleetOptions: ParsableArguments {
+    @OptionGroup var redis: RedisOptions
+
+    @Option(help: "These queues only, such as critical,default; without it, all that are found in Redis.")
+    var queue: String?
+
+    /// Does something with the fleet over clients that are closed then.
+    /// - Throws: what `body` throws; an error of Redis as one that is told as a mistake of usage is.
+    func withFleet<Result>(_ body: (Fleet) async throws -> Result) async throws -> Result {
+        let settings = try redis.configuration.settings(redis.given, SettingKey.given([(.queueNames, queue)]))
+        return try await Self.withFleet(settings, searches: queue == nil, body)
+    }
+
+    /// - Parameter searches: whether queues are looked for beyond those that the settings name.
+    static func withFleet<Result>(
+        _ settings: Settings, searches: Bool, _ body: (Fleet) async throws -> Result
+    ) async throws -> Result {
+        var configuration = try settings.redisClient()
+        configuration.clientName = "apns-worker:command"
+        let clients = RedisClients(
+            topology: try settings.redisTopology(), eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
+            configuration: configuration, logger: Logger(label: "redis", factory: { _ in SwiftLogNoOpLogHandler() }))
+        let fleet = Fleet(
+            clients: clients, prefix: settings.keyPrefix, named: try settings.queues().map(\.keys),
+            isNamed: settings.given(.queueNames) != nil || !settings.queueNamesOfFile.isEmpty, searches: searches)
+        do {
+            let result = try await body(fleet)
+            await fleet.close()
+            return result
+        } catch let error as RedisError {
+            await fleet.close()
+            throw ValidationError("\(error)")
+        } catch {
+            await fleet.close()
+            throw error
+        }
+    }
+}

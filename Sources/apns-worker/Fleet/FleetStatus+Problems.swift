@@ -1,0 +1,77 @@
+import PushQueue
+
+// What needs a person, without any I/O.
+extension FleetStatus {
+    /// For how long the lease of a worker may have ended before that is a problem, in milliseconds: those that live take its
+    /// jobs over within a second or two.
+    static let reapingTime: Int64 = 5000
+
+    /// - Parameter maximumAge: how old the oldest job may be, in milliseconds; `nil` for any age.
+    func findProblems(maximumAge: Int64?) -> [Problem] {
+        var problems: [Problem] = []
+        for queue in queues { problems += self.problems(of: queue, maximumAge: maximumAge) }
+        for worker in workers where worker.state == .gone && worker.leaseLeft < -Self.reapingTime {
+            let jobs = worker.claimed == 1 ? "1 job" : "\(worker.claimed) jobs"
+            problems.append(
+                Problem(
+                    kind: .workerGone, subject: worker.name,
+                    message: "worker \(worker.name) is gone since \(Words.duration(-worker.leaseLeft)) and nobody has "
+                        + "taken over what it had (\(jobs))",
+                    advice: "start a worker on \(worker.queues.joined(separator: ", ")): it gives the jobs back"))
+        }
+        for app in apps {
+            if let paused = app.paused, !paused.isByHand {
+                problems.append(
+                    Problem(
+                        kind: .appPaused, subject: app.name,
+                        message: "app \(app.name) is paused" + Words.since(paused.since, now: at)
+                            + ": \(paused.reason)",
+                        advice: "mend its key, key ID, team ID, topic or environment; "
+                            + "`apns-worker resume --app \(app.name)` tries at once"))
+            } else if app.state == .unconnected {
+                problems.append(
+                    Problem(
+                        kind: .appUnconnected, subject: app.name,
+                        message: "app \(app.name) has no connection to \(app.endpoints.joined(separator: ", ")): "
+                            + (app.failure ?? "none could be made"),
+                        advice: "look at the network and the proxy; `apns-worker check` tries each step"))
+            }
+        }
+        return problems
+    }
+
+    private func problems(of queue: Queue, maximumAge: Int64?) -> [Problem] {
+        if let error = queue.error {
+            return [
+                Problem(
+                    kind: .queueUnreadable, subject: queue.name,
+                    message: "queue \(queue.name) cannot be read: \(error)",
+                    advice: "workers have the same trouble; mend that key")
+            ]
+        }
+        var problems: [Problem] = []
+        let ready = queue.waiting + queue.due
+        let takers = living.filter { $0.queues.contains(queue.name) }
+        if ready > 0, queue.paused == nil, !takers.contains(where: { $0.state == .running || $0.state == .unknown }) {
+            let jobs = ready == 1 ? "1 job waits" : "\(Words.number(ready)) jobs wait"
+            let others = takers.map { "\($0.name) is \($0.state.rawValue)" }.joined(separator: ", ")
+            problems.append(
+                Problem(
+                    kind: .noWorker, subject: queue.name,
+                    message: "queue \(queue.name): \(jobs), and no worker takes them"
+                        + (others.isEmpty ? "" : " (\(others))"),
+                    advice: takers.contains { $0.state == .quiet }
+                        ? "`apns-worker quiet --all --undo`, or start a worker"
+                        : "start a worker with --queue \(queue.name)"))
+        }
+        if let maximumAge, let age = queue.oldestAge, age > maximumAge {
+            problems.append(
+                Problem(
+                    kind: .tooOld, subject: queue.name,
+                    message: "queue \(queue.name): the oldest job should have been sent \(Words.duration(age)) ago",
+                    advice: queue.paused == nil
+                        ? "start more workers, or see what slows them down" : "`apns-worker resume` ends its pause"))
+        }
+        return problems
+    }
+}

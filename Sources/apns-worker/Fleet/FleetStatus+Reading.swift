@@ -1,0 +1,128 @@
+import NIOCore
+import PushQueue
+import Redis
+
+extension FleetStatus {
+    /// What was found of a queue.
+    typealias Look = (keys: QueueKeys, result: Result<QueueOverview, RedisServerError>)
+
+    /// Asks Redis.
+    /// - Parameters:
+    ///   - queues: those to look at.
+    ///   - apps: the names of apps that are looked at whether workers know them or not.
+    ///   - maximumAge: how old the oldest job may be, in milliseconds.
+    /// - Throws: `RedisError`, where Redis cannot be asked.
+    static func read(
+        _ fleet: Fleet, _ queues: [QueueKeys], apps: [String] = [], maximumAge: Int64? = nil
+    ) async throws -> FleetStatus {
+        var status = FleetStatus()
+        status.redis = "\(fleet.clients.topology)"
+        status.prefix = fleet.prefix
+        let looks = try await look(fleet, queues)
+        status.take(looks)
+        let sightings = looks.flatMap(sightings)
+        let reports = newest(sightings)
+        status.workers = workers(sightings)
+        status.rate = reports.reduce(0) { $0 + $1.rate }
+        let names = Set(reports.flatMap(\.apps).map(\.name) + apps).filter { !$0.isEmpty }
+        status.apps = self.apps(reports, pauses: try await pauses(of: names, fleet))
+        let omitted = reports.map(\.moreApps).max() ?? 0
+        if omitted > 0 {
+            status.notes.append("workers have \(omitted) more apps, which are not in trouble and not shown")
+        }
+        let invalid = RedisCommand("SCARD", fleet.sharedKeys.invalidTokens)
+        do {
+            let set = try await fleet.client(for: fleet.sharedKeys.invalidTokens).call(invalid)
+            status.invalidTokens = set.root.integer ?? 0
+        } catch RedisError.server(let answer) {
+            status.notes.append("the invalid tokens cannot be counted: \(answer.message)")
+        }
+        status.problems = status.findProblems(maximumAge: maximumAge)
+        return status
+    }
+
+    private static func look(_ fleet: Fleet, _ queues: [QueueKeys]) async throws -> [Look] {
+        let looks = try await withThrowingTaskGroup(of: (Int, Look).self) { group in
+            for (index, keys) in queues.enumerated() {
+                group.addTask {
+                    do {
+                        return (index, (keys, .success(try await overview(fleet, keys))))
+                    } catch RedisError.server(let answer) {
+                        return (index, (keys, .failure(answer)))
+                    }
+                }
+            }
+            return try await group.reduce(into: []) { $0.append($1) }
+        }
+        return looks.sorted { $0.0 < $1.0 }.map(\.1)
+    }
+
+    /// Whoever looks need not know that a queue's jobs are in another list: its workers tell.
+    private static func overview(_ fleet: Fleet, _ keys: QueueKeys) async throws -> QueueOverview {
+        let client = try await fleet.client(for: keys.retry)
+        let first = try await QueueOverview.read(client, keys)
+        guard !keys.hasOtherList, let report = first.workers.compactMap(\.report).first(where: { $0.list != nil }),
+            let other = try? QueueKeys(
+                prefix: fleet.prefix, queue: keys.queue, list: report.list, head: report.headIsRight ? .right : .left)
+        else { return first }
+        if case .cluster = fleet.clients.topology, !other.listIsInSlot { return first }
+        return try await QueueOverview.read(client, other)
+    }
+
+    private mutating func take(_ looks: [Look]) {
+        for look in looks {
+            var queue = Queue(name: look.keys.queue)
+            switch look.result {
+            case .failure(let answer): queue.error = answer.message
+            case .success(let found):
+                at = max(at, found.now)
+                queue.waiting = found.waiting
+                queue.due = found.due
+                queue.later = found.later
+                queue.claimed = found.claims
+                queue.dead = found.dead
+                queue.oldestAge = found.oldest
+                queue.paused = found.pause.map(Pause.init)
+                queue.workers = found.workers.count { $0.leaseLeft >= 0 }
+                queue.today = found.counters
+                queue.deadReasons = found.deadReasons
+                queue.deadSampled = found.deadSampled
+                if found.workerCount > found.workers.count {
+                    notes.append(
+                        "queue \(queue.name) has \(found.workerCount) workers; \(found.workers.count) are looked at")
+                }
+            }
+            queues.append(queue)
+        }
+    }
+
+    private static func sightings(_ look: Look) -> [Sighting] {
+        guard case .success(let found) = look.result else { return [] }
+        return found.workers.map { Sighting(queue: look.keys.queue, now: found.now, worker: $0) }
+    }
+
+    private static func pauses(of apps: Set<String>, _ fleet: Fleet) async throws -> [String: AppPause] {
+        var pauses: [String: AppPause] = [:]
+        for app in apps {
+            let client = try await fleet.client(for: fleet.sharedKeys.appPaused(app))
+            do {
+                if let pause = try await AppPauses.read(app, client, fleet.sharedKeys) { pauses[app] = pause }
+            } catch RedisError.server(let answer) {
+                pauses[app] = AppPause(reason: "its pause cannot be read: \(answer.message)")
+            }
+        }
+        return pauses
+    }
+
+    /// Fills in what only two looks tell.
+    mutating func compare(with before: FleetStatus) {
+        let seconds = Double(at - before.at) / 1000
+        guard seconds > 0 else { return }
+        for (index, queue) in queues.enumerated() {
+            guard let old = before.queues.first(where: { $0.name == queue.name }), old.error == nil else { continue }
+            let delivered = (queue.today["delivered"] ?? 0) - (old.today["delivered"] ?? 0)
+            // At midnight the counters begin anew.
+            queues[index].deliveredRate = Double(max(0, delivered)) / seconds
+        }
+    }
+}

@@ -1,0 +1,108 @@
+import PushQueue
+
+// From what each lane tells on each queue to processes and apps, without any I/O.
+extension FleetStatus {
+    /// A worker with its queue.
+    struct Sighting {
+        var queue: String
+        var now: Int64
+        var worker: QueueOverview.Worker
+
+        /// The process it belongs to; its own name where it does not tell.
+        var process: String { report?.process ?? worker.name }
+
+        /// What it tells, if that can be its own.
+        var report: WorkerReport? {
+            worker.report.flatMap { worker.name.hasPrefix($0.process + ".") ? $0 : nil }
+        }
+
+        /// Which lane of which process.
+        var lane: String { "\(process) \(report?.lane ?? 0)" }
+    }
+
+    /// What each living lane told last; it tells the same on all its queues.
+    static func newest(_ sightings: [Sighting]) -> [WorkerReport] {
+        var newest: [String: WorkerReport] = [:]
+        for sighting in sightings where sighting.worker.leaseLeft >= 0 {
+            guard let report = sighting.report else { continue }
+            if let known = newest[sighting.lane], known.updatedAt >= report.updatedAt { continue }
+            newest[sighting.lane] = report
+        }
+        return Array(newest.values)
+    }
+
+    static func workers(_ sightings: [Sighting]) -> [Worker] {
+        Dictionary(grouping: sightings, by: \.process).map { name, sightings in
+            let living = sightings.filter { $0.worker.leaseLeft >= 0 }
+            let reports = newest(sightings)
+            var worker = Worker(name: name)
+            worker.lanes = Set(living.map(\.lane)).count
+            worker.queues = Set(sightings.map(\.queue)).sorted()
+            worker.claimed = sightings.reduce(0) { $0 + $1.worker.claims }
+            worker.leaseLeft = (living.isEmpty ? sightings : living).map(\.worker.leaseLeft).min() ?? 0
+            if let any = reports.first ?? sightings.compactMap(\.report).first {
+                worker.host = any.host
+                worker.pid = any.processIdentifier
+                worker.version = any.version
+                worker.lanesTotal = any.lanes
+                worker.redis = any.redis
+                worker.startedAt = any.startedAt
+            }
+            if let last = sightings.filter({ $0.report != nil }).max(by: { at($0) < at($1) }) {
+                worker.updatedAt = at(last)
+                worker.silence = max(0, last.now - at(last))
+            }
+            worker.inFlight = reports.reduce(0) { $0 + $1.inFlight }
+            worker.done = reports.reduce(0) { $0 + $1.done }
+            worker.rate = reports.reduce(0) { $0 + $1.rate }
+            worker.state = state(living: !living.isEmpty, reports)
+            return worker
+        }.sorted { ($0.host, $0.pid, $0.name) < ($1.host, $1.pid, $1.name) }
+    }
+
+    private static func at(_ sighting: Sighting) -> Int64 { sighting.report?.updatedAt ?? 0 }
+
+    private static func state(living: Bool, _ reports: [WorkerReport]) -> Worker.State {
+        guard living else { return .gone }
+        if reports.isEmpty { return .unknown }
+        // Lanes are told one after the other; what one of them is, the process is about to be.
+        if reports.contains(where: { $0.state == .draining }) { return .draining }
+        return reports.contains { $0.state == .quiet } ? .quiet : .running
+    }
+
+    /// - Parameter pauses: what Redis holds, by app.
+    static func apps(_ reports: [WorkerReport], pauses: [String: AppPause]) -> [App] {
+        var apps: [String: App] = [:]
+        for (name, pause) in pauses {
+            var app = App(name: name)
+            app.paused = Pause(pause)
+            apps[name] = app
+        }
+        var told: [String: [WorkerReport.App]] = [:]
+        for app in reports.flatMap(\.apps) { told[app.name, default: []].append(app) }
+        for (name, told) in told {
+            var app = apps[name] ?? App(name: name)
+            app.endpoints = Set(told.map(\.endpoint)).sorted()
+            app.connections = told.reduce(0) { $0 + $1.usable }
+            app.connecting = told.reduce(0) { $0 + $1.connecting }
+            app.streams = told.reduce(0) { $0 + $1.streams }
+            app.streamLimit = told.reduce(0) { $0 + $1.streamLimit }
+            app.lanes = told.count
+            app.failure = told.compactMap(\.failure).first
+            app.state =
+                if app.connections > 0 {
+                    .connected
+                } else if told.allSatisfy(\.isDormant) {
+                    .idle
+                } else {
+                    app.failure == nil ? .connecting : .unconnected
+                }
+            apps[name] = app
+        }
+        return apps.values.map { app in
+            var app = app
+            if app.paused != nil { app.state = .paused }
+            return app
+        }.sorted { $0.name < $1.name }
+    }
+}

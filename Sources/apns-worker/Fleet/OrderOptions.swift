@@ -1,0 +1,137 @@
+import ArgumentParser
+import FoundationEssentials
+import PushQueue
+import Redis
+
+/// An order to workers: whom, and whether to wait until it is carried out.
+struct OrderOptions: ParsableArguments {
+    @OptionGroup(title: "Queues") var fleet: FleetOptions
+
+    @Argument(
+        help: "The workers, by their names in `apns-worker status --json` or the beginnings of these: host, host.pid.")
+    var workers: [String] = []
+
+    @Flag(help: "All workers.")
+    var all = false
+
+    @Flag(help: "Wait until it is done; exit 1 if it is not in time.")
+    var wait = false
+
+    @Option(help: "With --wait: for how many seconds at the most.")
+    var timeout = 60
+
+    @Flag(help: "With --all: do not ask.")
+    var yes = false
+
+    @Flag(help: "Print JSON: an object with order, workers and, with --wait, done.")
+    var json = false
+
+    func validate() throws {
+        guard workers.isEmpty == all else {
+            throw ValidationError(
+                all
+                    ? "name workers or give --all, not both"
+                    : "name a worker, or give --all; `apns-worker status` shows them")
+        }
+        guard (1...86_400).contains(timeout) else { throw ValidationError("--timeout has to be 1 to 86400 seconds") }
+    }
+
+    /// How an order is told.
+    struct Manner {
+        /// What it does to workers, for the question: `This makes 3 workers quiet`.
+        var question: String
+        /// What happens now.
+        var told: String
+        /// What is when it is done.
+        var done: String
+        /// Whether it is.
+        var isDone: (FleetStatus, String) -> Bool
+    }
+
+    /// Gives the order.
+    func give(_ kind: WorkerOrder.Kind, _ manner: Manner) async throws {
+        let isDone: Bool = try await fleet.withFleet { fleet in
+            let (queues, incomplete) = try await fleet.queues()
+            let status = try await FleetStatus.read(fleet, queues)
+            if let incomplete { Terminal.tell("note: \(incomplete)\n") }
+            let choice = WorkerChoice(status.workers)
+            let chosen = all ? choice.living : try choice.named(workers)
+            guard !chosen.isEmpty else { throw ValidationError("there is no worker: none has a lease now") }
+            guard !all || confirms(manner, chosen) else { throw ExitCode.failure }
+            for worker in chosen {
+                for keys in queues where worker.queues.contains(keys.queue) {
+                    try await WorkerOrder(kind, at: status.at).give(
+                        to: worker.name, fleet.client(for: keys.jobs), keys)
+                }
+            }
+            if !json {
+                print("told \(Self.named(chosen)): \(manner.told)")
+            }
+            let done = try await wait ? waits(for: chosen, fleet, queues, manner) : nil
+            if json { print(try Self.json(kind, chosen, done)) }
+            return done ?? true
+        }
+        if !isDone { throw ExitCode.failure }
+    }
+
+    private static func named(_ workers: [FleetStatus.Worker]) -> String {
+        workers.count <= 3 ? workers.map(\.name).joined(separator: ", ") : "\(workers.count) workers"
+    }
+
+    /// Asks whoever sits at the terminal; where nobody does, the order was meant.
+    private func confirms(_ manner: Manner, _ chosen: [FleetStatus.Worker]) -> Bool {
+        guard !yes, Confirmation.isPossible else { return true }
+        let count = chosen.count == 1 ? "1 worker" : "\(chosen.count) workers"
+        guard Confirmation.ask("\(WorkerChoice.list(chosen))\n\(manner.question) (\(count)). Go on?") else {
+            Terminal.tell("nothing was done\n")
+            return false
+        }
+        return true
+    }
+
+    private func waits(
+        for chosen: [FleetStatus.Worker], _ fleet: Fleet, _ queues: [QueueKeys], _ manner: Manner
+    ) async throws -> Bool {
+        let end = ContinuousClock.now + .seconds(timeout)
+        var open = chosen
+        var last = FleetStatus()
+        while true {
+            last = try await FleetStatus.read(fleet, queues)
+            for worker in open where manner.isDone(last, worker.name) {
+                if !json { print("\(worker.name) \(manner.done)") }
+                open.removeAll { $0.name == worker.name }
+            }
+            if open.isEmpty { return true }
+            guard ContinuousClock.now < end else { break }
+            try await Task.sleep(for: .milliseconds(300))
+        }
+        for worker in open {
+            let now = last.workers.first { $0.name == worker.name }
+            let state = now.map { "\($0.state.rawValue), with \($0.inFlight) notifications in flight" } ?? "gone"
+            Terminal.tell("\(worker.name) is not done after \(timeout) s: it is \(state)\n")
+        }
+        return false
+    }
+
+    private static func json(
+        _ kind: WorkerOrder.Kind, _ workers: [FleetStatus.Worker], _ done: Bool?
+    ) throws -> String {
+        struct Answer: Encodable {
+            var order: String
+            var workers: [String]
+            var done: Bool?
+        }
+        return try Output.json(Answer(order: kind.rawValue, workers: workers.map(\.name), done: done))
+    }
+}
+
+/// What commands print for programs.
+enum Output {
+    /// One object on a line, its members named with underscores.
+    static func json(_ value: some Encodable) throws -> String {
+        let encoder = JSONEncoder()
+        encoder.keyEncodingStrategy = .convertToSnakeCase
+        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
+        return String(decoding: try encoder.encode(value), as: UTF8.self)
+    }
+}

@@ -1,0 +1,243 @@
+import PushQueue
+
+/// A status as people read it: what is wrong first. Lines fit 80 columns, but for what a machine or a person named long.
+struct StatusPage {
+    let status: FleetStatus
+    /// How wide the lines may be.
+    var width = 80
+    /// Whether the terminal shows colours.
+    var isColoured = false
+
+    private enum Style: String {
+        case bold = "1"
+        case dim = "2"
+        case red = "31"
+        case yellow = "33"
+    }
+
+    var lines: [String] {
+        header + problems + queues + workers + apps + counters + notes
+    }
+
+    private func styled(_ text: String, _ style: Style?) -> String {
+        guard isColoured, let style else { return text }
+        return "\u{1B}[\(style.rawValue)m\(text)\u{1B}[0m"
+    }
+
+    private var header: [String] {
+        let prefix = status.prefix == "push" ? "" : "  prefix \(status.prefix)"
+        let rate = "\(Words.rate(status.rate))/s"
+        return [styled(cut("\(Words.clock(status.at)) UTC  \(rate)  \(status.redis)\(prefix)"), .dim)]
+    }
+
+    private var problems: [String] {
+        var lines: [String] = []
+        for problem in status.problems {
+            lines += wrapped("! " + problem.message, indent: "  ").map { styled($0, .red) }
+            lines += wrapped("→ " + problem.advice, lead: "  ", indent: "    ")
+        }
+        return lines.isEmpty ? [] : [""] + lines
+    }
+
+    // MARK: Queues
+
+    private var queues: [String] {
+        let hasRate = status.queues.contains { $0.deliveredRate != nil }
+        let heads = ["waiting", "due", "later", "claimed", "dead", "oldest"] + (hasRate ? ["sent/s"] : [])
+        var table = StatusTable(
+            ["QUEUE"] + heads, alignsLeft: [0], nameWidth: max(10, width - 10 * heads.count - 2))
+        var notes: [Int: [String]] = [:]
+        for queue in status.queues {
+            if let error = queue.error {
+                table.rows.append([queue.name, "?", "?", "?", "?", "?", "?"] + (hasRate ? ["?"] : []))
+                notes[table.rows.count] = wrapped(error, lead: "  ", indent: "    ")
+                continue
+            }
+            table.rows.append(
+                [queue.name]
+                    + [queue.waiting, queue.due, queue.later, queue.claimed, queue.dead].map(Words.number)
+                    + [queue.oldestAge.map(Words.duration) ?? (queue.waiting > 0 ? "?" : "-")]
+                    + (hasRate ? [queue.deliveredRate.map(Words.rate) ?? ""] : []))
+            if let pause = queue.paused {
+                notes[table.rows.count] = wrapped(
+                    "paused" + Self.words(pause, now: status.at), lead: "  ", indent: "    "
+                )
+                .map { styled($0, .yellow) }
+            }
+        }
+        return lines(of: table, notes)
+    }
+
+    private static func words(_ pause: FleetStatus.Pause, now: Int64) -> String {
+        var words = Words.since(pause.since, now: now)
+        if pause.isByHand, let by = pause.by { words += ", by \(by)" }
+        if let until = pause.until { words += ", next probe in \(Words.duration(max(0, until - now)))" }
+        return words + ": \(pause.reason)"
+    }
+
+    // MARK: Workers
+
+    private var workers: [String] {
+        guard !status.workers.isEmpty else { return ["", "No worker has a lease."] }
+        var table = StatusTable(
+            ["WORKER", "version", "up", "lanes", "in flight", "rate/s", "lease", "seen", "state"],
+            alignsLeft: [0, 8], nameWidth: max(10, width - 64))
+        for worker in status.workers {
+            let name = worker.host.isEmpty ? worker.name : "\(worker.host) \(worker.pid)"
+            let isGone = worker.state == .gone
+            let isWhole = worker.lanes == worker.lanesTotal
+            table.rows.append([
+                name, worker.version, worker.startedAt.map { Words.brief(max(0, status.at - $0)) } ?? "?",
+                isGone ? "-" : isWhole ? "\(worker.lanes)" : "\(worker.lanes)/\(worker.lanesTotal)",
+                isGone ? "-" : Words.number(worker.inFlight), isGone ? "-" : Words.rate(worker.rate),
+                isGone ? "ended" : Words.brief(worker.leaseLeft), worker.silence.map(Words.brief) ?? "?",
+                worker.state.rawValue,
+            ])
+        }
+        var notes: [Int: [String]] = [:]
+        for (index, worker) in status.workers.enumerated() where worker.state == .gone {
+            let jobs = worker.claimed > 0 ? "; it had \(Words.number(worker.claimed)) jobs" : ""
+            notes[index + 1] = [
+                styled(cut("  its lease ended \(Words.duration(-worker.leaseLeft)) ago\(jobs)"), .yellow)
+            ]
+        }
+        return lines(of: table, notes)
+    }
+
+    // MARK: Apps
+
+    private var apps: [String] {
+        guard !status.apps.isEmpty else { return [] }
+        var table = StatusTable(
+            ["APP", "connections", "streams", "state"], alignsLeft: [0, 3], nameWidth: max(10, width - 50))
+        var notes: [Int: [String]] = [:]
+        for app in status.apps {
+            let connecting = app.connecting > 0 ? "+\(app.connecting)" : ""
+            table.rows.append([
+                app.name, "\(app.connections)\(connecting)",
+                "\(Words.number(app.streams))/\(Words.number(app.streamLimit))", app.state.rawValue,
+            ])
+            if let pause = app.paused {
+                notes[table.rows.count] = wrapped(
+                    "paused\(pause.isByHand ? " by hand" : "")" + Self.words(pause, now: status.at), lead: "  ",
+                    indent: "    "
+                ).map { styled($0, .yellow) }
+            } else if let failure = app.failure {
+                notes[table.rows.count] = wrapped(failure, lead: "  ", indent: "    ").map { styled($0, .yellow) }
+            }
+        }
+        return lines(of: table, notes)
+    }
+
+    // MARK: Counters
+
+    private var counters: [String] {
+        let outcomes = [
+            "delivered", "invalid", "suppressed", "expired", "dead", "retried", "parked", "dropped",
+            "possible_duplicates",
+        ]
+        let sums = Self.sums(status.queues.map(\.today))
+        var lines = wrapped(
+            "TODAY (UTC)  "
+                + outcomes.filter { sums[$0] ?? 0 > 0 || $0 == "delivered" }
+                .map { "\($0.replacing("_", with: " ")) \(Words.number(sums[$0] ?? 0))" }.joined(separator: "  "),
+            indent: "    ")
+        let today = sums.filter { $0.key.hasPrefix("dead:") }.map { (String($0.key.dropFirst(5)), $0.value) }
+        if !today.isEmpty { lines += wrapped("dead today  " + Self.list(today), lead: "  ", indent: "    ") }
+        let dead = status.queues.reduce(0) { $0 + $1.dead }
+        if dead > 0 {
+            let sampled = status.queues.reduce(0) { $0 + $1.deadSampled }
+            let of = sampled < dead ? " (the newest \(Words.number(sampled)))" : ""
+            let reasons = Self.sums(status.queues.map(\.deadReasons)).map { ($0.key, $0.value) }
+            lines += wrapped("DEAD LETTERS  \(Words.number(dead))\(of): " + Self.list(reasons), indent: "    ")
+        }
+        lines.append("INVALID TOKENS  \(Words.number(status.invalidTokens))")
+        return [""] + lines
+    }
+
+    private static func sums(_ counters: [[String: Int]]) -> [String: Int] {
+        counters.reduce(into: [:]) { $0.merge($1) { min($0 + $1, 10_000_000_000_000) } }
+    }
+
+    /// The most frequent ones, and how many others there are.
+    private static func list(_ counts: [(String, Int)]) -> String {
+        let sorted = counts.sorted { ($1.1, $0.0) < ($0.1, $1.0) }
+        let shown = sorted.prefix(8).map { "\($0.0) \(Words.number($0.1))" }.joined(separator: ", ")
+        return shown + (sorted.count > 8 ? ", and \(sorted.count - 8) more reasons" : "")
+    }
+
+    private var notes: [String] {
+        guard !status.notes.isEmpty else { return [] }
+        return [""] + status.notes.flatMap { wrapped("note: \($0)", indent: "  ") }
+    }
+
+    // MARK: Lines
+
+    private func lines(of table: StatusTable, _ notes: [Int: [String]]) -> [String] {
+        var lines = [""]
+        for (index, line) in table.lines.enumerated() {
+            lines.append(index == 0 ? styled(cut(line), .bold) : cut(line))
+            lines += notes[index] ?? []
+        }
+        return lines
+    }
+
+    private func cut(_ line: String) -> String {
+        line.count <= width ? line : String(line.prefix(width - 1)) + "…"
+    }
+
+    /// Breaks a text between words; a word that is longer than a line stays whole, so that it can be copied.
+    /// - Parameters:
+    ///   - lead: what stands before it.
+    ///   - indent: what stands before the lines that follow.
+    private func wrapped(_ text: String, lead: String = "", indent: String) -> [String] {
+        var lines: [String] = []
+        var line = lead
+        var isEmpty = true
+        for word in text.split(separator: " ", omittingEmptySubsequences: false) {
+            let longer = isEmpty ? line + word : line + " " + word
+            if longer.count > width, !isEmpty {
+                lines.append(line)
+                line = indent + word
+            } else {
+                line = longer
+            }
+            isEmpty = false
+        }
+        return lines + [line]
+    }
+}
+
+/// A table of texts, each column as wide as it has to be.
+struct StatusTable {
+    let heads: [String]
+    /// The columns of words; others are numbers.
+    let alignsLeft: Set<Int>
+    /// How wide the first column may be.
+    let nameWidth: Int
+    var rows: [[String]] = []
+
+    init(_ heads: [String], alignsLeft: Set<Int>, nameWidth: Int) {
+        self.heads = heads
+        self.alignsLeft = alignsLeft
+        self.nameWidth = nameWidth
+    }
+
+    /// The heads, and a line for each row.
+    var lines: [String] {
+        let rows = ([heads] + rows).map { row in
+            row.enumerated().map { index, cell in
+                index == 0 && cell.count > nameWidth ? String(cell.prefix(nameWidth - 1)) + "…" : cell
+            }
+        }
+        let widths = heads.indices.map { column in rows.map { $0[column].count }.max() ?? 0 }
+        return rows.map { row in
+            let cells = row.enumerated().map { column, cell in
+                let padding = String(repeating: " ", count: max(0, widths[column] - cell.count))
+                return alignsLeft.contains(column) ? cell + padding : padding + cell
+            }
+            let line = cells.joined(separator: "  ")
+            return String(line.reversed().drop { $0 == " " }.reversed())
+        }
+    }
+}

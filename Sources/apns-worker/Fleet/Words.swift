@@ -1,0 +1,63 @@
+import FoundationEssentials
+
+/// Numbers and times as people read them.
+enum Words {
+    /// Such as `1,204`.
+    static func number(_ value: Int) -> String {
+        var digits = String(abs(value))
+        var groups: [String] = []
+        while digits.count > 3 {
+            groups.insert(String(digits.suffix(3)), at: 0)
+            digits.removeLast(3)
+        }
+        return (value < 0 ? "-" : "") + ([digits] + groups).joined(separator: ",")
+    }
+
+    /// Such as `850 ms`, `12 s`, `3 min`, `2 h 5 min` or `3 d 4 h`.
+    static func duration(_ milliseconds: Int64) -> String {
+        let seconds = milliseconds / 1000
+        switch seconds {
+        case ..<1: return "\(max(0, milliseconds)) ms"
+        case ..<120: return "\(seconds) s"
+        case ..<7200: return "\(seconds / 60) min"
+        case ..<172_800:
+            let minutes = seconds / 60 % 60
+            return "\(seconds / 3600) h" + (minutes > 0 ? " \(minutes) min" : "")
+        default:
+            let hours = seconds / 3600 % 24
+            return "\(seconds / 86_400) d" + (hours > 0 ? " \(hours) h" : "")
+        }
+    }
+
+    /// `, since 3 min`, or nothing where that is not known.
+    static func since(_ time: Int64?, now: Int64) -> String {
+        time.map { ", since \(duration(max(0, now - $0)))" } ?? ""
+    }
+
+    /// Hours, minutes and seconds in UTC.
+    static func clock(_ milliseconds: Int64) -> String {
+        let seconds = milliseconds / 1000 % 86_400
+        return [seconds / 3600, seconds / 60 % 60, seconds % 60].map { $0 < 10 ? "0\($0)" : "\($0)" }
+            .joined(separator: ":")
+    }
+
+    /// A rate as one decimal, or none where that says nothing.
+    static func rate(_ value: Double) -> String {
+        if value >= 10 { return number(Int(value.rounded())) }
+        let tenths = Int((value * 10).rounded())
+        return "\(tenths / 10).\(tenths % 10)"
+    }
+}
+
+extension Words {
+    /// A duration in few characters, such as `12s`, `3m`, `2h` or `4d`.
+    static func brief(_ milliseconds: Int64) -> String {
+        let seconds = milliseconds / 1000
+        switch seconds {
+        case ..<120: return "\(max(0, seconds))s"
+        case ..<7200: return "\(seconds / 60)m"
+        case ..<172_800: return "\(seconds / 3600)h"
+        default: return "\(seconds / 86_400)d"
+        }
+    }
+}

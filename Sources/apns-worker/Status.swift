@@ -1,0 +1,165 @@
+import ArgumentParser
+import FoundationEssentials
+import PushQueue
+import Redis
+import UnixSignals
+
+struct Status: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Show how everything is: queues, workers, apps, and what needs a person.",
+        discussion: """
+            Looks at all queues that are found in Redis, or at those of --queue; changes nothing, and costs Redis little \
+            however much waits. What is wrong stands first, with what to do.
+
+              waiting   jobs that no worker has taken          claimed  jobs that workers have
+              due       retries whose time has come            dead     dead letters
+              later     retries and scheduled jobs             oldest   how long ago the oldest job of the first two
+                                                                        should have been sent, if it can be known
+              rate/s    notifications ended, the last minute   seen     when the worker last told of itself
+
+            A worker tells of itself every few seconds. One that is `gone` has lost its lease: another worker gives its \
+            jobs back, within seconds if there is one. Of very many dead letters the newest thousand are looked at for \
+            their reasons.
+
+            For cron and Nagios, --check prints a line and exits 1 if something needs a person: jobs wait and no worker takes \
+            them, APNs refuses an app or cannot be reached, a worker is gone and nobody has taken over, or a job is older \
+            than --max-age.
+
+            With --json it is one object on a line, and with --watch one for each look. Its members: at, redis, prefix, \
+            rate, invalid_tokens, problems (kind, subject, message, advice), notes, queues (name, waiting, due, later, \
+            claimed, dead, oldest_age, paused, workers, delivered_rate, today, dead_reasons, dead_sampled, error), workers \
+            (name, host, pid, version, state, lanes, lanes_total, queues, started_at, updated_at, silence, in_flight, \
+            claimed, done, rate, lease_left, redis) and apps (name, endpoints, state, paused, connections, connecting, \
+            streams, stream_limit, lanes, failure); paused has reason, by, since and, where a probe ends it, until. Times \
+            are in ms since 1970, durations in ms; what is not known is left out.
+            """)
+
+    @OptionGroup(title: "Queues") var fleet: FleetOptions
+
+    @Flag(help: "Look again and again, until Ctrl-C.")
+    var watch = false
+
+    @Argument(help: "With --watch: seconds between two looks. (default 2)")
+    var seconds: Double?
+
+    @Flag(help: "Print JSON.")
+    var json = false
+
+    @Flag(help: "Print a line, and exit 1 if something needs a person.")
+    var check = false
+
+    @Option(help: "With --check: how old the oldest job may be, such as 5m.")
+    var maxAge: String?
+
+    func validate() throws {
+        if seconds != nil, !watch { throw ValidationError("seconds are for --watch") }
+        if let seconds, !(0.1...86_400).contains(seconds) {
+            throw ValidationError("--watch takes 0.1 to 86400 seconds")
+        }
+        if check, watch { throw ValidationError("--check looks once; --watch looks again and again") }
+        if let maxAge, JobDuration.seconds(maxAge) == nil {
+            throw ValidationError("--max-age is \(maxAge); it has to be a duration such as 30s, 5m or 1h30m")
+        }
+    }
+
+    private var maximumAge: Int64? { maxAge.flatMap(JobDuration.seconds).map { $0 * 1000 } }
+
+    func run() async throws {
+        let apps = try configuredApps()
+        let isFine = try await fleet.withFleet { fleet in
+            if watch {
+                try await watch(fleet, apps)
+                return true
+            }
+            let (queues, incomplete) = try await fleet.queues()
+            var status = try await FleetStatus.read(fleet, queues, apps: apps, maximumAge: maximumAge)
+            if let incomplete { status.notes.append(incomplete) }
+            let screen = StatusScreen()
+            if json {
+                _ = screen.write(try Output.json(status) + "\n")
+            } else if check {
+                _ = screen.write(Self.summary(status) + "\n")
+            } else {
+                _ = screen.write(page(status, screen).joined(separator: "\n") + "\n")
+            }
+            return status.problems.isEmpty
+        }
+        if check, !isFine { throw ExitCode.failure }
+    }
+
+    /// Apps that are named here are looked at even where no worker lives that knows them.
+    private func configuredApps() throws -> [String] {
+        try fleet.redis.settings().appNames
+    }
+
+    // MARK: One look
+
+    private func page(_ status: FleetStatus, _ screen: StatusScreen) -> [String] {
+        StatusPage(status: status, width: screen.size.columns, isColoured: screen.isColoured).lines
+    }
+
+    /// A line for a monitoring system: the first problem, or how much there is.
+    static func summary(_ status: FleetStatus) -> String {
+        guard let first = status.problems.first else {
+            let jobs = status.queues.reduce(0) { $0 + $1.waiting + $1.due }
+            return "OK: \(jobs) jobs wait in \(status.queues.count) queues, \(status.living.count) workers, "
+                + "\(Words.rate(status.rate))/s"
+        }
+        let others = status.problems.count - 1
+        return "PROBLEM: \(first.message)" + (others > 0 ? " (and \(others) more: apns-worker status)" : "")
+    }
+
+    // MARK: Many looks
+
+    private func watch(_ fleet: Fleet, _ apps: [String]) async throws {
+        // The first look may fail as that of a single one does: then there is no screen to be drawn on.
+        let found = try await fleet.queues()
+        let screen = StatusScreen()
+        let isDrawn = !json && screen.isTerminal
+        let signals = await UnixSignalsSequence(trapping: .sigint, .sigterm, .sighup)
+        if isDrawn, !screen.open() { return }
+        defer { if isDrawn { screen.close() } }
+        let pause = Duration.seconds(seconds ?? 2)
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask { for await _ in signals { return } }
+            group.addTask { [self] in
+                var (queues, incomplete) = found
+                var last: FleetStatus?
+                var searched = ContinuousClock.now
+                while !Task.isCancelled {
+                    var failure: String?
+                    do {
+                        if ContinuousClock.now - searched > .seconds(60) {
+                            (queues, incomplete) = try await fleet.queues()
+                            searched = .now
+                        }
+                        var status = try await FleetStatus.read(fleet, queues, apps: apps, maximumAge: maximumAge)
+                        if let incomplete { status.notes.append(incomplete) }
+                        if let last { status.compare(with: last) }
+                        last = status
+                    } catch let error as RedisError {
+                        failure = "\(error)"
+                    }
+                    guard try show(last, failure, screen) else { return }
+                    // A cancelled sleep ends the loop.
+                    try? await Task.sleep(for: pause)
+                }
+            }
+            try await group.next()
+            group.cancelAll()
+        }
+    }
+
+    /// - Returns: `false` when nobody reads any more.
+    private func show(_ status: FleetStatus?, _ failure: String?, _ screen: StatusScreen) throws -> Bool {
+        if json {
+            if let failure {
+                Terminal.tell("\(failure)\n")
+                return true
+            }
+            return try status.map { screen.write(try Output.json($0) + "\n") } ?? true
+        }
+        let trouble = failure.map { ["! \($0); what follows is what was seen before", ""] } ?? []
+        return screen.draw(trouble + (status.map { page($0, screen) } ?? []))
+    }
+}

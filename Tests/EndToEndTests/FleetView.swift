@@ -1,0 +1,73 @@
+import Foundation
+import TestSupport
+import Testing
+
+/// What `apns-worker status --json` says.
+struct FleetView: Decodable {
+    struct Problem: Decodable {
+        let kind, subject, message, advice: String
+    }
+
+    struct Pause: Decodable {
+        let reason: String
+        let since, until: Int64?
+        let by: String?
+    }
+
+    struct Queue: Decodable {
+        let name: String
+        let waiting, due, later, claimed, dead, workers, dead_sampled: Int
+        let oldest_age: Int64?
+        let paused: Pause?
+        let today, dead_reasons: [String: Int]
+        let error: String?
+    }
+
+    struct Worker: Decodable {
+        let name, host, version, state, redis: String
+        let pid, lanes, lanes_total, in_flight, claimed, done: Int
+        let queues: [String]
+        let started_at, updated_at, silence: Int64?
+        let rate: Double
+        let lease_left: Int64
+    }
+
+    struct App: Decodable {
+        let name, state: String
+        let endpoints: [String]
+        let paused: Pause?
+        let connections, connecting, streams, stream_limit, lanes: Int
+        let failure: String?
+    }
+
+    let at: Int64
+    let redis, prefix: String
+    let problems: [Problem]
+    let notes: [String]
+    let queues: [Queue]
+    let workers: [Worker]
+    let apps: [App]
+    let invalid_tokens: Int
+    let rate: Double
+
+    /// Asks for it.
+    /// - Parameter redis: the URL.
+    init(_ redis: String, _ options: String...) async throws {
+        let result = try await EndToEnd.CommandLineTests.run(
+            ["status", "--json"] + options, environment: ["APNS_WORKER_REDIS_URL": redis])
+        guard result.ending == .exited(0) else {
+            throw ChildProcess.Failure(description: "status: \(result.ending): \(result.errors)")
+        }
+        self = try JSONDecoder().decode(FleetView.self, from: Data(result.output.utf8))
+    }
+
+    func queue(_ name: String) throws -> Queue { try #require(queues.first { $0.name == name }) }
+
+    /// The worker of a process.
+    func worker(_ process: WorkerProcess) -> Worker? {
+        workers.first { $0.pid == Int(process.process.processIdentifier) }
+    }
+
+    /// The kinds of the problems, and whose they are.
+    var kinds: [String] { problems.map { "\($0.kind) \($0.subject)" } }
+}

@@ -1,0 +1,217 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("Orders to workers")
+    struct OrderTests {
+        private static func command(_ redis: String, _ arguments: String...) async throws -> CommandLineTests.Output {
+            try await CommandLineTests.run(arguments, environment: ["APNS_WORKER_REDIS_URL": redis])
+        }
+
+        @Test("a quiet worker finishes what it has, takes nothing more, keeps its lease, and works again when told to")
+        func quiet() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess(options: ["--delay", "300ms"])
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port, options: ["--max-streams", "10"])
+            try redis.push(TestJob.many(100))
+            try await eventually("it is at work") { try QueueContents(redis).count("delivered") > 10 }
+            let pid = "\(worker.process.processIdentifier)"
+            let quiet = try await Self.command(redis.url, "quiet", pid, "--wait", "--timeout", "120")
+            #expect(quiet.ending == .exited(0), "\(quiet)")
+            #expect(quiet.output.contains("is quiet, with nothing under way"))
+            let view = try await FleetView(redis.url)
+            let seen = try #require(view.worker(worker))
+            #expect(seen.state == "quiet" && seen.in_flight == 0 && seen.lease_left > 0)
+            let left = try QueueContents(redis).jobs.count + 20
+            try redis.push(TestJob.many(20, prefix: "b"))
+            #expect(try await FleetView(redis.url).kinds == ["no_worker default"])
+            // A retry that is due, and time for several renewals.
+            try redis.run("ZADD", "push:{default}:retry", "1", TestJob.text(TestJob.token("cc", 1)))
+            let told = try #require(seen.updated_at)
+            try await eventually("it has renewed its lease, and more than once") {
+                try await FleetView(redis.url).worker(worker)?.updated_at ?? 0 > told + 5000
+            }
+            let contents = try QueueContents(redis)
+            #expect(contents.jobs.count == left && contents.retries.count == 1 && contents.claims == 0)
+            #expect(contents.workers.count == 1)
+
+            let undone = try await Self.command(redis.url, "quiet", "--undo", pid, "--json")
+            #expect(undone.output == #"{"order":"work","workers":["\#(seen.name)"]}"# + "\n", "\(undone)")
+            try await eventually("it does the rest") { try QueueContents(redis).count("delivered") == 121 }
+            let account = try await worker.stop()
+            #expect(account.delivered == 121)
+            #expect(
+                try QueueContents(redis).keys.allSatisfy { $0.contains(":stats:") || !$0.hasPrefix("push:{default}") })
+        }
+
+        @Test("SIGTSTP makes a worker quiet, SIGCONT ends that, and SIGTERM drains a quiet one")
+        func signals() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+            try await eventually("it is there") { try await FleetView(redis.url).worker(worker) != nil }
+            worker.process.send(SIGTSTP)
+            try await eventually("it is quiet") { try await FleetView(redis.url).worker(worker)?.state == "quiet" }
+            try redis.push(TestJob.many(30))
+            worker.process.send(SIGCONT)
+            try await eventually("it works again") { try QueueContents(redis).count("delivered") == 30 }
+            worker.process.send(SIGTSTP)
+            try await eventually("it is quiet again") {
+                try await FleetView(redis.url).worker(worker)?.state == "quiet"
+            }
+            try redis.push(TestJob.many(5, prefix: "a"))
+            let account = try await worker.stop()
+            #expect(account.delivered == 30)
+            #expect(try QueueContents(redis).jobs.count == 5 && QueueContents(redis).workers.isEmpty)
+            #expect(worker.log.contains("quiet: no more jobs are taken") && worker.log.contains("because=SIGTSTP"))
+            #expect(!worker.log.contains("not ready"))
+        }
+
+        @Test("no job is left in the hands of an idle worker that becomes quiet the moment that jobs come")
+        func idle() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+            try await eventually("it is there") { try await FleetView(redis.url).worker(worker) != nil }
+            for round in 0..<10 {
+                worker.process.send(SIGTSTP)
+                try redis.push(TestJob.many(3, prefix: "\(round)"))
+                try await eventually("it is quiet, and has nothing") {
+                    let view = try await FleetView(redis.url)
+                    return view.worker(worker)?.state == "quiet" && view.worker(worker)?.claimed == 0
+                }
+                worker.process.send(SIGCONT)
+                try await eventually("all are delivered") {
+                    try QueueContents(redis).count("delivered") == 3 * (round + 1)
+                }
+            }
+            #expect(try await worker.stop().possibleDuplicates == 0)
+        }
+
+        @Test("workers are stopped by name or all at once: they drain, end with 0, and leave nothing")
+        func stop() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            let workers = try ["a", "a,b", "b"].map { queues in
+                try WorkerProcess(
+                    redis: redis.url, endpoint: simulator.port, options: ["--queue", queues, "--lanes", "2"])
+            }
+            try await eventually("they are there") {
+                let view = try await FleetView(redis.url)
+                return view.workers.count == 3 && view.workers.allSatisfy { $0.lanes == 2 }
+            }
+            let unknown = try await Self.command(redis.url, "stop", "nobody")
+            #expect(unknown.ending != .exited(0))
+            for worker in workers { #expect(unknown.errors.contains(".\(worker.process.processIdentifier).")) }
+            let host = try #require(try await FleetView(redis.url).workers.first).host
+            let ambiguous = try await Self.command(redis.url, "stop", host)
+            #expect(ambiguous.ending != .exited(0) && ambiguous.errors.contains("can be any of these"))
+            #expect(try await Self.command(redis.url, "stop").ending != .exited(0))
+
+            let name = "\(host).\(workers[1].process.processIdentifier)"
+            let one = try await Self.command(redis.url, "stop", name, "--wait", "--json")
+            #expect(one.ending == .exited(0) && one.output.contains(#""done":true,"order":"stop""#), "\(one)")
+            _ = try await workers[1].finish()
+            #expect(workers[0].process.ending == nil && workers[2].process.ending == nil)
+            let all = try await Self.command(redis.url, "stop", "--all", "--wait")
+            #expect(all.ending == .exited(0), "\(all)")
+            for worker in [workers[0], workers[2]] {
+                _ = try await worker.finish()
+                #expect(worker.log.contains("told to stop"))
+            }
+            #expect(try redis.run("KEYS", "push:{*") == .array([]))
+            let nobody = try await Self.command(redis.url, "stop", "--all")
+            #expect(nobody.ending != .exited(0) && nobody.errors.contains("there is no worker"))
+        }
+
+        @Test("an order to a worker that does not hear it is not done in time, and says so")
+        func unheard() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port, environment: ["APNS_WORKER_LEASE": "600000"])
+            try await eventually("it is there") { try await FleetView(redis.url).worker(worker) != nil }
+            worker.process.send(SIGSTOP)
+            let pid = "\(worker.process.processIdentifier)"
+            let result = try await Self.command(redis.url, "quiet", pid, "--wait", "--timeout", "1")
+            #expect(result.ending == .exited(1) && result.errors.contains("is not done after 1 s: it is running"))
+            worker.process.kill()
+        }
+
+        @Test("an idle worker runs one script a second, as before, and tells of itself with some of them only")
+        func cost() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+            try await eventually("it is there") { try await FleetView(redis.url).worker(worker) != nil }
+            func calls() throws -> [String: Int] {
+                let text = try redis.run("INFO", "commandstats").text ?? ""
+                return text.matches(of: /cmdstat_([a-z|]+):calls=(\d+)/).reduce(into: [:]) {
+                    $0[String($1.1)] = Int($1.2) ?? 0
+                }
+            }
+            let before = try calls()
+            let start = ContinuousClock.now
+            func grown(_ name: String, _ now: [String: Int]) -> Int { now[name, default: 0] - before[name, default: 0] }
+            var now = before
+            try await eventually("it has looked often") {
+                now = try calls()
+                return grown("evalsha", now) >= 12
+            }
+            let seconds = Double((ContinuousClock.now - start) / .milliseconds(1)) / 1000
+            let scripts = grown("evalsha", now) + grown("eval", now)
+            // A slow machine makes it less.
+            #expect(Double(scripts) <= 1.2 * seconds + 2)
+            #expect(grown("hset", now) * 2 <= scripts && grown("hset", now) >= 1)
+            #expect(grown("set", now) + grown("ping", now) + grown("expire", now) <= scripts + 2)
+            #expect(grown("hkeys", now) + grown("blmove", now) <= scripts)
+            _ = try await worker.stop()
+        }
+
+        @Test("status, pauses and orders work in a Cluster, on queues of several servers")
+        func cluster() async throws {
+            let cluster = try await RedisCluster()
+            let simulator = try await SimulatorProcess()
+            let slots = try ["a", "b"].map { try cluster.slot(of: "push:{\($0)}:jobs") }
+            #expect(try cluster.owner(ofSlot: slots[0]) !== cluster.owner(ofSlot: slots[1]))
+            let worker = try WorkerProcess(redis: cluster.url, endpoint: simulator.port, options: ["--queue", "a,b"])
+            // Nobody names the queues: they are found on all servers.
+            try await eventually("it is seen on both") {
+                let view = try await FleetView(cluster.url)
+                return view.queues.map(\.name) == ["a", "b"] && view.worker(worker)?.queues == ["a", "b"]
+            }
+            let view = try await FleetView(cluster.url)
+            #expect(view.workers.count == 1 && view.worker(worker)?.redis == "cluster" && view.problems.isEmpty)
+            for arguments in [["--queue", "b"], ["--app", "default"]] {
+                let environment = ["APNS_WORKER_REDIS_URL": cluster.url]
+                let paused = try await CommandLineTests.run(
+                    ["pause", "--reason", "x"] + arguments, environment: environment)
+                #expect(paused.ending == .exited(0), "\(paused)")
+                let resumed = try await CommandLineTests.run(["resume"] + arguments, environment: environment)
+                #expect(resumed.output.contains("is resumed; it was paused: x"), "\(resumed)")
+            }
+            let stop = try await Self.command(cluster.url, "stop", "--all", "--wait")
+            #expect(stop.ending == .exited(0), "\(stop)")
+            _ = try await worker.finish()
+            for node in cluster.nodes { #expect(try node.run("KEYS", "push:{[ab]}*") == .array([])) }
+        }
+
+        @Test("status, pauses and orders work with Sentinel, after a failover too")
+        func sentinel() async throws {
+            let set = try await RedisSentinelSet()
+            let simulator = try await SimulatorProcess()
+            let worker = try WorkerProcess(redis: set.url, endpoint: simulator.port)
+            try await eventually("it is seen") { try await FleetView(set.url).worker(worker)?.redis == "sentinel" }
+            try await set.failOver()
+            try await eventually("it is quiet") {
+                let result = try await Self.command(set.url, "quiet", "--all", "--wait", "--timeout", "30")
+                return result.ending == .exited(0)
+            }
+            #expect(try await FleetView(set.url).worker(worker)?.state == "quiet")
+            #expect(try await Self.command(set.url, "stop", "--all", "--wait").ending == .exited(0))
+            _ = try await worker.finish()
+        }
+    }
+}

@@ -1,0 +1,290 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("Status")
+    struct StatusTests {
+        private static func page(_ redis: String, _ options: String...) async throws -> CommandLineTests.Output {
+            try await CommandLineTests.run(["status"] + options, environment: ["APNS_WORKER_REDIS_URL": redis])
+        }
+
+        @Test("a fresh Redis: a page that says so, no problem, and nothing written")
+        func fresh() async throws {
+            let redis = try RedisServer()
+            let view = try await FleetView(redis.url)
+            #expect(view.queues.map(\.name) == ["default"] && view.workers.isEmpty && view.apps.isEmpty)
+            #expect(view.problems.isEmpty && view.notes.isEmpty && view.invalid_tokens == 0)
+            let page = try await Self.page(redis.url)
+            #expect(page.ending == .exited(0) && page.output.contains("No worker has a lease."), "\(page)")
+            #expect(try await Self.page(redis.url, "--check").ending == .exited(0))
+            #expect(try redis.run("DBSIZE") == 0)
+        }
+
+        @Test("without Redis there is an error that names it, and another status than 0")
+        func absent() async throws {
+            let port = try RedisServer.freePort()
+            for options in [["--json"], ["--check"], ["--watch"], []] {
+                let result = try await CommandLineTests.run(
+                    ["status", "--redis", "redis://:s3cret@127.0.0.1:\(port)"] + options)
+                #expect(result.ending != .exited(0))
+                #expect(result.errors.contains("127.0.0.1:\(port)") && !result.errors.contains("s3cret"))
+            }
+        }
+
+        @Test("jobs wait and there is no worker: that stands first, and --check exits 1")
+        func noWorker() async throws {
+            let redis = try RedisServer()
+            try redis.push(TestJob.many(3), queue: "typo")
+            let view = try await FleetView(redis.url)
+            #expect(view.kinds == ["no_worker typo"] && view.queues.map(\.name) == ["typo"])
+            let page = try await Self.page(redis.url)
+            let lines = page.output.split(separator: "\n")
+            #expect(lines[1].hasPrefix("! queue typo: 3 jobs wait, and no worker takes them"), "\(page.output)")
+            #expect(!page.output.contains("\u{1B}"))
+            #expect(lines.allSatisfy { $0.count <= 80 }, "\(page.output)")
+            let check = try await Self.page(redis.url, "--check")
+            #expect(check.ending == .exited(1) && check.output.hasPrefix("PROBLEM: queue typo"), "\(check)")
+            // Whoever asks for one queue is told of that one.
+            #expect(try await FleetView(redis.url, "--queue", "other").problems.isEmpty)
+        }
+
+        @Test("workers with several lanes and queues are one line each, with what they do; after a drain they are gone")
+        func workers() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess(rules: ["prefix=ee,answer=silence", "prefix=dd,answer=413"])
+            let workers = try (0..<2).map { _ in
+                try WorkerProcess(
+                    redis: redis.url, endpoint: simulator.port,
+                    options: ["--lanes", "2", "--queue", "a,b", "--drain-timeout", "1000"])
+            }
+            try redis.push(TestJob.many(20), queue: "a")
+            try redis.push(TestJob.many(5, prefix: "dd"), queue: "b")
+            try redis.push(TestJob.many(7, prefix: "ee"), queue: "a")
+            try await eventually("all that is seen") {
+                let view = try await FleetView(redis.url)
+                return view.workers.count == 2 && view.workers.allSatisfy { $0.lanes == 2 }
+                    && view.workers.reduce(0) { $0 + $1.in_flight } == 7
+                    && view.workers.reduce(0) { $0 + $1.done } == 25
+                    && view.queues.reduce(0) { $0 + ($1.today["delivered"] ?? 0) } == 20
+            }
+            let view = try await FleetView(redis.url)
+            let worker = try #require(view.worker(workers[0]))
+            #expect(worker.state == "running" && worker.lanes_total == 2 && worker.queues == ["a", "b"])
+            #expect(worker.version == "0.1.0" && worker.redis == "single" && worker.lease_left > 0)
+            #expect(worker.name.hasPrefix("\(worker.host).\(worker.pid).") && worker.started_at ?? 0 > 0)
+            let b = try view.queue("b")
+            #expect(b.dead == 5 && b.dead_reasons == ["PayloadTooLarge": 5] && b.today["dead:PayloadTooLarge"] == 5)
+            #expect(try view.queue("a").claimed == 7 && view.queue("a").workers == 4)
+            let app = try #require(view.apps.first)
+            #expect(app.name == "default" && app.state == "connected" && app.lanes == 4 && app.connections >= 4)
+            #expect(app.endpoints == ["localhost:\(simulator.port)"])
+            #expect(view.problems.isEmpty, "\(view.problems)")
+            let page = try await Self.page(redis.url).output
+            #expect(page.split(separator: "\n").allSatisfy { $0.count <= 80 }, "\(page)")
+            #expect(page.contains("PayloadTooLarge 5") && page.contains(" running"), "\(page)")
+
+            for worker in workers { _ = try await worker.stop() }
+            let after = try await FleetView(redis.url)
+            #expect(after.workers.isEmpty)
+            #expect(try !QueueContents(redis, queue: "a").keys.contains { $0.contains("info") || $0.contains("order") })
+        }
+
+        @Test("a worker that was killed is shown as gone until another takes over")
+        func killed() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess(rules: ["prefix=ee,answer=silence"])
+            try redis.push(TestJob.many(4, prefix: "ee"))
+            let killed = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+            try await eventually("it has taken them") {
+                try await FleetView(redis.url).worker(killed)?.claimed == 4
+            }
+            let name = try #require(try await FleetView(redis.url).worker(killed)).name
+            killed.process.kill()
+            try await eventually("it is seen to be gone, and that this needs somebody") {
+                let view = try await FleetView(redis.url)
+                return view.worker(killed)?.state == "gone" && view.kinds == ["worker_gone \(name)"]
+            }
+            let page = try await Self.page(redis.url).output
+            #expect(page.contains("is gone since") && page.contains("it had 4 jobs"), "\(page)")
+            #expect(try await Self.page(redis.url, "--check").ending == .exited(1))
+            let next = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port, options: ["--drain-timeout", "500"])
+            try await eventually("another has taken over") {
+                let view = try await FleetView(redis.url)
+                return view.workers.map(\.pid) == [Int(next.process.processIdentifier)] && view.problems.isEmpty
+            }
+            _ = try await next.stop()
+        }
+
+        @Test("what APNs refuses and what people have paused is shown, each with its reason")
+        func pauses() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess(rules: ["prefix=bb,answer=InvalidProviderToken"])
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port,
+                environment: BreakerTests.apps.merging([
+                    "APNS_WORKER_PAUSE": "600000", "APNS_WORKER_PAUSE_CAP": "600000",
+                ]) {
+                    $1
+                })
+            try redis.push(BreakerTests.jobs(1, "other", prefix: "bb"))
+            try await eventually("the breaker is seen") {
+                try await FleetView(redis.url).kinds == ["app_paused other"]
+            }
+            let environment = ["APNS_WORKER_REDIS_URL": redis.url, "USER": "ana"]
+            let pause = try await CommandLineTests.run(
+                ["pause", "--reason", "moon", "--json"], environment: environment)
+            struct Change: Decodable {
+                let queue, app: String?
+                let paused, before: FleetView.Pause?
+            }
+            let change = try JSONDecoder().decode(Change.self, from: Data(pause.output.utf8))
+            #expect(change.queue == "default" && change.paused?.reason == "moon" && change.before == nil)
+            #expect(change.paused?.by?.hasPrefix("ana@") == true && change.paused?.since ?? 0 > 0)
+            let again = try await CommandLineTests.run(["pause", "--reason", "sun"], environment: environment)
+            #expect(again.output.contains("it was paused before: moon, since 20"), "\(again.output)")
+            let app = try await CommandLineTests.run(
+                ["pause", "--app", "goood", "--reason", "x"], environment: environment)
+            #expect(app.output.hasPrefix("app goood is paused: x\n") && app.ending == .exited(0))
+            #expect(app.errors == "warning: no worker knows an app goood; they know good, other\n")
+
+            let view = try await FleetView(redis.url)
+            let queue = try view.queue("default")
+            #expect(queue.paused?.reason == "sun" && queue.paused?.since == change.paused?.since)
+            let other = try #require(view.apps.first { $0.name == "other" })
+            #expect(other.state == "paused" && other.paused?.reason == "InvalidProviderToken")
+            #expect(other.paused?.until != nil && other.endpoints.count == 1)
+            let page = try await Self.page(redis.url).output
+            #expect(page.contains("  paused, since") && page.contains("by ana@"), "\(page)")
+
+            let resumed = try await CommandLineTests.run(
+                ["resume", "--app", "other", "--json"], environment: environment)
+            let ended = try JSONDecoder().decode(Change.self, from: Data(resumed.output.utf8))
+            #expect(ended.app == "other" && ended.paused == nil && ended.before?.reason == "InvalidProviderToken")
+            let queueResumed = try await CommandLineTests.run(["resume"], environment: environment)
+            #expect(queueResumed.output.hasPrefix("queue default is resumed; it was paused: sun, since 20"))
+            _ = try await worker.stop()
+        }
+
+        @Test("what others have written into a worker's place reaches no terminal, and stops nothing")
+        func hostile() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+            try await eventually("it is there") { try await FleetView(redis.url).worker(worker) != nil }
+            let escape = "\u{1B}[2J\u{9B}31m"
+            for (name, value) in [
+                ("x\(escape)", "garbage\(escape)"),
+                (
+                    "evil.1.aa.0",
+                    #"{"process":"evil.1.aa","host":"\u001b[2Jhost","version":"\u009b31m","apps":[{"name":"\u001b]0;t\u0007","usable":1,"failure":"\u001b[2J"}]}"#
+                ),
+            ] {
+                try redis.run("ZADD", "push:{default}:workers", "9999999999999", name)
+                try redis.run("HSET", "push:{default}:worker-info", name, value)
+            }
+            try redis.run("SET", "push:apps:default:paused", "by\(escape)\nhand")
+            try redis.run("HSET", "push:{default}:stats:2026-01-01", "x", "1")
+            let page = try await Self.page(redis.url)
+            #expect(page.ending == .exited(0))
+            let controls = page.output.unicodeScalars.filter { $0.properties.generalCategory == .control && $0 != "\n" }
+            #expect(controls.isEmpty, "\(page.output)")
+            #expect(page.output.contains("by[2J31mhand") && page.output.contains("[2Jhost"), "\(page.output)")
+            let view = try await FleetView(redis.url)
+            #expect(view.workers.count == 3 && view.worker(worker)?.state == "running")
+            try redis.run("DEL", "push:apps:default:paused")
+            try redis.push(TestJob.many(5))
+            try await eventually("it goes on") { try QueueContents(redis).count("delivered") == 5 }
+            #expect(try await worker.stop().delivered == 5)
+        }
+
+        @Test("a queue with a key of the wrong type is a problem, and the others are shown")
+        func unreadable() async throws {
+            let redis = try RedisServer()
+            try redis.run("SET", "push:{bad}:jobs", "x")
+            try redis.run("SADD", "push:invalid-tokens", "ab", "cd")
+            let view = try await FleetView(redis.url, "--queue", "bad,good")
+            #expect(view.kinds == ["queue_unreadable bad"] && view.invalid_tokens == 2)
+            #expect(try view.queue("bad").error?.contains("push:{bad}:jobs holds a string") == true)
+            #expect(try view.queue("good").error == nil)
+        }
+
+        @Test("jobs in a list that others name are counted without being told of it: the worker tells")
+        func otherList() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port, options: ["--queue", "push", "--format", "sidekiq"])
+            try redis.run("SET", "push:{push}:paused", "lunch")
+            try await eventually("it is there") { try await FleetView(redis.url).worker(worker) != nil }
+            for number in 0..<3 { try redis.run("LPUSH", "queue:push", "job \(number)") }
+            let queue = try await FleetView(redis.url).queue("push")
+            #expect(queue.waiting == 3 && queue.paused?.reason == "lunch")
+            _ = try await worker.stop()
+        }
+
+        @Test("the age of the oldest job is told, and --max-age makes it a problem")
+        func age() async throws {
+            let redis = try RedisServer()
+            let old = Int(Date().timeIntervalSince1970) - 3600
+            try redis.push([TestJob.text("ab", #""enqueued_at":\#(old),"#)])
+            let view = try await FleetView(redis.url)
+            #expect(try (3_590_000..<4_000_000).contains(view.queue("default").oldest_age ?? 0))
+            #expect(try await FleetView(redis.url, "--max-age", "30m").kinds.contains("too_old default"))
+            #expect(try await !FleetView(redis.url, "--max-age", "2h").kinds.contains("too_old default"))
+        }
+
+        @Test("--watch looks again and again, bears an outage, and ends with 0 at SIGINT")
+        func watch() async throws {
+            let redis = try RedisServer()
+            let watch = try ChildProcess(
+                BuiltProgram.path("apns-worker"), ["status", "--watch", "0.1", "--redis", redis.url])
+            try await eventually("several pages are there") { watch.output.components(separatedBy: "QUEUE").count > 3 }
+            // A pipe gets blocks, and nothing for a terminal.
+            #expect(!watch.output.contains("\u{1B}"))
+            redis.kill()
+            try await eventually("it tells of the outage") { watch.output.contains("what was seen before") }
+            try redis.start()
+            let seen = watch.output.count
+            try await eventually("it goes on") {
+                watch.output.dropFirst(seen).components(separatedBy: "\n\n").last { $0.contains("UTC") }
+                    .map { !$0.contains("seen before") } ?? false
+            }
+            watch.send(SIGINT)
+            #expect(try await watch.wait() == .exited(0))
+        }
+
+        @Test("hundreds of thousands of tokens, dead letters and other keys do not make it slow")
+        func many() async throws {
+            let redis = try RedisServer()
+            let fill = """
+                for i = 1, 200000, 1000 do
+                    local tokens, letters = {}, {}
+                    for j = i, i + 999 do
+                        tokens[#tokens + 1] = 't' .. j
+                        letters[#letters + 1] = j
+                        letters[#letters + 1] = '{"v":1,"reason":"R","at":1}\\n' .. j
+                        redis.call('SET', 'other:' .. j, 1)
+                        redis.call('SET', 'push:{default}:unique:' .. j, 1)
+                    end
+                    redis.call('SADD', KEYS[1], unpack(tokens))
+                    redis.call('ZADD', KEYS[2], unpack(letters))
+                end
+                """
+            _ = try RedisTestConnection(port: redis.port, timeout: 60).run(
+                "EVAL", fill, "2", "push:invalid-tokens", "push:{default}:dead")
+            try redis.run("CONFIG", "SET", "slowlog-log-slower-than", "50000")
+            try redis.run("SLOWLOG", "RESET")
+            let view = try await FleetView(redis.url)
+            #expect(view.invalid_tokens == 200_000)
+            let queue = try view.queue("default")
+            #expect(queue.dead == 200_000 && queue.dead_reasons == ["R": 1000] && view.notes.isEmpty)
+            let statistics = try #require(redis.run("INFO", "commandstats").text)
+            // Looked through by the thousand, and no command did more than its bound.
+            #expect(!statistics.contains("cmdstat_keys:") && !statistics.contains("cmdstat_smembers:"))
+            let lookUps = statistics.firstMatch(of: /cmdstat_scan:calls=(\d+)/).flatMap { Int($0.1) } ?? 0
+            #expect((1...400).contains(lookUps))
+        }
+    }
+}

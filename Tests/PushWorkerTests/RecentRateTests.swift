@@ -1,0 +1,53 @@
+import NIOCore
+import PushQueue
+import Testing
+
+@testable import PushWorker
+
+@Suite("The rate of the last minute")
+struct RecentRateTests {
+    private let start = NIODeadline.uptimeNanoseconds(1_000_000_000)
+
+    @Test("is nothing before there are two looks, and then what was between them")
+    func first() {
+        var rate = RecentRate()
+        check(rate.update(500, now: start) == 0)
+        check(rate.update(500, now: start) == 0)
+        check(rate.update(530, now: start + .seconds(3)) == 10)
+        check(rate.update(530, now: start + .seconds(6)) == 5)
+    }
+
+    @Test("forgets what was longer ago")
+    func window() {
+        var rate = RecentRate()
+        for second in 0...600 {
+            // A hundred a second for five minutes, and nothing then.
+            let value = rate.update(min(second, 300) * 100, now: start + .seconds(Int64(second)))
+            if (60...300).contains(second) { check(value == 100) }
+            if second >= 360 { check(value == 0) }
+        }
+    }
+
+    @Test("is the same however often it is looked at")
+    func often() {
+        var rate = RecentRate()
+        for look in 0...10_000 {
+            let value = rate.update(look, now: start + .milliseconds(Int64(look) * 10))
+            if look > 200 { check(abs(value - 100) < 0.001) }
+        }
+    }
+}
+
+@Suite("Which orders are obeyed")
+struct WorkerOrdersTests {
+    @Test("each once, however often and on however many queues it is seen, and none that a later one took back")
+    func once() {
+        var orders = WorkerOrders()
+        check(orders.isNew(.init(.quiet, at: 10)))
+        check(!orders.isNew(.init(.quiet, at: 10)))
+        check(orders.isNew(.init(.work, at: 20)))
+        check(!orders.isNew(.init(.quiet, at: 10)))
+        check(!orders.isNew(.init(.work, at: 20)))
+        check(orders.isNew(.init(.stop, at: 21)))
+    }
+}
