@@ -3,8 +3,10 @@ import PackageDescription
 
 let nioCore = Target.Dependency.product(name: "NIOCore", package: "swift-nio")
 let nioPosix = Target.Dependency.product(name: "NIOPosix", package: "swift-nio")
+let nioHTTP1 = Target.Dependency.product(name: "NIOHTTP1", package: "swift-nio")
 let nioEmbedded = Target.Dependency.product(name: "NIOEmbedded", package: "swift-nio")
 let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
+let coreMetrics = Target.Dependency.product(name: "CoreMetrics", package: "swift-metrics")
 let lifecycle = Target.Dependency.product(name: "ServiceLifecycle", package: "swift-service-lifecycle")
 let unixSignals = Target.Dependency.product(name: "UnixSignals", package: "swift-service-lifecycle")
 let hummingbird = Target.Dependency.product(name: "Hummingbird", package: "hummingbird")
@@ -23,6 +25,7 @@ let package = Package(
     dependencies: [
         .package(url: "https://github.com/apple/swift-nio.git", from: "2.101.0"),
         .package(url: "https://github.com/apple/swift-log.git", from: "1.6.0"),
+        .package(url: "https://github.com/apple/swift-metrics.git", from: "2.7.0"),
         .package(url: "https://github.com/apple/swift-argument-parser.git", from: "1.5.0"),
         .package(url: "https://github.com/apple/swift-configuration.git", from: "1.4.0", traits: []),
         .package(url: "https://github.com/jpsim/Yams.git", from: "6.2.0"),
@@ -42,7 +45,10 @@ let package = Package(
             name: "PushQueue", dependencies: ["Redis", nioCore],
             resources: [.embedInCode("Scripts")]),
         .target(
-            name: "PushWorker", dependencies: ["APNS", "PushQueue", nioCore, nioPosix, logging, lifecycle]),
+            name: "PushWorker",
+            dependencies: ["APNS", "PushQueue", nioCore, nioPosix, coreMetrics, logging, lifecycle]),
+        .target(
+            name: "Telemetry", dependencies: [hummingbird, lifecycle, nioCore, nioPosix, coreMetrics, logging]),
         .target(
             name: "APNSSimulator",
             dependencies: [
@@ -51,9 +57,8 @@ let package = Package(
         .executableTarget(
             name: "apns-worker",
             dependencies: [
-                "APNS", "APNSSimulator", "PushQueue", "PushWorker", "Redis", "TLS", argumentParser, configuration,
-                logging, lifecycle,
-                unixSignals, yams,
+                "APNS", "APNSSimulator", "PushQueue", "PushWorker", "Redis", "TLS", "Telemetry", argumentParser,
+                configuration, nioHTTP1, logging, lifecycle, unixSignals, yams,
             ]),
         .executableTarget(
             name: "apns-simulator", dependencies: ["APNSSimulator", argumentParser, logging, lifecycle]),
@@ -88,7 +93,11 @@ let package = Package(
             ]),
         .testTarget(
             name: "PushQueueTests", dependencies: ["PushQueue", "Redis", "TestSupport", logging, nioCore, nioPosix]),
-        .testTarget(name: "PushWorkerTests", dependencies: ["PushWorker", "APNSSimulator", "TestSupport"]),
+        .testTarget(
+            name: "PushWorkerTests",
+            dependencies: ["PushWorker", "APNSSimulator", "TestSupport", coreMetrics, nioPosix, logging]),
+        .testTarget(
+            name: "TelemetryTests", dependencies: ["Telemetry", "TestSupport", coreMetrics, nioCore, nioPosix]),
         .testTarget(
             name: "APNSSimulatorTests",
             dependencies: ["APNS", "APNSSimulator", "TLS", "TestSupport", "apns-simulator", nioCore, nioPosix]),

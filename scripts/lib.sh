@@ -26,7 +26,7 @@ test_needs=(
     "${demo_needs[@]}"
     program:nginx:nginx-light program:nghttpd:nghttp2-server program:h2load:nghttp2-client program:curl:curl
     program:haproxy:haproxy program:tinyproxy:tinyproxy-bin program:shellcheck:shellcheck
-    program:systemd-analyze:systemd
+    program:systemd-analyze:systemd program:promtool:prometheus
 )
 
 # need NEED...: installs what is missing of them, and nothing where nothing is.
@@ -68,6 +68,7 @@ install_packages() (
                 redis-server) "${as_root[@]}" systemctl disable --quiet redis-server ;;
                 nginx-light) "${as_root[@]}" systemctl disable --quiet nginx ;;
                 haproxy) "${as_root[@]}" systemctl disable --quiet haproxy ;;
+                prometheus) "${as_root[@]}" systemctl disable --quiet prometheus ;;
             esac
         done
     fi

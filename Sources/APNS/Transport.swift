@@ -26,6 +26,8 @@ public protocol Transport: AnyObject {
     var statistics: PoolStatistics { get }
     /// Why the last connection could not be made or was given up; `nil` once one has worked since.
     var lastFailure: (any Error)? { get }
+    /// How many connections could not be made or were given up before they got an answer, by the word of what was wrong.
+    var failureCounts: [String: Int] { get }
 
     /// Sends a notification.
     /// - Parameter tag: comes back with the result.

@@ -64,7 +64,7 @@ public final class QueueConnection {
 
     private let client: RedisClient
     private let limits: QueueLimits
-    private let scripts: ScriptRunner
+    let scripts: ScriptRunner
 
     /// - Parameter client: for commands that do not block.
     public init(client: RedisClient, keys: QueueKeys, worker: String, limits: QueueLimits) {

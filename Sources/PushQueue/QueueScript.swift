@@ -15,6 +15,7 @@ public enum QueueScript: Int, CaseIterable, Sendable {
     case mark
     case describe
     case register
+    case gauges
 
     /// The script with what all of them share before it.
     public var source: [UInt8] {
@@ -35,6 +36,7 @@ public enum QueueScript: Int, CaseIterable, Sendable {
             case .mark: PackageResources.mark_lua
             case .describe: PackageResources.describe_lua
             case .register: PackageResources.register_lua
+            case .gauges: PackageResources.gauges_lua
             }
         return PackageResources.common_lua + own
     }

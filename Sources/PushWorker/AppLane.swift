@@ -30,6 +30,8 @@ final class AppLane {
     private var refusedKeys: Set<Int> = []
     var sharing = AppLane.newSharing()
     private var providerToken: ProviderToken?
+    /// When the certificate in use expires, in seconds since 1970; `nil` for an app with keys.
+    private(set) var certificateEnd: Int64?
     /// When the provider token that requests are sent with was signed, in seconds since 1970; 0 without one.
     private(set) var providerTokenIssuedAt: Int64 = 0
 
@@ -37,6 +39,7 @@ final class AppLane {
         self.configuration = configuration
         self.transport = transport
         tokenSources = configuration.credential.tokenSources
+        certificateEnd = configuration.credential.certificateEnd
         environment = ByteBuffer(string: configuration.environment)
         budget = configuration.maximumPerSecond.map(RateBudget.init(perSecond:))
         badTokens = BadTokenGuard(maximumShare: configuration.maximumBadTokenShare)
@@ -154,6 +157,7 @@ final class AppLane {
 
     func replace(_ credential: AppConfiguration.Credential) {
         tokenSources = credential.tokenSources
+        certificateEnd = credential.certificateEnd
         refusedKeys = []
         if tokenSources.isEmpty { transport.setProviderToken(nil) }
         use(key: 0)

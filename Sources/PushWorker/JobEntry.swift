@@ -25,6 +25,8 @@ struct JobEntry: LinkedEntry {
     /// When the job was first seen, in milliseconds of Redis' clock: durations count from it.
     var firstSeen: Int64 = 0
     var readySince = NIODeadline.distantPast
+    /// Since when it waits to be sent, in milliseconds of Redis' clock; -1 where that is not to be counted.
+    var queuedSince: Int64 = -1
     /// Notifications whose end is not known yet, the ones that have not been submitted included.
     var open = 0
     /// Notifications that have not been submitted.
@@ -37,6 +39,8 @@ struct JobEntry: LinkedEntry {
     var isOnChannel = false
     /// Whether a drain has left its notification unsent, so that the job is given back and not settled.
     var isCutShort = false
+    /// Where its notifications are counted: see ``LaneMetrics/series(app:queue:pushType:)``.
+    var series: UInt32 = 0
 
     /// The job, read again from its body: it was read when it was claimed, and cannot fail to be read now.
     var job: Job? { try? JobDecoder.decode(body) }
@@ -88,4 +92,6 @@ struct FlightEntry: LinkedEntry {
     var isRenewed = false
     /// Whether it is the probe of an open breaker.
     var isProbe = false
+    /// When it was submitted: see ``LaneMetrics/time()``.
+    var submittedAt: UInt32 = 0
 }

@@ -43,6 +43,7 @@ extension Lane {
             if attempt >= Self.attemptsToBelieve { return noteInvalid(tag, reason: reason, since: nil) }
             guard attempt < job.maxAttempts ?? configuration.retry.maximumAttempts else {
                 counters.dead += 1
+                count(.dead, of: flights[tag].job, reason: reason)
                 return tally(of: flights[tag].job).add(dead: token(of: tag), reason: reason, status: status)
             }
             retry(tag, reason: reason, status: status, retryAfter: nil, isUncertain: false)

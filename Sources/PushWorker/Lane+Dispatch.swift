@@ -72,6 +72,7 @@ extension Lane {
             guard let field = remaining.next() else { break }
             if !fanOut.suppressed.isEmpty, fanOut.suppressed.contains(fanOut.position) {
                 counters.suppressed += 1
+                count(.suppressed, of: index, reason: "")
                 tally(of: index).suppressed += 1
                 ended += 1
                 fanOut.remaining = remaining
@@ -92,6 +93,7 @@ extension Lane {
                 submitted += 1
             } catch {
                 counters.dead += 1
+                count(.dead, of: index, reason: "MalformedToken")
                 tally(of: index).add(dead: text, reason: "MalformedToken", status: nil)
                 ended += 1
             }
@@ -114,12 +116,14 @@ extension Lane {
         flight.isProbe = isProbe
         flight.providerTokenIssuedAt = app.providerTokenIssuedAt
         flight.key = UInt8(truncatingIfNeeded: app.keyIndex)
+        if metrics.takesTimes { flight.submittedAt = metrics.time() }
         let tag = flights.insert(flight)
         guard app.transport.submit(consume notification, tag: UInt64(tag)) else {
             flights.release(tag)
             return false
         }
         counters.submitted += 1
+        noteSubmission(of: index)
         return true
     }
 
@@ -133,6 +137,7 @@ extension Lane {
             }
             flights[tag].providerTokenIssuedAt = app.providerTokenIssuedAt
             flights[tag].key = UInt8(truncatingIfNeeded: app.keyIndex)
+            if metrics.takesTimes { flights[tag].submittedAt = metrics.time() }
             counters.submitted += 1
             _ = app.resends.removeFirst(in: flights)
         }
@@ -207,6 +212,7 @@ extension Lane {
                 while let field = fanOut.remaining.next() { tokens.append(fanOut.job.text(field)) }
             }
             counters.parked += count
+            self.count(.parked, of: index, count, reason: reason)
             tally(of: index).add(retry: tokens, reason: reason, status: nil, delay: delay, spendsAttempt: false)
         } else {
             expire(count, of: index)

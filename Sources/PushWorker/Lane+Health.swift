@@ -7,6 +7,7 @@ extension Lane {
     /// What keeps it from that, a sentence each.
     var problems: [String] {
         var problems: [String] = []
+        if phase == .starting { problems.append("the worker is starting") }
         if phase == .draining || phase == .stopped { problems.append("the worker is draining") }
         problems += queues.compactMap(\.problem)
         if let invalidTokensRefusal { problems.append("Redis does not take invalid tokens: \(invalidTokensRefusal)") }
@@ -19,6 +20,7 @@ extension Lane {
     /// Tells of a change that has lasted for a moment.
     func tellOfReadiness(now: NIODeadline) {
         let problems = problems
+        note(problems, now: now)
         switch readiness.update(isReady: problems.isEmpty || phase != .running, now: now) {
         case .lost:
             guard troubles.began("ready", at: "\(index)") else { return }
@@ -48,9 +50,6 @@ extension Lane {
             _ = troubles.ended("redis", at: "\(index):\(source)")
         }
     }
-
-    /// Whether the lane can do its work now. From anywhere.
-    func health() -> EventLoopFuture<WorkerHealth> { eventLoop.submit { WorkerHealth(problems: self.problems) } }
 }
 
 extension AppLane {

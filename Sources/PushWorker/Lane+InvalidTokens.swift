@@ -161,6 +161,7 @@ extension Lane {
             return makeReady(index)
         }
         counters.suppressed += 1
+        count(.suppressed, of: index, reason: "")
         tally(of: index).suppressed += 1
         apps[jobs[index].app].waiting -= 1
         jobs[index].notification = nil

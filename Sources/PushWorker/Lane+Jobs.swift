@@ -15,6 +15,7 @@ extension Lane {
         } catch {
             let envelope = Envelope.read(body)
             counters.dead += 1
+            count(.dead, .dead, nil, in: queue, reason: error.reason)
             queue.settlement.bury(
                 claim, reason: error.reason, attempts: envelope.attempt - 1,
                 members: DeadLetter.members(detail: "\(error)"), original: envelope.original)
@@ -39,6 +40,7 @@ extension Lane {
         entry.firstSeen = job.envelope.enqueued ?? now
         if let expiration = job.expirationSecond(firstSeen: entry.firstSeen), expiration > 0, expiration * 1000 <= now {
             counters.expired += job.tokenCount
+            count(.expired, .expired, job, in: queue, reason: "")
             queue.settlement.end(claim, .expired, notifications: job.tokenCount)
             return queue.settlementGrew()
         }
@@ -55,6 +57,7 @@ extension Lane {
         let identity = identity(of: job, claim: claim, in: queue)
         let notification = try router.notification(
             for: job, app: entry.app, identity: identity, firstSeen: entry.firstSeen)
+        prepareMetrics(of: &entry, job, notification.pushType, in: queue)
         if let tokens = job.tokens {
             entry.fanOut = FanOut(template: notification, identity: identity, job: job, tokens: tokens)
             entry.tally = JobTally()
@@ -92,6 +95,7 @@ extension Lane {
 
     /// Replaces a job for many devices by pieces: so it spreads over the fleet, and a crash or a retry concerns a piece.
     private func split(_ job: Job, claim: Int, in queue: QueueLane, firstSeen: Int64) {
+        metrics.count(.split, queue: queue.index)
         let writer = envelope(
             of: job, claim: claim, in: queue, attempt: job.envelope.attempt, firstSeen: firstSeen, namesClaim: false)
         queue.settlement.split(
@@ -106,6 +110,7 @@ extension Lane {
     /// A job that must not be sent yet waits among the retries.
     private func hold(_ job: Job, claim: Int, in queue: QueueLane, until time: Int64) {
         counters.scheduled += 1
+        count(.scheduled, .scheduled, job, in: queue, reason: "")
         var writer = envelope(of: job, claim: claim, in: queue, attempt: job.envelope.attempt, firstSeen: queue.now)
         if job.envelope.overridesTokens, let tokens = job.tokens { writer.write(tokens: tokens.map(job.text)) }
         queue.settlement.retry(
@@ -141,6 +146,7 @@ extension Lane {
 
     private func bury(_ job: Job, claim: Int, in queue: QueueLane, reason: String, detail: String) {
         counters.dead += job.tokenCount
+        count(.dead, .dead, job, in: queue, reason: reason)
         queue.settlement.bury(
             claim, reason: reason, attempts: job.envelope.attempt - 1,
             members: DeadLetter.members(job: job, detail: detail), original: job.original)

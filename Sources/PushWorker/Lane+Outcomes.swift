@@ -20,16 +20,18 @@ extension Lane: TransportDelegate {
         let app = apps[jobs[index].app]
         let verdict = Verdict(
             result, topicIsConfigured: !jobs[index].namesTopic, isOnChannel: jobs[index].isOnChannel)
+        noteAnswer(tag, result, app: jobs[index].app)
         if case .pauseApp(let reason) = verdict, flights[tag].resends < Self.maximumResends,
             takesNextKey(tag, app, reason: reason)
         {
-            return resend(tag, app)
+            return resend(tag, app, reason: reason)
         }
         updateBreaker(app, tag, verdict)
         if !throttles.isEmpty { updateThrottles(tag, verdict) }
         switch verdict {
         case .delivered:
             counters.delivered += 1
+            metrics.countDelivered(jobs[index].series)
             jobs[index].tally?.delivered += 1
         case .tokenInvalid(let reason, let since):
             noteInvalid(tag, reason: reason, since: since)
@@ -39,15 +41,15 @@ extension Lane: TransportDelegate {
             retry(tag, reason: reason, status: result.status, retryAfter: retryAfter, isUncertain: isUncertain)
         case .throttled(let reason, let retryAfter):
             throttle(tag, reason: reason, retryAfter: retryAfter)
-        case .resend where result == .notProcessed(.discarded):
+        case .resend(let reason) where result == .notProcessed(.discarded):
             // It was behind a bad one, which may happen as often as there are bad ones.
-            return resend(tag, app, counts: false)
+            return resend(tag, app, reason: reason, counts: false)
         case .resend(let reason):
-            guard flights[tag].resends >= Self.maximumResends else { return resend(tag, app) }
+            guard flights[tag].resends >= Self.maximumResends else { return resend(tag, app, reason: reason) }
             if flights[tag].isProbe { app.breaker.probeInconclusive(now: eventLoop.now) }
             retry(tag, reason: reason, status: nil, retryAfter: nil, isUncertain: false)
         case .renewProviderToken:
-            if renew(tag, app) { return resend(tag, app) }
+            if renew(tag, app) { return resend(tag, app, reason: Reason.expiredProviderToken.rawValue) }
             trip(app, tag, reason: "\(Reason.expiredProviderToken.rawValue) (is this machine's clock right?)")
             postpone(tag, reason: Reason.expiredProviderToken.rawValue, delay: breakerDelay(app))
         case .pauseApp(let reason):
@@ -58,6 +60,7 @@ extension Lane: TransportDelegate {
             postpone(tag, reason: reason, delay: .random(in: 30_000...90_000))
         case .dead(let reason):
             counters.dead += 1
+            count(.dead, of: index, reason: reason)
             tally(of: index).add(dead: token(of: tag), reason: reason, status: result.status)
         }
         flights.release(tag)
@@ -107,10 +110,11 @@ extension Lane: TransportDelegate {
     }
 
     /// - Parameter counts: whether it may not go on like this for ever.
-    private func resend(_ tag: Int, _ app: AppLane, counts: Bool = true) {
+    private func resend(_ tag: Int, _ app: AppLane, reason: String, counts: Bool = true) {
         guard phase == .running else { return abandon(tag) }
         if counts { flights[tag].resends += 1 }
         counters.resent += 1
+        count(.resent, of: flights[tag].job, reason: reason)
         app.sendAgain(tag, in: flights)
         schedulePump()
     }
@@ -124,12 +128,14 @@ extension Lane: TransportDelegate {
         let tally = tally(of: index)
         if isUncertain, job.onUncertain == .drop {
             counters.dropped += 1
+            count(.dropped, of: index, reason: reason)
             tally.dropped += 1
             return
         }
         let attempt = job.envelope.attempt
         guard attempt < job.maxAttempts ?? configuration.retry.maximumAttempts else {
             counters.dead += 1
+            count(.dead, of: index, reason: "AttemptsExhausted")
             tally.add(dead: token(of: tag), reason: "AttemptsExhausted", error: reason, status: status)
             return
         }
@@ -139,6 +145,7 @@ extension Lane: TransportDelegate {
                 afterAttempt: attempt, retryAfter: retryAfter, jitter: .random(in: 0..<1))
         guard !expires(index, job, within: delay) else { return expire(1, of: index) }
         counters.retried += 1
+        count(.retried, of: index, reason: reason)
         if isUncertain { noteUnanswered(index) }
         tally.add(retry: [token(of: tag)], reason: reason, status: status, delay: delay, spendsAttempt: true)
     }
@@ -158,6 +165,7 @@ extension Lane: TransportDelegate {
     func postpone(_ token: ByteBuffer, of index: Int, reason: String, delay: Int64) {
         guard let job = jobs[index].job, !expires(index, job, within: delay) else { return expire(1, of: index) }
         counters.parked += 1
+        count(.parked, of: index, reason: reason)
         tally(of: index).add(retry: [token], reason: reason, status: nil, delay: delay, spendsAttempt: false)
     }
 
@@ -172,12 +180,14 @@ extension Lane: TransportDelegate {
     /// Ends notifications of a job that cannot be tried again in time.
     func expire(_ count: Int, of index: Int) {
         counters.expired += count
+        self.count(.expired, of: index, count, reason: "")
         tally(of: index).expired += count
     }
 
     func noteInvalid(_ tag: Int, reason: String, since: Int64?) {
         counters.invalid += 1
         let index = flights[tag].job
+        count(.invalidToken, of: index, reason: reason)
         let topic = jobs[index].fanOut?.template.topic ?? remade(index)?.topic ?? router.apps[jobs[index].app].topic
         tally(of: index).invalidTokens.append(
             InvalidToken(

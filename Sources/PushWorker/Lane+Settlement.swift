@@ -17,6 +17,7 @@ extension Lane {
         guard !jobs[index].isCutShort else { return }
         if jobs[index].tally == nil {
             queue.settlement.end(jobs[index].claim, .delivered)
+            metrics.count(.delivered, queue: queue.index)
         } else if let tally = jobs[index].tally, !tally.invalidTokens.isEmpty {
             awaitingInvalidTokens.append(jobs[index])
             queue.awaitingInvalidTokens += tally.invalid

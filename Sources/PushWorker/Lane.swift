@@ -50,6 +50,11 @@ final class Lane: @unchecked Sendable {
     let jobs = EntryTable<JobEntry>()
     let flights = EntryTable<FlightEntry>()
     var counters = LaneCounters()
+    let metrics: LaneMetrics
+    /// Whether the event loop turns. From anywhere.
+    let pulse = LoopPulse()
+    /// What of the queues is only in Redis, for whoever scrapes.
+    var gauges = QueueGaugeReadings()
     private(set) var phase = Phase.starting
 
     /// Jobs whose invalid tokens have to be in the set before they are settled.
@@ -63,6 +68,8 @@ final class Lane: @unchecked Sendable {
     private var turn = 0
     private var ticks = 0
     var readiness = Readiness()
+    /// Since when each problem keeps the lane from its work.
+    var problemsSince: [String: NIODeadline] = [:]
     private var ticker: RepeatedTask?
     private var threadClock = ThreadClock()
     private var isPumpScheduled = false
@@ -78,7 +85,7 @@ final class Lane: @unchecked Sendable {
 
     init(
         configuration: WorkerConfiguration, index: Int, eventLoop: any EventLoop, logger: Logger,
-        troubles: TroubleLog, wallClock: @escaping @Sendable () -> Int64
+        troubles: TroubleLog, takesTimes: Bool, wallClock: @escaping @Sendable () -> Int64
     ) {
         self.configuration = configuration
         self.index = index
@@ -86,6 +93,8 @@ final class Lane: @unchecked Sendable {
         self.logger = logger
         self.troubles = troubles
         self.wallClock = wallClock
+        metrics = LaneMetrics(
+            apps: configuration.apps.count, queues: configuration.queues.count, takesTimes: takesTimes)
         router = JobRouter(configuration.apps)
         schedule = QueueSchedule(
             weights: configuration.queues.map(\.weight), isStrict: configuration.queueOrder == .strict)
@@ -127,6 +136,7 @@ final class Lane: @unchecked Sendable {
         clients.onStateChange = { [weak self] client, state in
             guard let self else { return }
             tellOfRedis(state, at: "\(ObjectIdentifier(client))")
+            countRedis(state)
             for queue in queues where queue.client === client { queue.redisChanged(state) }
             if case .ready = state { writeInvalidTokens() }
         }
@@ -160,6 +170,7 @@ final class Lane: @unchecked Sendable {
     private func tick() {
         guard phase != .stopped else { return }
         let now = eventLoop.now
+        pulse.beat(now)
         ticks &+= 1
         // What changes slowly need not be looked at ten times a second; but without a token nothing is sent.
         let isFullSecond = ticks % 10 == 0
@@ -185,7 +196,11 @@ final class Lane: @unchecked Sendable {
     /// Does whatever can be done now. To be called when something has changed; it is cheap when nothing has.
     func pump() {
         isPumping = true
-        defer { isPumping = false }
+        metrics.turned()
+        defer {
+            isPumping = false
+            metrics.turned()
+        }
         lookUpTokens()
         if phase == .draining { return finishDrainIfDone() }
         for app in apps { dispatch(app) }
@@ -327,6 +342,7 @@ final class Lane: @unchecked Sendable {
         flushSettlements()
         guard queues.allSatisfy(\.isSettled) || hasGivenUp else { return }
         phase = .stopped
+        pulse.stop()
         ticker?.cancel()
         EventLoopFuture.andAllComplete(queues.map { $0.release() }, on: eventLoop).assumeIsolated().whenComplete { _ in
             let closing =

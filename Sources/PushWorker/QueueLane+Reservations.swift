@@ -46,7 +46,9 @@ extension QueueLane {
         case .granted where lane.phase == .running:
             lane.accept(reservation.body, claim: reservation.claim, from: self, isRecovered: isRecovered)
         case .granted: break
-        case .duplicate: lane.counters.duplicates += 1
+        case .duplicate:
+            lane.counters.duplicates += 1
+            lane.metrics.count(.duplicate, queue: index)
         case .lost: lane.counters.lostClaims += 1
         }
     }

@@ -11,6 +11,7 @@ extension QueueLane {
     func settle(_ entry: JobEntry) {
         guard let tally = entry.tally, let job = entry.job else { return }
         let claim = entry.claim
+        lane.metrics.count(tally.jobOutcome(isAlone: job.tokens == nil), queue: index)
         let isOnlyDead = tally.retry == nil && tally.kinds == 0
         for (index, dead) in tally.dead.enumerated() {
             let settles = isOnlyDead && index == tally.dead.count - 1

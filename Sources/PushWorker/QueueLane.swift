@@ -99,6 +99,15 @@ final class QueueLane: @unchecked Sendable {
     /// Redis' time in milliseconds since 1970.
     var now: Int64 { clock.milliseconds + (eventLoop.now - clock.at).nanoseconds / 1_000_000 }
 
+    /// When Redis last answered a claim, and so renewed the lease; `nil` before it ever has.
+    var leaseRenewedAt: NIODeadline? { window.hasJoined ? clock.at : nil }
+
+    private func setClock(_ milliseconds: Int64) {
+        clock = (eventLoop.now, milliseconds)
+        lane.metrics.setClock(
+            ofQueue: index, ahead: milliseconds - Int64(clock.at.uptimeNanoseconds / 1_000_000))
+    }
+
     /// Whether Redis has said what time it is.
     var knowsTime: Bool { clock.at > .distantPast }
 
@@ -164,7 +173,7 @@ final class QueueLane: @unchecked Sendable {
     }
 
     private func answered(_ claim: ClaimWindow.Claim, _ claimed: QueueConnection.Claimed) {
-        clock = (eventLoop.now, claimed.now)
+        setClock(claimed.now)
         accepted(.claims)
         if claimed.leaseLost { return startAfresh() }
         tellOfEvictions(claimed.evicted)
@@ -175,6 +184,7 @@ final class QueueLane: @unchecked Sendable {
         // A drain began while the claim was under way: what it brought is given back with the worker's other claims.
         guard lane.phase == .running else { return lane.schedulePump() }
         lane.counters.claimedJobs += claimed.bodies.count
+        lane.metrics[claimsOf: index].claimed += claimed.bodies.count
         // A lane that has nothing to do need not know what the others do.
         if !claimed.bodies.isEmpty { lane.readFleetStateIfDue() }
         for (offset, body) in claimed.bodies.enumerated() { lane.accept(body, claim: claim.first + offset, from: self) }
@@ -275,6 +285,8 @@ final class QueueLane: @unchecked Sendable {
             switch result {
             case .success(let counts?):
                 tellOfEvictions(counts.evicted)
+                lane.metrics[claimsOf: index].takenOver += counts.reclaimed
+                lane.metrics[claimsOf: index].poisoned += counts.poisoned
                 logger.warning(
                     "took over the jobs of a worker that is gone",
                     metadata: [

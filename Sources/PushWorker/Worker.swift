@@ -1,3 +1,4 @@
+import CoreMetrics
 import Logging
 import NIOConcurrencyHelpers
 import NIOCore
@@ -16,10 +17,17 @@ public final class Worker: Service {
     private let reloads = Atomic(0)
     /// What had been done when the event loops stopped.
     private let final = NIOLockedValueBox<LaneCounters?>(nil)
+    private let isDraining = NIOLockedValueBox(false)
+    private let collector: MetricsCollector?
 
-    /// - Parameter wallClock: seconds since 1970, for provider tokens.
+    /// - Parameters:
+    ///   - metrics: where it is measured what the worker does, whenever ``collectMetrics()`` is called; see
+    ///     ``WorkerMetric/all``. Without it hardly anything is.
+    ///   - version: the program's, for metrics.
+    ///   - wallClock: seconds since 1970, for provider tokens.
     public init(
-        configuration: WorkerConfiguration, logger: Logger, wallClock: @escaping @Sendable () -> Int64
+        configuration: WorkerConfiguration, logger: Logger, metrics: (any MetricsFactory)? = nil, version: String = "",
+        wallClock: @escaping @Sendable () -> Int64
     ) {
         current = NIOLockedValueBox(configuration)
         self.logger = logger
@@ -28,12 +36,18 @@ public final class Worker: Service {
         let group = MultiThreadedEventLoopGroup(numberOfThreads: count)
         self.group = group
         let troubles = TroubleLog()
-        lanes = (0..<count).map { index in
+        let lanes = (0..<count).map { index in
             var logger = logger
             if count > 1 { logger[metadataKey: "lane"] = "\(index)" }
             return Lane(
                 configuration: configuration, index: index, eventLoop: group.next(), logger: logger,
-                troubles: troubles, wallClock: wallClock)
+                troubles: troubles, takesTimes: metrics != nil, wallClock: wallClock)
+        }
+        self.lanes = lanes
+        collector = metrics.map { factory in
+            MetricsCollector(
+                lanes: lanes, factory: factory, version: version, leaseLength: configuration.queueLimits.lease,
+                wallClock: wallClock)
         }
     }
 
@@ -92,6 +106,7 @@ public final class Worker: Service {
     }
 
     private func drain() async {
+        isDraining.withLockedValue { $0 = true }
         logger.info("draining", metadata: ["limit_ms": "\(configuration.drainTimeout)"])
         let limit = TimeAmount.milliseconds(Int64(configuration.drainTimeout))
         let futures = lanes.map { $0.drain(within: limit) }
@@ -99,6 +114,7 @@ public final class Worker: Service {
             do { try await future.get() } catch { logger.error("a lane did not drain: \(error)") }
         }
         let total = await counters()
+        await collector?.collect(isLast: true)
         final.withLockedValue { $0 = total }
         logger.info(
             "drained",
@@ -109,18 +125,43 @@ public final class Worker: Service {
         do { try await group.shutdownGracefully() } catch { logger.error("the event loops did not stop: \(error)") }
     }
 
-    /// Whether the worker can do its work now, and what keeps it from that.
+    /// Whether the worker can do its work now, and what keeps it from that. Answers within seconds, whatever is wrong.
     public func health() async -> WorkerHealth {
-        var problems: [String] = []
-        for lane in lanes {
-            do {
-                problems += try await lane.health().get().problems
-            } catch {
-                problems.append("the worker has stopped")
-            }
+        var health = WorkerHealth()
+        health.isDraining = isDraining.withLockedValue { $0 }
+        guard final.withLockedValue({ $0 == nil }) else {
+            health.add(.init(sentence: "the worker has stopped", seconds: 0))
+            return health
         }
-        return WorkerHealth(problems: problems)
+        let stuck = liveness()
+        guard stuck.isReady else { return stuck }
+        let answers = lanes.map { ($0.index, $0.health()) }
+        for (index, answer) in answers {
+            // A loop that is stuck without having been told so yet.
+            let problem = WorkerHealth.Problem(sentence: "the event loop of lane \(index) does not answer", seconds: 0)
+            for problem in await answer.get(within: .seconds(1))?.details ?? [problem] { health.add(problem) }
+        }
+        return health
     }
+
+    /// Whether the event loops of all lanes turn; at once, and whatever they do.
+    public func liveness() -> WorkerHealth { liveness(patience: LoopPulse.patience) }
+
+    /// - Parameter patience: for how long a loop may not turn.
+    func liveness(patience: TimeAmount) -> WorkerHealth {
+        let now = NIODeadline.now()
+        return WorkerHealth(
+            lanes.compactMap { lane in
+                guard let time = lane.pulse.stuck(after: patience, now: now) else { return nil }
+                return .init(
+                    sentence: "the event loop of lane \(lane.index) is stuck",
+                    seconds: Int(time.nanoseconds / 1_000_000_000))
+            })
+    }
+
+    /// Hands what the lanes have counted to the metrics that the worker was made with, and sets the gauges. For whoever
+    /// writes or scrapes them, before that; nothing is done for metrics between.
+    public func collectMetrics() async { await collector?.collect() }
 
     /// What all lanes have done since the start.
     public func counters() async -> LaneCounters {

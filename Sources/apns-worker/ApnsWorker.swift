@@ -21,5 +21,6 @@ struct ApnsWorker: AsyncParsableCommand {
         version: "0.1.0",
         subcommands: [
             Run.self, Enqueue.self, Feedback.self, Channels.self, Pause.self, Resume.self, Check.self, Config.self,
+            Health.self,
         ])
 }

@@ -32,13 +32,15 @@ struct Config: AsyncParsableCommand {
     @OptionGroup(title: "Queues") var queues: QueuesOptions
     @OptionGroup(title: "App") var app: AppOptions
     @OptionGroup(title: "Work") var work: WorkOptions
+    @OptionGroup(title: "Metrics and probes") var admin: AdminOptions
 
     @Flag(help: "Leave out what nobody has given.") var given = false
     @Flag(help: "Print JSON: an object a setting, with key, value, source, and whether it is reloaded.") var json =
         false
 
     func run() async throws {
-        let settings = try queues.redis.configuration.settings(queues.given, app.given, work.given)
+        let settings = try queues.redis.configuration.settings(
+            queues.given, app.given, work.given, admin.given)
         let lines = try EffectiveSettings(settings, includesDefaults: !given).lines
         if json {
             let encoder = JSONEncoder()

@@ -32,8 +32,8 @@ struct Run: AsyncParsableCommand {
     @OptionGroup(title: "Queues") var queues: QueuesOptions
     @OptionGroup(title: "App") var app: AppOptions
     @OptionGroup(title: "Without APNs") var simulate: SimulateOptions
-
     @OptionGroup(title: "Work") var work: WorkOptions
+    @OptionGroup(title: "Metrics and probes") var admin: AdminOptions
 
     @Flag(help: "Exit when the queue has no jobs, retries or claims any more.")
     var exitWhenDone = false
@@ -46,7 +46,8 @@ struct Run: AsyncParsableCommand {
 
     func run() async throws {
         let credentials = try simulate.credentials()
-        let settings = try queues.redis.configuration.settings(queues.given, app.given, work.given)
+        let settings = try queues.redis.configuration.settings(
+            queues.given, app.given, work.given, self.admin.given)
         var configuration = try settings.worker(named: Self.uniqueName(), simulated: credentials)
         let level = SwitchableLogLevel(settings.text(.logLevel).flatMap(Logger.Level.init(rawValue:)) ?? .info)
         let logger = Logger(
@@ -60,14 +61,20 @@ struct Run: AsyncParsableCommand {
             services.append(.init(service: started))
             simulation = started
         }
-        let worker = Worker(configuration: configuration, logger: logger, wallClock: { Int64(time(nil)) })
+        let admin = settings.adminAddress.map { Admin(address: $0, logger: logger) }
+        let worker = Worker(
+            configuration: configuration, logger: logger, metrics: admin?.metrics,
+            version: ApnsWorker.configuration.version, wallClock: { Int64(time(nil)) })
+        // Before all others, so that it is the last to stop.
+        if let admin { services.insert(.init(service: try await admin.start(for: worker)), at: 0) }
         services.append(.init(service: worker, successTerminationBehavior: .gracefullyShutdownGroup))
         let name = configuration.workerName
         services.append(
             .init(
                 service: ConfigurationReload(worker, initial: settings, level: level, logger: logger) {
-                    [simulation, queues, app, work] in
-                    let settings = try queues.redis.configuration.settings(queues.given, app.given, work.given)
+                    [simulation, queues, app, work, given = self.admin.given] in
+                    let settings = try queues.redis.configuration.settings(
+                        queues.given, app.given, work.given, given)
                     var configuration = try settings.worker(named: name, simulated: credentials)
                     if let simulation { configuration.apps = configuration.apps.map { simulation.directed($0) } }
                     return (settings, configuration)

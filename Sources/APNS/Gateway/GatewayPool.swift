@@ -14,6 +14,8 @@ public final class GatewayPool: Transport {
     public var delegate: (any TransportDelegate)?
     /// Why the last connection could not be made or was given up; `nil` once one has worked since.
     public private(set) var lastFailure: (any Error)?
+    /// See ``Transport/failureCounts``.
+    public private(set) var failureCounts: [String: Int] = [:]
 
     private var configuration: Configuration
     private let eventLoop: any EventLoop
@@ -239,6 +241,7 @@ public final class GatewayPool: Transport {
         let now = eventLoop.now
         let pause = state.failed(wasConnecting: wasConnecting, now: now, jitter: .random(in: 0..<1))
         lastFailure = error
+        failureCounts[APNSConnectionError.word(for: error), default: 0] += 1
         // One line an incident: the first failure, and then a reminder now and again.
         if state.failures == 1 || now - lastLogged > .seconds(60) {
             lastLogged = now

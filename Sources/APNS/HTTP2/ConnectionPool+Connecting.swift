@@ -65,6 +65,7 @@ extension ConnectionPool {
         let now = eventLoop.now
         let pause = state.failed(wasConnecting: wasConnecting, now: now, jitter: Double.random(in: 0..<1))
         lastFailure = error
+        failureCounts[APNSConnectionError.word(for: error), default: 0] += 1
         // One line an incident: the first failure, and then a reminder now and again.
         if state.failures == 1 || now - lastLogged > .seconds(60) {
             lastLogged = now

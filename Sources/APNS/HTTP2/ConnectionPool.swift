@@ -13,6 +13,8 @@ public final class ConnectionPool: Transport {
     public var delegate: (any TransportDelegate)?
     /// Why the last connection could not be made or was given up; `nil` once one has worked since.
     public internal(set) var lastFailure: (any Error)?
+    /// See ``Transport/failureCounts``.
+    public internal(set) var failureCounts: [String: Int] = [:]
 
     var configuration: Configuration
     let eventLoop: any EventLoop

@@ -39,11 +39,13 @@ extension SettingKey {
     static let logLevel = SettingKey(
         "log_level", .choice(Logger.Level.allCases.map(\.rawValue)), initial: Logger.Level.info.rawValue,
         isReloadable: true)
+    static let adminPort = SettingKey("admin.port", .number(0...65_535))
+    static let adminHost = SettingKey("admin.host", initial: "127.0.0.1")
 
     private static let worker = [
         redisURL, redisCA, redisCertificate, redisCertificateKey, prefix, queueNames, queueOrder, appNames, lanes,
         lease,
-        drainTimeout, retryBase, retryCap, maxAttempts, pause, pauseCap, logLevel,
+        drainTimeout, retryBase, retryCap, maxAttempts, pause, pauseCap, logLevel, adminPort, adminHost,
     ]
 
     // MARK: The apps'

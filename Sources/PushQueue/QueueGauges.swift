@@ -1,0 +1,65 @@
+import NIOCore
+import Redis
+
+/// What a queue holds in each state, all counted in one moment, and how long what comes next has waited.
+public struct QueueGauges: Sendable {
+    /// Redis' time when it was counted, in milliseconds since 1970.
+    public var now: Int64
+    /// Jobs that nobody has taken yet.
+    public var jobs: Int
+    /// Jobs that wait for their time: retries, scheduled and parked ones.
+    public var retries: Int
+    /// Jobs that workers have taken and not settled.
+    public var claims: Int
+    /// Dead letters.
+    public var dead: Int
+    /// Whether the queue is paused.
+    public var isPaused: Bool
+    /// When the first of ``retries`` is due, in milliseconds since 1970; `nil` without any.
+    public var firstDue: Int64?
+    /// The job at the head of the list; `nil` where there is none, or it is larger than ``headLimit``.
+    public var head: ByteBuffer?
+
+    /// How large the job at the head may be, in bytes, to be looked at.
+    public static let headLimit = 65_536
+
+    /// When the job at the head was enqueued, in milliseconds since 1970, as far as it says.
+    public var headEnqueuedAt: Int64? {
+        guard let head else { return nil }
+        // A body that nobody can read says nothing; the worker that claims it tells of it.
+        return try? JobDecoder.decode(head).enqueuedAt
+    }
+
+    /// For how many milliseconds the first of ``retries`` has been due; 0 for one that somebody has put there without a time.
+    public var overdue: Int64 {
+        guard let firstDue, firstDue > 0 else { return 0 }
+        return max(0, now - firstDue)
+    }
+}
+
+extension QueueConnection {
+    /// Counts what the queue holds. Cheap for Redis, however much that is.
+    public func gauges(completion: @escaping (Result<QueueGauges, Failure>) -> Void) {
+        scripts.run(
+            .gauges, [keys.jobs, keys.retry, keys.workers, keys.dead, keys.paused],
+            arguments: { [keys] command in
+                command.append(keys.claimed(""))
+                command.append(keys.inbox(""))
+                command.append(QueueGauges.headLimit)
+            },
+            completion: { result in
+                completion(
+                    result.flatMap { reply in
+                        let numbers = (0..<min(7, reply.root.count)).compactMap { reply.root[$0].integer }
+                        guard numbers.count == 7, reply.root.count == 8 else {
+                            return .failure(.unexpectedReply(.gauges))
+                        }
+                        return .success(
+                            QueueGauges(
+                                now: Int64(numbers[0]), jobs: numbers[1], retries: numbers[2], claims: numbers[3],
+                                dead: numbers[4], isPaused: numbers[5] == 1,
+                                firstDue: numbers[2] > 0 ? Int64(numbers[6]) : nil, head: reply.root[7].bytes))
+                    })
+            })
+    }
+}

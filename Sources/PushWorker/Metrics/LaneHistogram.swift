@@ -1,0 +1,59 @@
+/// Values in buckets, by row: an app or a queue has a row. Whole numbers in memory of its own, for a value is recorded with
+/// every notification.
+final class LaneHistogram {
+    /// The upper bounds of the buckets.
+    let bounds: [UInt32]
+    private var rows = 0
+    private let limits: UnsafeMutablePointer<UInt32>
+    private var counts: UnsafeMutablePointer<Int>
+    private var sums: UnsafeMutablePointer<Int>
+
+    /// - Parameter bounds: the upper bounds of the buckets, ascending; what is larger has a bucket of its own.
+    init(bounds: [UInt32], rows: Int) {
+        self.bounds = bounds
+        limits = .allocate(capacity: bounds.count)
+        limits.initialize(from: bounds, count: bounds.count)
+        counts = .allocate(capacity: 0)
+        sums = .allocate(capacity: 0)
+        reserve(rows: rows)
+    }
+
+    deinit {
+        limits.deallocate()
+        counts.deallocate()
+        sums.deallocate()
+    }
+
+    /// Makes room for so many rows; those that there are keep their values.
+    func reserve(rows wanted: Int) {
+        guard wanted > rows else { return }
+        let width = bounds.count + 1
+        let (newCounts, newSums) = (
+            UnsafeMutablePointer<Int>.allocate(capacity: wanted * width),
+            UnsafeMutablePointer<Int>.allocate(capacity: wanted)
+        )
+        newCounts.initialize(repeating: 0, count: wanted * width)
+        newSums.initialize(repeating: 0, count: wanted)
+        newCounts.update(from: counts, count: rows * width)
+        newSums.update(from: sums, count: rows)
+        counts.deallocate()
+        sums.deallocate()
+        (counts, sums, rows) = (newCounts, newSums, wanted)
+    }
+
+    func record(_ value: UInt32, row: Int) {
+        precondition(row >= 0 && row < rows, "no such row")
+        var bucket = 0
+        while bucket < bounds.count, value > limits[bucket] { bucket += 1 }
+        counts[row * (bounds.count + 1) + bucket] &+= 1
+        sums[row] &+= Int(value)
+    }
+
+    /// What a row holds: how many values fell into each bucket, not cumulative, and their sum. A row that there is not yet
+    /// holds nothing.
+    func row(_ row: Int) -> (counts: [Int], sum: Int) {
+        let width = bounds.count + 1
+        guard row >= 0, row < rows else { return (Array(repeating: 0, count: width), 0) }
+        return (Array(UnsafeBufferPointer(start: counts + row * width, count: width)), sums[row])
+    }
+}

@@ -1,0 +1,184 @@
+import APNS
+import NIOCore
+
+/// What a lane counts besides its ``LaneCounters``: by app, queue and push type, and how long things took.
+///
+/// Plain numbers in tables, for most of it is counted once for each notification: no dictionary, no lock, no allocation.
+/// Whoever wants to know reads all of it at once. Only what does not end in a delivery goes through a dictionary.
+///
+/// Apps, queues and push types stand for themselves by their places; apps may be added, and none is taken away.
+final class LaneMetrics {
+    /// What a notification that was not plainly delivered is counted under.
+    struct Key: Hashable {
+        /// The place of the app; -1 where none is known.
+        var app: Int
+        var queue: Int
+        /// The place of the push type; -1 where none is known.
+        var pushType: Int
+        var outcome: NotificationOutcome
+        var reason: String
+    }
+
+    /// Whether times are taken. Without anybody to read them the clock is not even looked at.
+    let takesTimes: Bool
+    /// From a request's submission to its answer, in microseconds, by app.
+    let sendTimes: LaneHistogram
+    /// From enqueueing to submission, in milliseconds, by queue.
+    let queueTimes: LaneHistogram
+    /// Notifications that were not plainly delivered.
+    private(set) var others: [Key: Int] = [:]
+    var redisConnections = 0
+    var redisFailures = 0
+    private let queues: Int
+    private var apps = 0
+    private var delivered: UnsafeMutablePointer<Int>
+    private let jobs: UnsafeMutablePointer<Int>
+    private let claims: UnsafeMutablePointer<QueueClaims>
+    private let clocks: UnsafeMutablePointer<Int64>
+
+    /// What became of a queue's claims.
+    struct QueueClaims {
+        var claimed = 0
+        var takenOver = 0
+        var poisoned = 0
+    }
+
+    // What time it is, read once for all that happens in one turn of the event loop.
+    private var hasTime = false
+    private var microseconds: UInt32 = 0
+    private var milliseconds: Int64 = 0
+
+    init(apps: Int, queues: Int, takesTimes: Bool) {
+        self.queues = queues
+        self.takesTimes = takesTimes
+        sendTimes = LaneHistogram(
+            bounds: WorkerMetric.sendTime.buckets.map { UInt32($0 * 1_000_000) }, rows: apps)
+        queueTimes = LaneHistogram(bounds: WorkerMetric.queueTime.buckets.map { UInt32($0 * 1000) }, rows: queues)
+        delivered = .allocate(capacity: 0)
+        jobs = .allocate(capacity: queues * JobOutcome.count)
+        jobs.initialize(repeating: 0, count: queues * JobOutcome.count)
+        claims = .allocate(capacity: queues)
+        claims.initialize(repeating: QueueClaims(), count: queues)
+        clocks = .allocate(capacity: queues)
+        clocks.initialize(repeating: 0, count: queues)
+        reserve(apps: apps)
+    }
+
+    deinit {
+        delivered.deallocate()
+        jobs.deallocate()
+        claims.deallocate()
+        clocks.deallocate()
+    }
+
+    private func reserve(apps wanted: Int) {
+        let width = queues * PushType.count
+        let larger = UnsafeMutablePointer<Int>.allocate(capacity: wanted * width)
+        larger.initialize(repeating: 0, count: wanted * width)
+        larger.update(from: delivered, count: apps * width)
+        delivered.deallocate()
+        delivered = larger
+        apps = wanted
+        sendTimes.reserve(rows: wanted)
+    }
+
+    // MARK: Notifications
+
+    /// Where notifications of an app, a queue and a push type are counted.
+    func series(app: Int, queue: Int, pushType: PushType) -> UInt32 {
+        if app >= apps { reserve(apps: max(app + 1, apps * 2)) }
+        return UInt32((app * queues + queue) * PushType.count + pushType.place)
+    }
+
+    func countDelivered(_ series: UInt32) {
+        precondition(Int(series) < apps * queues * PushType.count, "no such series")
+        delivered[Int(series)] &+= 1
+    }
+
+    func count(_ outcome: NotificationOutcome, _ series: UInt32, _ count: Int, reason: String) {
+        guard count > 0 else { return }
+        let (app, queue, pushType) = place(of: Int(series))
+        others[
+            Key(app: app, queue: queue, pushType: pushType, outcome: outcome, reason: MetricReason.word(reason)),
+            default: 0] += count
+    }
+
+    /// The same where it is not known what would have been sent, nor perhaps through which app.
+    func count(_ outcome: NotificationOutcome, app: Int?, queue: Int, _ count: Int, reason: String) {
+        guard count > 0 else { return }
+        others[
+            Key(app: app ?? -1, queue: queue, pushType: -1, outcome: outcome, reason: MetricReason.word(reason)),
+            default: 0] += count
+    }
+
+    /// All notifications, delivered ones included.
+    var notifications: [Key: Int] {
+        var all = others
+        for series in 0..<apps * queues * PushType.count where delivered[series] > 0 {
+            let (app, queue, pushType) = place(of: series)
+            all[Key(app: app, queue: queue, pushType: pushType, outcome: .delivered, reason: "")] = delivered[series]
+        }
+        return all
+    }
+
+    private func place(of series: Int) -> (app: Int, queue: Int, pushType: Int) {
+        let row = series / PushType.count
+        return (row / queues, row % queues, series % PushType.count)
+    }
+
+    // MARK: Jobs
+
+    func count(_ outcome: JobOutcome, queue: Int) {
+        precondition(queue >= 0 && queue < queues, "no such queue")
+        jobs[queue * JobOutcome.count + outcome.place] &+= 1
+    }
+
+    func jobs(_ outcome: JobOutcome, queue: Int) -> Int {
+        precondition(queue >= 0 && queue < queues, "no such queue")
+        return jobs[queue * JobOutcome.count + outcome.place]
+    }
+
+    /// What became of a queue's claims.
+    subscript(claimsOf queue: Int) -> QueueClaims {
+        get {
+            precondition(queue >= 0 && queue < queues, "no such queue")
+            return claims[queue]
+        }
+        set {
+            precondition(queue >= 0 && queue < queues, "no such queue")
+            claims[queue] = newValue
+        }
+    }
+
+    // MARK: Times
+
+    /// Another turn of the event loop has begun: the time is to be read again when it is wanted.
+    func turned() { hasTime = false }
+
+    /// Redis' clock, as a queue has it, is so much ahead of the event loop's.
+    func setClock(ofQueue queue: Int, ahead milliseconds: Int64) {
+        precondition(queue >= 0 && queue < queues, "no such queue")
+        clocks[queue] = milliseconds
+    }
+
+    /// The time in microseconds, from any beginning; after 71 minutes it begins again.
+    func time() -> UInt32 {
+        if !hasTime { readTime(.now()) }
+        return microseconds
+    }
+
+    func readTime(_ now: NIODeadline) {
+        microseconds = UInt32(truncatingIfNeeded: now.uptimeNanoseconds / 1000)
+        milliseconds = Int64(now.uptimeNanoseconds / 1_000_000)
+        hasTime = true
+    }
+
+    /// A job's notification was submitted for the first time.
+    /// - Parameter since: when it was enqueued, in milliseconds of Redis' clock; -1 where that is not to be counted.
+    func submitted(queue: Int, since: Int64) {
+        guard since >= 0 else { return }
+        _ = time()
+        // Producers' clocks may be ahead of Redis'.
+        queueTimes.record(UInt32(clamping: milliseconds + clocks[queue] - since), row: queue)
+    }
+}

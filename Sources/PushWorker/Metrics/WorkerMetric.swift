@@ -1,0 +1,154 @@
+/// A metric of the worker: its name, what it means, and by what its series differ.
+///
+/// None is labelled by a device token, a job or a topic. What comes from outside, the reasons, is labelled by words that are
+/// known, and `other` (``MetricReason``).
+public struct WorkerMetric: Sendable {
+    /// What kind of metric it is.
+    public enum Kind: String, Sendable {
+        /// Grows, from 0 at the start of the process.
+        case counter
+        /// Goes up and down.
+        case gauge
+        /// Values in buckets.
+        case histogram
+    }
+
+    /// The name in Prometheus.
+    public let name: String
+    /// What kind of metric it is.
+    public let kind: Kind
+    /// The labels of its series.
+    public let labels: [String]
+    /// What it measures.
+    public let help: String
+    /// The upper bounds of a histogram's buckets in seconds; empty for all others.
+    public let buckets: [Double]
+
+    private init(_ name: String, _ kind: Kind, _ labels: [String], buckets: [Double] = [], _ help: String) {
+        self.name = "apns_worker_" + name
+        self.kind = kind
+        self.labels = labels
+        self.buckets = buckets
+        self.help = help
+    }
+
+    private init(_ name: String, _ kind: Kind, _ help: String) { self.init(name, kind, [], help) }
+
+    /// All of them.
+    public static let all = counters + histograms + appGauges + queueGauges + processGauges
+
+    // MARK: Counters
+
+    static let notifications = WorkerMetric(
+        "notifications_total", .counter, ["app", "queue", "push_type", "outcome", "reason"],
+        "Notifications by what became of them: delivered, invalid_token, suppressed, expired, dropped and dead are ends; "
+            + "retried, parked, scheduled and resent come again.")
+    static let jobs = WorkerMetric(
+        "jobs_total", .counter, ["queue", "outcome"],
+        "Jobs by what became of them; mixed are jobs with many tokens that ended in more ways than one.")
+    static let claimedJobs = WorkerMetric(
+        "jobs_claimed_total", .counter, ["queue"], "Jobs that were taken from the queue.")
+    static let takenOver = WorkerMetric(
+        "claims_taken_over_total", .counter, ["queue"], "Jobs that were taken over from workers whose lease had ended.")
+    static let poisoned = WorkerMetric(
+        "claims_poisoned_total", .counter, ["queue"],
+        "Jobs that became dead letters because they were taken over too often: they may be what ends the workers.")
+    static let lostClaims = WorkerMetric(
+        "claims_lost_total", .counter, "Claims that another worker had taken over before they were settled.")
+    static let possibleDuplicates = WorkerMetric(
+        "possible_duplicates_total", .counter,
+        "Notifications sent, or to be sent, a second time although APNs may have taken the first.")
+    static let requests = WorkerMetric(
+        "requests_total", .counter, "Requests submitted to APNs, those sent again included.")
+    static let redisConnections = WorkerMetric(
+        "redis_connections_total", .counter,
+        "Connections to Redis that were made; all but the first of each lane were lost.")
+    static let redisFailures = WorkerMetric(
+        "redis_failures_total", .counter, "Connections to Redis that were lost or could not be made.")
+    static let connectionFailures = WorkerMetric(
+        "connection_failures_total", .counter, ["app", "reason"],
+        "Connections to APNs that could not be made, or went before they got an answer.")
+
+    private static let counters = [
+        notifications, jobs, claimedJobs, takenOver, poisoned, lostClaims, possibleDuplicates, requests,
+        redisConnections,
+        redisFailures, connectionFailures,
+    ]
+
+    // MARK: Histograms
+
+    static let sendTime = WorkerMetric(
+        "send_seconds", .histogram, ["app"],
+        buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20],
+        "From the submission of a request to APNs' answer; requests without an answer are not in it.")
+    static let queueTime = WorkerMetric(
+        "queue_seconds", .histogram, ["queue"],
+        buckets: [0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600],
+        "From enqueueing (enqueued_at, or when a worker first saw the job; send_at where that is later) to the first "
+            + "submission.")
+
+    private static let histograms = [sendTime, queueTime]
+
+    // MARK: Gauges
+
+    static let inFlight = WorkerMetric(
+        "in_flight", .gauge, ["app"], "Notifications that were submitted to APNs and have no answer yet.")
+    static let waiting = WorkerMetric(
+        "waiting", .gauge, ["app"], "Notifications that were taken from Redis and wait in this process to be submitted."
+    )
+    static let connections = WorkerMetric(
+        "connections", .gauge, ["app", "state"],
+        "Connections to APNs: connecting, usable, or draining (they finish what is under way).")
+    static let streams = WorkerMetric(
+        "streams", .gauge, ["app", "state"], "Requests at once on the connections to APNs: used, and allowed.")
+    static let breakerState = WorkerMetric(
+        "breaker_state", .gauge, ["app", "state"],
+        "1 for the state that the app is in: closed (it sends), open (APNs refuses it; probes go on), by_hand (paused by "
+            + "somebody).")
+    static let providerTokenAge = WorkerMetric(
+        "provider_token_age_seconds", .gauge, ["app"],
+        "The age of the provider token in use; APNs takes none that is older than an hour.")
+    static let certificateDays = WorkerMetric(
+        "certificate_days_left", .gauge, ["app"],
+        "Days until the app's certificate expires, negative when it has. Signing keys do not expire.")
+
+    private static let appGauges = [
+        inFlight, waiting, connections, streams, breakerState, providerTokenAge, certificateDays,
+    ]
+
+    static let leaseAge = WorkerMetric(
+        "lease_age_seconds", .gauge, ["queue", "lane"],
+        "Seconds since Redis last confirmed the lane's lease on the queue; at the lease's length others take its jobs.")
+    static let leaseLength = WorkerMetric(
+        "lease_seconds", .gauge, "How long a lease lasts that is not renewed.")
+    static let settlements = WorkerMetric(
+        "settlements_waiting", .gauge, ["queue"], "Jobs that are done and whose settlement Redis has not confirmed.")
+    static let settlementBytes = WorkerMetric(
+        "settlements_waiting_bytes", .gauge, ["queue"], "What those settlements hold in memory.")
+    static let redisUp = WorkerMetric(
+        "redis_up", .gauge, ["queue"], "1 while all lanes are connected to the queue's Redis.")
+    static let queueJobs = WorkerMetric(
+        "queue_jobs", .gauge, ["queue", "state"],
+        "Jobs in Redis: waiting, retry (retries, scheduled and parked jobs), claimed (by any worker), dead. The same from "
+            + "every worker: take the max over instances, not the sum.")
+    static let queueOldest = WorkerMetric(
+        "queue_oldest_seconds", .gauge, ["queue"],
+        "How long the job at the head of the queue has waited: since its enqueued_at or, without one, since this worker "
+            + "first saw it there; or how long the most overdue retry is due, where that is longer.")
+    static let queuePaused = WorkerMetric("queue_paused", .gauge, ["queue"], "1 while the queue is paused.")
+    static let invalidTokens = WorkerMetric(
+        "invalid_tokens", .gauge, "Device tokens in the set of invalid ones, in Redis.")
+
+    private static let queueGauges = [
+        leaseAge, leaseLength, settlements, settlementBytes, redisUp, queueJobs, queueOldest, queuePaused,
+        invalidTokens,
+    ]
+
+    static let lanes = WorkerMetric("lanes", .gauge, "Event loops that work.")
+    static let lanesStuck = WorkerMetric(
+        "lanes_stuck", .gauge, "Event loops that have not turned for some seconds; of their metrics the last are shown."
+    )
+    static let buildInfo = WorkerMetric("build_info", .gauge, ["version"], "1, with the program's version.")
+
+    private static let processGauges = [lanes, lanesStuck, buildInfo]
+}

@@ -1,0 +1,93 @@
+import Foundation
+import NIOCore
+import NIOPosix
+import TestSupport
+import Testing
+
+@testable import Telemetry
+
+@Suite("The admin port")
+struct AdminServerTests {
+    private static func sources(
+        metrics: String = "", health: Probe = Probe("alive", isGood: true), readiness: Probe = Probe("ready", isGood: true)
+    ) -> AdminServer.Sources {
+        .init(metrics: { metrics }, health: { health }, readiness: { readiness })
+    }
+
+    /// Asks with a client that knows nothing of this project's.
+    private static func curl(_ arguments: String...) async throws -> String {
+        let curl = try ChildProcess("curl", ["-s", "-S", "-m", "30"] + arguments)
+        let ending = try await curl.wait()
+        try #require(ending == .exited(0), "\(curl.errors)")
+        return curl.output
+    }
+
+    private static func with(
+        _ sources: AdminServer.Sources, _ body: (String) async throws -> Void
+    ) async throws {
+        let server = try await AdminServer.start(host: "127.0.0.1", port: 0, sources: sources)
+        do {
+            try await body("http://127.0.0.1:\(server.port)")
+            try await server.stop()
+        } catch {
+            try await server.stop()
+            throw error
+        }
+    }
+
+    @Test("metrics come with the format's media type, and byte for byte")
+    func metrics() async throws {
+        try await Self.with(Self.sources(metrics: "# TYPE a counter\na 1\n")) { address in
+            let answer = try await Self.curl("-i", address + "/metrics")
+            #expect(answer.contains("200 OK"))
+            #expect(answer.contains("text/plain; version=0.0.4; charset=utf-8"))
+            #expect(answer.hasSuffix("\r\n\r\n# TYPE a counter\na 1\n"))
+        }
+    }
+
+    @Test("a probe that is good has 200, one that is not 503, and says what is wrong and for how long")
+    func probes() async throws {
+        let bad = Probe("not ready", isGood: false, problems: [.init("Redis is gone", seconds: 12)])
+        try await Self.with(Self.sources(readiness: bad)) { address in
+            #expect(try await Self.curl("-w", "%{http_code}", address + "/healthz") == "alive\n200")
+            #expect(
+                try await Self.curl("-w", "%{http_code}", address + "/readyz")
+                    == "not ready\n- Redis is gone (for 12 s)\n503")
+            #expect(try await Self.curl("-I", address + "/readyz").contains(" 503 "))
+        }
+    }
+
+    @Test("whoever asks for nothing or for something else is told what there is")
+    func overview() async throws {
+        try await Self.with(Self.sources()) { address in
+            let overview = try await Self.curl(address + "/")
+            for path in ["/metrics", "/healthz", "/readyz"] { #expect(overview.contains("GET \(path) ")) }
+            let unknown = try await Self.curl("-w", "%{http_code}", address + "/metrics/x")
+            #expect(unknown == "there is no GET /metrics/x; GET / lists what there is\n404")
+        }
+    }
+
+    @Test("a port that is taken is an error that names it, and says what to do")
+    func taken() async throws {
+        let other = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+            .bind(host: "127.0.0.1", port: 0).get()
+        let port = try #require(other.localAddress?.port)
+        let failure = await #expect(throws: AdminPortFailure.self) {
+            try await AdminServer.start(host: "127.0.0.1", port: port, sources: Self.sources())
+        }
+        #expect(
+            failure?.description
+                == "the admin port cannot be 127.0.0.1:\(port): Address already in use. Choose another; 0 takes a free one")
+        try await other.close()
+    }
+
+    @Test("many ask at once, and all are answered")
+    func many() async throws {
+        try await Self.with(Self.sources(metrics: String(repeating: "a 1\n", count: 10_000))) { address in
+            try await withThrowingTaskGroup(of: Int.self) { group in
+                for _ in 0..<10 { group.addTask { try await Self.curl(address + "/metrics").utf8.count } }
+                for try await size in group { #expect(size == 40_000) }
+            }
+        }
+    }
+}

@@ -1,0 +1,94 @@
+import Foundation
+
+/// Prometheus' text format, read as strictly as the scraper reads it.
+struct Exposition {
+    struct Malformed: Error {
+        let line: String
+        let why: String
+    }
+
+    struct Family {
+        var type: String
+        var help: String?
+        var samples: [(name: String, labels: [String: String], value: Double)] = []
+    }
+
+    /// In the order in which they stand.
+    private(set) var names: [String] = []
+    private(set) var families: [String: Family] = [:]
+
+    init(_ text: String) throws {
+        guard text.isEmpty || text.hasSuffix("\n") else { throw Malformed(line: "", why: "no line feed at the end") }
+        var help: (name: String, text: String)?
+        for line in text.split(separator: "\n").map(String.init) {
+            if line.hasPrefix("# HELP ") {
+                let parts = line.dropFirst(7).split(separator: " ", maxSplits: 1).map(String.init)
+                help = (parts[0], Self.unescaped(parts[1]))
+            } else if line.hasPrefix("# TYPE ") {
+                let parts = line.dropFirst(7).split(separator: " ").map(String.init)
+                guard parts.count == 2, families[parts[0]] == nil else {
+                    throw Malformed(line: line, why: "a second family of this name")
+                }
+                names.append(parts[0])
+                families[parts[0]] = Family(type: parts[1], help: help?.name == parts[0] ? help?.text : nil)
+                help = nil
+            } else {
+                try add(line)
+            }
+        }
+    }
+
+    /// The value of a series; nil where there is none.
+    func value(_ name: String, _ labels: [String: String] = [:]) -> Double? {
+        families.values.flatMap(\.samples).first { $0.name == name && $0.labels == labels }?.value
+    }
+
+    private mutating func add(_ line: String) throws {
+        guard let match = line.wholeMatch(of: /([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)/),
+            let value = Self.number(String(match.3))
+        else { throw Malformed(line: line, why: "no sample") }
+        guard let family = names.last, String(match.1).hasPrefix(family) else {
+            throw Malformed(line: line, why: "not among its family")
+        }
+        var labels: [String: String] = [:]
+        var rest = (match.2 ?? "")[...]
+        while !rest.isEmpty {
+            guard let label = rest.prefixMatch(of: /([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\["\\n])*)"(?:,|$)/) else {
+                throw Malformed(line: line, why: "malformed labels")
+            }
+            guard labels.updateValue(Self.unescaped(String(label.2)), forKey: String(label.1)) == nil else {
+                throw Malformed(line: line, why: "the same label twice")
+            }
+            rest = rest[label.range.upperBound...]
+        }
+        let name = String(match.1)
+        guard families[family]?.samples.contains(where: { $0.name == name && $0.labels == labels }) == false else {
+            throw Malformed(line: line, why: "the same series twice")
+        }
+        families[family]?.samples.append((name, labels, value))
+    }
+
+    private static func number(_ text: String) -> Double? {
+        switch text {
+        case "+Inf": .infinity
+        case "-Inf": -.infinity
+        case "NaN": .nan
+        default: Double(text)
+        }
+    }
+
+    private static func unescaped(_ text: String) -> String {
+        var (written, isEscaped) = ("", false)
+        for character in text {
+            if isEscaped {
+                written.append(character == "n" ? "\n" : character)
+                isEscaped = false
+            } else if character == "\\" {
+                isEscaped = true
+            } else {
+                written.append(character)
+            }
+        }
+        return written
+    }
+}
