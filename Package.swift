@@ -7,6 +7,7 @@ let nioHTTP1 = Target.Dependency.product(name: "NIOHTTP1", package: "swift-nio")
 let nioEmbedded = Target.Dependency.product(name: "NIOEmbedded", package: "swift-nio")
 let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
 let coreMetrics = Target.Dependency.product(name: "CoreMetrics", package: "swift-metrics")
+let metricsTestKit = Target.Dependency.product(name: "MetricsTestKit", package: "swift-metrics")
 let lifecycle = Target.Dependency.product(name: "ServiceLifecycle", package: "swift-service-lifecycle")
 let unixSignals = Target.Dependency.product(name: "UnixSignals", package: "swift-service-lifecycle")
 let hummingbird = Target.Dependency.product(name: "Hummingbird", package: "hummingbird")
@@ -95,7 +96,9 @@ let package = Package(
             name: "PushQueueTests", dependencies: ["PushQueue", "Redis", "TestSupport", logging, nioCore, nioPosix]),
         .testTarget(
             name: "PushWorkerTests",
-            dependencies: ["PushWorker", "APNSSimulator", "TestSupport", coreMetrics, nioPosix, logging]),
+            dependencies: [
+                "PushWorker", "APNSSimulator", "TestSupport", coreMetrics, metricsTestKit, nioPosix, logging,
+            ]),
         .testTarget(
             name: "TelemetryTests", dependencies: ["Telemetry", "TestSupport", coreMetrics, nioCore, nioPosix]),
         .testTarget(

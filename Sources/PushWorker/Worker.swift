@@ -12,7 +12,7 @@ public final class Worker: Service {
     private let logger: Logger
     private let wallClock: @Sendable () -> Int64
     private let group: MultiThreadedEventLoopGroup
-    private let lanes: [Lane]
+    let lanes: [Lane]
     /// How often a configuration was taken up.
     private let reloads = Atomic(0)
     /// What had been done when the event loops stopped.

@@ -83,7 +83,7 @@ struct MetricRegistry {
 extension MetricRegistry.Family {
     /// Writes the family, with its help and its type once before all its series.
     func write(name: String, help: String?, to text: inout String) {
-        if let help { text += "# HELP \(name) \(MetricText.help(help))\n" }
+        if let help, !help.isEmpty { text += "# HELP \(name) \(MetricText.help(help))\n" }
         text += "# TYPE \(name) \(kind)\n"
         for (labels, series) in series.sorted(by: { $0.key < $1.key }) {
             switch series {

@@ -118,7 +118,7 @@ struct PrometheusMetricsTests {
         let metrics = Self.metrics([MetricFamily("h", help: "", buckets: [1, 2])])
         let recorder = metrics.makeRecorder(label: "h", dimensions: [], aggregate: true)
         let histogram = try #require(recorder as? HistogramSeries)
-        recorder.record(1)
+        recorder.record(Double(1))
         #expect(histogram.add(counts: [2, 3, 4], sum: 30))
         #expect(!histogram.add(counts: [1, 1], sum: 1))
         #expect(!histogram.add(counts: [1, -1, 0], sum: 1))
@@ -226,18 +226,5 @@ struct PrometheusMetricsTests {
         #expect(try #require(before.value("process_max_fds")) >= 3)
         let started = try #require(before.value("process_start_time_seconds"))
         #expect(started <= Date.now.timeIntervalSince1970 + 60 && started > 1_500_000_000)
-    }
-}
-
-/// Prometheus' tool that checks metrics.
-enum Promtool {
-    /// - Returns: what it says; empty where all is well.
-    static func check(_ page: String) async throws -> String {
-        let file = FileManager.default.temporaryDirectory.appending(path: "metrics-\(UUID().uuidString).txt")
-        try page.write(to: file, atomically: true, encoding: .utf8)
-        defer { try? FileManager.default.removeItem(at: file) }
-        let tool = try ChildProcess("/bin/sh", ["-c", "promtool check metrics <\"$0\" 2>&1", file.path])
-        let ending = try await tool.wait(within: .seconds(60))
-        return ending == .exited(0) ? tool.output : "\(ending): \(tool.output)"
     }
 }

@@ -1,28 +1,39 @@
 import Foundation
 
 /// Prometheus' text format, read as strictly as the scraper reads it.
-struct Exposition {
-    struct Malformed: Error {
-        let line: String
-        let why: String
+public struct Exposition {
+    /// What is wrong with a page.
+    public struct Malformed: Error {
+        /// The line.
+        public let line: String
+        /// What is wrong with it.
+        public let why: String
     }
 
-    struct Family {
-        var type: String
-        var help: String?
-        var samples: [(name: String, labels: [String: String], value: Double)] = []
+    /// The metrics of one name.
+    public struct Family {
+        /// What `# TYPE` says.
+        public var type: String
+        /// What `# HELP` says.
+        public var help: String?
+        /// The lines.
+        public var samples: [(name: String, labels: [String: String], value: Double)] = []
     }
 
     /// In the order in which they stand.
-    private(set) var names: [String] = []
-    private(set) var families: [String: Family] = [:]
+    public private(set) var names: [String] = []
+    /// By name.
+    public private(set) var families: [String: Family] = [:]
 
-    init(_ text: String) throws {
+    /// Reads a page.
+    /// - Throws: ``Malformed``.
+    public init(_ text: String) throws {
         guard text.isEmpty || text.hasSuffix("\n") else { throw Malformed(line: "", why: "no line feed at the end") }
         var help: (name: String, text: String)?
         for line in text.split(separator: "\n").map(String.init) {
             if line.hasPrefix("# HELP ") {
                 let parts = line.dropFirst(7).split(separator: " ", maxSplits: 1).map(String.init)
+                guard parts.count == 2 else { throw Malformed(line: line, why: "no help") }
                 help = (parts[0], Self.unescaped(parts[1]))
             } else if line.hasPrefix("# TYPE ") {
                 let parts = line.dropFirst(7).split(separator: " ").map(String.init)
@@ -39,8 +50,16 @@ struct Exposition {
     }
 
     /// The value of a series; nil where there is none.
-    func value(_ name: String, _ labels: [String: String] = [:]) -> Double? {
+    public func value(_ name: String, _ labels: [String: String] = [:]) -> Double? {
         families.values.flatMap(\.samples).first { $0.name == name && $0.labels == labels }?.value
+    }
+
+    /// The sum of all series of a metric that have these labels, whatever others they have.
+    public func sum(_ name: String, _ labels: [String: String] = [:]) -> Double {
+        families.values.flatMap(\.samples).reduce(0) { sum, sample in
+            let fits = sample.name == name && labels.allSatisfy { sample.labels[$0.key] == $0.value }
+            return fits ? sum + sample.value : sum
+        }
     }
 
     private mutating func add(_ line: String) throws {

@@ -1,0 +1,312 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("Metrics and probes")
+    struct MetricsTests {
+        @Test("what is measured agrees to the notification with what was sent and what became of it")
+        func agreement() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess(rules: [
+                "prefix=dead,answer=410", "prefix=bad0,answer=BadDeviceToken", "prefix=5,answer=503,times=1",
+                "prefix=c,answer=418,reason=NewReason",
+            ])
+            let dead = (0..<20).map { TestJob.text(TestJob.token("dead", $0)) }
+            let bad = (0..<3).map { TestJob.text(TestJob.token("bad0", $0)) }
+            let retried = (0..<10).map { TestJob.text(TestJob.token("5", $0)) }
+            let unknown = (0..<4).map { TestJob.text(TestJob.token("c", $0)) }
+            let good = TestJob.many(200, prefix: "a")
+            let background = (0..<7).map { number in
+                #"{"token":"\#(TestJob.token("b", number))","payload":{"aps":{"content-available":1}}}"#
+            }
+            let tooLarge = (0..<3).map { number in
+                #"{"token":"\#(TestJob.token("a", 900 + number))","payload":\#(TestJob.payload(bytes: 4097))}"#
+            }
+            let tokens =
+                ((0..<30).map { TestJob.token("a", 1000 + $0) } + (0..<5).map { TestJob.token("dead", 100 + $0) })
+            let fanOut = #"{"tokens":["\#(tokens.joined(separator: "\",\""))"],"payload":{"aps":{"alert":"Hello"}}}"#
+            let broken = ["{", #"{"token":"ab","app":"nobody","payload":{}}"#]
+            let jobs = dead + bad + retried + unknown + good + background + tooLarge + [fanOut] + broken
+            try redis.push(jobs)
+
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port, options: ["--admin-port", "0", "--lanes", "2", "--max-bad-tokens", "100"])
+            let port = try await worker.adminPort()
+            let ends = jobs.count - 1 + tokens.count
+            try await eventually("all have ended") {
+                let page = try await Self.page(port)
+                let retried = page.sum("apns_worker_notifications_total", ["outcome": "retried"])
+                return page.sum("apns_worker_notifications_total") - retried == Double(ends) && retried == 10
+            }
+            let text = try await Self.get(port, "/metrics").body
+            let page = try Exposition(text)
+            func count(_ outcome: String, _ reason: String = "", pushType: String = "alert", app: String = "default")
+                -> Double?
+            {
+                page.value(
+                    "apns_worker_notifications_total",
+                    ["app": app, "queue": "default", "push_type": pushType, "outcome": outcome, "reason": reason])
+            }
+            #expect(count("delivered") == 240)
+            #expect(count("delivered", pushType: "background") == 7)
+            #expect(count("invalid_token", "Unregistered") == 25 && count("invalid_token", "BadDeviceToken") == 3)
+            #expect(count("retried", "ServiceUnavailable") == 10)
+            #expect(count("dead", "PayloadTooLarge", pushType: "") == 3)
+            #expect(count("dead", "other") == 4, "a reason that nobody knows is no series of its own")
+            #expect(count("dead", "MalformedJSON", pushType: "", app: "") == 1)
+            #expect(count("dead", "UnknownApp", pushType: "", app: "") == 1)
+            func jobCount(_ outcome: String) -> Double? {
+                page.value("apns_worker_jobs_total", ["queue": "default", "outcome": outcome])
+            }
+            #expect(jobCount("delivered") == 217 && jobCount("invalid_token") == 23 && jobCount("mixed") == 1)
+            #expect(jobCount("retried") == 10 && jobCount("dead") == 9)
+            #expect(page.value("apns_worker_jobs_claimed_total", ["queue": "default"]) == Double(jobs.count + 10))
+
+            let answered = page.value("apns_worker_send_seconds_count", ["app": "default"])
+            #expect(answered == page.value("apns_worker_requests_total"))
+            // Each that was sent, once: retries have waited for something else.
+            #expect(page.value("apns_worker_queue_seconds_count", ["queue": "default"]) == Double(ends) - 5)
+            #expect(try #require(page.value("apns_worker_send_seconds_sum", ["app": "default"])) > 0)
+            #expect(page.value("apns_worker_breaker_state", ["app": "default", "state": "closed"]) == 1)
+            #expect(try #require(page.value("apns_worker_connections", ["app": "default", "state": "usable"])) >= 2)
+            #expect(page.value("apns_worker_in_flight", ["app": "default"]) == 0)
+            #expect(page.value("apns_worker_lanes") == 2 && page.value("apns_worker_lanes_stuck") == 0)
+            #expect(page.value("apns_worker_redis_up", ["queue": "default"]) == 1)
+            #expect(try #require(page.value("apns_worker_provider_token_age_seconds", ["app": "default"])) < 3600)
+            #expect(page.families["apns_worker_lease_age_seconds"]?.samples.count == 2)
+
+            // Nothing of a device or of what it was sent.
+            #expect(!text.contains(/[0-9a-f]{32}/) && !text.contains("Hello") && !text.contains("NewReason"))
+            #expect(try await Promtool.check(text).isEmpty)
+            #expect(page.families.values.allSatisfy { $0.help?.isEmpty == false })
+
+            let account = try await worker.stop()
+            let simulated = try await simulator.stop()
+            #expect(account.delivered == 247 && simulated.accepted == 247)
+            #expect(answered == Double(simulated.requests))
+        }
+
+        @Test("what is only in Redis is shown: depth by state, the oldest job's age, pauses and invalid tokens")
+        func depth() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            let connection = try redis.connect()
+            try connection.run("SET", "push:{default}:paused", "why")
+            try connection.run("SADD", "push:invalid-tokens", "aa", "bb")
+            try connection.run("ZADD", "push:{default}:dead", "1", "x", "2", "y", "3", "z")
+            try connection.run("ZADD", "push:{default}:retry", "99999999999999", "a")
+            let enqueued = Int(Date.now.timeIntervalSince1970) - 5000
+            try redis.push(TestJob.many(4, members: #""enqueued_at":\#(enqueued),"#))
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port, options: ["--admin-port", "0"])
+            let port = try await worker.adminPort()
+            // The first scrape may come before there is a connection to Redis; Redis is asked every ten seconds.
+            try await eventually("the queue has been looked at") {
+                try await Self.page(port).value("apns_worker_queue_paused", ["queue": "default"]) == 1
+            }
+            let page = try await Self.page(port)
+            let depth = ["waiting": 4, "retry": 1, "claimed": 0, "dead": 3]
+            for (state, count) in depth {
+                #expect(page.value("apns_worker_queue_jobs", ["queue": "default", "state": state]) == Double(count))
+            }
+            #expect(page.value("apns_worker_invalid_tokens") == 2)
+            let age = try #require(page.value("apns_worker_queue_oldest_seconds", ["queue": "default"]))
+            #expect((4990...6000).contains(age))
+            _ = try await worker.stop()
+            _ = try await simulator.stop()
+        }
+
+        @Test("a worker without Redis is not ready, says why, and is again when Redis is back; it lives all the while")
+        func redisGone() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port, options: ["--admin-port", "0"])
+            let port = try await worker.adminPort()
+            try await eventually("it is ready") { try await Self.get(port, "/readyz").status == 200 }
+            #expect(try await Self.get(port, "/readyz").body == "ready\n")
+
+            redis.pause()
+            try await eventually("a Redis that hangs is seen") { try await Self.get(port, "/readyz").status == 503 }
+            let body = try await Self.get(port, "/readyz").body
+            #expect(body.hasPrefix("not ready\n- Redis ") && body.contains("queue default") && body.contains(" s)\n"))
+            #expect(try await Self.get(port, "/healthz").status == 200)
+            #expect(try await Self.get(port, "/metrics").status == 200)
+            redis.resume()
+            try await eventually("it is ready again") { try await Self.get(port, "/readyz").status == 200 }
+
+            redis.kill()
+            try await eventually("a Redis that is gone is seen") {
+                try await Self.get(port, "/readyz").body.contains("Redis cannot be reached for the queue default")
+            }
+            #expect(try await Self.page(port).value("apns_worker_redis_up", ["queue": "default"]) == 0)
+            #expect(try await Self.page(port).sum("apns_worker_redis_failures_total") >= 1)
+            #expect(try await Self.get(port, "/healthz").body == "alive\n")
+            try redis.restart()
+            try await eventually("it is ready once more") { try await Self.get(port, "/readyz").status == 200 }
+            _ = try await worker.stop()
+            _ = try await simulator.stop()
+        }
+
+        @Test("a worker that drains is not ready, and answers until it has ended")
+        func draining() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess(rules: ["answer=silence"])
+            try redis.push(TestJob.many(10))
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port,
+                options: ["--admin-port", "0", "--drain-timeout", "10000"])
+            let port = try await worker.adminPort()
+            try await eventually("they are under way") { try await simulator.account().silenced == 10 }
+            #expect(try await Self.page(port).value("apns_worker_in_flight", ["app": "default"]) == 10)
+            worker.process.send(SIGTERM)
+            try await eventually("it says that it drains") {
+                try await Self.get(port, "/readyz").body.hasPrefix("draining\n- the worker is draining (")
+            }
+            #expect(try await Self.get(port, "/readyz").status == 503)
+            #expect(try await Self.get(port, "/healthz").status == 200)
+            #expect(try await Self.get(port, "/metrics").status == 200)
+            _ = try await worker.finish()
+            _ = try await simulator.stop()
+        }
+
+        @Test("a worker whose only app can send nothing is not ready, and counts why")
+        func noConnection() async throws {
+            let redis = try RedisServer()
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: try RedisServer.freePort(), options: ["--admin-port", "0"])
+            let port = try await worker.adminPort()
+            try await eventually("it says what is wrong") {
+                try await Self.get(port, "/readyz").body.contains("the app default has no connection to APNs")
+            }
+            try await eventually("the failure is counted") {
+                try await Self.page(port).sum(
+                    "apns_worker_connection_failures_total", ["reason": "CannotConnect"]) >= 1
+            }
+            #expect(try await Self.get(port, "/healthz").status == 200)
+            _ = try await worker.stop()
+        }
+
+        @Test("nothing listens unless it is asked for, and then on this machine's own address only")
+        func closed() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            for isOpen in [false, true] {
+                let worker = try WorkerProcess(
+                    redis: redis.url, endpoint: simulator.port, options: isOpen ? ["--admin-port", "0"] : [])
+                try await worker.says("working")
+                let listening = try worker.listeningAddresses()
+                // 127.0.0.1 in the kernel's own spelling.
+                let expected =
+                    isOpen ? ["0100007F:" + String(try await worker.adminPort(), radix: 16, uppercase: true)] : []
+                #expect(listening.map { $0.replacing(/:0+/, with: ":") } == expected)
+                _ = try await worker.stop()
+            }
+            _ = try await simulator.stop()
+        }
+
+        @Test("a port that is taken ends the start with an error that names it")
+        func taken() async throws {
+            let redis = try RedisServer()
+            let result = try await CommandLineTests.run(
+                ["run", "--simulate", "--admin-port", "\(redis.port)"],
+                environment: ["APNS_WORKER_REDIS_URL": redis.url])
+            #expect(result.ending == .exited(1))
+            #expect(result.errors.contains("the admin port cannot be 127.0.0.1:\(redis.port): Address already in use"))
+        }
+
+        @Test("the command asks for whoever has no HTTP client: 0 if all is well, 1 and why if not")
+        func command() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port, environment: ["APNS_WORKER_ADMIN_PORT": "0"])
+            let port = "\(try await worker.adminPort())"
+            try await eventually("it is ready") {
+                try await CommandLineTests.run(["health", "--ready", "--admin-port", port]).ending == .exited(0)
+            }
+            // As in a container: the port is in the environment, and what the file says is of no consequence.
+            let alive = try await CommandLineTests.run(
+                ["health"], environment: ["APNS_WORKER_ADMIN_PORT": port, "APNS_WORKER_CONFIG": "/nowhere.yaml"])
+            #expect(alive.ending == .exited(0) && alive.output == "alive\n" && alive.errors.isEmpty)
+
+            redis.kill()
+            try await eventually("it is not ready any more") {
+                let answer = try await CommandLineTests.run(["health", "--ready", "--admin-port", port])
+                return answer.ending == .exited(1) && answer.output.contains("Redis cannot be reached")
+            }
+            _ = try await worker.process.stopAndWait()
+            let gone = try await CommandLineTests.run(["health", "--admin-port", port])
+            #expect(gone.ending == .exited(1))
+            #expect(gone.errors.contains("nothing answers at 127.0.0.1:\(port): Connection refused"))
+            let nowhere = try await CommandLineTests.run(["health"])
+            #expect(nowhere.ending == .exited(64) && nowhere.errors.contains("APNS_WORKER_ADMIN_PORT"))
+            _ = try await simulator.stop()
+        }
+
+        @Test(
+            "the command does not take another server's silence or babble for an answer",
+            arguments: ["silent", "redis"])
+        func otherServer(kind: String) async throws {
+            let redis = try RedisServer()
+            if kind == "silent" { redis.pause() }
+            let result = try await CommandLineTests.run(
+                ["health", "--admin-port", "\(redis.port)", "--timeout", kind == "silent" ? "300" : "20000"])
+            #expect(result.ending == .exited(1))
+            #expect(
+                result.errors.contains(kind == "silent" ? "does not answer within 300 ms" : "127.0.0.1:\(redis.port)"))
+            if kind == "silent" { redis.resume() }
+        }
+
+        // MARK: Asking
+
+        static func get(_ port: Int, _ path: String) async throws -> (status: Int, body: String) {
+            let curl = try ChildProcess(
+                "curl", ["-s", "-S", "-m", "30", "-w", "\n%{http_code}", "http://127.0.0.1:\(port)\(path)"])
+            let ending = try await curl.wait()
+            try #require(ending == .exited(0), "\(curl.errors)")
+            let (body, status) = (curl.output.dropLast(4), curl.output.suffix(3))
+            return (try #require(Int(status)), String(body))
+        }
+
+        static func page(_ port: Int) async throws -> Exposition { try Exposition(await get(port, "/metrics").body) }
+    }
+}
+
+extension WorkerProcess {
+    /// The port that its log tells.
+    func adminPort() async throws -> Int {
+        try await says("the admin port answers")
+        let line = log.split(separator: "\n").first { $0.contains("the admin port answers") } ?? ""
+        let match = try #require(line.firstMatch(of: /port=(\d+)/), "\(line)")
+        return try #require(Int(match.1))
+    }
+
+    /// The TCP addresses that it listens on, as the kernel writes them.
+    fileprivate func listeningAddresses() throws -> [String] {
+        let process = "/proc/\(process.processIdentifier)"
+        let own = Set(
+            try FileManager.default.contentsOfDirectory(atPath: process + "/fd").compactMap {
+                // One that is closed meanwhile is none of those.
+                try? FileManager.default.destinationOfSymbolicLink(atPath: "\(process)/fd/\($0)")
+            })
+        return try ["tcp", "tcp6"].flatMap { family in
+            try String(contentsOfFile: "\(process)/net/\(family)", encoding: .utf8).split(separator: "\n").dropFirst()
+                .compactMap { line -> String? in
+                    let fields = line.split(separator: " ").map(String.init)
+                    // 0A is LISTEN.
+                    guard fields.count > 9, fields[3] == "0A", own.contains("socket:[\(fields[9])]") else { return nil }
+                    return fields[1]
+                }
+        }
+    }
+}
+
+extension ChildProcess {
+    /// Tells it to end, and waits until it has.
+    fileprivate func stopAndWait() async throws -> Ending {
+        send(SIGTERM)
+        return try await wait()
+    }
+}

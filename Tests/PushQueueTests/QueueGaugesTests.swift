@@ -1,0 +1,96 @@
+import Logging
+import NIOCore
+import NIOPosix
+import Redis
+import TestSupport
+import Testing
+
+@testable import PushQueue
+
+@Suite("What a queue holds, for metrics")
+struct QueueGaugesTests {
+    private let server: RedisServer
+    private let redis: RedisTestConnection
+    private let keys: QueueKeys
+
+    init() throws {
+        server = try RedisServer()
+        redis = try server.connect()
+        keys = try QueueKeys(prefix: "push", queue: "gauges")
+    }
+
+    private func read() async throws -> QueueGauges {
+        let client = RedisClient(
+            endpoint: try RedisEndpoint(url: server.url), eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
+            logger: Logger(label: "gauges", factory: { _ in SwiftLogNoOpLogHandler() }))
+        client.start()
+        do {
+            try await client.waitUntilReady(timeout: .seconds(10))
+            let result = await withCheckedContinuation { continuation in
+                client.eventLoop.execute { [keys] in
+                    QueueConnection(client: client, keys: keys, worker: "w", limits: QueueLimits()).gauges {
+                        continuation.resume(returning: $0)
+                    }
+                }
+            }
+            try await client.close().get()
+            return try result.get()
+        } catch {
+            // What went wrong is thrown below.
+            _ = try? await client.close().get()
+            throw error
+        }
+    }
+
+    @Test("counts every state in one moment, and tells of the head and of the first retry")
+    func counts() async throws {
+        let head = #"{"token":"ab","payload":{},"enqueued_at":1700000000}"#
+        for job in [head, "2", "3"] { try redis.run("RPUSH", keys.jobs, job) }
+        try redis.run("ZADD", keys.retry, "1700000000123", "a", "2000000000000", "b")
+        try redis.run("ZADD", keys.workers, "1", "one", "2", "two")
+        try redis.run("HSET", keys.claimed("one"), "1", "x", "2", "y")
+        try redis.run("RPUSH", keys.inbox("two"), "z")
+        try redis.run("ZADD", keys.dead, "1", "d", "2", "e", "3", "f", "4", "g")
+        try redis.run("SET", keys.paused, "why")
+
+        let gauges = try await read()
+        #expect(gauges.jobs == 3 && gauges.retries == 2 && gauges.claims == 3 && gauges.dead == 4)
+        #expect(gauges.isPaused && gauges.firstDue == 1_700_000_000_123)
+        #expect(gauges.overdue == gauges.now - 1_700_000_000_123)
+        #expect(gauges.head.map { String(buffer: $0) } == head)
+        #expect(gauges.headEnqueuedAt == 1_700_000_000_000)
+    }
+
+    @Test("of an empty queue there is nothing to tell")
+    func empty() async throws {
+        let gauges = try await read()
+        #expect(gauges.jobs + gauges.retries + gauges.claims + gauges.dead == 0)
+        #expect(!gauges.isPaused && gauges.firstDue == nil && gauges.overdue == 0)
+        #expect(gauges.head == nil && gauges.headEnqueuedAt == nil && gauges.now > 1_700_000_000_000)
+    }
+
+    @Test(
+        "a head that nobody can read, or that says nothing of its time, is no trouble",
+        arguments: ["{", #"{"payload":{},"token":"ab"}"#])
+    func unreadable(head: String) async throws {
+        try redis.run("RPUSH", keys.jobs, head)
+        let gauges = try await read()
+        #expect(gauges.head != nil && gauges.headEnqueuedAt == nil)
+    }
+
+    @Test("a head that is very large is not fetched")
+    func large() async throws {
+        try redis.run("RPUSH", keys.jobs, String(repeating: "x", count: QueueGauges.headLimit + 1))
+        let gauges = try await read()
+        #expect(gauges.jobs == 1 && gauges.head == nil)
+    }
+
+    @Test(
+        "whatever score somebody gave a retry by hand, it does no harm",
+        arguments: ["0", "-1", "-inf", "+inf", "1e300", "-1e300", "1.5"])
+    func scores(score: String) async throws {
+        try redis.run("ZADD", keys.retry, score, "a")
+        let gauges = try await read()
+        #expect(gauges.retries == 1 && gauges.overdue >= 0)
+    }
+}

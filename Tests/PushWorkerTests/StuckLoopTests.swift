@@ -1,0 +1,77 @@
+import APNS
+import CoreMetrics
+import Dispatch
+import Foundation
+import Logging
+import MetricsTestKit
+import NIOCore
+import PushQueue
+import Redis
+import ServiceLifecycle
+import TestSupport
+import Testing
+
+@testable import PushWorker
+
+@Suite("An event loop that is stuck")
+struct StuckLoopTests {
+    @Test("is told of at once, keeps neither probe nor scrape waiting, and is forgotten when it turns again")
+    func stuck() async throws {
+        let redis = try RedisServer()
+        let metrics = TestMetrics()
+        let worker = try Self.worker(redis, metrics)
+        let running = Task { try await worker.run() }
+        try await eventually("both lanes are at work") {
+            let problems = await worker.health().problems
+            return !problems.isEmpty && problems.allSatisfy { $0.contains("no connection to APNs") }
+        }
+        #expect(worker.liveness(patience: .minutes(10)).isReady)
+        await worker.collectMetrics()
+        #expect(try metrics.expectMeter("apns_worker_lanes_stuck").lastValue == 0)
+
+        let block = DispatchSemaphore(value: 0)
+        worker.lanes[1].eventLoop.execute { block.wait() }
+        let stuck = "the event loop of lane 1 is stuck"
+        try await eventually("the stuck loop is seen") {
+            worker.liveness(patience: .milliseconds(500)).problems.contains(stuck)
+        }
+        // Before the loop counts as stuck it just does not answer; afterwards nobody asks it any more.
+        let problems = await worker.health().problems
+        #expect(problems.contains("the event loop of lane 1 does not answer") || problems.contains(stuck))
+        try await eventually("it counts as stuck", within: .seconds(60)) {
+            worker.liveness().problems == [stuck]
+        }
+        #expect(worker.liveness().details.first.map { $0.seconds >= 10 } == true)
+        #expect(await worker.health().problems == [stuck])
+        await worker.collectMetrics()
+        #expect(try metrics.expectMeter("apns_worker_lanes_stuck").lastValue == 1)
+        // What it last told is shown still.
+        #expect(try metrics.expectMeter("apns_worker_lanes").lastValue == 2)
+
+        block.signal()
+        try await eventually("it turns again") { worker.liveness(patience: .milliseconds(500)).isReady }
+        running.cancel()
+        try await running.value
+        #expect(await worker.health().problems == ["the worker has stopped"])
+        await worker.collectMetrics()
+    }
+
+    /// A worker of two lanes whose APNs nobody answers at.
+    private static func worker(_ redis: RedisServer, _ metrics: TestMetrics) throws -> Worker {
+        let source = try ProviderTokenSource(
+            key: SigningKey(pem: Data(contentsOf: URL(filePath: TestCertificates.path("AuthKey_ABC123DEFG.p8")))),
+            keyID: "ABC123DEFG",
+            teamID: "TEAM123456")
+        var app = AppConfiguration(
+            name: "app", topic: "com.example.app", credential: .providerTokens([source]))
+        app.endpoint = APNSEndpoint(host: "127.0.0.1", port: try RedisServer.freePort())
+        var configuration = WorkerConfiguration(
+            redis: .single(try RedisEndpoint(url: redis.url)), queues: [QueueConfiguration(keys: try QueueKeys())],
+            sharedKeys: SharedKeys(prefix: "push"), apps: [app], workerName: "stuck")
+        configuration.lanes = 2
+        configuration.drainTimeout = 1000
+        return Worker(
+            configuration: configuration, logger: Logger(label: "stuck", factory: { _ in SwiftLogNoOpLogHandler() }),
+            metrics: metrics, wallClock: { 1_800_000_000 })
+    }
+}

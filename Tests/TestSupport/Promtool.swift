@@ -1,0 +1,14 @@
+import Foundation
+
+/// Prometheus' tool that checks metrics.
+public enum Promtool {
+    /// - Returns: what it says; empty where all is well.
+    public static func check(_ page: String) async throws -> String {
+        let file = FileManager.default.temporaryDirectory.appending(path: "metrics-\(UUID().uuidString).txt")
+        try page.write(to: file, atomically: true, encoding: .utf8)
+        defer { try? FileManager.default.removeItem(at: file) }
+        let tool = try ChildProcess("/bin/sh", ["-c", "promtool check metrics <\"$0\" 2>&1", file.path])
+        let ending = try await tool.wait(within: .seconds(60))
+        return ending == .exited(0) ? tool.output : "\(ending): \(tool.output)"
+    }
+}
