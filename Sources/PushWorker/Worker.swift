@@ -15,6 +15,7 @@ public final class Worker: Service {
     let lanes: [Lane]
     /// How often a configuration was taken up.
     private let reloads = Atomic(0)
+    private let hasStarted = Atomic(false)
     /// What had been done when the event loops stopped.
     private let final = NIOLockedValueBox<LaneCounters?>(nil)
     private let isDraining = NIOLockedValueBox(false)
@@ -68,6 +69,7 @@ public final class Worker: Service {
         metadata["redis"] = "\(configuration.redis)"
         metadata["apps"] = "\(apps)"
         logger.info("working", metadata: metadata)
+        hasStarted.store(true, ordering: .releasing)
         let keeper = Task { await keepAllCredentials() }
         // Cancellation ends the wait as a graceful shutdown does: both drain.
         try? await gracefulShutdown()
@@ -124,6 +126,9 @@ public final class Worker: Service {
             ])
         do { try await group.shutdownGracefully() } catch { logger.error("the event loops did not stop: \(error)") }
     }
+
+    /// Whether all lanes have started: everything that makes a start impossible did not happen. From anywhere.
+    public var isWorking: Bool { hasStarted.load(ordering: .acquiring) }
 
     /// Whether the worker can do its work now, and what keeps it from that. Answers within seconds, whatever is wrong.
     public func health() async -> WorkerHealth {
