@@ -44,7 +44,7 @@ let package = Package(
         .target(name: "APNS", dependencies: ["CNghttp2", "COpenSSL", "TLS", nioCore, nioPosix, logging]),
         .target(
             name: "PushQueue", dependencies: ["Redis", nioCore],
-            resources: [.embedInCode("Scripts")]),
+            resources: [.embedInCode("Scripts"), .embedInCode("Schema")]),
         .target(
             name: "PushWorker",
             dependencies: ["APNS", "PushQueue", nioCore, nioPosix, coreMetrics, logging, lifecycle]),
@@ -98,7 +98,8 @@ let package = Package(
             name: "PushWorkerTests",
             dependencies: [
                 "PushWorker", "APNSSimulator", "TestSupport", coreMetrics, metricsTestKit, nioPosix, logging,
-            ]),
+            ],
+            exclude: ["schema_verdicts.py"]),
         .testTarget(
             name: "TelemetryTests", dependencies: ["Telemetry", "TestSupport", coreMetrics, nioCore, nioPosix]),
         .testTarget(

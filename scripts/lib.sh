@@ -12,7 +12,8 @@ fail() {
 
 tell() { printf '%s\n' "$1" >&2; }
 
-# What building needs, what the demo needs, and what the tests need: program or library, its name, Debian's package.
+# What building needs, what the demo needs, and what the tests need: program or library, its name,
+# Debian's package; for what only Debian's package can be: package, any name, and its own.
 build_needs=(
     program:git:git program:g++:g++ program:pkg-config:pkg-config
     library:openssl:libssl-dev library:hiredis:libhiredis-dev library:libnghttp2:libnghttp2-dev
@@ -26,7 +27,12 @@ test_needs=(
     "${demo_needs[@]}"
     program:nginx:nginx-light program:nghttpd:nghttp2-server program:h2load:nghttp2-client program:curl:curl
     program:haproxy:haproxy program:tinyproxy:tinyproxy-bin program:shellcheck:shellcheck
-    program:systemd-analyze:systemd program:promtool:prometheus
+    program:systemd-analyze:systemd program:script:bsdutils program:promtool:prometheus
+    # What deploy/producers is run with, and what judges by the JSON Schema of a job.
+    package:python3-jsonschema:python3-jsonschema package:python3-redis:python3-redis
+    package:python3-celery:python3-celery package:ruby-redis:ruby-redis package:ruby-sidekiq:ruby-sidekiq
+    package:php-cli:php-cli package:php-redis:php-redis package:nodejs:nodejs package:node-redis:node-redis
+    package:golang-go:golang-go package:golang-redigo:golang-github-gomodule-redigo-dev
 )
 
 # need NEED...: installs what is missing of them, and nothing where nothing is.
@@ -36,11 +42,14 @@ need() {
         IFS=: read -r kind name package <<<"$one"
         case $kind in
             program) command -v "$name" >/dev/null || missing+=("$package") ;;
+            package) has_package "$package" || missing+=("$package") ;;
             library) pkg-config --exists "$name" 2>/dev/null || missing+=("$package") ;;
         esac
     done
     [ ${#missing[@]} -eq 0 ] || install_packages "${missing[@]}"
 }
+
+has_package() { [ "$(dpkg-query --show --showformat='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
 
 # In a subshell of its own, so that its trap takes nobody else's place.
 install_packages() (

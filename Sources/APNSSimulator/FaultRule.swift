@@ -2,7 +2,7 @@ import APNS
 
 /// One scripted fault: which requests it meets and what happens to them.
 ///
-/// Rules apply to requests that pass every check of ``RequestCheck``, in the order they are given. The first that meets
+/// Rules apply to requests that pass every check of `RequestCheck`, in the order they are given. The first that meets
 /// a request and has an answer decides; rules without one (`delay`, `streams`) do their part and let the next ones speak.
 public struct FaultRule: Equatable, Sendable {
     /// What happens instead of, or after, accepting the notification.

@@ -10,6 +10,10 @@ public struct InvalidTokenDetails: Sendable, Equatable {
     public var topic: ByteBuffer?
     /// Which APNs it is not valid at.
     public var environment: ByteBuffer?
+    /// Why.
+    public var reason: ByteBuffer?
+    /// Who said so: see ``InvalidToken/Source``.
+    public var source: ByteBuffer?
 
     /// Nothing is known.
     public init() {}
@@ -41,6 +45,8 @@ public struct InvalidTokenDetails: Sendable, Equatable {
                 let string = try scanner.string()
                 if name.isEqual(to: "topic") { topic = Self.text(string, bytes, value) }
                 if name.isEqual(to: "environment") { environment = Self.text(string, bytes, value) }
+                if name.isEqual(to: "reason") { reason = Self.text(string, bytes, value) }
+                if name.isEqual(to: "source") { source = Self.text(string, bytes, value) }
             } else {
                 try scanner.skipValue()
             }

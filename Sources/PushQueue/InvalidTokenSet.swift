@@ -19,7 +19,7 @@ public struct InvalidTokenSet {
     let details: RedisClient
     let scripts: ScriptRunner
     let detailScripts: ScriptRunner
-    private let tokens: RedisClient
+    let tokens: RedisClient
 
     /// - Parameter clients: in a Cluster the two keys may be with two servers.
     public init(clients: RedisClients, keys: SharedKeys) {

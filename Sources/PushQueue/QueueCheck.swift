@@ -31,7 +31,7 @@ public struct QueueCheck {
 
     /// Looks at everything.
     /// - Parameter now: this machine's time, in seconds since 1970.
-    /// - Throws: ``RedisError`` when the connection breaks; what the server refuses is in the report.
+    /// - Throws: `RedisError` when the connection breaks; what the server refuses is in the report.
     public func run(now: Int64) async throws -> Report {
         var report = Report()
         try await attempt("INFO", &report) { report in

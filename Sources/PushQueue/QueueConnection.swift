@@ -89,7 +89,7 @@ public final class QueueConnection {
         ]
         scripts.run(
             .claim, keyNames,
-            arguments: { [worker, limits] command in
+            arguments: { [worker, limits, head = keys.head.rawValue] command in
                 command.append(worker)
                 command.append(join ? 1 : 0)
                 command.append(limits.lease)
@@ -99,6 +99,7 @@ public final class QueueConnection {
                 command.append(limits.maximumClaimSize)
                 command.append(limits.maximumDeadLetters)
                 command.append(limits.maximumDeadLetterAge)
+                command.append(head)
             },
             completion: { result in completion(result.flatMap(Self.readClaim)) })
     }
@@ -192,11 +193,12 @@ public final class QueueConnection {
                 keys.workers, keys.claimed(other), keys.inbox(other), keys.jobs, keys.dead, keys.statsPrefix,
                 keys.next(other),
             ],
-            arguments: { [limits] command in
+            arguments: { [limits, keys] command in
                 command.append(other)
                 command.append(limits.maximumReclaims)
                 command.append(limits.maximumDeadLetters)
                 command.append(limits.maximumDeadLetterAge)
+                command.append(keys.head.rawValue)
             },
             completion: { result in
                 completion(
@@ -215,7 +217,10 @@ public final class QueueConnection {
     public func release(completion: @escaping (Result<Int, Failure>) -> Void) {
         scripts.run(
             .release, [keys.workers, keys.claimed(worker), keys.inbox(worker), keys.jobs, keys.next(worker)],
-            arguments: { [worker] command in command.append(worker) },
+            arguments: { [worker, keys] command in
+                command.append(worker)
+                command.append(keys.head.rawValue)
+            },
             completion: { result in
                 completion(
                     result.flatMap { reply in

@@ -21,7 +21,7 @@ public struct QueueDepth: Sendable, Equatable {
     }
 
     /// Asks Redis.
-    /// - Throws: ``RedisError``, or ``QueueConnection/Failure/unexpectedReply(_:)``.
+    /// - Throws: `RedisError`, or ``QueueConnection/Failure/unexpectedReply(_:)``.
     public static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> QueueDepth {
         var command = RedisCommand("EVAL", expecting: 8, bytes: 2048)
         command.append(QueueScript.depth.source)

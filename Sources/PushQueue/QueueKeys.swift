@@ -1,12 +1,23 @@
 import NIOCore
+import Redis
 
 /// The names of a queue's keys in Redis. All keys of a queue carry the same hash tag, so that a queue is one Cluster slot
 /// and each of its transitions can be one script.
 public struct QueueKeys: Sendable {
     /// The queue's name.
     public let queue: String
-    /// LIST of jobs to send; producers `RPUSH` here.
+    /// Which end of the list of jobs is its head, from which jobs are taken.
+    public enum Head: String, Sendable {
+        /// Producers push at the right, as this project's and Resque do.
+        case left = "LEFT"
+        /// Producers push at the left, as Sidekiq does.
+        case right = "RIGHT"
+    }
+
+    /// LIST of jobs to send; producers `RPUSH` here. `<prefix>:{<queue>}:jobs`, unless another was named.
     public let jobs: String
+    /// Which end of it is its head.
+    public let head: Head
     /// ZSET of wrapped jobs by due time in ms.
     public let retry: String
     /// ZSET of workers by the end of their lease in ms.
@@ -29,7 +40,12 @@ public struct QueueKeys: Sendable {
     /// - Parameters:
     ///   - prefix: what all keys begin with, `push` by default.
     ///   - queue: the queue's name, `default` by default.
-    public init(prefix: String = "push", queue: String = "default") throws(Invalid) {
+    ///   - list: the list of jobs to send, where others than this project's producers name it. In a Cluster it must be of the
+    ///     queue's slot: see ``listIsInSlot``.
+    ///   - head: which end of that list is its head.
+    public init(
+        prefix: String = "push", queue: String = "default", list: String? = nil, head: Head = .left
+    ) throws(Invalid) {
         for (name, value) in [("prefix", prefix), ("queue", queue)] {
             // Braces would change the hash tag, and with it the Cluster slot.
             let isPlain = value.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && $0 != 0x7B && $0 != 0x7D }
@@ -39,15 +55,27 @@ public struct QueueKeys: Sendable {
                 )
             }
         }
+        if let list {
+            let isPlain = list.unicodeScalars.allSatisfy { $0.value > 0x20 && $0.value != 0x7F }
+            guard !list.isEmpty, list.utf8.count <= 255, isPlain else {
+                throw Invalid(
+                    description: "the list must be a key of 1 to 255 bytes without spaces or control characters")
+            }
+        }
         self.queue = queue
+        self.head = head
         base = "\(prefix):{\(queue)}:"
-        jobs = base + "jobs"
+        jobs = list ?? base + "jobs"
         retry = base + "retry"
         workers = base + "workers"
         dead = base + "dead"
         paused = base + "paused"
         statsPrefix = base + "stats:"
     }
+
+    /// Whether a Cluster keeps the list of jobs where it keeps the queue's other keys. If not, no script can move a job
+    /// between them.
+    public var listIsInSlot: Bool { RedisHashSlot.of(jobs) == RedisHashSlot.of(retry) }
 
     /// HASH of a worker's claims: claim number → job.
     public func claimed(_ worker: String) -> String { "\(base)claimed:\(worker)" }

@@ -5,21 +5,21 @@ import Redis
 public enum QueuePause {
     /// Pauses the queue, or gives a paused one another reason.
     /// - Parameter reason: why, for people.
-    /// - Throws: ``RedisError``.
+    /// - Throws: `RedisError`.
     public static func set(_ client: RedisClient, _ keys: QueueKeys, reason: String) async throws {
         _ = try await client.call(RedisCommand("SET", keys.paused, reason))
     }
 
     /// Ends the pause: workers go on within about a second.
     /// - Returns: whether the queue was paused.
-    /// - Throws: ``RedisError``.
+    /// - Throws: `RedisError`.
     public static func clear(_ client: RedisClient, _ keys: QueueKeys) async throws -> Bool {
         try await client.call(RedisCommand("DEL", keys.paused)).root.integer == 1
     }
 
     /// Why the queue is paused, fit to be shown whoever wrote it (see ``printable(_:)``).
     /// - Returns: `nil` when it is not paused.
-    /// - Throws: ``RedisError``.
+    /// - Throws: `RedisError`.
     public static func reason(_ client: RedisClient, _ keys: QueueKeys) async throws -> String? {
         try await client.call(RedisCommand("GET", keys.paused)).root.string.map { printable($0) }
     }

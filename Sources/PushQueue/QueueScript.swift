@@ -6,6 +6,7 @@ public enum QueueScript: Int, CaseIterable, Sendable {
     case reap
     case release
     case depth
+    case letters
     case trip
     case probe
     case close
@@ -27,6 +28,7 @@ public enum QueueScript: Int, CaseIterable, Sendable {
             case .reap: PackageResources.reap_lua
             case .release: PackageResources.release_lua
             case .depth: PackageResources.depth_lua
+            case .letters: PackageResources.letters_lua
             case .trip: PackageResources.trip_lua
             case .probe: PackageResources.probe_lua
             case .close: PackageResources.close_lua

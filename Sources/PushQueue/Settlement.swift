@@ -92,8 +92,10 @@ public struct Settlement: Sendable {
     ///   - pieces: where in the claimed job each piece's tokens stand, with the commas between them.
     ///   - cut: where in the claimed job the original's list of tokens stands, which the pieces do without.
     ///   - original: where the original's bytes stand in the claimed job.
+    ///   - text: where the tokens do not stand in the claimed job as they are to be written: what `pieces` are places in.
     public mutating func split(
-        _ claim: Int, prefix: ByteBuffer, pieces: [Range<Int>], cut: Range<Int>, original: Range<Int>
+        _ claim: Int, prefix: ByteBuffer, pieces: [Range<Int>], cut: Range<Int>, original: Range<Int>,
+        text: ByteBuffer? = nil
     ) {
         arguments.append("split")
         arguments.append(claim)
@@ -104,8 +106,13 @@ public struct Settlement: Sendable {
         arguments.append(original.count)
         arguments.append(pieces.count)
         for piece in pieces {
-            arguments.append(piece.lowerBound)
-            arguments.append(piece.count)
+            if let text {
+                arguments.append("-")
+                arguments.append(text.getSlice(at: text.readerIndex + piece.lowerBound, length: piece.count) ?? .init())
+            } else {
+                arguments.append(piece.lowerBound)
+                arguments.append(piece.count)
+            }
         }
         otherClaims.append(claim)
         count += 1

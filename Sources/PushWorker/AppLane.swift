@@ -54,6 +54,12 @@ final class AppLane {
             || reason.hasPrefix(GatewayStatus.invalidToken.word)
     }
 
+    /// Whether it has nothing to send, could, and is not looked at more often than that.
+    var isAtRest: Bool {
+        waiting == 0 && resends.isEmpty && returned.isEmpty && !breaker.isOpen && canSend && !isLeaving
+            && (transport.usableConnections > 0 || transport.isDormant)
+    }
+
     /// How many more notifications the app could take now.
     func room(now: NIODeadline) -> Int {
         guard canSend else { return 0 }

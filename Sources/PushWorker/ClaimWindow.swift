@@ -45,6 +45,9 @@ struct ClaimWindow {
     /// Whether the answer to a claim takes so long that something must be wrong.
     func isOverdue(now: NIODeadline) -> Bool { underWay != nil && now - askedAt >= Self.overdue }
 
+    /// The time before which none is made, but for what ``wake()`` tells.
+    var nextClaim: NIODeadline { notBefore }
+
     /// The claim to make now, if any.
     /// - Parameters:
     ///   - free: how many more notifications could be under way.

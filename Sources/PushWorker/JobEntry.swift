@@ -33,6 +33,8 @@ struct JobEntry: LinkedEntry {
     var unsubmitted = 0
     /// The name under which the job was claimed: what was claimed under an earlier one is no longer ours to settle.
     var generation = 0
+    /// How the job is written.
+    var isSidekiq = false
     /// Whether the topic is the job's own, and not the app's.
     var namesTopic = false
     /// Whether its notification is a broadcast on a channel, and not for a device.
@@ -43,7 +45,7 @@ struct JobEntry: LinkedEntry {
     var series: UInt32 = 0
 
     /// The job, read again from its body: it was read when it was claimed, and cannot fail to be read now.
-    var job: Job? { try? JobDecoder.decode(body) }
+    var job: Job? { try? JobDecoder.decode(body, as: isSidekiq ? .sidekiq(classes: []) : .native) }
 }
 
 /// A job with many tokens: what all its notifications share is prepared once.

@@ -11,30 +11,33 @@ extension Lane {
     func accept(_ body: ByteBuffer, claim: Int, from queue: QueueLane, isRecovered: Bool = false) {
         let job: Job
         do throws(JobError) {
-            job = try JobDecoder.decode(body)
+            job = try JobDecoder.decode(body, as: queue.format)
         } catch {
             let envelope = Envelope.read(body)
             counters.dead += 1
             count(.dead, .dead, nil, in: queue, reason: error.reason)
             queue.settlement.bury(
                 claim, reason: error.reason, attempts: envelope.attempt - 1,
-                members: DeadLetter.members(detail: "\(error)"), original: envelope.original)
+                members: DeadLetter.members(of: envelope, in: body, detail: "\(error)"), original: envelope.original)
             return queue.settlementGrew()
         }
         do throws(Unsendable) {
-            try accept(job, claim: claim, from: queue, isRecovered: isRecovered)
+            try accept(job, body, claim: claim, from: queue, isRecovered: isRecovered)
         } catch {
             bury(job, claim: claim, in: queue, reason: error.reason, detail: error.detail)
         }
     }
 
-    private func accept(_ job: Job, claim: Int, from queue: QueueLane, isRecovered: Bool) throws(Unsendable) {
+    private func accept(
+        _ job: Job, _ body: ByteBuffer, claim: Int, from queue: QueueLane, isRecovered: Bool
+    ) throws(Unsendable) {
         let now = queue.now
         if let reservation = Reservation(of: job, claim: claim) {
             return queue.reserve(reservation, isRecovered: isRecovered)
         }
         if let sendAt = job.sendAt, sendAt > now { return hold(job, claim: claim, in: queue, until: sendAt) }
-        var entry = JobEntry(claim: claim, body: job.body)
+        var entry = JobEntry(claim: claim, body: body)
+        entry.isSidekiq = queue.isSidekiq
         entry.queue = queue.index
         entry.generation = queue.generation
         entry.firstSeen = job.envelope.enqueued ?? now
@@ -100,7 +103,7 @@ extension Lane {
             of: job, claim: claim, in: queue, attempt: job.envelope.attempt, firstSeen: firstSeen, namesClaim: false)
         queue.settlement.split(
             claim, prefix: writer.prefix(), pieces: job.tokenPieces(of: Self.maximumTokens), cut: job.tokensMember,
-            original: job.original)
+            original: job.original, text: job.isRewritten ? job.body : nil)
         // The pieces are due as soon as this is written, and for every lane.
         queue.flushSettlement()
         queue.window.wake()
@@ -139,6 +142,7 @@ extension Lane {
         }
         writer.write(enqueued: firstSeen)
         writer.write(reserved: job.envelope.isReserved)
+        writer.write(requeues: job.envelope.requeues)
         // Makes the wrapped job unlike any other: equal members of a sorted set would be one.
         if namesClaim { writer.write(claim: ByteBuffer(string: "\(queue.worker):\(claim)")) }
         return writer
@@ -149,7 +153,9 @@ extension Lane {
         count(.dead, .dead, job, in: queue, reason: reason)
         queue.settlement.bury(
             claim, reason: reason, attempts: job.envelope.attempt - 1,
-            members: DeadLetter.members(job: job, detail: detail), original: job.original)
+            members: DeadLetter.members(
+                job: job, firstSeen: job.envelope.enqueued ?? queue.now, detail: detail,
+                tokens: job.envelope.tokens(in: job.body)), original: job.original)
         if job.tokenCount > 1 {
             queue.settlement.addCount("dead", job.tokenCount - 1)
             queue.settlement.addCount("dead:\(reason)", job.tokenCount - 1)

@@ -66,11 +66,13 @@ final class Lane: @unchecked Sendable {
     var invalidTokensNotBefore = NIODeadline.distantPast
     private var lastIncident: [String: NIODeadline] = [:]
     private var turn = 0
-    private var ticks = 0
+    private var lastFullSecond = NIODeadline.distantPast
     var readiness = Readiness()
     /// Since when each problem keeps the lane from its work.
     var problemsSince: [String: NIODeadline] = [:]
-    private var ticker: RepeatedTask?
+    private var nextTick: Scheduled<Void>?
+    private var nextTickAt = NIODeadline.distantFuture
+    private var ticksSlowly = false
     private var threadClock = ThreadClock()
     private var isPumpScheduled = false
     private(set) var isPumping = false
@@ -80,6 +82,8 @@ final class Lane: @unchecked Sendable {
     private var hasGivenUp = false
 
     private static let tickInterval = TimeAmount.milliseconds(100)
+    /// The same while there is nothing to do: each tick wakes a processor.
+    private static let idleTickInterval = TimeAmount.seconds(1)
     /// What Redis is given at the end of a drain to take what has not been settled.
     private static let settlementTime = TimeAmount.seconds(2)
 
@@ -129,7 +133,7 @@ final class Lane: @unchecked Sendable {
         phase = .running
         startQueues()
         for app in apps { app.transport.check(now: eventLoop.now) }
-        ticker = eventLoop.scheduleRepeatedTask(initialDelay: .zero, delay: Self.tickInterval) { [self] _ in tick() }
+        scheduleTick(at: eventLoop.now)
     }
 
     private func startQueues() {
@@ -143,7 +147,7 @@ final class Lane: @unchecked Sendable {
         for (number, queue) in configuration.queues.enumerated() {
             let waiter = index == 0 ? makeWaiter(for: queue.keys) : nil
             let queueLane = QueueLane(
-                queue.keys, index: number, lane: self, client: clients.client(for: queue.keys.jobs), waiter: waiter)
+                queue, index: number, lane: self, client: clients.client(for: queue.keys.jobs), waiter: waiter)
             waiter?.onStateChange = { [unowned queueLane] state in queueLane.waiterChanged(state) }
             waiter?.start()
             queues.append(queueLane)
@@ -171,9 +175,11 @@ final class Lane: @unchecked Sendable {
         guard phase != .stopped else { return }
         let now = eventLoop.now
         pulse.beat(now)
-        ticks &+= 1
+        nextTickAt = .distantFuture
+        defer { keepTicking() }
         // What changes slowly need not be looked at ten times a second; but without a token nothing is sent.
-        let isFullSecond = ticks % 10 == 0
+        let isFullSecond = now - lastFullSecond >= .seconds(1)
+        if isFullSecond { lastFullSecond = now }
         for app in apps {
             if isFullSecond || !app.canSend { keepProviderToken(of: app) }
             app.transport.check(now: now)
@@ -193,6 +199,32 @@ final class Lane: @unchecked Sendable {
         pump()
     }
 
+    /// Sees to the next tick: soon while there is something to do, and else when there may be.
+    private func keepTicking() {
+        guard phase != .stopped, phase != .starting else { return }
+        let now = eventLoop.now
+        var next = now + Self.tickInterval
+        if isIdle {
+            next = max(next, min(now + Self.idleTickInterval, queues.map(\.nextClaim).min() ?? .distantFuture))
+        }
+        guard next < nextTickAt else { return }
+        ticksSlowly = next - now > Self.tickInterval
+        scheduleTick(at: next)
+    }
+
+    private func scheduleTick(at time: NIODeadline) {
+        nextTick?.cancel()
+        nextTickAt = time
+        nextTick = eventLoop.assumeIsolated().scheduleTask(deadline: time) { self.tick() }
+    }
+
+    /// Whether nothing is under way, nothing waits, and nothing is wrong that would have to be looked at again soon.
+    private var isIdle: Bool {
+        phase == .running && flights.count == 0 && jobs.count == 0 && !readiness.isTroubled && leavingTransports.isEmpty
+            && awaitingInvalidTokens.isEmpty && writingInvalidTokens.isEmpty && toLookUp.isEmpty
+            && apps.allSatisfy(\.isAtRest) && queues.allSatisfy(\.isAtRest)
+    }
+
     /// Does whatever can be done now. To be called when something has changed; it is cheap when nothing has.
     func pump() {
         isPumping = true
@@ -200,6 +232,8 @@ final class Lane: @unchecked Sendable {
         defer {
             isPumping = false
             metrics.turned()
+            // Something has come while it was not expected.
+            if ticksSlowly { keepTicking() }
         }
         lookUpTokens()
         if phase == .draining { return finishDrainIfDone() }
@@ -298,6 +332,7 @@ final class Lane: @unchecked Sendable {
             drainDeadline = eventLoop.now + limit
             for queue in queues { queue.stopWaiting() }
             dropUnsent()
+            keepTicking()
             for transport in apps.map(\.transport) + leavingTransports { transport.wantResults() }
             pump()
             return promise.futureResult
@@ -343,7 +378,7 @@ final class Lane: @unchecked Sendable {
         guard queues.allSatisfy(\.isSettled) || hasGivenUp else { return }
         phase = .stopped
         pulse.stop()
-        ticker?.cancel()
+        nextTick?.cancel()
         EventLoopFuture.andAllComplete(queues.map { $0.release() }, on: eventLoop).assumeIsolated().whenComplete { _ in
             let closing =
                 self.apps.map { $0.transport.close() } + [self.clients.close()]

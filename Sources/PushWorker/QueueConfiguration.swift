@@ -7,6 +7,9 @@ public struct QueueConfiguration: Sendable {
     /// How much of the worker it has in relation to other queues while all have work; 1 to 1000.
     public var weight: Int
 
+    /// How its jobs are written.
+    public var format = JobFormat.native
+
     /// Takes what has no default.
     public init(keys: QueueKeys, weight: Int = 1) {
         self.keys = keys

@@ -55,7 +55,8 @@ extension QueueLane {
         settlement.bury(
             entry.claim, reason: dead.reason, attempts: job.envelope.attempt,
             members: DeadLetter.members(
-                job: job, status: dead.status, error: dead.error, tokens: job.tokens == nil ? [] : dead.tokens),
+                job: job, app: lane.apps[entry.app].configuration.name, firstSeen: entry.firstSeen,
+                status: dead.status, error: dead.error, tokens: job.tokens == nil ? [] : dead.tokens),
             original: job.original, settles: settles)
     }
 

@@ -14,6 +14,9 @@ final class QueueLane: @unchecked Sendable {
     /// Its place among the lane's queues.
     let index: Int
     let keys: QueueKeys
+    /// How the queue's jobs are written.
+    let format: JobFormat
+    let isSidekiq: Bool
     let client: RedisClient
     /// For the blocking wait; only one lane of a process has one.
     let waiter: RedisClient?
@@ -68,8 +71,10 @@ final class QueueLane: @unchecked Sendable {
     /// The same in bytes, for settlements of jobs with many tokens, all of which are to be tried again, are large.
     private static let maximumUnconfirmedSize = 64 << 20
 
-    init(_ keys: QueueKeys, index: Int, lane: Lane, client: RedisClient, waiter: RedisClient?) {
-        self.keys = keys
+    init(_ queue: QueueConfiguration, index: Int, lane: Lane, client: RedisClient, waiter: RedisClient?) {
+        keys = queue.keys
+        format = queue.format
+        isSidekiq = queue.format != .native
         self.index = index
         self.lane = lane
         self.client = client
@@ -112,7 +117,11 @@ final class QueueLane: @unchecked Sendable {
     var knowsTime: Bool { clock.at > .distantPast }
 
     /// Whether Redis has confirmed all that there was to settle, and no wait can bring another job.
-    var isSettled: Bool { settlement.isEmpty && unconfirmed.isEmpty && awaitingInvalidTokens == 0 && !isWaiting }
+    var isSettled: Bool { isSettledButForWaiting && !isWaiting }
+
+    private var isSettledButForWaiting: Bool {
+        settlement.isEmpty && unconfirmed.isEmpty && awaitingInvalidTokens == 0
+    }
 
     func redisChanged(_ state: RedisClient.State) {
         if case .disconnected(let error, _) = state { connectionError = error }
@@ -144,6 +153,14 @@ final class QueueLane: @unchecked Sendable {
             && unconfirmedClaims + settlement.count + awaitingInvalidTokens < Self.maximumUnconfirmed
             && unconfirmedSize + settlement.size < Self.maximumUnconfirmedSize
     }
+
+    /// Whether it waits for nothing but jobs.
+    var isAtRest: Bool {
+        client.isReady && isSettledButForWaiting && forgotten.isEmpty && awaitingReservation.isEmpty
+    }
+
+    /// When it wants to ask for jobs.
+    var nextClaim: NIODeadline { window.isAsking ? .distantFuture : window.nextClaim }
 
     /// Whether it can be asked for jobs.
     /// - Parameter turn: the lane's round, in which each queue has one turn at the most.
@@ -317,7 +334,7 @@ final class QueueLane: @unchecked Sendable {
         isWaiting = true
         let connection = connection
         let command = RedisCommand(
-            "BLMOVE", keys.jobs, keys.inbox(worker), "LEFT", "RIGHT", "\(Self.waitSeconds)")
+            "BLMOVE", keys.jobs, keys.inbox(worker), keys.head.rawValue, "RIGHT", "\(Self.waitSeconds)")
         waiter.send(command, deadline: .seconds(Int64(Self.waitSeconds) + 5)) { [self] result in
             isWaiting = false
             switch result {

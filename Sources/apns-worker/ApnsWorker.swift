@@ -16,11 +16,11 @@ struct ApnsWorker: AsyncParsableCommand {
               apns-worker run &
               apns-worker enqueue --token 00fc13ad… --alert 'Hello'
 
-            Any language can enqueue: RPUSH push:{default}:jobs '{"token":"…","payload":{"aps":{"alert":"Hello"}}}'
+            Any language can enqueue (`schema` prints what a job may have): RPUSH push:{default}:jobs '{"token":"…","payload":{"aps":{"alert":"Hello"}}}'
             """,
         version: "0.1.0",
         subcommands: [
-            Run.self, Enqueue.self, Feedback.self, Channels.self, Pause.self, Resume.self, Check.self, Config.self,
-            Health.self,
+            Run.self, Enqueue.self, Requeue.self, Dead.self, Invalid.self, Feedback.self, Channels.self, Pause.self,
+            Resume.self, Check.self, Config.self, Schema.self, Health.self,
         ])
 }

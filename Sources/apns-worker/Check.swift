@@ -13,10 +13,13 @@ struct Check: AsyncParsableCommand {
             Takes the same settings as `run`, and changes nothing in Redis. APNs is asked about a device token that no device \
             has, which it calls bad when it takes the credential and the topic; --no-connect leaves that out.
 
+            A job is explained: where it would go, what would be sent and why, and what may not be meant in it.
+
             The exit status is 0 if a worker could work, and 1 if it could not.
 
               apns-worker check
               apns-worker check --job job.json
+              apns-worker check --job job.json --no-redis --no-connect     (no app need be configured)
               apns-worker check --job job.json --send     (to the devices in it, without the queue)
             """)
 
@@ -40,10 +43,12 @@ struct Check: AsyncParsableCommand {
         let apps: [AppConfiguration]
         do {
             settings = try queues.redis.configuration.settings(queues.given, app.given)
-            apps = try settings.apps()
         } catch let error as ValidationError {
             printer.tell([.init(.failure, "configuration", error.message)])
             throw ExitCode(1)
+        }
+        do { apps = try settings.apps() } catch let error as ValidationError {
+            return try await checkWithoutApps(settings, error, printer)
         }
         if !noRedis { try await checkRedis(settings, apps, printer) }
         let now = Int64(Date().timeIntervalSince1970)
@@ -53,7 +58,29 @@ struct Check: AsyncParsableCommand {
             printer.tell(check.credential())
             if !noConnect { printer.tell(await check.endpoint()) }
         }
-        if let job { try await checkJobs(job, apps, loop, printer) }
+        if let job { try await checkJobs(job, settings, apps, loop, printer) }
+        if printer.hasFailed { throw ExitCode(1) }
+    }
+
+    /// A job can be looked at by somebody who only writes jobs, and has no credential.
+    private func checkWithoutApps(
+        _ settings: Settings, _ error: ValidationError, _ printer: VerdictPrinter
+    ) async throws {
+        let credential: [SettingKey] = [.appNames, .key, .keyBase64, .certificate, .certificateBase64]
+        guard let job, !send, credential.allSatisfy({ settings.given($0) == nil }), try settings.appNames.isEmpty else {
+            printer.tell([.init(.failure, "configuration", error.message)])
+            throw ExitCode(1)
+        }
+        let topic =
+            settings.text(.topic).flatMap { $0.split(separator: ",").first.map(String.init) } ?? "com.example.app"
+        printer.tell([
+            .init(
+                .warning, "configuration",
+                "no app is configured; the job is looked at as if there were one, default, with the topic \(topic)")
+        ])
+        let example = AppConfiguration(name: "default", topic: topic, credential: .providerTokens([]))
+        if !noRedis { try await checkRedis(settings, [], printer) }
+        try await checkJobs(job, settings, [example], MultiThreadedEventLoopGroup.singleton.next(), printer)
         if printer.hasFailed { throw ExitCode(1) }
     }
 
@@ -93,7 +120,8 @@ struct Check: AsyncParsableCommand {
     }
 
     private func checkJobs(
-        _ path: String, _ apps: [AppConfiguration], _ loop: any EventLoop, _ printer: VerdictPrinter
+        _ path: String, _ settings: Settings, _ apps: [AppConfiguration], _ loop: any EventLoop,
+        _ printer: VerdictPrinter
     ) async throws {
         let jobs: [ByteBuffer]
         do {
@@ -101,7 +129,9 @@ struct Check: AsyncParsableCommand {
         } catch {
             return printer.tell([.init(.failure, "job", "\(error)")])
         }
-        let check = JobCheck(apps)
+        let check = JobCheck(
+            apps, format: try settings.queues().first?.format ?? .native,
+            maximumAttempts: settings.number(.maxAttempts) ?? RetryPolicy().maximumAttempts)
         for (number, job) in jobs.enumerated() {
             let now = Date().timeIntervalSince1970
             let name = jobs.count == 1 ? "job" : "job \(number + 1)"

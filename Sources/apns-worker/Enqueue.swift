@@ -19,6 +19,9 @@ struct Enqueue: AsyncParsableCommand {
 
             A line that is no job is reported with its number and not enqueued; the others are, and the exit status is 1. \
             With --unchecked all lines are enqueued as they are.
+
+            With --format sidekiq or resque the job of the flags is written as Sidekiq writes it, of the first --job-class or of \
+            PushJob, and lines have to be in that format.
             """)
 
     @OptionGroup(title: "Queue") var queue: QueueOptions
@@ -46,13 +49,18 @@ struct Enqueue: AsyncParsableCommand {
 
     func run() async throws {
         // A mistake in the flags shows at once, and not after a wait for Redis.
-        let job = try jobOfFlags()
+        let configuration = try queue.only()
+        let format = configuration.format
+        let job = try jobOfFlags().map { job in
+            guard case .sidekiq(let classes) = format else { return job }
+            return SidekiqWrapper(queue: configuration.keys.queue, className: classes.first ?? "PushJob").wrap(job)
+        }
         try await queue.withClient { client, keys in
             if let job {
                 try await push([job], client, keys)
                 print("enqueued 1 job on \(keys.queue)")
             } else {
-                try await enqueueLines(client, keys)
+                try await enqueueLines(client, keys, format)
             }
         }
     }
@@ -110,7 +118,7 @@ struct Enqueue: AsyncParsableCommand {
         return try encoder.encode()
     }
 
-    private func enqueueLines(_ client: RedisClient, _ keys: QueueKeys) async throws {
+    private func enqueueLines(_ client: RedisClient, _ keys: QueueKeys, _ format: JobFormat) async throws {
         var (number, enqueued, refused) = (0, 0, 0)
         var batch: [ByteBuffer] = []
         var bytes = 0
@@ -120,7 +128,7 @@ struct Enqueue: AsyncParsableCommand {
             guard line.readableBytes > 0 else { continue }
             if !unchecked {
                 do throws(JobError) {
-                    _ = try JobDecoder.decode(line)
+                    _ = try JobDecoder.decode(line, as: format)
                 } catch {
                     refused += 1
                     Terminal.tell("line \(number): \(error)\n")
@@ -143,10 +151,11 @@ struct Enqueue: AsyncParsableCommand {
     }
 
     private func push(_ batch: [ByteBuffer], _ client: RedisClient, _ keys: QueueKeys) async throws {
+        let atLeft = first == (keys.head == .left)
         var command = RedisCommand(
-            first ? "LPUSH" : "RPUSH", expecting: batch.count + 1, bytes: batch.reduce(100) { $0 + $1.readableBytes })
+            atLeft ? "LPUSH" : "RPUSH", expecting: batch.count + 1, bytes: batch.reduce(100) { $0 + $1.readableBytes })
         command.append(keys.jobs)
-        // What is pushed last from the left comes out first.
+        // What is pushed last at the head comes out first.
         for job in first ? batch.reversed() : batch { command.append(job) }
         _ = try await client.call(command, deadline: .seconds(30))
     }

@@ -21,7 +21,7 @@ struct Health: AsyncParsableCommand {
     @Flag(help: "Ask whether it can take and send jobs now, and not only whether it is alive.")
     var ready = false
 
-    @Option(help: "How long to wait for the answer, in ms. (default 5000)")
+    @Option(help: "How long to wait for the answer, in ms.")
     var timeout = 5000
 
     func validate() throws {

@@ -100,11 +100,19 @@ extension EndToEnd {
         @Test(
             "what would become of a job is said",
             arguments: [
-                (#"{"id":"x","token":"abcd","alert":"hi"}"#, true, "push type alert, payload of 22 bytes"),
+                (#"{"id":"x","token":"abcd","alert":"hi"}"#, true, "payload of 22 bytes of at most 4096, made of"),
                 (#"{"token":"abcd","payload":{}}"#, true, "it has no `id`"),
                 (#"{"id":"x","tokens":["abcd","ef01"],"payload":{},"priority":5}"#, true, "to 2 devices"),
                 (#"{"id":"x","token":"abcd","payload":{},"expiration":1}"#, true, "it has expired"),
                 (#"{"id":"x","token":"abcd","payload":{},"send_at":"2999-01-01T00:00:00Z"}"#, true, "would be held"),
+                (#"{"id":"x","token":"abcd","alert":"hi"}"#, true, "push type alert (it has no `push_type`"),
+                (
+                    #"{"id":"x","token":"abcd","alert":"hi","expiration":"1h"}"#, true,
+                    "sent at once; at most 10 attempts; good"
+                ),
+                (#"{"id":"x","token":"abcd","alert":"hi"}"#, true, "(derived from its `id` and the token)"),
+                (#"{"id":"x","token":"abcd","alert":"hi","push_typ":"voip"}"#, true, "is `push_type` meant?"),
+                (#"{"id":"x","tokens":["abcd","x"],"alert":"hi"}"#, false, "token 2 would be kept as a dead letter"),
                 (#"{"id":"x","token":"xyz","payload":{}}"#, false, "MalformedToken"),
                 (#"{"id":"x","token":"abcd"}"#, false, "MissingPayload"),
                 (#"{"id":"x","token":"abcd","payload":{},"app":"other"}"#, false, "UnknownApp"),
@@ -120,6 +128,19 @@ extension EndToEnd {
             let result = try await scene.check(["--no-connect", "--no-redis"], job: text)
             #expect(result.ending == .exited(isGood ? 0 : 1), "\(result.output)\(result.errors)")
             #expect(result.output.contains(words), "\(result.output)")
+        }
+
+        @Test("a job can be looked at by somebody who has no app and no Redis, and is told what was assumed")
+        func withoutApps() async throws {
+            let arguments = ["check", "--job", "-", "--no-connect", "--no-redis"]
+            let good = try await CommandLineTests.run(arguments, input: #"{"id":"x","token":"abcd","alert":"hi"}"#)
+            #expect(good.ending == .exited(0), "\(good.output)\(good.errors)")
+            #expect(good.output.contains("warning  configuration: no app is configured"), "\(good.output)")
+            #expect(good.output.contains("topic com.example.app"), "\(good.output)")
+            // A configuration that was begun is one that has a mistake.
+            let half = try await CommandLineTests.run(
+                arguments, environment: ["APNS_WORKER_KEY": "/does/not/exist.p8"], input: "{}")
+            #expect(half.ending == .exited(1) && half.output.contains("FAILED   configuration:"), "\(half.output)")
         }
 
         @Test("a job is sent when that is asked for, and APNs' answer is told, as JSON where that is wanted")

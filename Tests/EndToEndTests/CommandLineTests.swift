@@ -16,13 +16,22 @@ extension EndToEnd {
             input: String? = nil
         ) async throws -> Output {
             let process = try ChildProcess(
-                BuiltProgram.path(program), arguments, environment: environment, input: input.map { Data($0.utf8) })
+                program.hasPrefix("/") ? program : BuiltProgram.path(program), arguments, environment: environment,
+                input: input.map { Data($0.utf8) })
             let ending = try await process.wait()
             return Output(ending: ending, output: process.output, errors: process.errors)
         }
 
         private static func object(_ job: [UInt8]) throws -> NSDictionary {
             try #require(JSONSerialization.jsonObject(with: Data(job)) as? NSDictionary)
+        }
+
+        @Test("schema prints the JSON Schema of a job")
+        func schema() async throws {
+            let result = try await Self.run(["schema"])
+            #expect(result.ending == .exited(0) && result.errors.isEmpty)
+            let schema = try Self.object(Array(result.output.utf8))
+            #expect(schema["$schema"] as? String == "https://json-schema.org/draft/2020-12/schema")
         }
 
         @Test("enqueue makes a job from flags")

@@ -31,7 +31,8 @@ extension EndToEnd {
             try redis.push(jobs)
 
             let worker = try WorkerProcess(
-                redis: redis.url, endpoint: simulator.port, options: ["--admin-port", "0", "--lanes", "2", "--max-bad-tokens", "100"])
+                redis: redis.url, endpoint: simulator.port,
+                options: ["--admin-port", "0", "--lanes", "2", "--max-bad-tokens", "100"])
             let port = try await worker.adminPort()
             let ends = jobs.count - 1 + tokens.count
             try await eventually("all have ended") {

@@ -67,6 +67,7 @@ struct QueueConnectionTests {
         case .reap: [keys.workers, keys.claimed("w"), keys.inbox("w"), keys.jobs, keys.dead, stats]
         case .release: [keys.workers, keys.claimed("w"), keys.inbox("w"), keys.jobs]
         // Those of apps and tokens are elsewhere.
+        case .letters: [keys.dead, keys.jobs, stats]
         case .depth, .trip, .probe, .close, .rate, .token, .find, .mark, .describe, .register, .gauges: []
         }
     }

@@ -8,7 +8,7 @@ import Testing
 /// answered, not executed, or executed long after; leases end, and others take over; Redis goes back in time.
 @Suite("Claims and leases, with whatever may happen between the lane and Redis")
 struct LeaseModelTests {
-    @Test("every job ends, and stays nowhere", arguments: 0..<300)
+    @Test("every job ends, and stays nowhere", arguments: 0..<1000)
     func everyJobEnds(seed: UInt64) {
         var model = LeaseModel(seed: seed, mayGoBack: true, mayLoseLease: true)
         model.run(steps: 600)
@@ -113,6 +113,9 @@ private struct LeaseModel {
             case 96: snapshot = server
             case 97 where mayGoBack:
                 breakConnection()
+                // A Redis that is older than it was is another process, or another server: what was on its way to the one
+                // before was bytes of a connection that this one never had.
+                late = []
                 server = snapshot
             default: window.wake()
             }

@@ -33,7 +33,7 @@ struct StuckLoopTests {
         worker.lanes[1].eventLoop.execute { block.wait() }
         let stuck = "the event loop of lane 1 is stuck"
         try await eventually("the stuck loop is seen") {
-            worker.liveness(patience: .milliseconds(500)).problems.contains(stuck)
+            worker.liveness(patience: .seconds(4)).problems.contains(stuck)
         }
         // Before the loop counts as stuck it just does not answer; afterwards nobody asks it any more.
         let problems = await worker.health().problems
@@ -49,7 +49,7 @@ struct StuckLoopTests {
         #expect(try metrics.expectMeter("apns_worker_lanes").lastValue == 2)
 
         block.signal()
-        try await eventually("it turns again") { worker.liveness(patience: .milliseconds(500)).isReady }
+        try await eventually("it turns again") { worker.liveness(patience: .seconds(4)).isReady }
         running.cancel()
         try await running.value
         #expect(await worker.health().problems == ["the worker has stopped"])

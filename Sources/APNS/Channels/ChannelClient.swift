@@ -54,7 +54,7 @@ public struct ChannelClient: Sendable {
     }
 
     /// Creates a channel.
-    /// - Throws: ``ChannelManagementError``; ``APNSConnectionError`` or ``TLSError`` when there was no answer. The channel may then
+    /// - Throws: ``ChannelManagementError``; ``APNSConnectionError`` or `TLSError` when there was no answer. The channel may then
     ///   exist all the same, without anybody knowing its id; ``list()`` has it.
     public func create(_ policy: MessageStoragePolicy) async throws -> BroadcastChannel {
         let response = try await ask(.create(policy), expecting: 200...201)
@@ -65,7 +65,7 @@ public struct ChannelClient: Sendable {
     }
 
     /// Reads how a channel is configured.
-    /// - Throws: ``ChannelManagementError``; ``APNSConnectionError`` or ``TLSError`` when there was no answer.
+    /// - Throws: ``ChannelManagementError``; ``APNSConnectionError`` or `TLSError` when there was no answer.
     public func read(id: String) async throws -> BroadcastChannel {
         try check(id)
         let response = try await ask(.read(id: id), expecting: 200...200)
@@ -76,14 +76,14 @@ public struct ChannelClient: Sendable {
     }
 
     /// Deletes a channel; devices that listen to it hear nothing more.
-    /// - Throws: ``ChannelManagementError``; ``APNSConnectionError`` or ``TLSError`` when there was no answer.
+    /// - Throws: ``ChannelManagementError``; ``APNSConnectionError`` or `TLSError` when there was no answer.
     public func delete(id: String) async throws {
         try check(id)
         _ = try await ask(.delete(id: id), expecting: 200...204)
     }
 
     /// The ids of all channels of the app.
-    /// - Throws: ``ChannelManagementError``; ``APNSConnectionError`` or ``TLSError`` when there was no answer.
+    /// - Throws: ``ChannelManagementError``; ``APNSConnectionError`` or `TLSError` when there was no answer.
     public func list() async throws -> [String] {
         let response = try await ask(.list, expecting: 200...200)
         guard let channels = ChannelRequest.channels(response) else {

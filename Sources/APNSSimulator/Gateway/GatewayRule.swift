@@ -2,7 +2,7 @@ import APNS
 
 /// One scripted fault of the binary gateway: which notifications or connections it meets and what happens to them.
 ///
-/// Rules apply to notifications that pass every check of ``GatewayCheck``, or to connections of clients whose
+/// Rules apply to notifications that pass every check of `GatewayCheck`, or to connections of clients whose
 /// certificate is taken, in the order they are given. The first that meets one decides.
 public struct GatewayRule: Equatable, Sendable {
     /// What a rule is about.

@@ -129,7 +129,7 @@ public final class AppPauses {
 
 extension AppPauses {
     /// Pauses an app because a person wants it, until a person ends it. From a command.
-    /// - Throws: ``RedisError``.
+    /// - Throws: `RedisError`.
     public static func order(
         _ pause: AppPause, of app: String, _ client: RedisClient, _ keys: SharedKeys
     ) async throws {
@@ -139,14 +139,14 @@ extension AppPauses {
     }
 
     /// The pause of an app; `nil` when it is not paused. From a command.
-    /// - Throws: ``RedisError``.
+    /// - Throws: `RedisError`.
     public static func read(_ app: String, _ client: RedisClient, _ keys: SharedKeys) async throws -> AppPause? {
         try await client.call(RedisCommand("GET", keys.appPaused(app))).root.bytes.map { AppPause($0) }
     }
 
     /// Ends the pause of an app, whoever began it. From a command.
     /// - Returns: whether it was paused.
-    /// - Throws: ``RedisError``.
+    /// - Throws: `RedisError`.
     public static func end(_ app: String, _ client: RedisClient, _ keys: SharedKeys) async throws -> Bool {
         try await client.call(RedisCommand("DEL", keys.appPaused(app))).root.integer == 1
     }

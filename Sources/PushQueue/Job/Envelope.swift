@@ -13,6 +13,8 @@ public struct Envelope: Equatable, Sendable {
     public internal(set) var attempt = 1
     /// How often the job was taken back from a worker that died.
     public internal(set) var reclaims = 0
+    /// How often the job came back from the dead letters.
+    public internal(set) var requeues: Int32 = 0
     /// Whether the job has the reservation that its `unique_for` asks for.
     public internal(set) var isReserved = false
     /// The job's id.
@@ -34,6 +36,13 @@ public struct Envelope: Equatable, Sendable {
 
     /// Whether the wrapper says which tokens are still to be sent to, instead of the job's own.
     public var overridesTokens: Bool { tokenList != nil }
+
+    /// The tokens that the wrapper says are still to be sent to, as decoded text; empty where it says none.
+    /// - Parameter body: what this was read from.
+    public func tokens(in body: ByteBuffer) -> [ByteBuffer] {
+        let job = Job(body: body, envelope: self)
+        return job.tokens?.map { job.text($0) } ?? []
+    }
 
     /// Reads a body's wrapper, if it has one. The job inside is not looked at, so this works for every body.
     /// - Parameter body: what was claimed.
@@ -117,6 +126,9 @@ private enum EnvelopeReader {
         case .reclaims:
             guard let reclaims = try scanner.integer(in: 0...Int64(Int32.max)) else { return false }
             envelope.reclaims = Int(reclaims)
+        case .requeues:
+            guard let requeues = try scanner.integer(in: 0...Int64(Int32.max)) else { return false }
+            envelope.requeues = Int32(requeues)
         case .enqueued:
             guard let enqueued = try scanner.integer(in: JobTime.range) else { return false }
             envelope.enqueued = enqueued
@@ -143,6 +155,7 @@ private enum EnvelopeReader {
         static let claim = HeadMember(rawValue: 64)
         static let enqueued = HeadMember(rawValue: 128)
         static let reserved = HeadMember(rawValue: 256)
+        static let requeues = HeadMember(rawValue: 512)
 
         init(rawValue: UInt16) { self.rawValue = rawValue }
 
@@ -165,6 +178,8 @@ private enum EnvelopeReader {
                 self = .enqueued
             } else if name.isEqual(to: "reserved") {
                 self = .reserved
+            } else if name.isEqual(to: "requeues") {
+                self = .requeues
             } else {
                 return nil
             }

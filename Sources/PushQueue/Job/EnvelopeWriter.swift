@@ -35,6 +35,13 @@ public struct EnvelopeWriter: Sendable {
         buffer.writeJSONInteger(Int64(reclaims))
     }
 
+    /// How often the job came back from the dead letters; where it never did, nothing is written.
+    public mutating func write(requeues: Int32) {
+        guard requeues > 0 else { return }
+        buffer.writeStaticString(#","requeues":"#)
+        buffer.writeJSONInteger(Int64(requeues))
+    }
+
     /// The tokens still to be sent to, as decoded text. Without any, nothing is written and the job's own count.
     public mutating func write(tokens: some Sequence<ByteBuffer>) {
         var separator: StaticString = #","tokens":["#

@@ -12,7 +12,8 @@ public struct Job: Sendable {
         case drop
     }
 
-    /// Exactly what was claimed. All offsets count from its first readable byte.
+    /// Exactly what was claimed and, where a job of another format had to be written anew to be read, that text behind it.
+    /// All offsets count from its first readable byte.
     public let body: ByteBuffer
 
     /// What a wrapper says about the job; for a fresh job, that there is none.
@@ -58,6 +59,8 @@ public struct Job: Sendable {
 
     var traits: JobTraits = []
     var tokenList: JobTokenList?
+    /// Where the job's own object is, if that is not all that the producer wrote.
+    var argument: JobField?
 
     init(body: ByteBuffer, envelope: Envelope) {
         self.body = body
@@ -70,6 +73,12 @@ public struct Job: Sendable {
 
     /// The producer's bytes within ``body``: all of it, or what the wrapper holds.
     public var original: Range<Int> { envelope.original }
+
+    /// Where the object stands in ``body`` that has the job's members.
+    var document: Range<Int> { argument?.range ?? original }
+
+    /// Whether that object is not to be found in what was claimed, but stands behind it.
+    public var isRewritten: Bool { document.lowerBound >= original.upperBound }
 
     /// The device tokens, if there is an array of them: the wrapper's if it has one, else the producer's.
     public var tokens: JobTokens? {
@@ -109,6 +118,7 @@ public struct Job: Sendable {
         guard envelope.tokenList == nil, let list = tokenList else {
             return original.lowerBound..<original.lowerBound
         }
+        if isRewritten { return rewrittenTokensMember(list) }
         return body.withUnsafeReadableBytes { Self.rangeToCut(list, in: $0, of: original) }
     }
 
@@ -133,7 +143,7 @@ public struct Job: Sendable {
         return pieces
     }
 
-    private static func rangeToCut(
+    static func rangeToCut(
         _ list: JobTokenList, in bytes: UnsafeRawBufferPointer, of original: Range<Int>
     ) -> Range<Int> {
         var start = list.memberStart

@@ -13,19 +13,20 @@ public struct JobDecoder {
         guard body.readableBytes <= JobField.maximumLength else { throw .tooLarge(bytes: body.readableBytes) }
         return try body.withUnsafeReadableBytes { bytes throws(JobError) in
             var job = Job(body: body, envelope: Envelope.read(bytes))
-            if let error = read(bytes, into: &job) {
+            if let error = read(bytes, in: job.original, into: &job) {
                 throw error.offset(by: job.original.lowerBound)
             }
             return job
         }
     }
 
-    private static func read(_ bytes: UnsafeRawBufferPointer, into job: inout Job) -> JobError? {
+    @inline(__always)
+    static func read(_ bytes: UnsafeRawBufferPointer, in document: Range<Int>, into job: inout Job) -> JobError? {
         do throws(JSONError) {
-            var reader = JobReader(JSONScanner(bytes, in: job.original), ignoresTokens: job.envelope.overridesTokens)
+            var reader = JobReader(JSONScanner(bytes, in: document), ignoresTokens: job.envelope.overridesTokens)
             guard let brokenRule = try reader.readDocument(into: &job) else { return nil }
             // The reader stopped there. What is not JSON at all should be called that, wherever it is not.
-            var scanner = JSONScanner(bytes, in: job.original)
+            var scanner = JSONScanner(bytes, in: document)
             try scanner.skipDocument()
             return brokenRule
         } catch {

@@ -30,6 +30,10 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
     case duplicateMember(JobMember, offset: Int)
     /// The body has 2 GiB or more.
     case tooLarge(bytes: Int)
+    /// On a queue of ``JobFormat/sidekiq(classes:)``: the body is JSON, but not of that form.
+    case notSidekiq(SidekiqMistake)
+    /// On such a queue: the job is of a class that is not taken. Its name, if it looks like one, and those that are.
+    case otherClass(String?, accepted: [String])
 
     /// A word for dead letters, counters and whoever parses them. It does not change between releases.
     public var reason: String {
@@ -47,6 +51,8 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
         case .invalidMember: "InvalidMember"
         case .duplicateMember: "DuplicateMember"
         case .tooLarge: "TooLarge"
+        case .notSidekiq: "NotSidekiqJob"
+        case .otherClass: "OtherClass"
         }
     }
 
@@ -74,6 +80,13 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
             "the job's `\(member.name)` at byte \(offset) is invalid: it must be \(member.expectation)"
         case .duplicateMember(let member, let offset):
             "the job has `\(member.name)` more than once, again at byte \(offset); it may be there only once"
+        case .notSidekiq(let mistake):
+            "the job is not of the form that the queue's format asks for: \(mistake.rawValue);"
+                + #" expected is {"class":"PushJob","args":[{"token":…,"alert":…}],"jid":…}, as Sidekiq and Resque write it"#
+        case .otherClass(let name, let accepted):
+            "the job is of \(name.map { "the class \($0)" } ?? "another class"), and of this list only"
+                + " \(accepted.joined(separator: ", ")) is taken (APNS_WORKER_JOB_CLASS or --job-class);"
+                + " put it where whoever performs that class looks for it"
         case .tooLarge(let bytes):
             "the job has \(bytes) bytes, more than the \(JobField.maximumLength) that can be read"
         }
@@ -89,7 +102,7 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
         case .invalidMember(let member, let offset): return .invalidMember(member, offset: offset - distance)
         case .duplicateMember(let member, let offset): return .duplicateMember(member, offset: offset - distance)
         case .malformedPayload, .missingToken, .tokenAndTokens, .channelAndToken, .missingPayload, .payloadAndShortForm,
-            .malformedMember, .payloadTooLong, .missingID, .tooLarge:
+            .malformedMember, .payloadTooLong, .missingID, .tooLarge, .notSidekiq, .otherClass:
             return self
         }
     }

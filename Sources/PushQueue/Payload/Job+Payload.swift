@@ -20,7 +20,7 @@ extension Job {
     private func composed() throws(JobError) -> ByteBuffer {
         do throws(JSONError) {
             return try body.withUnsafeReadableBytes { bytes throws(JSONError) in
-                try PayloadComposer.compose(bytes, in: original)
+                try PayloadComposer.compose(bytes, in: document)
             }
         } catch {
             throw .malformedJSON(error)

@@ -52,5 +52,5 @@ extension JobMember {
     }
 
     /// The short forms that go into `aps`, in the order in which they are written there.
-    static let apsMembers = allCases[(Int(JobMember.alert.rawValue))...Int(JobMember.urlArguments.rawValue)]
+    public static let apsMembers = allCases[(Int(JobMember.alert.rawValue))...Int(JobMember.urlArguments.rawValue)]
 }

@@ -18,6 +18,7 @@
 --       7 max bytes       stop when the bodies add up to this; at least one is returned
 --       8 max dead        how many dead letters are kept
 --       9 max dead age    for how long, ms
+--      10 head            which end of the jobs is their head, LEFT or RIGHT
 -- Reply { status, now, due, expired, evicted, body... }
 --       status            0 claimed, 1 paused, 2 the lease was lost: the claims were returned, take a new name
 --       now               Redis' time, ms
@@ -117,7 +118,7 @@ if due == 0 and room > 0 then
     room = room - #retried / 2
     due = next_due()
 end
-local fresh = room > 0 and redis.call('LPOP', KEYS[1], room) or {}
+local fresh = room > 0 and redis.call(ARGV[10] == 'RIGHT' and 'RPOP' or 'LPOP', KEYS[1], room) or {}
 local scores = {}
 for i = 1, math.max(#retried / 2, #fresh) do
     if turn == 0 then
@@ -138,10 +139,10 @@ for i = 1, #taken do
     local body = taken[i]
     if #body > max_job then
         local head, original = unwrap(body)
-        local tokens, notifications = tokens_left(head)
+        local members, notifications = carried(head)
         bury(KEYS[7], now, worker .. ':' .. (first + i - 1) .. ':big', 'JobTooLarge',
             string.format(',"attempts":0,"detail":"the job has %d bytes, more than max_job_bytes (%d)"', #body, max_job)
-                .. tokens,
+                .. members,
             original)
         buried = buried + notifications
     elseif kept > 0 and bytes + #body > max_bytes then
@@ -151,7 +152,7 @@ for i = 1, #taken do
                 redis.call('ZADD', KEYS[2], scores[j], taken[j])
                 reply[3] = 0
             else
-                redis.call('LPUSH', KEYS[1], taken[j])
+                redis.call(push_head(ARGV[10]), KEYS[1], taken[j])
             end
         end
         break

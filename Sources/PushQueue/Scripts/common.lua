@@ -22,6 +22,11 @@ local function wrong_type(expected)
     return nil
 end
 
+-- The command that puts a job back where jobs are taken from.
+local function push_head(head)
+    return head == 'RIGHT' and 'RPUSH' or 'LPUSH'
+end
+
 -- Whether a wrapper's number is one that the worker writes.
 local function is_counter(value, least)
     return value == nil or (type(value) == 'number' and value >= least and value < 2 ^ 31 and value % 1 == 0)
@@ -36,7 +41,7 @@ local function unwrap(body)
         local head = stop and string.sub(body, 1, stop)
         local is_json, members = pcall(cjson.decode, (head or '') .. 'null}')
         if head and is_json and members.payload == nil and members.token == nil
-            and is_counter(members.attempt, 1) and is_counter(members.reclaims, 0)
+            and is_counter(members.attempt, 1) and is_counter(members.reclaims, 0) and is_counter(members.requeues, 0)
             and (members.reserved == nil or members.reserved == true) then
             return head, string.sub(body, stop + 1, -2), members.reclaims or 0
         end
@@ -44,14 +49,28 @@ local function unwrap(body)
     return nil, body, 0
 end
 
--- What a dead letter has to say of a wrapped job that is to go to some of its tokens only, because the others have had it
--- or are in pieces of their own: a JSON member with a leading comma, and the number of tokens. '' and 1 for other jobs.
-local function tokens_left(head)
-    local tokens = head and cjson.decode(head .. 'null}').tokens
-    if type(tokens) ~= 'table' or #tokens == 0 then
+-- What a dead letter has to say of a wrapped job, so that it can go back as what it was: that it is to go to some of its
+-- tokens only, because the others have had it or are in pieces of their own, and what its wrapper knew besides. JSON members
+-- with a leading comma, and the number of tokens; '' and 1 for a bare job.
+local function carried(head)
+    if not head then
         return '', 1
     end
-    return ',"tokens":' .. cjson.encode(tokens), #tokens
+    local members, said, tokens = cjson.decode(head .. 'null}'), '', 1
+    for _, name in ipairs({ 'id', 'origin' }) do
+        if type(members[name]) == 'string' then
+            said = said .. ',"' .. name .. '":' .. cjson.encode(members[name])
+        end
+    end
+    for _, name in ipairs({ 'enqueued', 'requeues' }) do
+        if type(members[name]) == 'number' then
+            said = said .. string.format(',"%s":%.0f', name, members[name])
+        end
+    end
+    if type(members.tokens) == 'table' and #members.tokens > 0 then
+        said, tokens = said .. ',"tokens":' .. cjson.encode(members.tokens), #members.tokens
+    end
+    return said, tokens
 end
 
 -- The date of a time in UTC, '2026-11-21' (days to civil, as Howard Hinnant describes it).

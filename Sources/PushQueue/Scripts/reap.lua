@@ -11,6 +11,7 @@
 --       2 max reclaims    a job that was reclaimed more often is poison, and becomes a dead letter
 --       3 max dead        how many dead letters are kept
 --       4 max dead age    for how long, ms
+--       5 head            which end of the jobs is their head, LEFT or RIGHT
 -- Reply { reclaimed, poisoned, evicted }
 --       reclaimed         how many jobs went back, -1 when the lease has not ended or somebody was faster
 --       poisoned          how many became dead letters
@@ -39,7 +40,7 @@ table.sort(numbers, function(a, b) return tonumber(a) > tonumber(b) end)
 -- What the worker had not seen yet was popped last, and goes back first, unchanged.
 local inbox = redis.call('LRANGE', KEYS[3], 0, -1)
 for i = #inbox, 1, -1 do
-    redis.call('LPUSH', KEYS[4], inbox[i])
+    redis.call(push_head(ARGV[5]), KEYS[4], inbox[i])
 end
 
 local reclaimed, poisoned, dead, evicted = #inbox, 0, 0, 0
@@ -56,14 +57,14 @@ for _, number in ipairs(numbers) do
         wrapped = string.format('{"v":1,"reclaims":1,"origin":"%s:%s","job":', worker, number) .. original .. '}'
     end
     if before + 1 > max_reclaims then
-        local tokens, notifications = tokens_left(head)
+        local members, notifications = carried(head)
         bury(KEYS[5], now, worker .. ':' .. number, 'Poison',
-            string.format(',"attempts":0,"detail":"reclaimed from a dead worker %d times"', before + 1) .. tokens,
+            string.format(',"attempts":0,"detail":"reclaimed from a dead worker %d times"', before + 1) .. members,
             original)
         poisoned = poisoned + 1
         dead = dead + notifications
     else
-        redis.call('LPUSH', KEYS[4], wrapped)
+        redis.call(push_head(ARGV[5]), KEYS[4], wrapped)
         reclaimed = reclaimed + 1
     end
 end

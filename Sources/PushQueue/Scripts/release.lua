@@ -7,6 +7,7 @@
 --       4 jobs            LIST   fresh jobs
 --       5 next:<worker>   STRING where its claims' numbers had got to
 -- ARGV  1 worker          its name
+--       2 head            which end of the jobs is their head, LEFT or RIGHT
 -- Reply { released }      how many jobs went back
 --
 -- Run twice, the second run finds nothing.
@@ -20,10 +21,10 @@ local numbers = redis.call('HKEYS', KEYS[2])
 table.sort(numbers, function(a, b) return tonumber(a) > tonumber(b) end)
 local inbox = redis.call('LRANGE', KEYS[3], 0, -1)
 for i = #inbox, 1, -1 do
-    redis.call('LPUSH', KEYS[4], inbox[i])
+    redis.call(push_head(ARGV[2]), KEYS[4], inbox[i])
 end
 for _, number in ipairs(numbers) do
-    redis.call('LPUSH', KEYS[4], redis.call('HGET', KEYS[2], number))
+    redis.call(push_head(ARGV[2]), KEYS[4], redis.call('HGET', KEYS[2], number))
 end
 redis.call('DEL', KEYS[2], KEYS[3], KEYS[5])
 redis.call('ZREM', KEYS[1], ARGV[1])

@@ -17,7 +17,8 @@
 --         split  number prefix cut cut_length start length pieces (token_start token_length)...
 --                                                the job is replaced by pieces that are due at once. A piece is `prefix`,
 --                                                its tokens, which are the bytes of the claimed job from `token_start`,
---                                                and the original without its list of tokens, which is at `cut`
+--                                                and the original without its list of tokens, which is at `cut`;
+--                                                a `token_start` of '-' has the tokens themselves behind it
 --         letter number reason members start length   the same, but the claim stays to be settled by what follows: some of
 --                                                a job's notifications can never be delivered, the others go on
 --         count  field amount                    counted if the settlement before it found its claim
@@ -95,10 +96,12 @@ while i <= #ARGV do
             local original = string.sub(body, start + 1, cut)
                 .. string.sub(body, cut + tonumber(ARGV[i + 4]) + 1, start + tonumber(ARGV[i + 6]))
             for piece = 1, pieces do
-                local tokens = tonumber(ARGV[i + 6 + 2 * piece])
+                local at, tokens = tonumber(ARGV[i + 6 + 2 * piece]), ARGV[i + 7 + 2 * piece]
+                if at then
+                    tokens = string.sub(body, at + 1, at + tonumber(tokens))
+                end
                 redis.call('ZADD', retry, now, string.format('%s,"claim":"%s:%s/%d","tokens":[%s],"job":%s}',
-                    ARGV[i + 2], ARGV[1], ARGV[i + 1], piece,
-                    string.sub(body, tokens + 1, tokens + tonumber(ARGV[i + 7 + 2 * piece])), original))
+                    ARGV[i + 2], ARGV[1], ARGV[i + 1], piece, tokens, original))
             end
             count(stats, now, 'split', 1)
         end

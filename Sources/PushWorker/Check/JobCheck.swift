@@ -10,14 +10,25 @@ public struct JobCheck {
         public var app: Int
         /// What would be sent.
         public var notifications: [Notification]
+        /// Why which of its tokens would become dead letters while the others are sent, by their places from 1.
+        var refused: [(place: Int, why: DeviceToken.Invalid)] = []
     }
 
     private let apps: [AppConfiguration]
+    private let format: JobFormat
+    private let maximumAttempts: Int
     private let router: JobRouter
 
-    /// - Parameter apps: the apps of the worker.
-    public init(_ apps: [AppConfiguration]) {
+    /// - Parameters:
+    ///   - apps: the apps of the worker.
+    ///   - format: how the queue's jobs are written.
+    ///   - maximumAttempts: the attempts of a job that does not say.
+    public init(
+        _ apps: [AppConfiguration], format: JobFormat = .native, maximumAttempts: Int = RetryPolicy().maximumAttempts
+    ) {
         self.apps = apps
+        self.format = format
+        self.maximumAttempts = maximumAttempts
         router = JobRouter(apps)
     }
 
@@ -26,18 +37,34 @@ public struct JobCheck {
     ///   - name: what to call it, such as `job, line 3`.
     ///   - now: milliseconds since 1970.
     public func run(_ body: ByteBuffer, name: String, now: Int64) -> (verdicts: [CheckVerdict], plan: Plan?) {
+        let hints = JobHints.of(body, as: format).map { CheckVerdict(.warning, name, $0) }
         let job: Job
         do throws(JobError) {
-            job = try JobDecoder.decode(body)
+            job = try JobDecoder.decode(body, as: format)
         } catch {
-            return ([.init(.failure, name, "\(error.reason): \(error)")], nil)
+            return ([Self.dead(name, error.reason, "\(error)")] + hints, nil)
         }
         do throws(Unsendable) {
             let plan = try plan(job, now: now)
-            return ([sentence(job, plan, name, now: now)] + remarks(job, name, now: now), plan)
+            let explanation = JobExplanation(
+                job: job, plan: plan, app: apps[plan.app], isOnlyApp: apps.count == 1,
+                maximumAttempts: maximumAttempts, now: now)
+            let refused = plan.refused.map { refusal in
+                CheckVerdict(
+                    .failure, name,
+                    "token \(refusal.place) would be kept as a dead letter, MalformedToken: \(refusal.why)"
+                        + (plan.notifications.isEmpty ? "" : "; the others would be sent"))
+            }
+            let facts = plan.notifications.isEmpty ? [] : explanation.facts.map { CheckVerdict(.ok, name, $0) }
+            let warnings = explanation.warnings.map { CheckVerdict(.warning, name, $0) }
+            return (facts + refused + warnings + hints, plan)
         } catch {
-            return ([.init(.failure, name, "it would be kept as a dead letter, \(error.reason): \(error.detail)")], nil)
+            return ([Self.dead(name, error.reason, error.detail)] + hints, nil)
         }
+    }
+
+    private static func dead(_ name: String, _ reason: String, _ detail: String) -> CheckVerdict {
+        CheckVerdict(.failure, name, "it would be kept as a dead letter, \(reason): \(detail)")
     }
 
     private func plan(_ job: Job, now: Int64) throws(Unsendable) -> Plan {
@@ -45,51 +72,17 @@ public struct JobCheck {
         let identity = job.id.map(job.text) ?? ByteBuffer(string: "check")
         let template = try router.notification(for: job, app: app, identity: identity, firstSeen: now)
         guard let tokens = job.tokens else { return Plan(app: app, notifications: [template]) }
-        var notifications: [Notification] = []
-        for field in tokens {
+        var plan = Plan(app: app, notifications: [])
+        for (index, field) in tokens.enumerated() {
             do throws(DeviceToken.Invalid) {
                 var notification = template
                 notification.deviceToken = try router.deviceToken(job.text(field), app: app)
                 notification.apnsID = APNSID(jobID: identity, token: notification.deviceToken.hex)
-                notifications.append(notification)
+                plan.notifications.append(notification)
             } catch {
-                throw Unsendable(reason: "MalformedToken", detail: "token \(notifications.count + 1): \(error)")
+                plan.refused.append((index + 1, error))
             }
         }
-        return Plan(app: app, notifications: notifications)
-    }
-
-    private func sentence(_ job: Job, _ plan: Plan, _ name: String, now: Int64) -> CheckVerdict {
-        let app = apps[plan.app]
-        guard let first = plan.notifications.first else { return .init(.failure, name, "it has no device tokens") }
-        let count = plan.notifications.count
-        let devices = job.channel != nil ? "the channel" : count == 1 ? "1 device" : "\(count) devices"
-        var parts = [
-            "it would be sent to \(devices) through the app \(app.name) (\(app.endpoint))",
-            "topic \(String(decoding: first.topic.readableBytesView, as: UTF8.self))",
-            "push type \(first.pushType.rawValue)", "payload of \(first.payload.readableBytes) bytes",
-        ]
-        if let priority = first.priority { parts.append("priority \(priority)") }
-        if let expiration = first.expiration {
-            parts.append(expiration == 0 ? "now or never" : "until second \(expiration)")
-        }
-        return .init(.ok, name, parts.joined(separator: ", "))
-    }
-
-    private func remarks(_ job: Job, _ name: String, now: Int64) -> [CheckVerdict] {
-        var remarks: [CheckVerdict] = []
-        if let expiration = job.expirationSecond(firstSeen: now), expiration > 0, expiration * 1000 <= now {
-            remarks.append(.init(.warning, name, "it has expired, and would not be sent"))
-        }
-        if let sendAt = job.sendAt, sendAt > now {
-            remarks.append(.init(.warning, name, "it would be held for \((sendAt - now + 999) / 1000) s (`send_at`)"))
-        }
-        if job.id == nil {
-            remarks.append(
-                .init(
-                    .warning, name,
-                    "it has no `id`: give it one, so that a repetition carries the same apns-id whatever happens"))
-        }
-        return remarks
+        return plan
     }
 }

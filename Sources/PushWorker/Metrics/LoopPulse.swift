@@ -1,10 +1,10 @@
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// When a lane's event loop last turned: told by the lane ten times a second, and read by whoever wants to know whether it
+/// When a lane's event loop last turned: told by the lane at least once a second, and read by whoever wants to know whether it
 /// is stuck, who need not wait for it. From anywhere.
 final class LoopPulse: Sendable {
-    /// A loop that has not turned for so long is stuck: nothing that it does by right takes a tenth of that.
+    /// A loop that has not turned for so long is stuck: it tells ten times as often, and nothing that it does by right takes so long.
     static let patience = TimeAmount.seconds(10)
 
     private enum State {

@@ -1,5 +1,6 @@
 import ArgumentParser
 import PushQueue
+import PushWorker
 import Redis
 
 /// The queue that a command is about.
@@ -9,17 +10,22 @@ struct QueueOptions: ParsableArguments {
     @Option(help: "The queue's name. (APNS_WORKER_QUEUE; default default)")
     var queue: String?
 
+    @OptionGroup var format: FormatOptions
+
     /// All settings of a command that has these flags only.
     func settings() throws -> Settings {
-        try redis.configuration.settings(redis.given, SettingKey.given([(.queueNames, queue)]))
+        try redis.configuration.settings(redis.given, SettingKey.given([(.queueNames, queue)]), format.given)
     }
 
-    func keys() throws -> QueueKeys {
+    func keys() throws -> QueueKeys { try only().keys }
+
+    /// The queue with all that is said of it.
+    func only() throws -> QueueConfiguration {
         let queues = try settings().queues()
         guard let only = queues.first, queues.count == 1 else {
             throw ValidationError("APNS_WORKER_QUEUE names \(queues.count) queues; say which one with --queue")
         }
-        return only.keys
+        return only
     }
 
     /// Does something with the queue over a client that is ready, and is closed then.
@@ -48,8 +54,11 @@ struct QueuesOptions: ParsableArguments {
             """)
     var queueOrder: String?
 
+    @OptionGroup var format: FormatOptions
+
     /// What the flags say.
     var given: [SettingKey: String] {
         SettingKey.given([(.queueNames, queue), (.queueOrder, queueOrder)]).merging(redis.given) { $1 }
+            .merging(format.given) { $1 }
     }
 }

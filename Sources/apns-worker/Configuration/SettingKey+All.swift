@@ -117,5 +117,10 @@ extension SettingKey {
     static let weight = SettingKey(
         "weight", .number(1...1000), .queue, initial: "1", hasFlag: false, canBeCommon: false)
 
-    private static let queue = [weight]
+    static let format = SettingKey(
+        "format", .choice(JobWriter.allCases.map(\.rawValue)), .queue, initial: JobWriter.native.rawValue)
+    static let list = SettingKey("list", .text, .queue)
+    static let jobClass = SettingKey("job_class", .list, .queue)
+
+    private static let queue = [weight, format, list, jobClass]
 }

@@ -17,28 +17,31 @@ extension Settings {
 
     private func namedQueues() throws -> [QueueConfiguration] {
         let inFile = queueNamesOfFile
-        guard inFile.isEmpty else { return try inFile.map { try queue($0, weight: nil, place: "queues") } }
+        guard inFile.isEmpty else {
+            return try inFile.map { try queue($0, weight: nil, place: "queues", isOnly: inFile.count == 1) }
+        }
         let list = value(.queueNames)
         let place = list.map(\.place.description) ?? ""
-        return try (list?.text ?? "").split(separator: ",", omittingEmptySubsequences: false).map { item in
+        let items = (list?.text ?? "").split(separator: ",", omittingEmptySubsequences: false)
+        let isOnly = items.count == 1
+        return try items.map { item in
             guard let colon = item.lastIndex(of: ":") else {
-                return try queue(String(item), weight: nil, place: place)
+                return try queue(String(item), weight: nil, place: place, isOnly: isOnly)
             }
             guard let weight = Int(item[item.index(after: colon)...]), (1...1000).contains(weight) else {
                 throw ValidationError(
                     "\(place): \(item) has to be a name, or a name, a colon and a weight from 1 to 1000")
             }
-            return try queue(String(item[..<colon]), weight: weight, place: place)
+            return try queue(String(item[..<colon]), weight: weight, place: place, isOnly: isOnly)
         }
     }
 
-    private func queue(_ name: String, weight: Int?, place: String) throws -> QueueConfiguration {
-        do {
-            return QueueConfiguration(
-                keys: try QueueKeys(prefix: keyPrefix, queue: name),
-                weight: weight ?? number(.weight, queue: name) ?? 1)
-        } catch {
-            throw ValidationError("\(place): \(error)")
-        }
+    private func queue(_ name: String, weight: Int?, place: String, isOnly: Bool) throws -> QueueConfiguration {
+        // By itself first: what is wrong with the name stands where that was given.
+        do { _ = try QueueKeys(prefix: keyPrefix, queue: name) } catch { throw ValidationError("\(place): \(error)") }
+        var queue = QueueConfiguration(
+            keys: try keys(of: name, isOnly: isOnly), weight: weight ?? number(.weight, queue: name) ?? 1)
+        queue.format = try format(of: name)
+        return queue
     }
 }

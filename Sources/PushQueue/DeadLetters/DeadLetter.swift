@@ -7,6 +7,12 @@ public struct DeadLetter: Sendable, Equatable {
     /// What the producer wrote.
     public var original: ByteBuffer
 
+    /// From its parts.
+    public init(header: ByteBuffer, original: ByteBuffer) {
+        self.header = header
+        self.original = original
+    }
+
     /// Takes a member of the set apart; `nil` if it is not a dead letter.
     public init?(member: ByteBuffer) {
         let bytes = member.readableBytesView
@@ -20,22 +26,30 @@ public struct DeadLetter: Sendable, Equatable {
 
     /// The JSON members of a dead letter that say more than its reason, for ``Settlement/bury(_:reason:attempts:members:original:settles:)``.
     /// - Parameters:
+    ///   - app: the app that the job was to be sent through; else what the job itself says.
+    ///   - firstSeen: when the job was first seen, in milliseconds since 1970; else what its wrapper says.
     ///   - detail: a sentence for people.
     ///   - status: APNs' status, or the gateway's.
     ///   - error: the reason of the last attempt.
     ///   - tokens: where the letter is about some of the job's tokens only.
     public static func members(
-        job: Job? = nil, detail: String? = nil, status: Int? = nil, error: String? = nil, tokens: [ByteBuffer] = []
+        job: Job? = nil, app: String? = nil, firstSeen: Int64? = nil, detail: String? = nil, status: Int? = nil,
+        error: String? = nil, tokens: [ByteBuffer] = []
     ) -> ByteBuffer {
         var json = ByteBuffer()
         if let job, let id = job.id {
             json.writeString(",\"id\":")
             json.writeJSONString(job.text(id))
+        } else if let job, let origin = job.envelope.origin {
+            json.writeString(",\"origin\":")
+            json.writeJSONString(job.text(origin))
         }
-        if let job, let app = job.app {
+        if let app = app.map({ ByteBuffer(string: $0) }) ?? job?.app.flatMap({ job?.text($0) }) {
             json.writeString(",\"app\":")
-            json.writeJSONString(job.text(app))
+            json.writeJSONString(app)
         }
+        if let enqueued = firstSeen ?? job?.envelope.enqueued { json.writeString(",\"enqueued\":\(enqueued)") }
+        if let requeues = job?.envelope.requeues, requeues > 0 { json.writeString(",\"requeues\":\(requeues)") }
         if let status { json.writeString(",\"status\":\(status)") }
         if let error {
             json.writeString(",\"error\":")
@@ -53,5 +67,14 @@ public struct DeadLetter: Sendable, Equatable {
         }
         if !tokens.isEmpty { json.writeString("]") }
         return json
+    }
+
+    /// The same for a job that cannot be read, of which only its wrapper is known.
+    /// - Parameters:
+    ///   - envelope: the wrapper, or that there is none.
+    ///   - body: what the envelope was read from.
+    ///   - detail: a sentence for people.
+    public static func members(of envelope: Envelope, in body: ByteBuffer, detail: String) -> ByteBuffer {
+        members(job: Job(body: body, envelope: envelope), detail: detail, tokens: envelope.tokens(in: body))
     }
 }

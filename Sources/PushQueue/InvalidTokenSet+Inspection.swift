@@ -1,0 +1,104 @@
+import NIOCore
+import Redis
+
+/// For people who look at the set, and repair it.
+extension InvalidTokenSet {
+    /// A token that is in the set.
+    public struct Listed: Sendable, Equatable {
+        /// The token, as it stands there.
+        public var token: ByteBuffer
+        /// What is known of it.
+        public var details: InvalidTokenDetails
+    }
+
+    /// A part of the set.
+    public struct Page: Sendable {
+        /// Where to go on; `nil` after the last.
+        public var cursor: String?
+        /// Any number of tokens, in no order.
+        public var tokens: [Listed]
+    }
+
+    /// Reads a part of the set. A token that is in it all the while is read at least once; where the set grows or shrinks,
+    /// some are read twice.
+    /// - Parameters:
+    ///   - cursor: what the part before said; `nil` for the first.
+    ///   - count: about how many tokens.
+    ///   - withDetails: else nothing is known of them.
+    public func scan(
+        after cursor: String?, count: Int, withDetails: Bool,
+        completion: @escaping (Result<Page, QueueConnection.Failure>) -> Void
+    ) {
+        tokens.send(RedisCommand("SSCAN", keys.invalidTokens, cursor ?? "0", "COUNT", "\(count)")) { result in
+            switch result {
+            case .failure(let error): completion(.failure(.redis(error)))
+            case .success(let reply):
+                guard reply.root.count == 2, let next = reply.root[0].string else {
+                    return completion(.failure(.unexpectedReply(.find)))
+                }
+                let found = reply.root[1].children.compactMap(\.bytes)
+                let page = Page(
+                    cursor: next == "0" ? nil : next, tokens: found.map { Listed(token: $0, details: .init()) })
+                guard withDetails, !found.isEmpty else { return completion(.success(page)) }
+                describe(page, completion)
+            }
+        }
+    }
+
+    private func describe(_ page: Page, _ completion: @escaping (Result<Page, QueueConnection.Failure>) -> Void) {
+        var command = RedisCommand("HMGET", expecting: page.tokens.count + 1, bytes: page.tokens.count * 64 + 64)
+        command.append(keys.invalidTokenDetails)
+        for listed in page.tokens { command.append(listed.token) }
+        details.send(command) { result in
+            completion(
+                result.mapError(QueueConnection.Failure.redis).map { reply in
+                    var page = page
+                    for (index, details) in reply.root.children.enumerated() where index < page.tokens.count {
+                        if let bytes = details.bytes { page.tokens[index].details = InvalidTokenDetails(bytes) }
+                    }
+                    return page
+                })
+        }
+    }
+
+    /// How many of some tokens are in the set.
+    public func countMembers(
+        _ candidates: [ByteBuffer], completion: @escaping (Result<Int, QueueConnection.Failure>) -> Void
+    ) {
+        guard !candidates.isEmpty else { return completion(.success(0)) }
+        var command = RedisCommand("SMISMEMBER", expecting: candidates.count + 1, bytes: candidates.count * 64 + 64)
+        command.append(keys.invalidTokens)
+        for token in candidates { command.append(token) }
+        tokens.send(command) { result in
+            completion(
+                result.mapError(QueueConnection.Failure.redis).map { reply in
+                    reply.root.children.reduce(0) { $0 + ($1.integer ?? 0) }
+                })
+        }
+    }
+
+    /// Takes tokens out of the set because they are in it wrongly: from the set first, and what is known of them then. Whoever
+    /// chooses tokens by what is known of them would not find again what was interrupted the other way round.
+    /// - Parameter completion: gets how many were in the set.
+    public func withdraw(
+        _ withdrawn: [ByteBuffer], completion: @escaping (Result<Int, QueueConnection.Failure>) -> Void
+    ) {
+        guard !withdrawn.isEmpty else { return completion(.success(0)) }
+        var remove = RedisCommand("SREM", expecting: withdrawn.count + 1, bytes: withdrawn.count * 64 + 64)
+        remove.append(keys.invalidTokens)
+        var forget = RedisCommand("HDEL", expecting: withdrawn.count + 1, bytes: withdrawn.count * 64 + 64)
+        forget.append(keys.invalidTokenDetails)
+        for token in withdrawn {
+            remove.append(token)
+            forget.append(token)
+        }
+        tokens.send(remove) { [forget] result in
+            switch result {
+            case .failure(let error): completion(.failure(.redis(error)))
+            case .success(let reply):
+                let count = reply.root.integer ?? 0
+                details.send(forget) { completion($0.mapError(QueueConnection.Failure.redis).map { _ in count }) }
+            }
+        }
+    }
+}

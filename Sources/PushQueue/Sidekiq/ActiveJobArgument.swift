@@ -1,0 +1,99 @@
+import NIOCore
+
+/// An argument of an ActiveJob as the program meant it, without what Rails adds to be able to make Ruby's objects again.
+///
+/// Source: Rails, `ActiveJob::Arguments` and `ActiveJob::Serializers`: each hash has `_aj_symbol_keys`, `_aj_ruby2_keywords`
+/// or `_aj_hash_with_indifferent_access`, and a symbol or a time is `{"_aj_serialized":…,"value":"…"}`. Left in a payload,
+/// they would be sent to the device.
+struct ActiveJobArgument {
+    private let bytes: UnsafeRawBufferPointer
+    private var output = ByteBuffer()
+
+    /// - Parameters:
+    ///   - bytes: JSON that the scanner has been over.
+    ///   - range: where the argument stands in it.
+    /// - Returns: its JSON text.
+    static func plain(_ bytes: UnsafeRawBufferPointer, in range: Range<Int>) throws(JSONError) -> ByteBuffer {
+        var argument = ActiveJobArgument(bytes: bytes)
+        argument.output.reserveCapacity(range.count)
+        try argument.write(range)
+        return argument.output
+    }
+
+    private init(bytes: UnsafeRawBufferPointer) { self.bytes = bytes }
+
+    // Recursion goes no deeper than the scanner has allowed.
+    private mutating func write(_ range: Range<Int>) throws(JSONError) {
+        switch bytes[range.lowerBound] {
+        case UInt8(ascii: "{"): try writeObject(range)
+        case UInt8(ascii: "["): try writeArray(range)
+        default: output.writeBytes(UnsafeRawBufferPointer(rebasing: bytes[range]))
+        }
+    }
+
+    private mutating func writeArray(_ range: Range<Int>) throws(JSONError) {
+        var separator = UInt8(ascii: "[")
+        var scanner = JSONScanner(bytes, in: range)
+        var more = try scanner.enterArray()
+        while more {
+            let start = scanner.offset
+            try scanner.skipValue()
+            output.writeInteger(separator)
+            try write(start..<scanner.offset)
+            separator = UInt8(ascii: ",")
+            more = try scanner.nextElement()
+        }
+        if separator == UInt8(ascii: "[") { output.writeInteger(separator) }
+        output.writeInteger(UInt8(ascii: "]"))
+    }
+
+    private mutating func writeObject(_ range: Range<Int>) throws(JSONError) {
+        if let value = try serializedText(range) { return try write(value) }
+        var separator = UInt8(ascii: "{")
+        var scanner = JSONScanner(bytes, in: range)
+        var more = try scanner.enterObject()
+        while more {
+            let name = try scanner.name()
+            let start = scanner.offset
+            try scanner.skipValue()
+            if !isRails(name) {
+                output.writeInteger(separator)
+                // With its quotes.
+                output.writeBytes(
+                    UnsafeRawBufferPointer(rebasing: bytes[name.range.lowerBound - 1..<name.range.upperBound + 1]))
+                output.writeInteger(UInt8(ascii: ":"))
+                try write(start..<scanner.offset)
+                separator = UInt8(ascii: ",")
+            }
+            more = try scanner.nextMember()
+        }
+        if separator == UInt8(ascii: "{") { output.writeInteger(separator) }
+        output.writeInteger(UInt8(ascii: "}"))
+    }
+
+    /// Where the text of a symbol or a time is. A duration, whose value is a number, stays as it is: its seconds would be
+    /// taken for a time.
+    private func serializedText(_ range: Range<Int>) throws(JSONError) -> Range<Int>? {
+        var isSerialized = false
+        var value: Range<Int>?
+        var scanner = JSONScanner(bytes, in: range)
+        var more = try scanner.enterObject()
+        while more {
+            let name = try scanner.name()
+            let start = scanner.offset
+            try scanner.skipValue()
+            JSONText.withCharacters(of: name, in: bytes) { name in
+                if name.isEqual(to: "_aj_serialized") { isSerialized = true }
+                if name.isEqual(to: "value"), bytes[start] == UInt8(ascii: "\"") { value = start..<scanner.offset }
+            }
+            more = try scanner.nextMember()
+        }
+        return isSerialized ? value : nil
+    }
+
+    private func isRails(_ name: JSONString) -> Bool {
+        JSONText.withCharacters(of: name, in: bytes) { name in
+            name.count >= 4 && UnsafeRawBufferPointer(rebasing: name[..<4]).isEqual(to: "_aj_")
+        }
+    }
+}

@@ -1,0 +1,110 @@
+import NIOCore
+
+extension JobDecoder {
+    /// Reads a job that is written in some format.
+    /// - Throws: as ``decode(_:)`` does, and ``JobError/notSidekiq(_:)`` and ``JobError/otherClass(_:accepted:)`` for what is
+    ///   to be of Sidekiq's format.
+    @inline(__always)
+    public static func decode(_ body: ByteBuffer, as format: JobFormat) throws(JobError) -> Job {
+        switch format {
+        case .native: try decode(body)
+        case .sidekiq(let classes): try decodeSidekiq(body, classes)
+        }
+    }
+
+    /// The JSON text of the job's own members, whether or not they are good; `nil` where there is none to be found.
+    public static func document(of body: ByteBuffer, as format: JobFormat) -> ByteBuffer? {
+        let envelope = Envelope.read(body)
+        guard format != .native else {
+            return body.getSlice(at: body.readerIndex + envelope.original.lowerBound, length: envelope.original.count)
+        }
+        do throws(JobError) {
+            let sidekiq = try findJob(body, envelope, [])
+            if let text = try sidekiq.text(in: body) { return text }
+            return body.getSlice(at: body.readerIndex + sidekiq.argument.lowerBound, length: sidekiq.argument.count)
+        } catch {
+            return nil
+        }
+    }
+
+    @inline(never)
+    private static func decodeSidekiq(_ body: ByteBuffer, _ classes: [String]) throws(JobError) -> Job {
+        guard body.readableBytes <= JobField.maximumLength else { throw .tooLarge(bytes: body.readableBytes) }
+        let envelope = body.withUnsafeReadableBytes { Envelope.read($0) }
+        let sidekiq = try findJob(body, envelope, classes)
+        guard let text = try sidekiq.text(in: body) else {
+            return try read(sidekiq, sidekiq.argument, in: body, envelope, errorsFrom: envelope.original.lowerBound)
+        }
+        // All fields are places in one buffer: what had to be written anew stands behind what was claimed.
+        var both = ByteBuffer()
+        both.reserveCapacity(body.readableBytes + text.readableBytes)
+        both.writeImmutableBuffer(body)
+        both.writeImmutableBuffer(text)
+        guard both.readableBytes <= JobField.maximumLength else { throw .tooLarge(bytes: body.readableBytes) }
+        let start = body.readableBytes
+        return try read(sidekiq, start..<both.readableBytes, in: both, envelope, errorsFrom: start)
+    }
+
+    private static func findJob(
+        _ body: ByteBuffer, _ envelope: Envelope, _ classes: [String]
+    ) throws(JobError) -> SidekiqJob {
+        let found = body.withUnsafeReadableBytes { find(in: $0, envelope, classes) }
+        return try found.get()
+    }
+
+    private static func find(
+        in bytes: UnsafeRawBufferPointer, _ envelope: Envelope, _ classes: [String]
+    ) -> Result<SidekiqJob, JobError> {
+        do throws(JSONError) {
+            switch try SidekiqReader.read(bytes, in: envelope.original) {
+            case .failure(let mistaken): return .failure(.notSidekiq(mistaken.mistake))
+            case .success(let job):
+                guard !job.isOf(classes, in: bytes) else { return .success(job) }
+                return .failure(.otherClass(job.printableClass(in: bytes), accepted: classes))
+            }
+        } catch {
+            return .failure(.malformedJSON(error).offset(by: envelope.original.lowerBound))
+        }
+    }
+
+    private static func read(
+        _ sidekiq: SidekiqJob, _ document: Range<Int>, in body: ByteBuffer, _ envelope: Envelope, errorsFrom start: Int
+    ) throws(JobError) -> Job {
+        try body.withUnsafeReadableBytes { bytes throws(JobError) in
+            var job = Job(body: body, envelope: envelope)
+            job.argument = JobField(document)
+            job.enqueuedAt = sidekiq.enqueuedAt ?? envelope.enqueued
+            if let error = read(bytes, in: document, into: &job) { throw error.offset(by: start) }
+            if job.id == nil, let id = sidekiq.id, MemberRules.isIdentifier(id, in: bytes) { job.id = JobField(id) }
+            if job.maxAttempts == nil { job.maxAttempts = sidekiq.maxAttempts }
+            return job
+        }
+    }
+}
+
+extension SidekiqJob {
+    /// The job's text where it cannot be read as it stands: it is a string, or ActiveJob has added to it.
+    func text(in body: ByteBuffer) throws(JobError) -> ByteBuffer? {
+        try body.withUnsafeReadableBytes { bytes throws(JobError) -> ByteBuffer? in
+            if bytes[argument.lowerBound] == UInt8(ascii: "\"") {
+                let text = unescaped(bytes)
+                let first = text.readableBytesView.first { $0 > 0x20 }
+                guard first == UInt8(ascii: "{") else { throw .notSidekiq(.notAJob) }
+                return text
+            }
+            guard isActiveJob else { return nil }
+            do throws(JSONError) {
+                return try ActiveJobArgument.plain(bytes, in: argument)
+            } catch {
+                throw .malformedJSON(error)
+            }
+        }
+    }
+
+    private func unescaped(_ bytes: UnsafeRawBufferPointer) -> ByteBuffer {
+        let raw = UnsafeRawBufferPointer(rebasing: bytes[argument.lowerBound + 1..<argument.upperBound - 1])
+        var text = ByteBuffer()
+        _ = text.writeWithUnsafeMutableBytes(minimumWritableBytes: raw.count) { JSONText.unescape(raw, into: $0) }
+        return text
+    }
+}

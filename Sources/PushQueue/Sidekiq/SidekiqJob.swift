@@ -1,0 +1,44 @@
+/// What stands around a job that Sidekiq or Resque has written, and where in it the job is.
+///
+/// Sources: Sidekiq's wiki, "Job Format", and `Sidekiq::Client#push` and `JobUtil#normalize_item` of 5.2 to 8.0; Resque's
+/// `Resque::Job.create`; Rails' `ActiveJob::Core#serialize` and the queue adapters for both. Times are seconds with a
+/// fraction up to Sidekiq 7 and whole milliseconds from 8.0.
+struct SidekiqJob {
+    /// The class that was to be performed.
+    var className: JSONString
+    /// The job's own class where `class` is only ActiveJob's wrapper.
+    var wrappedClass: JSONString?
+    /// Sidekiq's `jid`, or ActiveJob's `job_id`.
+    var id: JSONString?
+    /// When it was put onto its list, or else when it was made, in milliseconds since 1970.
+    var enqueuedAt: Int64?
+    /// How many attempts Sidekiq's `retry` asks for, that is one more than retries; `nil` for `true`.
+    var maxAttempts: Int?
+    /// Where the job is: the first argument, an object or a string.
+    var argument: Range<Int>
+    /// Whether ActiveJob has written the argument, with members of its own in each object.
+    var isActiveJob = false
+
+    /// Whether it is of one of these classes; of any, if there are none.
+    func isOf(_ classes: [String], in bytes: UnsafeRawBufferPointer) -> Bool {
+        classes.isEmpty
+            || [className, wrappedClass].contains { name in
+                guard let name else { return false }
+                return classes.contains(Self.text(name, in: bytes))
+            }
+    }
+
+    /// The class's name, if it looks like one; what a stranger wrote there need not get into a log.
+    func printableClass(in bytes: UnsafeRawBufferPointer) -> String? {
+        let text = Self.text(wrappedClass ?? className, in: bytes)
+        let isName = text.utf8.allSatisfy { byte in
+            byte &- 0x30 < 10 || (byte | 0x20) &- 0x61 < 26 || byte == UInt8(ascii: ":") || byte == UInt8(ascii: "_")
+                || byte == UInt8(ascii: ".")
+        }
+        return isName && (1...100).contains(text.utf8.count) ? text : nil
+    }
+
+    static func text(_ string: JSONString, in bytes: UnsafeRawBufferPointer) -> String {
+        JSONText.withCharacters(of: string, in: bytes) { String(decoding: $0, as: UTF8.self) }
+    }
+}

@@ -1,0 +1,192 @@
+/// Finds the job within what Sidekiq or Resque has written.
+///
+/// What is not JSON is thrown; another mistake is returned. Members that say nothing useful are no mistake: the program
+/// that wrote them is not the one that meant this job.
+struct SidekiqReader {
+    private var scanner: JSONScanner
+    private var className: JSONString?
+    private var wrappedClass: JSONString?
+    private var jid: JSONString?
+    private var createdAt: Int64?
+    private var enqueuedAt: Int64?
+    private var maxAttempts: Int?
+    private var argument: Range<Int>?
+    private var hasArguments = false
+
+    private init(_ scanner: JSONScanner) { self.scanner = scanner }
+
+    /// - Parameters:
+    ///   - bytes: what was claimed.
+    ///   - range: where in it what the producer wrote stands.
+    static func read(
+        _ bytes: UnsafeRawBufferPointer, in range: Range<Int>
+    ) throws(JSONError) -> Result<SidekiqJob, Mistaken> {
+        var reader = SidekiqReader(JSONScanner(bytes, in: range))
+        guard let mistake = try reader.readDocument() else { return try reader.job() }
+        // The reader stopped there. What is not JSON at all should be called that, wherever it is not.
+        var scanner = JSONScanner(bytes, in: range)
+        try scanner.skipDocument()
+        return .failure(Mistaken(mistake: mistake))
+    }
+
+    struct Mistaken: Error {
+        var mistake: SidekiqMistake
+    }
+
+    private mutating func readDocument() throws(JSONError) -> SidekiqMistake? {
+        try scanner.begin()
+        guard scanner.next == UInt8(ascii: "{") else { return .notAnObject }
+        var more = try scanner.enterObject()
+        while more {
+            let member = Member(try scanner.name(), in: scanner.bytes)
+            switch member {
+            case .className: className = try string()
+            case .wrapped: wrappedClass = try string()
+            case .jid: jid = try string()
+            case .createdAt: createdAt = try time()
+            case .enqueuedAt: enqueuedAt = try time()
+            case .retry: maxAttempts = try attempts()
+            case .args:
+                guard !hasArguments else { return .twoArguments }
+                hasArguments = true
+                argument = try scanner.firstElement()
+            case .other: try scanner.skipValue()
+            }
+            more = try scanner.nextMember()
+        }
+        try scanner.finish()
+        if className == nil { return .noClass }
+        return argument == nil ? .noArguments : nil
+    }
+
+    private func job() throws(JSONError) -> Result<SidekiqJob, Mistaken> {
+        guard let className, let argument else { return .failure(Mistaken(mistake: .noArguments)) }
+        var job = SidekiqJob(
+            className: className, wrappedClass: wrappedClass, id: jid, enqueuedAt: enqueuedAt ?? createdAt,
+            maxAttempts: maxAttempts, argument: argument)
+        if scanner.bytes[argument.lowerBound] == UInt8(ascii: "{") {
+            let inner = try ActiveJobMembers.read(scanner.bytes, in: argument)
+            if let inner {
+                guard let first = inner.argument else { return .failure(Mistaken(mistake: .noActiveJobArguments)) }
+                job.isActiveJob = true
+                job.argument = first
+                job.wrappedClass = job.wrappedClass ?? inner.className
+                job.id = job.id ?? inner.id
+                job.enqueuedAt = job.enqueuedAt ?? inner.enqueuedAt
+            }
+        }
+        switch scanner.bytes[job.argument.lowerBound] {
+        case UInt8(ascii: "{"), UInt8(ascii: "\""): return .success(job)
+        default: return .failure(Mistaken(mistake: .notAJob))
+        }
+    }
+
+    private enum Member {
+        case className, wrapped, jid, createdAt, enqueuedAt, retry, args, other
+
+        init(_ name: JSONString, in bytes: UnsafeRawBufferPointer) {
+            self = JSONText.withCharacters(of: name, in: bytes) { name in
+                if name.isEqual(to: "class") { return .className }
+                if name.isEqual(to: "args") { return .args }
+                if name.isEqual(to: "jid") { return .jid }
+                if name.isEqual(to: "enqueued_at") { return .enqueuedAt }
+                if name.isEqual(to: "created_at") { return .createdAt }
+                if name.isEqual(to: "retry") { return .retry }
+                return name.isEqual(to: "wrapped") ? .wrapped : .other
+            }
+        }
+    }
+
+    private mutating func string() throws(JSONError) -> JSONString? { try scanner.stringIfAny() }
+
+    private mutating func time() throws(JSONError) -> Int64? {
+        guard let number = try scanner.number() else {
+            try scanner.skipValue()
+            return nil
+        }
+        // Seconds that would be beyond the year 9999 are milliseconds.
+        return JobTime.seconds(number)
+            ?? JSONNumber.value(of: number, decimals: 0, exact: false).flatMap { JobTime.range.contains($0) ? $0 : nil }
+    }
+
+    private mutating func attempts() throws(JSONError) -> Int? {
+        let isNever = scanner.next == UInt8(ascii: "f")
+        guard let number = try scanner.number() else {
+            try scanner.skipValue()
+            return isNever ? 1 : nil
+        }
+        guard let retries = JSONNumber.value(of: number, decimals: 0, exact: true), retries >= 0 else { return nil }
+        return Int(min(retries, 999)) + 1
+    }
+}
+
+/// The members of what ActiveJob makes of a job: `{"job_class":…,"job_id":…,"arguments":[…],"enqueued_at":…}`.
+private struct ActiveJobMembers {
+    var className: JSONString?
+    var id: JSONString?
+    var enqueuedAt: Int64?
+    var argument: Range<Int>?
+
+    /// - Returns: nil for an object that is not ActiveJob's.
+    static func read(_ bytes: UnsafeRawBufferPointer, in range: Range<Int>) throws(JSONError) -> ActiveJobMembers? {
+        var scanner = JSONScanner(bytes, in: range)
+        var members = ActiveJobMembers()
+        var hasArguments = false
+        var more = try scanner.enterObject()
+        while more {
+            let name = try scanner.name()
+            switch JSONText.withCharacters(of: name, in: bytes, Self.place) {
+            case 0: members.className = try scanner.stringIfAny()
+            case 1: members.id = try scanner.stringIfAny()
+            case 2:
+                hasArguments = true
+                members.argument = try scanner.firstElement()
+            case 3:
+                let text = try scanner.stringIfAny()
+                members.enqueuedAt = text.flatMap {
+                    JSONText.withCharacters(of: $0, in: bytes) { JobTime.iso8601($0) }
+                }
+            default: try scanner.skipValue()
+            }
+            more = try scanner.nextMember()
+        }
+        return hasArguments && members.className != nil ? members : nil
+    }
+
+    private static func place(_ name: UnsafeRawBufferPointer) -> Int? {
+        if name.isEqual(to: "job_class") { return 0 }
+        if name.isEqual(to: "job_id") { return 1 }
+        if name.isEqual(to: "arguments") { return 2 }
+        return name.isEqual(to: "enqueued_at") ? 3 : nil
+    }
+}
+
+extension JSONScanner {
+    /// Steps over a value.
+    /// - Returns: the string, if it is one.
+    fileprivate mutating func stringIfAny() throws(JSONError) -> JSONString? {
+        guard next == UInt8(ascii: "\"") else {
+            try skipValue()
+            return nil
+        }
+        return try string()
+    }
+
+    /// Steps over a value.
+    /// - Returns: where its first element is, if it is an array of at least one.
+    fileprivate mutating func firstElement() throws(JSONError) -> Range<Int>? {
+        guard next == UInt8(ascii: "[") else {
+            try skipValue()
+            return nil
+        }
+        var first: Range<Int>?
+        var more = try enterArray()
+        while more {
+            let start = offset
+            try skipValue()
+            if first == nil { first = start..<offset }
+            more = try nextElement()
+        }
+        return first
+    }
+}

@@ -1,0 +1,88 @@
+import APNS
+import NIOCore
+import PushQueue
+
+/// Likely mistakes in a job, whether or not it can be sent: what a worker, which takes members that it does not know for the
+/// producer's own affair, must not complain about.
+enum JobHints {
+    /// - Returns: a sentence each; none where the job has no object to look at.
+    static func of(_ body: ByteBuffer, as format: JobFormat) -> [String] {
+        guard let document = JobDecoder.document(of: body, as: format),
+            let members = JobText.read(document)?.members
+        else { return [] }
+        if format == .native, members["args"]?.elements != nil, members["class"] != nil {
+            return [
+                "it looks like a job of Sidekiq or Resque: a worker for those is run with --format sidekiq or resque, and"
+                    + " `check --job` takes the same flag"
+            ]
+        }
+        return unknownMembers(members) + payload(members) + alert(members) + tokens(members)
+    }
+
+    private static func unknownMembers(_ members: [String: JobText]) -> [String] {
+        var hints: [String] = []
+        for name in members.keys.sorted() where !SimilarName.jobMembers.contains(name) {
+            if name == "aps" {
+                hints.append("it has `aps` at the top, which means nothing there: put it into `payload`")
+            } else if let meant = SimilarName.jobMember(like: name) {
+                hints.append("it has \(quoted(name)), which means nothing to a worker: is `\(meant)` meant?")
+            }
+        }
+        return hints
+    }
+
+    private static func payload(_ members: [String: JobText]) -> [String] {
+        guard let payload = members["payload"]?.members else { return [] }
+        guard let aps = payload["aps"] else {
+            if payload["mdm"] != nil { return [] }
+            return ["its `payload` has no `aps`: unless the app shows it by itself, nobody sees anything"]
+        }
+        guard let aps = aps.members else { return ["its `payload` has an `aps` that is no object"] }
+        var hints: [String] = []
+        for name in aps.keys.sorted() where !SimilarName.apsMembers.contains(name) {
+            guard let meant = SimilarName.apsMember(like: name) else { continue }
+            hints.append("`aps` has \(quoted(name)), which Apple does not know: is `\(meant)` meant?")
+        }
+        for name in payload.keys.sorted() where name != "aps" && SimilarName.apsMembers.contains(name) {
+            hints.append("its `payload` has `\(name)` beside `aps`, where it means nothing to iOS: put it into `aps`")
+        }
+        return hints
+    }
+
+    private static func alert(_ members: [String: JobText]) -> [String] {
+        let alert = members["alert"] ?? members["payload"]?.members?["aps"]?.members?["alert"]
+        if alert?.text == "" { return ["its `alert` is empty: nothing is shown"] }
+        guard let parts = alert?.members else { return [] }
+        let shown = ["title", "subtitle", "body", "loc-key", "loc_key", "title-loc-key", "title_loc_key"]
+        guard shown.allSatisfy({ parts[$0]?.isNothing ?? true }) else { return [] }
+        return ["its `alert` has no text: nothing is shown without `title` or `body`"]
+    }
+
+    private static func tokens(_ members: [String: JobText]) -> [String] {
+        let listed = members["tokens"]?.elements?.compactMap(\.text) ?? []
+        let tokens = members["token"]?.text.map { [$0] } ?? listed
+        if tokens.contains(where: isFromFirebase) {
+            return [
+                "a token looks like one of Firebase (FCM), which APNs does not know: have the app send the token that"
+                    + " `didRegisterForRemoteNotificationsWithDeviceToken` gives it"
+            ]
+        }
+        if tokens.contains(where: { $0.hasPrefix("ExponentPushToken[") || $0.hasPrefix("ExpoPushToken[") }) {
+            return ["a token is one of Expo: have the app send what `getDevicePushTokenAsync` gives it"]
+        }
+        let short = tokens.filter { (try? DeviceToken($0)).map { $0.hex.readableBytes < 64 } ?? false }
+        guard let first = short.first else { return [] }
+        return ["a token has \(first.utf8.count) characters, and Apple's have 64 or more: is it all of it?"]
+    }
+
+    // Instance id, a colon, and what begins with APA91b.
+    private static func isFromFirebase(_ token: String) -> Bool {
+        token.contains(":APA91") || (token.utf8.count > 100 && token.contains(":"))
+    }
+
+    /// A member's name, if it can be printed: it is a stranger's text.
+    private static func quoted(_ name: String) -> String {
+        let isPlain = name.utf8.count <= 60 && name.unicodeScalars.allSatisfy { $0.value >= 0x20 && $0.value < 0x7F }
+        return isPlain ? "`\(name)`" : "a member with an odd name"
+    }
+}

@@ -1,0 +1,49 @@
+import FoundationEssentials
+import NIOCore
+
+/// A JSON value, for those who look for likely mistakes in it and not for what it means.
+enum JobText: Decodable {
+    case object([String: JobText])
+    case array([JobText])
+    case text(String)
+    case other
+
+    /// - Returns: `nil` for what is not JSON.
+    static func read(_ bytes: ByteBuffer) -> JobText? {
+        try? JSONDecoder().decode(Self.self, from: Data(bytes.readableBytesView))
+    }
+
+    init(from decoder: any Decoder) throws {
+        let container = try decoder.singleValueContainer()
+        if let object = try? container.decode([String: JobText].self) {
+            self = .object(object)
+        } else if let array = try? container.decode([JobText].self) {
+            self = .array(array)
+        } else if let text = try? container.decode(String.self) {
+            self = .text(text)
+        } else {
+            self = .other
+        }
+    }
+
+    var members: [String: JobText]? {
+        if case .object(let members) = self { members } else { nil }
+    }
+
+    var text: String? {
+        if case .text(let text) = self { text } else { nil }
+    }
+
+    /// Whether it is `null` or an empty text, or what can be neither object nor text.
+    var isNothing: Bool {
+        switch self {
+        case .other: true
+        case .text(let text): text.isEmpty
+        case .object, .array: false
+        }
+    }
+
+    var elements: [JobText]? {
+        if case .array(let elements) = self { elements } else { nil }
+    }
+}

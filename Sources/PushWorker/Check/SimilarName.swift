@@ -1,0 +1,54 @@
+import PushQueue
+
+/// Which name was meant by one that means nothing.
+enum SimilarName {
+    static let jobMembers = Set(JobMember.allCases.map { "\($0.name)" })
+    static let apsMembers = Set(JobMember.apsMembers.map { "\($0.name)".replacing("_", with: "-") })
+
+    /// What other libraries and services call it.
+    private static let others = [
+        "to": "token", "device": "token", "devicetoken": "token", "registrationid": "token",
+        "registrationids": "tokens",
+        "devicetokens": "tokens", "devices": "tokens", "bundleid": "topic", "apnstopic": "topic", "type": "push_type",
+        "apnspushtype": "push_type", "ttl": "expiration", "timetolive": "expiration", "expiry": "expiration",
+        "expires": "expiration", "apnsexpiration": "expiration", "apnspriority": "priority", "data": "custom",
+        "userinfo": "custom", "extra": "custom", "customdata": "custom", "message": "alert", "title": "alert",
+        "body": "alert", "notification": "payload", "apnsid": "apns_id", "apnscollapseid": "collapse_id",
+        "at": "send_at",
+        "sendafter": "send_at", "retries": "max_attempts", "maxretries": "max_attempts", "idempotencykey": "id",
+        "jobid": "id", "channelid": "channel",
+    ]
+
+    static func jobMember(like name: String) -> String? { nearest(to: name, among: jobMembers, others) }
+
+    static func apsMember(like name: String) -> String? { nearest(to: name, among: apsMembers, [:]) }
+
+    private static func nearest(to name: String, among known: Set<String>, _ others: [String: String]) -> String? {
+        guard name.utf8.count <= 40 else { return nil }
+        let plain = plain(name)
+        if let same = known.first(where: { Self.plain($0) == plain }) { return same }
+        if let other = others[plain] { return other }
+        // Of short names, too many are near to others that mean something else.
+        let allowed = plain.utf8.count >= 8 ? 2 : plain.utf8.count >= 4 ? 1 : 0
+        let near = known.map { (distance(plain, Self.plain($0)), $0) }.filter { $0.0 <= allowed }
+        return near.min { $0 < $1 }?.1
+    }
+
+    private static func plain(_ name: String) -> String { name.lowercased().filter { $0 != "_" && $0 != "-" } }
+
+    /// How many letters have to be put in, taken out, changed or swapped with their neighbour.
+    static func distance(_ first: String, _ second: String) -> Int {
+        let (a, b) = (Array(first.utf8), Array(second.utf8))
+        var (before, previous) = ([Int](), Array(0...b.count))
+        for i in 1..<(a.count + 1) {
+            var row = [i]
+            for j in 1..<(b.count + 1) {
+                var cost = min(previous[j] + 1, row[j - 1] + 1, previous[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1))
+                if i > 1, j > 1, a[i - 1] == b[j - 2], a[i - 2] == b[j - 1] { cost = min(cost, before[j - 2] + 1) }
+                row.append(cost)
+            }
+            (before, previous) = (previous, row)
+        }
+        return previous[b.count]
+    }
+}

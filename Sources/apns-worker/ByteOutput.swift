@@ -1,0 +1,93 @@
+import ArgumentParser
+import NIOCore
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+/// Bytes to standard output or to a file, in large pieces.
+final class ByteOutput {
+    private static let pieceSize = 65_536
+
+    private let descriptor: Int32
+    private let name: String
+    private var buffer = ByteBuffer()
+
+    static var standard: ByteOutput { ByteOutput(STDOUT_FILENO, name: "standard output") }
+
+    init(_ descriptor: Int32, name: String) {
+        self.descriptor = descriptor
+        self.name = name
+    }
+
+    /// - Throws: an exit where the reader has had enough, such as `head`; else an error that says what is wrong.
+    func write(_ text: String) throws {
+        buffer.writeString(text)
+        if buffer.readableBytes >= Self.pieceSize { try flush() }
+    }
+
+    /// The same for bytes.
+    func write(_ bytes: ByteBuffer) throws {
+        buffer.writeImmutableBuffer(bytes)
+        if buffer.readableBytes >= Self.pieceSize { try flush() }
+    }
+
+    /// Writes what is still here.
+    func flush() throws {
+        while buffer.readableBytes > 0 {
+            let count = buffer.withUnsafeReadableBytes { bytes in
+                #if canImport(Glibc)
+                    Glibc.write(descriptor, bytes.baseAddress, bytes.count)
+                #elseif canImport(Musl)
+                    Musl.write(descriptor, bytes.baseAddress, bytes.count)
+                #endif
+            }
+            if count >= 0 {
+                buffer.moveReaderIndex(forwardBy: count)
+            } else if errno == EPIPE {
+                throw ExitCode(1)
+            } else if errno != EINTR {
+                throw ValidationError("cannot write to \(name): \(String(cString: strerror(errno)))")
+            }
+        }
+        buffer.clear()
+    }
+}
+
+/// A file that is there when it is whole, and else as it was.
+final class FileReplacement {
+    let output: ByteOutput
+    private let path: String
+    private let temporary: String
+    private let descriptor: Int32
+    private var isDone = false
+
+    /// - Throws: an error of usage where no file can be made beside the path.
+    init(_ path: String) throws {
+        self.path = path
+        temporary = "\(path).\(getpid()).tmp"
+        // Tokens are for whoever asked for them.
+        descriptor = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+        output = ByteOutput(descriptor, name: temporary)
+        guard descriptor >= 0 else {
+            isDone = true
+            throw ValidationError("cannot write \(temporary): \(String(cString: strerror(errno)))")
+        }
+    }
+
+    deinit {
+        if descriptor >= 0 { close(descriptor) }
+        if !isDone { unlink(temporary) }
+    }
+
+    /// Puts it in its place.
+    func finish() throws {
+        try output.flush()
+        guard fsync(descriptor) == 0, rename(temporary, path) == 0 else {
+            throw ValidationError("cannot write \(path): \(String(cString: strerror(errno)))")
+        }
+        isDone = true
+    }
+}

@@ -1,0 +1,107 @@
+import FoundationEssentials
+import NIOCore
+import PushQueue
+
+/// A dead letter as it is shown.
+struct DeadLetterRow {
+    private struct Header: Decodable {
+        let reason: String
+        let attempts, status, requeues, size: Int?
+        let enqueued: Int64?
+        let id, app, error, detail, claim: String?
+        let tokens: [String]?
+    }
+
+    static let titles = ["TIME", "AGE", "KEY", "REASON", "APP", "ID", "ATTEMPTS", "ERROR"]
+
+    let key: String
+    let at: Int64
+    private let header: Header?
+    private let original: ByteBuffer
+
+    init(_ listed: DeadLetters.Listed) {
+        key = listed.key
+        at = listed.at
+        original = listed.letter.original
+        do {
+            header = try JSONDecoder().decode(Header.self, from: Data(listed.letter.header.readableBytesView))
+        } catch {
+            // Shown as unreadable: somebody else wrote it.
+            header = nil
+        }
+    }
+
+    var reason: String { header?.reason ?? "Unreadable" }
+
+    /// A line of a table. Nothing in it does anything to a terminal.
+    func cells(now: Int64) -> [String] {
+        [
+            Moment.text(at), Moment.age(now - at), key, reason, header?.app ?? "-", header?.id ?? "-",
+            header?.attempts.map(String.init) ?? "-", error,
+        ].map(QueuePause.printable)
+    }
+
+    private var error: String {
+        let tokens = header?.tokens.map { "\($0.count) token\($0.count == 1 ? "" : "s")" }
+        let parts = [
+            header?.status.map(String.init), header?.error, header?.detail, tokens,
+            header?.requeues.map { "requeued \($0) times before" },
+        ]
+        let text = parts.compactMap { $0 }.joined(separator: ", ")
+        return text.isEmpty ? "-" : text
+    }
+
+    /// All of it, for people.
+    func page(now: Int64) -> String {
+        let members: [(String, String?)] = [
+            ("key", key), ("time", "\(Moment.text(at)), \(Moment.age(now - at)) ago"), ("reason", reason),
+            ("app", header?.app), ("id", header?.id), ("attempts", header?.attempts.map(String.init)),
+            ("status", header?.status.map(String.init)), ("error", header?.error), ("detail", header?.detail),
+            ("requeued", header?.requeues.map { "\($0) times before" }),
+            ("first seen", header?.enqueued.map(Moment.text)), ("claim", header?.claim),
+            ("tokens", header?.tokens?.joined(separator: " ")),
+            ("job", "\(original.readableBytes) bytes"),
+        ]
+        var text = ""
+        for (name, value) in members {
+            guard let value else { continue }
+            text += name.padded(to: 12) + QueuePause.printable(value) + "\n"
+        }
+        let job = String(decoding: original.readableBytesView, as: UTF8.self)
+        return text + "\n" + QueuePause.printable(job) + "\n"
+    }
+
+    private struct Object: Encodable {
+        let key, time, reason: String
+        let at: Int64
+        let attempts, status, requeues, size: Int?
+        let enqueued: Int64?
+        let id, app, error, detail, claim: String?
+        let tokenCount: Int?
+        let tokens: [String]?
+        let job: String?
+        let jobBase64: String?
+
+        enum CodingKeys: String, CodingKey {
+            case key, time, reason, at, attempts, status, requeues, size, enqueued, id, app, error, detail, claim,
+                tokens
+            case job
+            case tokenCount = "token_count"
+            case jobBase64 = "job_base64"
+        }
+    }
+
+    /// A line of JSON.
+    /// - Parameter isWhole: with the tokens and the job itself, as text where it is some.
+    func json(isWhole: Bool) throws -> String {
+        let bytes = original.readableBytesView
+        let job = isWhole ? String(validating: bytes, as: UTF8.self) : nil
+        return try JSONLine.text(
+            Object(
+                key: key, time: Moment.text(at), reason: reason, at: at, attempts: header?.attempts,
+                status: header?.status, requeues: header?.requeues, size: header?.size, enqueued: header?.enqueued,
+                id: header?.id, app: header?.app, error: header?.error, detail: header?.detail, claim: header?.claim,
+                tokenCount: header?.tokens?.count, tokens: isWhole ? header?.tokens : nil, job: job,
+                jobBase64: isWhole && job == nil ? Data(bytes).base64EncodedString() : nil))
+    }
+}

@@ -1,0 +1,77 @@
+import ArgumentParser
+import PushQueue
+
+struct DeadList: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "list", abstract: "List dead letters, the newest first, without the jobs themselves.")
+
+    @OptionGroup(title: "Queue") var queue: QueueOptions
+
+    @OptionGroup(title: "Which letters") var options: DeadLetterOptions
+
+    @Option(help: "How many at the most. (default 50; with --json all)") var limit: Int?
+
+    @Flag(help: "Only count them, by reason.") var count = false
+
+    @Flag(help: "Print a JSON object a line.") var json = false
+
+    func validate() throws {
+        try DeadLetterOptions.check(limit: limit)
+        _ = try options.filter()
+    }
+
+    func run() async throws {
+        let filter = try options.filter()
+        try await queue.withClient { client, keys in
+            let letters = DeadLetters(client, keys)
+            let found = count ? try await tellCounts(letters, filter) : try await tellLetters(letters, filter)
+            guard found == 0 else { return }
+            let status = try await DeadLetterSweep.tellOfNothing(letters, filter, keys)
+            if status != 0 { throw ExitCode(status) }
+        }
+    }
+
+    private struct Count: Encodable {
+        let reason: String
+        let count: Int
+    }
+
+    private func tellCounts(_ letters: DeadLetters, _ filter: DeadLetterFilter) async throws -> Int {
+        let tally = try await DeadLetterSweep.count(letters, filter, limit: limit, onlyReadable: false)
+        for (reason, count) in tally.reasons.sorted(by: { ($1.value, $0.key) < ($0.value, $1.key) }) {
+            print(json ? try JSONLine.text(Count(reason: reason, count: count)) : "\(count)\t\(reason)")
+        }
+        return tally.chosen
+    }
+
+    private func tellLetters(_ letters: DeadLetters, _ filter: DeadLetterFilter) async throws -> Int {
+        let shown = limit ?? (json ? nil : 50)
+        var sweep = DeadLetterSweep(letters, .list, filter)
+        sweep.newestFirst = true
+        // One more, to know whether there are more.
+        sweep.lower(json ? shown : shown.map { $0 + 1 })
+        let output = ByteOutput.standard
+        var (table, written) = (Table?.none, 0)
+        let now = Moment.now
+        try await sweep.run { page, _ in
+            let rows = page.letters.map(DeadLetterRow.init)
+            if json {
+                for row in rows { try output.write(try row.json(isWhole: false) + "\n") }
+                return
+            }
+            let cells = rows.prefix((shown ?? .max) - written).map { $0.cells(now: now) }
+            guard !cells.isEmpty else { return }
+            if table == nil {
+                table = Table(DeadLetterRow.titles, cells)
+                try output.write((table?.line(DeadLetterRow.titles) ?? "") + "\n")
+            }
+            for line in cells { try output.write((table?.line(line) ?? "") + "\n") }
+            written += cells.count
+        }
+        try output.flush()
+        if let shown, !json, sweep.tally.chosen > shown {
+            Terminal.tell("there are more: see --count, --limit, or choose with --reason and others\n")
+        }
+        return sweep.tally.chosen
+    }
+}

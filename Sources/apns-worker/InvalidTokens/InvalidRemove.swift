@@ -1,0 +1,164 @@
+import APNS
+import ArgumentParser
+import NIOCore
+import PushQueue
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+struct InvalidRemove: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "remove", abstract: "Take tokens out of the set, so that they are sent to again.",
+        discussion: """
+            For tokens that are in the set wrongly, say because the wrong environment was configured:
+
+              apns-worker invalid list --count
+              apns-worker invalid remove --environment sandbox --reason BadDeviceToken --since 2026-11-21T08:00:00Z
+
+            A token that is invalid after all comes back with the next notification that is sent to it.
+            """)
+
+    @OptionGroup(title: "Redis") var redis: RedisOptions
+
+    @Argument(help: "Device tokens, in hex.") var token: [String] = []
+
+    @Option(help: "A file with a token a line; - for standard input.") var from: String?
+
+    @OptionGroup(title: "Which tokens") var options: InvalidTokenOptions
+
+    @Flag(help: "All tokens.") var all = false
+
+    @Flag(help: "Only say how many would be removed.") var dryRun = false
+
+    @Flag(help: "Do not ask.") var yes = false
+
+    @Flag(help: "Print what was done as a JSON object.") var json = false
+
+    func validate() throws {
+        let hasFilter = try !options.filter(now: 0).isEmpty
+        let ways = [!token.isEmpty, from != nil, hasFilter, all].filter { $0 }.count
+        guard ways == 1 else {
+            throw ValidationError(
+                "say which tokens in one way: as arguments, with --from, with --topic, --reason and others, or --all")
+        }
+        // Standard input cannot both be read and answer.
+        guard dryRun || yes || !token.isEmpty || (Confirmation.isPossible && from != "-") else {
+            throw ValidationError("there is no terminal to ask at: add --yes, or --dry-run to see what it would do")
+        }
+    }
+
+    func run() async throws {
+        let named = try namedTokens()
+        let filter = try options.filter(now: Moment.now)
+        try await redis.withInvalidTokens { inspector in
+            if dryRun { return try tell(try await count(named, filter, inspector)) }
+            if token.isEmpty, !yes {
+                let expected = try await count(named, filter, inspector)
+                guard expected > 0 else { return try tell(0) }
+                try Confirmation.demand("Remove \(expected) tokens from the invalid ones?", isGiven: false)
+            }
+            Interruption.watch()
+            try tell(try await remove(named, filter, inspector))
+            if Interruption.hasCome { throw ExitCode(130) }
+        }
+    }
+
+    /// The tokens that are named one by one; `nil` where they are chosen otherwise.
+    private func namedTokens() throws -> [ByteBuffer]? {
+        if let from { return try Self.tokens(inFile: from) }
+        guard !token.isEmpty else { return nil }
+        return try token.enumerated().map { index, text in
+            do {
+                return try DeviceToken(text).hex
+            } catch {
+                throw ValidationError("token \(index + 1): \(error)")
+            }
+        }
+    }
+
+    private static func tokens(inFile path: String) throws -> [ByteBuffer] {
+        let descriptor = path == "-" ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else {
+            throw ValidationError("--from \(path) cannot be read: \(String(cString: strerror(errno)))")
+        }
+        let lines = StandardInputLines(descriptor: descriptor)
+        var (number, tokens): (Int, [ByteBuffer]) = (0, [])
+        while let line = lines.next({ String(decoding: $0, as: UTF8.self) }) {
+            number += 1
+            let text = line.filter { !$0.isWhitespace }
+            guard !text.isEmpty else { continue }
+            do {
+                tokens.append(try DeviceToken(text).hex)
+            } catch {
+                throw ValidationError("--from \(path), line \(number): \(error); nothing was removed")
+            }
+        }
+        return tokens
+    }
+
+    private func count(
+        _ named: [ByteBuffer]?, _ filter: InvalidTokenFilter, _ inspector: InvalidTokenInspector
+    ) async throws -> Int {
+        var count = 0
+        if let named {
+            for batch in Self.batches(named) { count += try await inspector.countMembers(batch) }
+        } else {
+            try await inspector.sweep(filter, withDetails: false) { tokens in
+                count += tokens.count
+                return true
+            }
+        }
+        return count
+    }
+
+    private func remove(
+        _ named: [ByteBuffer]?, _ filter: InvalidTokenFilter, _ inspector: InvalidTokenInspector
+    ) async throws -> Int {
+        var count = 0
+        do {
+            if let named {
+                for batch in Self.batches(named) where !Interruption.hasCome {
+                    count += try await inspector.withdraw(batch)
+                }
+            } else {
+                try await inspector.sweep(filter, withDetails: false) { tokens in
+                    count += try await inspector.withdraw(tokens.map(\.token))
+                    return !Interruption.hasCome
+                }
+            }
+        } catch {
+            Terminal.tell("removed at least \(count) tokens, and then it ended; repeat the command to go on\n")
+            throw error
+        }
+        return count
+    }
+
+    private static func batches(_ tokens: [ByteBuffer]) -> [[ByteBuffer]] {
+        stride(from: 0, to: tokens.count, by: 500).map { Array(tokens[$0..<min($0 + 500, tokens.count)]) }
+    }
+
+    private struct Report: Encodable {
+        let count: Int
+        let dryRun, interrupted: Bool
+
+        enum CodingKeys: String, CodingKey {
+            case count, interrupted
+            case dryRun = "dry_run"
+        }
+    }
+
+    private func tell(_ count: Int) throws {
+        if json {
+            print(
+                try JSONLine.text(Report(count: count, dryRun: dryRun, interrupted: Interruption.hasCome)))
+        } else {
+            print((dryRun ? "would remove " : "removed ") + "\(count) token\(count == 1 ? "" : "s")")
+        }
+        fflush(nil)
+        if Interruption.hasCome { Terminal.tell("interrupted: repeat the command to go on\n") }
+        if !token.isEmpty, count == 0 { throw ExitCode(1) }
+    }
+}

@@ -1,0 +1,101 @@
+import ArgumentParser
+import Logging
+import NIOCore
+import PushQueue
+import Redis
+
+/// Which invalid tokens a command is about: the same flags for each.
+struct InvalidTokenOptions: ParsableArguments {
+    @Option(help: "Tokens that are invalid for this topic; more than once for several.") var topic: [String] = []
+
+    @Option(help: "Tokens that are invalid for this reason, such as BadDeviceToken; more than once for several.")
+    var reason: [String] = []
+
+    @Option(help: "Tokens that this has said to be invalid: apns, gateway or feedback.") var source: [String] = []
+
+    @Option(help: "Tokens that are invalid there: production, sandbox, or another server's name.")
+    var environment: [String] = []
+
+    @Option(help: "Tokens that have been invalid for not longer than this, such as 45m, 2h or 7d.")
+    var newerThan: String?
+
+    @Option(help: "Tokens that have been invalid since then: an ISO 8601 time, or seconds since 1970.")
+    var since: String?
+
+    func filter(now: Int64) throws -> InvalidTokenFilter {
+        if let wrong = source.first(where: { InvalidToken.Source(rawValue: $0) == nil }) {
+            throw ValidationError("--source is apns, gateway or feedback, and not \(wrong)")
+        }
+        var earliest: Int64?
+        if let age = try DeadLetterOptions.age(newerThan, "--newer-than") { earliest = now - age * 1000 }
+        if let since {
+            guard let time = JobTime.milliseconds(since) else {
+                throw ValidationError("--since is a time such as 2026-11-21T08:00:00Z, or seconds since 1970")
+            }
+            earliest = max(earliest ?? time, time)
+        }
+        return InvalidTokenFilter(
+            topics: topic, reasons: reason, sources: source, environments: environment, earliest: earliest)
+    }
+}
+
+/// Chooses invalid tokens by what is known of them.
+struct InvalidTokenFilter: Equatable {
+    var topics: [String] = []
+    var reasons: [String] = []
+    var sources: [String] = []
+    var environments: [String] = []
+    /// In milliseconds since 1970.
+    var earliest: Int64?
+
+    var isEmpty: Bool { self == InvalidTokenFilter() }
+
+    /// What is not known fits nothing.
+    func fits(_ details: InvalidTokenDetails) -> Bool {
+        func fits(_ value: ByteBuffer?, _ wanted: [String]) -> Bool {
+            wanted.isEmpty || value.map { value in wanted.contains { value == ByteBuffer(string: $0) } } == true
+        }
+        return fits(details.topic, topics) && fits(details.reason, reasons) && fits(details.source, sources)
+            && fits(details.environment, environments)
+            && (earliest.map { earliest in details.at.map { $0 >= earliest } == true } ?? true)
+    }
+}
+
+extension RedisOptions {
+    /// Does something with the set of invalid tokens over clients that are ready, and are closed then.
+    /// - Throws: what `body` throws; an error of Redis as one that is told as a mistake of usage is.
+    func withInvalidTokens(_ body: (InvalidTokenInspector) async throws -> Void) async throws {
+        let settings = try settings()
+        var configuration = try settings.redisClient()
+        configuration.clientName = "apns-worker:command"
+        let inspector = try await InvalidTokenInspector.start(
+            topology: try settings.redisTopology(), keys: settings.sharedKeys, configuration: configuration,
+            logger: Logger(label: "redis", factory: { _ in SwiftLogNoOpLogHandler() }))
+        do {
+            try await inspector.waitUntilReady(timeout: .seconds(10))
+            try await body(inspector)
+        } catch let error as RedisError {
+            throw ValidationError("\(error)")
+        } catch let error as QueueConnection.Failure {
+            throw ValidationError("\(error)")
+        }
+        await inspector.close()
+    }
+}
+
+extension InvalidTokenInspector {
+    /// Goes through all tokens that fit.
+    /// - Parameter page: gets those of each part; `false` ends it.
+    func sweep(
+        _ filter: InvalidTokenFilter, withDetails: Bool = true,
+        _ page: ([InvalidTokenSet.Listed]) async throws -> Bool
+    ) async throws {
+        var cursor: String?
+        repeat {
+            let found = try await scan(after: cursor, withDetails: withDetails || !filter.isEmpty)
+            let fitting = filter.isEmpty ? found.tokens : found.tokens.filter { filter.fits($0.details) }
+            guard try await page(fitting) else { return }
+            cursor = found.cursor
+        } while cursor != nil
+    }
+}

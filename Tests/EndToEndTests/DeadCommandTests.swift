@@ -1,0 +1,110 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("Looking at dead letters")
+    struct DeadCommandTests {
+        private static func dead(_ arguments: String..., redis: RedisServer) async throws -> CommandLineTests.Output {
+            try await CommandLineTests.run(["dead"] + arguments, environment: ["APNS_WORKER_REDIS_URL": redis.url])
+        }
+
+        private static let hostile = TestLetter(
+            reason: "BadPayload", id: #"id \u001b[31m"#,
+            members:
+                #","app":"one","status":413,"error":"PayloadTooLarge","detail":"too\nlong","tokens":["ab","cd"],"requeues":2"#,
+            original: [0xFF, 0x00, 0x1B] + Array(#"{"payload":"secret"}"#.utf8), seconds: 7200)
+
+        private static func objects(_ output: String) throws -> [[String: Any]] {
+            try output.split(separator: "\n").map { line in
+                try #require(JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any])
+            }
+        }
+
+        @Test("the list is a table, the newest first, with what the reader needs to choose")
+        func table() async throws {
+            let redis = try RedisServer()
+            try redis.bury((0..<60).map { TestLetter.numbered($0) } + [Self.hostile])
+            let list = try await Self.dead("list", redis: redis)
+            let lines = list.output.split(separator: "\n")
+            #expect(lines.count == 51 && list.errors.contains("there are more"))
+            #expect(lines[0].contains(/TIME +AGE +KEY +REASON +APP +ID +ATTEMPTS +ERROR/))
+            #expect(lines[1].contains(/Z +1m +[0-9a-f]{10} +UnknownApp +- +job-\d+ +2 +-/), "\(lines[1])")
+            let one = try await Self.dead("list", "--reason", "Bad*", redis: redis)
+            let line = try #require(one.output.split(separator: "\n").last)
+            #expect(
+                line.contains(
+                    /2h +[0-9a-f]{10} +BadPayload +one +id \[31m +2 +413, PayloadTooLarge, toolong, 2 tokens, requeued 2 times before/
+                ),
+                "\(line)")
+            #expect(!one.output.contains("secret") && !one.output.contains("\u{1B}"))
+            #expect(try await Self.dead("list", "--count", redis: redis).output == "60\tUnknownApp\n1\tBadPayload\n")
+            let nothing = try await Self.dead("list", "--app", "nobody", redis: redis)
+            #expect(nothing.ending == .exited(0) && nothing.errors.contains("none of the 61 dead letters"))
+        }
+
+        @Test("for programs each letter is a line of JSON, all of them unless told otherwise")
+        func json() async throws {
+            let redis = try RedisServer()
+            try redis.bury((0..<300).map { TestLetter.numbered($0) } + [Self.hostile])
+            try redis.run("ZADD", "push:{default}:dead", "5", "somebody else's")
+            let all = try Self.objects(try await Self.dead("list", "--json", redis: redis).output)
+            #expect(all.count == 302 && Set(all.compactMap { $0["key"] as? String }).count == 302)
+            let letter = try #require(all.first { $0["reason"] as? String == "BadPayload" })
+            #expect(letter["id"] as? String == "id \u{1B}[31m" && letter["token_count"] as? Int == 2)
+            #expect(letter["status"] as? Int == 413 && letter["requeues"] as? Int == 2 && letter["job"] == nil)
+            #expect(all.last?["reason"] as? String == "Unreadable")
+            let counts = try Self.objects(try await Self.dead("list", "--json", "--count", redis: redis).output)
+            #expect(counts.map { $0["count"] as? Int } == [300, 1, 1])
+        }
+
+        @Test("one is shown whole, and its job byte for byte")
+        func show() async throws {
+            let redis = try RedisServer()
+            try redis.bury([Self.hostile, .numbered(1), .numbered(2)])
+            let list = try Self.objects(
+                try await Self.dead("list", "--json", "--reason", "BadPayload", redis: redis).output)
+            let key = try #require(list.first?["key"] as? String)
+            let shown = try await Self.dead("show", key, redis: redis)
+            #expect(shown.output.contains("tokens      ab cd\n") && shown.output.contains(#"{"payload":"secret"}"#))
+            #expect(!shown.output.contains("\u{1B}") && !shown.output.contains("\u{0}"))
+            let process = try ChildProcess(
+                BuiltProgram.path("apns-worker"), ["dead", "show", "--raw", key],
+                environment: ["APNS_WORKER_REDIS_URL": redis.url])
+            #expect(try await process.wait() == .exited(0))
+            #expect(try Data(contentsOf: process.directory.appending(path: "output")) == Data(Self.hostile.original))
+            let object = try #require(
+                try Self.objects(try await Self.dead("show", "--json", key, redis: redis).output).first)
+            #expect(object["job_base64"] as? String == Data(Self.hostile.original).base64EncodedString())
+            let text = try #require(
+                try Self.objects(try await Self.dead("show", "--json", "--id", "job-1", redis: redis).output).first)
+            #expect((text["job"] as? String).map { Array($0.utf8) } == TestLetter.numbered(1).original)
+            let missing = try await Self.dead("show", "0123456789", redis: redis)
+            #expect(missing.ending == .exited(1) && missing.errors.contains("there are 2 UnknownApp, 1 BadPayload"))
+            let several = try await Self.dead("show", "--raw", "--id", "job-1", "--id", "job-2", redis: redis)
+            #expect(several.ending != .exited(0) && several.output.isEmpty && several.errors.contains("give one's key"))
+        }
+
+        @Test("deleting needs an answer, or --yes, and deletes what was asked for")
+        func delete() async throws {
+            let redis = try RedisServer()
+            try redis.bury((0..<20).map { TestLetter.numbered($0, reason: $0 < 5 ? "Old" : "New") })
+            let unasked = try await Self.dead("delete", "--reason", "Old", redis: redis)
+            #expect(unasked.ending != .exited(0) && unasked.errors.contains("add --yes"))
+            let dry = try await Self.dead("delete", "--reason", "Old", "--dry-run", redis: redis)
+            #expect(dry.output == "would have deleted 5 dead letters of queue default: 5 Old\n")
+            #expect(try QueueContents(redis).dead.count == 20)
+            let deleted = try await Self.dead("delete", "--reason", "Old", "--yes", "--json", redis: redis)
+            let object = try #require(try Self.objects(deleted.output).first)
+            #expect(object["action"] as? String == "deleted" && object["count"] as? Int == 5)
+            #expect(object["by_reason"] as? [String: Int] == ["Old": 5] && object["queue"] as? String == "default")
+            let process = try ChildProcess(
+                "script", ["-qec", "\(BuiltProgram.path("apns-worker")) dead delete --all", "/dev/null"],
+                environment: ["APNS_WORKER_REDIS_URL": redis.url], input: Data("nonsense\n".utf8))
+            #expect(try await process.wait() == .exited(1))
+            #expect(process.output.contains("Delete 15 dead letters of queue default for good (15 New)? [y/N]"))
+            #expect(try QueueContents(redis).deadReasons == ["New": 15])
+            #expect(try QueueContents(redis).count("dead_deleted") == 5)
+        }
+    }
+}

@@ -1,0 +1,86 @@
+import Foundation
+import TestSupport
+import Testing
+
+/// The two ways to requeue, which do the same.
+enum RequeueTool: CaseIterable, Sendable {
+    case command
+    case script
+
+    /// - Parameter redis: the server of the queue, for `redis-cli`.
+    func start(_ flags: [String], redis: RedisServer, input: Data? = nil) throws -> ChildProcess {
+        switch self {
+        case .command:
+            try ChildProcess(
+                BuiltProgram.path("apns-worker"), ["requeue"] + flags,
+                environment: ["APNS_WORKER_REDIS_URL": redis.url], input: input)
+        case .script:
+            try ChildProcess(
+                Self.scriptPath, flags, environment: ["REQUEUE_REDIS_CLI": "redis-cli -p \(redis.port)"],
+                input: input)
+        }
+    }
+
+    func run(_ flags: [String], redis: RedisServer) async throws -> EndToEnd.CommandLineTests.Output {
+        let process = try start(flags, redis: redis)
+        let ending = try await process.wait()
+        return EndToEnd.CommandLineTests.Output(ending: ending, output: process.output, errors: process.errors)
+    }
+
+    static let checkout = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../..").standardized
+    static let scriptPath = checkout.appending(path: "scripts/requeue").path
+}
+
+/// Dead letters as a worker writes them.
+struct TestLetter {
+    var reason = "UnknownApp"
+    var id: String?
+    var members = ""
+    var original: [UInt8]
+    /// How long ago it was written.
+    var seconds: Int64 = 60
+
+    /// One of a job of its own.
+    static func numbered(_ number: Int, reason: String = "UnknownApp", members: String = "") -> TestLetter {
+        TestLetter(
+            reason: reason, id: "job-\(number)", members: members,
+            original: Array(TestJob.text(TestJob.token("", number), #""id":"job-\#(number)","#).utf8))
+    }
+}
+
+extension RedisServer {
+    /// Writes dead letters, each with a claim of its own.
+    func bury(_ letters: [TestLetter], queue: String = "default") throws {
+        let connection = try connect()
+        let now = Int64(Date().timeIntervalSince1970) * 1000
+        for start in stride(from: 0, to: letters.count, by: 500) {
+            var command = ["ZADD", "push:{\(queue)}:dead"].map { Array($0.utf8) }
+            for (index, letter) in letters[start..<min(start + 500, letters.count)].enumerated() {
+                let at = now - letter.seconds * 1000
+                let id = letter.id.map { #","id":"\#($0)""# } ?? ""
+                let head =
+                    #"{"v":1,"reason":"\#(letter.reason)","at":\#(at),"claim":"w:\#(start + index)","size":\#(letter.original.count),"attempts":2\#(id)\#(letter.members)}"#
+                command += [Array("\(at)".utf8), Array(head.utf8) + [0x0A] + letter.original]
+            }
+            let reply = try connection.run(command)
+            try #require(reply.number != nil, "ZADD was answered with \(reply)")
+        }
+    }
+
+    /// The waiting jobs' own bytes, out of their wrappers.
+    func originals(queue: String = "default") throws -> [[UInt8]] {
+        try QueueContents(self, queue: queue).jobs.map { body in
+            let text = Array("\"job\":".utf8)
+            guard let start = body.firstRange(of: text)?.upperBound, body.starts(with: Array(#"{"v":1,"#.utf8)) else {
+                return body
+            }
+            return Array(body[start..<(body.count - 1)])
+        }
+    }
+
+    /// How often scripts were run.
+    func scriptCalls() throws -> Int {
+        let statistics = try #require(run("INFO", "commandstats").text)
+        return statistics.matches(of: /cmdstat_eval(?:sha)?:calls=(\d+)/).reduce(0) { $0 + (Int($1.1) ?? 0) }
+    }
+}

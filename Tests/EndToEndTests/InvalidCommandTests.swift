@@ -1,0 +1,165 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("Looking at invalid tokens, and repairing them")
+    struct InvalidCommandTests {
+        private static func invalid(
+            _ arguments: [String], _ url: String, input: String? = nil
+        ) async throws -> CommandLineTests.Output {
+            try await CommandLineTests.run(
+                ["invalid"] + arguments, environment: ["APNS_WORKER_REDIS_URL": url], input: input)
+        }
+
+        /// Tokens as workers write them, half of them by a wrong environment.
+        private static func fill(
+            _ count: Int, set: RedisTestConnection, details: RedisTestConnection
+        ) throws {
+            let now = Int64(Date().timeIntervalSince1970) * 1000
+            for number in 0..<count {
+                let token = TestJob.token("", number)
+                let (reason, environment) =
+                    number % 2 == 0 ? ("BadDeviceToken", "sandbox") : ("Unregistered", "production")
+                let at = now - (number < count / 2 ? 60_000 : 86_400_000)
+                try set.run("SADD", "push:invalid-tokens", token)
+                try details.run(
+                    "HSET", "push:invalid-tokens:details", token,
+                    #"{"at":\#(at),"reason":"\#(reason)","topic":"com.\"example\",x","environment":"\#(environment)","source":"apns"}"#
+                )
+            }
+        }
+
+        private static func fill(_ count: Int, _ redis: RedisServer) throws {
+            let connection = try redis.connect()
+            try fill(count, set: connection, details: connection)
+        }
+
+        private static func members(_ redis: RedisServer) throws -> Set<String> {
+            Set(try redis.run("SMEMBERS", "push:invalid-tokens").strings())
+        }
+
+        @Test("they are listed and counted, for people and for programs")
+        func list() async throws {
+            let redis = try RedisServer()
+            #expect(try await Self.invalid(["list"], redis.url).errors == "there are no invalid tokens\n")
+            try Self.fill(100, redis)
+            try redis.run("SADD", "push:invalid-tokens", "unknown")
+            let table = try await Self.invalid(["list", "--reason", "Unregistered", "--limit", "3"], redis.url)
+            let lines = table.output.split(separator: "\n")
+            #expect(lines.count == 4 && table.errors.contains("there are more"))
+            #expect(lines[0].contains(/TOKEN +SINCE +REASON +SOURCE +ENVIRONMENT +TOPIC/))
+            #expect(
+                lines[1].contains(
+                    /[0-9a-f]{64}  2\d{3}-\d\d-\d\dT[\d:]{8}Z  Unregistered  apns +production +com\."example",x/))
+            let count = try await Self.invalid(["list", "--count", "--newer-than", "1h"], redis.url).output
+            #expect(
+                count.contains(/25 +BadDeviceToken +apns +sandbox/) && count.contains(/25 +Unregistered/), "\(count)")
+            let json = try await Self.invalid(["list", "--json"], redis.url).output.split(separator: "\n")
+            let objects = try json.map {
+                try #require(JSONSerialization.jsonObject(with: Data($0.utf8)) as? [String: Any])
+            }
+            #expect(objects.count == 101 && objects.filter { $0["at"] != nil }.count == 100)
+            #expect(objects.allSatisfy { $0["topic"] == nil || $0["topic"] as? String == #"com."example",x"# })
+            #expect(try await Self.invalid(["list", "--source", "nobody"], redis.url).ending != .exited(0))
+        }
+
+        @Test("all are exported, in each format, and a file is there whole or not at all")
+        func export() async throws {
+            let redis = try RedisServer()
+            try Self.fill(3000, redis)
+            let tokens = try await Self.invalid(["export"], redis.url)
+            #expect(try Set(tokens.output.split(separator: "\n").map(String.init)) == Self.members(redis))
+            #expect(tokens.errors.hasSuffix(" invalid tokens\n"))
+            let csv = try await Self.invalid(["export", "--format", "csv", "--environment", "sandbox"], redis.url)
+                .output
+            let rows = csv.components(separatedBy: "\r\n")
+            #expect(rows[0] == "token,since,reason,source,environment,topic" && Set(rows).count == 1502)
+            #expect(rows[1].hasSuffix(#",BadDeviceToken,apns,sandbox,"com.""example"",x""#))
+
+            let path = redis.directory.appending(path: "tokens.ndjson").path
+            let written = try await Self.invalid(["export", "--format", "ndjson", "--output", path], redis.url)
+            #expect(written.output.isEmpty && written.errors.hasSuffix("written to \(path)\n"))
+            let lines = try String(contentsOfFile: path, encoding: .utf8).split(separator: "\n")
+            let parsed = try lines.map {
+                try #require(JSONSerialization.jsonObject(with: Data($0.utf8)) as? [String: Any])
+            }
+            #expect(Set(parsed.compactMap { $0["token"] as? String }).count == 3000)
+            let before = try Data(contentsOf: URL(filePath: path))
+            try redis.run("DEL", "push:invalid-tokens")
+            try redis.run("SET", "push:invalid-tokens", "something else")
+            #expect(try await Self.invalid(["export", "--output", path], redis.url).ending != .exited(0))
+            #expect(try Data(contentsOf: URL(filePath: path)) == before)
+            let left = try FileManager.default.contentsOfDirectory(atPath: redis.directory.path)
+            #expect(!left.contains { $0.hasSuffix(".tmp") })
+            let nowhere = try await Self.invalid(["export", "--output", "/does/not/exist"], redis.url)
+            #expect(nowhere.ending != .exited(0) && nowhere.errors.contains("/does/not/exist"))
+        }
+
+        @Test("tokens are removed by name, from a file or by what is known of them, with what is known of them")
+        func remove() async throws {
+            let redis = try RedisServer()
+            try Self.fill(1000, redis)
+            func counts() throws -> [Int?] {
+                [
+                    try redis.run("SCARD", "push:invalid-tokens").number,
+                    try redis.run("HLEN", "push:invalid-tokens:details").number,
+                ]
+            }
+            let named = [TestJob.token("", 1).uppercased(), "<\(TestJob.token("", 3))>", TestJob.token("ff", 1)]
+            #expect(
+                try await Self.invalid(["remove", "--dry-run"] + named, redis.url).output == "would remove 2 tokens\n")
+            #expect(try counts() == [1000, 1000])
+            #expect(try await Self.invalid(["remove"] + named, redis.url).output == "removed 2 tokens\n")
+            #expect(try counts() == [998, 998])
+            let again = try await Self.invalid(["remove"] + named, redis.url)
+            #expect(again.ending == .exited(1) && again.output == "removed 0 tokens\n")
+
+            let filter = ["remove", "--environment", "sandbox", "--reason", "BadDeviceToken", "--newer-than", "1h"]
+            let unasked = try await Self.invalid(filter, redis.url)
+            #expect(unasked.ending != .exited(0) && unasked.errors.contains("add --yes"))
+            #expect(try await Self.invalid(filter + ["--dry-run"], redis.url).output == "would remove 250 tokens\n")
+            #expect(try await Self.invalid(filter + ["--yes"], redis.url).output == "removed 250 tokens\n")
+            #expect(try counts() == [748, 748])
+            let left = try Self.members(redis)
+            #expect(
+                (0..<1000).allSatisfy { left.contains(TestJob.token("", $0)) == ($0 % 2 == 1 && $0 > 3 || $0 >= 500) })
+
+            let file = ["remove", "--from", "-", "--yes"]
+            let wrong = try await Self.invalid(file, redis.url, input: TestJob.token("", 5) + "\nnonsense\n")
+            #expect(wrong.ending != .exited(0) && wrong.errors.contains("line 2"), "\(wrong.errors)")
+            #expect(try counts() == [748, 748])
+            let lines = (0..<700).map { TestJob.token("", $0) }.joined(separator: "\r\n") + "\n\n"
+            let fromFile = try await Self.invalid(file + ["--json"], redis.url, input: lines)
+            #expect(
+                fromFile.output == #"{"count":448,"dry_run":false,"interrupted":false}"# + "\n", "\(fromFile.errors)")
+            #expect(try counts() == [300, 300])
+            #expect(
+                try await Self.invalid(["remove", "--since", "2099-01-01T00:00Z", "--yes"], redis.url).output
+                    == "removed 0 tokens\n")
+            #expect(try await Self.invalid(["remove", "--all", "--topic", "x"], redis.url).ending != .exited(0))
+            #expect(try await Self.invalid(["remove", "--all", "--yes"], redis.url).output == "removed 300 tokens\n")
+            #expect(try counts() == [0, 0])
+        }
+
+        @Test("in a Cluster, where the set and what is known of it are with two servers")
+        func cluster() async throws {
+            let cluster = try await RedisCluster()
+            let set = try cluster.owner(ofSlot: cluster.slot(of: "push:invalid-tokens"))
+            let slot = try cluster.slot(of: "push:invalid-tokens:details")
+            var details = try cluster.owner(ofSlot: slot)
+            if details === set {
+                details = try #require(cluster.nodes.first { $0 !== set })
+                try cluster.migrate(slot: slot, from: set, to: details)
+            }
+            try Self.fill(1000, set: set.connect(), details: details.connect())
+            let count = try await Self.invalid(["list", "--count"], cluster.url)
+            #expect(count.output.contains(/500 +Unregistered/), "\(count.errors)")
+            #expect(try await Self.invalid(["export"], cluster.url).errors.hasSuffix("invalid tokens\n"))
+            let removed = try await Self.invalid(["remove", "--reason", "Unregistered", "--yes"], cluster.url)
+            #expect(removed.output == "removed 500 tokens\n", "\(removed.errors)")
+            #expect(try set.run("SCARD", "push:invalid-tokens") == 500)
+            #expect(try details.run("HLEN", "push:invalid-tokens:details") == 500)
+        }
+    }
+}

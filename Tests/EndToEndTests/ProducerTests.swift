@@ -1,0 +1,136 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("The producers of deploy/producers")
+    struct ProducerTests {
+        private static let directory = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+            .deletingLastPathComponent().appending(path: "deploy/producers")
+        private static let token = "00FC13adff785122b4ad28809a3420982341241421348097878e577c991de8f0"
+        /// What breaks out of strings that are only put together.
+        private static let text = ##"a"b\c </x> $(id) `id` %s %n '; {"x":1} Grüße 😀 \u00e9 \##u{2028}"##
+
+        enum Producer: String, CaseIterable {
+            case shell = "enqueue.sh"
+            case python = "enqueue.py"
+            case node = "enqueue.mjs"
+            case ruby = "enqueue.rb"
+            case go = "enqueue.go"
+            case php = "enqueue.php"
+            case sidekiq = "sidekiq.rb"
+            case celery = "celery_task.py"
+        }
+
+        /// Runs a producer with what Debian's packages have.
+        private func run(_ producer: Producer, _ redis: RedisServer, _ arguments: [String]) async throws -> String {
+            let path = Self.directory.appending(path: producer.rawValue).path
+            var environment = ["REDIS_URL": redis.url]
+            let command: [String]
+            let workshop = FileManager.default.temporaryDirectory.appending(path: "producer-\(UUID().uuidString)")
+            try FileManager.default.createDirectory(at: workshop, withIntermediateDirectories: true)
+            defer { try? FileManager.default.removeItem(at: workshop) }
+            switch producer {
+            case .shell: command = ["/bin/sh", path]
+            case .python, .celery: command = ["/usr/bin/python3", path]
+            case .ruby, .sidekiq: command = ["/usr/bin/ruby", path]
+            case .php: command = ["/usr/bin/php", path]
+            case .go:
+                environment["GO111MODULE"] = "off"
+                environment["GOPATH"] = "/usr/share/gocode"
+                environment["GOCACHE"] = workshop.path
+                command = ["/usr/bin/go", "run", path]
+            case .node:
+                // A module looks for packages only beside itself.
+                let packages = workshop.appending(path: "node_modules")
+                try FileManager.default.createDirectory(at: packages, withIntermediateDirectories: true)
+                try FileManager.default.createSymbolicLink(
+                    atPath: packages.appending(path: "redis").path, withDestinationPath: "/usr/share/nodejs/redis")
+                let copy = workshop.appending(path: producer.rawValue).path
+                try FileManager.default.copyItem(atPath: path, toPath: copy)
+                environment["NODE_PATH"] = "/usr/share/nodejs"
+                command = ["/usr/bin/node", copy]
+            }
+            let process = try ChildProcess(command[0], command.dropFirst() + arguments, environment: environment)
+            let ending = try await process.wait()
+            try #require(ending == .exited(0), "\(process.errors)\(process.output)")
+            return process.output
+        }
+
+        @Test("enqueue what arrives as it was meant, whatever is in the text", arguments: Producer.allCases)
+        func producer(_ producer: Producer) async throws {
+            let redis = try RedisServer()
+            let record = FileManager.default.temporaryDirectory.appending(path: "record-\(UUID().uuidString)")
+            defer { try? FileManager.default.removeItem(at: record) }
+            let simulator = try await SimulatorProcess(options: ["--record", record.path])
+            let said = try await run(producer, redis, [Self.token, Self.text])
+            let isTask = producer == .celery
+            #expect(said == (isTask ? "enqueued 1 job\n" : "enqueued 102 jobs; nothing is known against the token\n"))
+
+            let format =
+                producer == .sidekiq ? ["--queue", "push", "--format", "sidekiq", "--job-class", "PushJob"] : []
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port, options: format + ["--exit-when-done"])
+            #expect(try await worker.finish().delivered == (isTask ? 1 : 102), "\(worker.log)")
+            _ = try await simulator.stop()
+            let queue = try QueueContents(redis, queue: producer == .sidekiq ? "push" : "default")
+            #expect(queue.isSettled && queue.dead.isEmpty)
+
+            let received = try Self.notifications(record)
+            let texts = received.map { $0.payload.aps.alert }
+            #expect(texts.filter { $0 == .text(Self.text) }.count == (isTask ? 1 : 101), "\(texts.first as Any)")
+            guard !isTask else { return }
+            let whole = try #require(received.first { $0.collapseID == "order-1742" })
+            #expect(whole.payload.aps.alert == .parts(title: "Your order", body: Self.text))
+            #expect(whole.token == Self.token.lowercased() && whole.priority == 10 && whole.payload.order == 1742)
+            #expect(whole.payload.aps.badge == 1 && whole.payload.aps.sound == "default")
+            #expect(Set(received.map(\.token)).count == 101)
+
+            try redis.run("SADD", "push:invalid-tokens", Self.token.lowercased())
+            #expect(try await run(producer, redis, [Self.token]) == "enqueued 102 jobs; the token is invalid\n")
+        }
+
+        private struct Notification: Decodable {
+            struct Payload: Decodable {
+                let aps: APS
+                let order: Int?
+            }
+
+            struct APS: Decodable {
+                let alert: Alert
+                let badge: Int?
+                let sound: String?
+            }
+
+            enum Alert: Decodable, Equatable {
+                case text(String)
+                case parts(title: String, body: String)
+
+                private struct Parts: Decodable {
+                    let title, body: String
+                }
+
+                init(from decoder: any Decoder) throws {
+                    let container = try decoder.singleValueContainer()
+                    if let text = try? container.decode(String.self) {
+                        self = .text(text)
+                    } else {
+                        let parts = try container.decode(Parts.self)
+                        self = .parts(title: parts.title, body: parts.body)
+                    }
+                }
+            }
+
+            let token: String
+            let collapseID: String?
+            let priority: Int?
+            let payload: Payload
+        }
+
+        private static func notifications(_ record: URL) throws -> [Notification] {
+            try Data(contentsOf: record).split(separator: UInt8(ascii: "\n")).map {
+                try JSONDecoder().decode(Notification.self, from: $0)
+            }
+        }
+    }
+}

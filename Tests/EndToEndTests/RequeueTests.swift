@@ -1,0 +1,250 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("Requeueing dead letters, by the command and by the script")
+    struct RequeueTests {
+        private static let mixed: [TestLetter] = (0..<60).map { number in
+            var letter = TestLetter.numbered(number, reason: ["UnknownApp", "BadPayload", "BadTopic"][number % 3])
+            letter.seconds = Int64(number) * 60
+            letter.members =
+                number % 2 == 0 ? #","app":"one","error":"Shutdown""# : #","app":"two words","detail":"it's \"so\"""#
+            if number % 5 == 0 { letter.members += #","tokens":["abc\#(number)"]"# }
+            return letter
+        }
+
+        @Test(
+            "both do the same with the same letters",
+            arguments: [
+                ["--all"], ["--reason", "BadPayload"], ["--reason", "Bad*"],
+                ["--reason=BadPayload", "--reason", "UnknownApp"],
+                ["--app", "two words"], ["--app", "one", "--reason", "BadTopic"], ["--id", "job-7", "--id", "job-8"],
+                ["--token", "ABC10"], ["--error", "SHUTDOWN"], ["--error", "it's \"so\""], ["--older-than", "30m"],
+                ["--newer-than", "20m", "--first"], ["--older-than", "10m", "--newer-than", "50m", "--keep-attempts"],
+                ["--all", "--limit", "7"], ["--reason", "Bad*", "--limit", "7", "--first", "--keep-attempts"],
+                ["--all", "--dry-run"], ["--reason", "nothing"], ["--id", "nothing"],
+                ["--reason", "$(touch /tmp/x)`id`"],
+                ["--reason", "'); redis.call('FLUSHALL') --"], ["--queue", "other", "--all"], ["--all", "--yes"],
+            ])
+        func agreement(flags: [String]) async throws {
+            var results: [(Output, QueueContents)] = []
+            for tool in RequeueTool.allCases {
+                let redis = try RedisServer()
+                try redis.bury(Self.mixed)
+                let result = try await tool.run(flags, redis: redis)
+                results.append((result, try QueueContents(redis)))
+            }
+            let (command, script) = (results[0], results[1])
+            #expect(command.0.ending == script.0.ending)
+            #expect(command.0.output == script.0.output)
+            #expect(command.0.errors == script.0.errors)
+            // The script works some moments later, and the letters' times are in them.
+            #expect(command.1.jobs == script.1.jobs)
+            #expect(command.1.dead.map(\.original) == script.1.dead.map(\.original))
+            #expect(command.1.counters == script.1.counters)
+            #expect(command.1.jobs.count + command.1.dead.count == 60)
+            if flags.contains("--dry-run") { #expect(command.1.jobs.isEmpty && command.1.counters.isEmpty) }
+            #expect(command.0.ending == .exited(flags == ["--id", "nothing"] ? 1 : 0))
+        }
+
+        private typealias Output = CommandLineTests.Output
+
+        @Test("what fits is what was asked for, and is told by reason", arguments: RequeueTool.allCases)
+        func chosen(tool: RequeueTool) async throws {
+            let redis = try RedisServer()
+            try redis.bury(Self.mixed)
+            let dry = try await tool.run(["--reason", "Bad*", "--dry-run"], redis: redis)
+            #expect(dry.output == "would have requeued 40 jobs of queue default: 20 BadPayload, 20 BadTopic\n")
+            let nothing = try await tool.run(["--reason", "BadTokem"], redis: redis)
+            #expect(
+                nothing.errors
+                    == "none of the 60 dead letters of queue default fits; there are 20 BadPayload, 20 BadTopic, 20 UnknownApp\n"
+            )
+            let result = try await tool.run(["--reason", "BadPayload", "--limit", "3"], redis: redis)
+            #expect(result.output == "requeued 3 jobs of queue default: 3 BadPayload\n", "\(result.errors)")
+            // The oldest: 58, 55 and 52.
+            #expect(try redis.originals() == [58, 55, 52].map { Self.mixed[$0].original })
+            let one = try await tool.run(["--id", "job-1"], redis: redis)
+            #expect(one.output == "requeued 1 job of queue default: 1 BadPayload\n")
+            #expect(try await tool.run(["--all"], redis: redis).ending == .exited(0))
+            let empty = try await tool.run(["--all"], redis: redis)
+            #expect(empty.ending == .exited(0) && empty.errors == "queue default has no dead letters\n")
+            #expect(try QueueContents(redis).count("requeued") == 60)
+        }
+
+        @Test(
+            "mistakes in the flags are told, and nothing is done", arguments: RequeueTool.allCases,
+            [
+                ([], "--all"), (["--all", "--reason", "X"], "--all is all letters"),
+                (["--reason", ""], "--reason is empty"),
+                (["--all", "--limit", "0"], "--limit is a number from 1"),
+                (["--all", "--rate", "0"], "--rate is a number from 1"),
+                (["--all", "--queue", "a{b"], "printable ASCII"), (["--all", "--resaon", "X"], "--resaon"),
+            ] as [([String], String)])
+        func mistakes(tool: RequeueTool, flags: ([String], words: String)) async throws {
+            let redis = try RedisServer()
+            try redis.bury([.numbered(1)])
+            let result = try await tool.run(flags.0, redis: redis)
+            #expect(result.ending == .exited(64), "\(result.errors)")
+            #expect(result.errors.contains(flags.words), "\(result.errors)")
+            #expect(try QueueContents(redis).dead.count == 1)
+        }
+
+        @Test("bytes of any kind go back as they were", arguments: RequeueTool.allCases)
+        func bytes(tool: RequeueTool) async throws {
+            let redis = try RedisServer()
+            let originals: [[UInt8]] = [
+                [0xFF, 0xFE, 0x00, 0x0A, 0x7D], [], Array("{\"token\":".utf8), [0x0A], Array("$(id) `id` ' \" \\".utf8),
+                Array(repeating: 0x41, count: 700_000),
+            ]
+            try redis.bury(originals.map { TestLetter(reason: "MalformedJSON", original: $0) })
+            let result = try await tool.run(["--all"], redis: redis)
+            #expect(result.output == "requeued 6 jobs of queue default: 6 MalformedJSON\n", "\(result.errors)")
+            #expect(try Set(redis.originals()) == Set(originals))
+        }
+
+        @Test("killed in the middle and repeated, it has moved each job once", arguments: RequeueTool.allCases)
+        func killed(tool: RequeueTool) async throws {
+            let redis = try RedisServer()
+            let letters = (0..<400).map { TestLetter.numbered($0) }
+            try redis.bury(letters)
+            for step in 1...2 {
+                let process = try tool.start(["--all", "--rate", "40"], redis: redis)
+                try await eventually("some are moved") { try QueueContents(redis).jobs.count >= step * 50 }
+                process.kill()
+            }
+            #expect(try QueueContents(redis).dead.count > 0)
+            #expect(try await tool.run(["--all"], redis: redis).ending == .exited(0))
+            let originals = try redis.originals()
+            #expect(originals.count == 400 && Set(originals) == Set(letters.map(\.original)))
+            #expect(try QueueContents(redis).dead.isEmpty)
+        }
+
+        @Test("interrupted, it says how far it has come", arguments: RequeueTool.allCases, [SIGINT, SIGTERM])
+        func interrupted(tool: RequeueTool, signal: Int32) async throws {
+            let redis = try RedisServer()
+            try redis.bury((0..<300).map { TestLetter.numbered($0) })
+            let process = try tool.start(["--all", "--rate", "20"], redis: redis)
+            try await eventually("some are moved") { try QueueContents(redis).jobs.count >= 25 }
+            process.send(signal)
+            #expect(try await process.wait() == .exited(tool == .script && signal == SIGTERM ? 143 : 130))
+            let moved = try QueueContents(redis).jobs.count
+            #expect(process.output == "requeued \(moved) jobs of queue default: \(moved) UnknownApp\n")
+            #expect(process.errors == "the others are dead letters still: repeat the command to go on\n")
+            #expect(try QueueContents(redis).dead.count == 300 - moved && moved < 300)
+        }
+
+        @Test("the command and the script at once move each job once")
+        func atOnce() async throws {
+            let redis = try RedisServer()
+            let letters = (0..<4000).map { TestLetter.numbered($0) }
+            try redis.bury(letters)
+            let processes = try RequeueTool.allCases.flatMap { tool in
+                try (0..<2).map { _ in try tool.start(["--reason", "UnknownApp"], redis: redis) }
+            }
+            for process in processes { #expect(try await process.wait() == .exited(0)) }
+            let moved = processes.compactMap { $0.output.firstMatch(of: /requeued (\d+) job/).flatMap { Int($0.1) } }
+            #expect(moved.reduce(0, +) == 4000)
+            let originals = try redis.originals()
+            #expect(originals.count == 4000 && Set(originals) == Set(letters.map(\.original)))
+        }
+
+        @Test("200,000 letters are gone through in short calls", arguments: [RequeueTool.command])
+        func many(tool: RequeueTool) async throws {
+            let redis = try RedisServer()
+            try redis.bury(
+                (0..<200_000).map { TestLetter.numbered($0, reason: $0 % 100 == 0 ? "NoApp" : "UnknownApp") })
+            let before = try redis.scriptCalls()
+            let result = try await tool.run(["--reason", "NoApp"], redis: redis)
+            #expect(result.output == "requeued 2000 jobs of queue default: 2000 NoApp\n", "\(result.errors)")
+            let calls = try redis.scriptCalls() - before
+            #expect(calls >= 200_000 / 250 && calls <= 200_000 / 250 + 2)
+            #expect(try redis.run("ZCARD", "push:{default}:dead") == 198_000)
+        }
+
+        @Test("what cannot be reached or is not the master is told")
+        func refused() async throws {
+            let redis = try RedisServer()
+            for tool in RequeueTool.allCases {
+                redis.stop()
+                let result = try await tool.run(["--all"], redis: redis)
+                #expect(result.ending != .exited(0) && !result.errors.isEmpty)
+                try redis.start()
+                try redis.bury([.numbered(1)])
+                try redis.run("REPLICAOF", "127.0.0.1", "1")
+                let replica = try await tool.run(["--all"], redis: redis)
+                #expect(replica.ending != .exited(0))
+                #expect(replica.errors.contains("replica"), "\(replica.errors)")
+                try redis.run("REPLICAOF", "NO", "ONE")
+            }
+        }
+
+        @Test("on a terminal many are moved only after a question")
+        func question() async throws {
+            for tool in RequeueTool.allCases {
+                let redis = try RedisServer()
+                try redis.bury((0..<150).map { TestLetter.numbered($0) })
+                let refused = try await Self.onTerminal(tool, ["--all"], redis, answer: "n\n")
+                #expect(refused.contains("Requeue 150 jobs to default (150 UnknownApp)? [y/N]"), "\(refused)")
+                #expect(refused.contains("nothing was changed"))
+                #expect(try QueueContents(redis).dead.count == 150)
+                _ = try await Self.onTerminal(tool, ["--all", "--limit", "100"], redis, answer: "")
+                #expect(try QueueContents(redis).dead.count == 50)
+                try redis.bury((200..<300).map { TestLetter.numbered($0) })
+                let agreed = try await Self.onTerminal(tool, ["--all"], redis, answer: "y\n")
+                #expect(agreed.contains("requeued 150 jobs"), "\(agreed)")
+            }
+        }
+
+        /// What it writes to a terminal, on which somebody types an answer.
+        private static func onTerminal(
+            _ tool: RequeueTool, _ flags: [String], _ redis: RedisServer, answer: String
+        ) async throws -> String {
+            let program =
+                switch tool {
+                case .command: try BuiltProgram.path("apns-worker") + " requeue"
+                case .script: RequeueTool.scriptPath
+                }
+            let process = try ChildProcess(
+                "script", ["-qec", "\(program) \(flags.joined(separator: " "))", "/dev/null"],
+                environment: [
+                    "APNS_WORKER_REDIS_URL": redis.url, "REQUEUE_REDIS_CLI": "redis-cli -p \(redis.port)",
+                ], input: Data(answer.utf8))
+            try await process.wait()
+            return process.output
+        }
+
+        @Test("the script has the Lua of the command in it")
+        func embedded() throws {
+            let folder = RequeueTool.checkout.appending(path: "Sources/PushQueue/Scripts")
+            let files = try ["common.lua", "letters.lua"].map {
+                try String(contentsOf: folder.appending(path: $0), encoding: .utf8)
+            }
+            let script = try String(contentsOf: URL(filePath: RequeueTool.scriptPath), encoding: .utf8)
+            let start = try #require(script.range(of: "<<'LUA'\n")?.upperBound)
+            let end = try #require(script.range(of: "\nLUA\n")?.lowerBound)
+            #expect(String(script[start..<end]) + "\n" == files.joined(), "run scripts/requeue.d/embed")
+        }
+
+        @Test("the script works alone, elsewhere, in a folder and for a user without anything")
+        func alone() async throws {
+            let redis = try RedisServer(password: "s3cret")
+            try redis.bury([.numbered(1)])
+            let folder = FileManager.default.temporaryDirectory.appending(path: "requeue \(UUID().uuidString)")
+            try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+            defer { try? FileManager.default.removeItem(at: folder) }
+            let copy = folder.appending(path: "requeue").path
+            try FileManager.default.copyItem(atPath: RequeueTool.scriptPath, toPath: copy)
+            let wrong = try ChildProcess(copy, ["--all", "--redis", "redis://127.0.0.1:\(redis.port)"])
+            #expect(try await wrong.wait() == .exited(1))
+            #expect(wrong.errors.contains("REDISCLI_AUTH"), "\(wrong.errors)")
+            let right = try ChildProcess(
+                copy, ["--all", "--redis", "redis://127.0.0.1:\(redis.port)"], environment: ["REDISCLI_AUTH": "s3cret"])
+            #expect(try await right.wait() == .exited(0))
+            #expect(right.output == "requeued 1 job of queue default: 1 UnknownApp\n", "\(right.errors)")
+            let help = try await CommandLineTests.run(["--help"], of: "apns-worker")
+            #expect(help.output.contains("requeue"))
+        }
+    }
+}

@@ -1,0 +1,205 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("Jobs that Sidekiq and Resque have written")
+    struct SidekiqTests {
+        private static let options = ["--queue", "push", "--format", "sidekiq"]
+
+        private func job(_ argument: String, id: String? = nil, more: String = "") -> String {
+            let jid = id.map { #","jid":"\#($0)""# } ?? ""
+            return #"{"retry":true,"queue":"push","class":"PushJob","args":[\#(argument)]\#(jid)\#(more)}"#
+        }
+
+        private func push(_ jobs: [String], _ redis: RedisServer, to list: String = "queue:push") throws {
+            for job in jobs { try redis.run("LPUSH", list, job) }
+        }
+
+        @Test("are sent, retried and kept as dead letters with the bytes that they came with")
+        func whole() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess(rules: ["prefix=5,answer=503", "prefix=4,answer=BadCollapseId"])
+            let good = (0..<300).map { job(TestJob.text(TestJob.token("a", $0)), id: "jid-\($0)") }
+            let refused = job(TestJob.text(TestJob.token("4", 1)), id: "refused")
+            let busy = job(TestJob.text(TestJob.token("5", 1)), id: "busy", more: #","x":"é\u00e9" "#)
+            let never = job(TestJob.text(TestJob.token("5", 2))).replacing(#""retry":true"#, with: #""retry":false"#)
+            let other = #"{"class":"MailJob","args":[{"to":"somebody"}],"jid":"mail"}"#
+            let native = TestJob.text(TestJob.token("a", 999))
+            try push(good + [refused, busy, never, other, native], redis)
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port,
+                options: Self.options + ["--job-class", "PushJob", "--max-attempts", "3", "--exit-when-done"])
+            let account = try await worker.finish()
+            let queue = try QueueContents(redis, queue: "push")
+            #expect(account.delivered == 300 && queue.isSettled)
+            #expect(try redis.run("EXISTS", "queue:push") == .integer(0))
+            let letters = Dictionary(
+                uniqueKeysWithValues: queue.dead.map { (String(decoding: $0.original, as: UTF8.self), $0) })
+            #expect(letters.count == 5)
+            #expect(letters[refused]?.attempts == 1)
+            #expect(letters[busy]?.attempts == 3 && letters[never]?.attempts == 1)
+            #expect(letters[other]?.reason == "OtherClass" && letters[other]?.detail?.contains("MailJob") == true)
+            #expect(letters[native]?.reason == "NotSidekiqJob")
+            #expect(letters[native]?.detail?.contains(#"{"class":"PushJob","args":[{"#) == true)
+            #expect(try await simulator.stop().distinctTokens >= 300)
+        }
+
+        @Test("are taken in the order of their list, and wake a worker that waits for them")
+        func order() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port, options: Self.options)
+            for number in 1...3 {
+                try await eventually("the worker waits") {
+                    (try redis.run("CLIENT", "LIST").text ?? "").contains("cmd=blmove")
+                }
+                try push([job(TestJob.text(TestJob.token("a", number)))], redis)
+                try await eventually("it is delivered") { try await simulator.account().accepted == number }
+            }
+            _ = try await worker.stop()
+            #expect(try QueueContents(redis, queue: "push").isSettled)
+        }
+
+        @Test("of each form, for thousands of devices, are split and sent to each once", arguments: 0...2)
+        func split(form: Int) async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            let tokens = (0..<2500).map { "\"\(TestJob.token("b", $0))\"" }.joined(separator: ",")
+            let object = #"{"tokens":[\#(tokens)],"alert":"é to all"}"#
+            let argument =
+                switch form {
+                case 0: object
+                case 1: "\"" + object.replacing("\"", with: "\\\"").replacing("é", with: "\\u00e9") + "\""
+                default:
+                    #"{"job_class":"PushJob","job_id":"x","arguments":[\#(object.dropLast()),"_aj_symbol_keys":["a"]}]}"#
+                }
+            try push([job(argument, id: "big")], redis)
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port, options: Self.options + ["--exit-when-done"])
+            #expect(try await worker.finish().delivered == 2500)
+            let queue = try QueueContents(redis, queue: "push")
+            #expect(queue.isSettled && queue.dead.isEmpty && queue.count("split") == 1)
+            let accepted = try await simulator.stop()
+            #expect(accepted.distinctTokens == 2500 && accepted.duplicates == 0 && accepted.distinctIDs == 2500)
+        }
+
+        @Test("are taken over from a worker that was killed, each with the apns-id that its jid gives")
+        func crash() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess(options: ["--delay", "150ms±100ms"])
+            let count = 2000
+            try push((0..<count).map { job(TestJob.text(TestJob.token("a", $0)), id: "jid-\($0)") }, redis)
+            let options = Self.options + ["--max-connections", "1", "--max-streams", "200"]
+            let first = try WorkerProcess(redis: redis.url, endpoint: simulator.port, options: options)
+            try await eventually("the first worker is at work") {
+                try QueueContents(redis, queue: "push").count("delivered") > 200
+            }
+            first.process.kill()
+            let second = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port, options: options + ["--exit-when-done"])
+            _ = try await second.finish()
+            let queue = try QueueContents(redis, queue: "push")
+            let accepted = try await simulator.stop()
+            #expect(queue.isSettled && queue.dead.isEmpty && queue.count("delivered") == count)
+            #expect(accepted.distinctTokens == count && accepted.distinctIDs == count)
+        }
+
+        @Test("of Resque are on its own list, and are taken from its left")
+        func resque() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            for number in 0..<10 {
+                let text = #"{"class":"PushJob","args":[\#(TestJob.text(TestJob.token("c", number)))]}"#
+                try redis.run("RPUSH", "resque:queue:push", text)
+            }
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port,
+                options: ["--queue", "push", "--format", "resque", "--exit-when-done"])
+            #expect(try await worker.finish().delivered == 10)
+            #expect(try QueueContents(redis, queue: "push").isSettled)
+            _ = try await simulator.stop()
+        }
+
+        @Test("are taken beside others by one worker, where the file says of each queue how its jobs are written")
+        func file() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            let path = redis.directory.appending(path: "worker.yaml")
+            let text = """
+                queues:
+                  push:
+                    format: sidekiq
+                    job_class: PushJob
+                  old:
+                    format: resque
+                    list: shop:queue:old
+                  default:
+                    weight: 3
+                """
+            try text.write(to: path, atomically: true, encoding: .utf8)
+            try push([job(TestJob.text(TestJob.token("a", 1)))], redis)
+            try redis.run("RPUSH", "shop:queue:old", job(TestJob.text(TestJob.token("b", 1))))
+            try redis.push([TestJob.text(TestJob.token("c", 1))])
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port, options: ["--config", path.path, "--exit-when-done"])
+            #expect(try await worker.finish().delivered == 3, "\(worker.log)")
+            #expect(try await simulator.stop().distinctTokens == 3)
+        }
+
+        @Test("are enqueued and checked by the commands too")
+        func commands() async throws {
+            let redis = try RedisServer()
+            let environment = ["APNS_WORKER_REDIS_URL": redis.url, "APNS_WORKER_FORMAT": "sidekiq"]
+            let one = try await CommandLineTests.run(
+                ["enqueue", "--token", "abcd", "--alert", "hé", "--job-class", "Shop::PushJob"],
+                environment: environment)
+            #expect(one.output == "enqueued 1 job on default\n", "\(one.errors)")
+            let lines = [job(#"{"token":"ab","alert":"x"}"#), #"{"token":"ab","alert":"x"}"#].joined(separator: "\n")
+            let many = try await CommandLineTests.run(["enqueue"], environment: environment, input: lines)
+            #expect(many.output == "enqueued 1 job on default, refused 1\n")
+            #expect(many.errors.contains("line 2: the job is not of the form"), "\(many.errors)")
+            let list = try redis.run("LRANGE", "queue:default", "0", "-1").strings()
+            // What was enqueued first is the last from the left.
+            let written = try #require(list.last)
+            #expect(list.count == 2 && written.hasPrefix(#"{"class":"Shop::PushJob","queue":"default","args":[{"#))
+            let object = try #require(JSONSerialization.jsonObject(with: Data(written.utf8)) as? [String: Any])
+            #expect((object["jid"] as? String)?.count == 24)
+            let check = try await CommandLineTests.run(
+                ["check", "--job", "-", "--format", "sidekiq", "--no-redis", "--no-connect"], input: written)
+            #expect(check.output.contains("it would be sent to 1 device"), "\(check.output)\(check.errors)")
+            let hint = try await CommandLineTests.run(
+                ["check", "--job", "-", "--no-redis", "--no-connect"], input: written)
+            #expect(hint.output.contains("--format sidekiq"), "\(hint.output)")
+        }
+
+        @Test("in a Cluster have to be on a list of the queue's slot, which is said at the start")
+        func cluster() async throws {
+            let cluster = try await RedisCluster()
+            let simulator = try await SimulatorProcess()
+            let environment = ["APNS_WORKER_REDIS_URL": cluster.url, "APNS_WORKER_TOPIC": "com.example.app"]
+            let refused = try await CommandLineTests.run(["run"] + Self.options, environment: environment)
+            #expect(refused.ending != .exited(0))
+            #expect(refused.errors.contains("--list 'queue:{push}'"), "\(refused.errors)")
+            let list = "queue:{push}"
+            let owner = try cluster.owner(ofSlot: cluster.slot(of: list))
+            try push([job(TestJob.text(TestJob.token("d", 1)))], owner, to: list)
+            let worker = try WorkerProcess(
+                redis: cluster.url, endpoint: simulator.port,
+                options: Self.options + ["--list", list, "--exit-when-done"])
+            #expect(try await worker.finish().delivered == 1)
+            _ = try await simulator.stop()
+        }
+
+        @Test(
+            "need flags that fit together",
+            arguments: [
+                (["--format", "celery"], "native, sidekiq or resque"), (["--job-class", "A"], "--job-class"),
+                (["--queue", "a,b", "--list", "x"], "several"), (["--format", "sidekiq", "--list", "a b"], "--list"),
+            ])
+        func flags(flags: [String], words: String) async throws {
+            let result = try await CommandLineTests.run(["run", "--topic", "a"] + flags)
+            #expect(result.ending != .exited(0) && result.errors.contains(words), "\(result.errors)")
+        }
+    }
+}

@@ -1,0 +1,80 @@
+import NIOCore
+import PushQueue
+import TestSupport
+import Testing
+
+@Suite("A list of jobs that others name")
+struct OtherListTests {
+    @Test("is taken from its own head: what is put back at the right is what is taken next")
+    func right() async throws {
+        try await withQueue { queue in
+            let list = "queue:\(UInt64.random(in: 0...UInt64.max))"
+            let keys = try QueueKeys(prefix: list, queue: "q", list: list, head: .right)
+            func worker(_ name: String, _ limits: QueueLimits = QueueLimits()) -> TestWorker {
+                TestWorker(name, client: queue.client, keys: keys, limits: limits)
+            }
+            func oldestFirst() throws -> [String] {
+                let all = try #require(queue.redis.run("LRANGE", list, "0", "-1").elements)
+                return all.reversed().compactMap(\.text)
+            }
+            // As Sidekiq pushes.
+            for number in 1...120 { try queue.redis.run("LPUSH", list, "job \(number)") }
+            let jobs = (1...120).map { "job \($0)" }
+
+            var limits = QueueLimits()
+            limits.maximumClaimSize = 11
+            let first = try await worker("w", limits).claim(50)
+            #expect(first.bodies.map { String(buffer: $0) } == ["job 1", "job 2"])
+            #expect(try oldestFirst() == Array(jobs.dropFirst(2)))
+
+            let second = try await worker("w").claim(30, first: 51, join: false)
+            #expect(second.bodies.map { String(buffer: $0) } == Array(jobs[2..<32]))
+            #expect(try await worker("w").release() == 32)
+            #expect(try oldestFirst() == jobs)
+
+            _ = try await worker("v").claim(3)
+            try queue.redis.run("RPUSH", keys.inbox("v"), "waited")
+            try queue.redis.run("ZADD", keys.workers, "XX", "1", "v")
+            #expect(try await worker("x").reap("v") == [4, 0])
+            let reclaimed = (1...3).map { #"{"v":1,"reclaims":1,"origin":"v:\#($0)","job":job \#($0)}"# }
+            #expect(try oldestFirst() == reclaimed + ["waited"] + Array(jobs.dropFirst(3)))
+            #expect(try queue.redis.run("EXISTS", "\(list):{q}:jobs") == .integer(0))
+        }
+    }
+
+    @Test("has to be in the queue's slot of a Cluster")
+    func slot() throws {
+        #expect(try QueueKeys().listIsInSlot)
+        #expect(try !QueueKeys(queue: "push", list: "queue:push").listIsInSlot)
+        #expect(try QueueKeys(queue: "push", list: "queue:{push}").listIsInSlot)
+    }
+
+    @Test(
+        "must have a name that can be written", arguments: ["", " ", "a b", "a\n", String(repeating: "x", count: 256)])
+    func names(name: String) {
+        let error = #expect(throws: QueueKeys.Invalid.self) { try QueueKeys(list: name) }
+        #expect(error?.description.contains("the list must be") == true)
+    }
+
+    @Test("a job whose tokens had to be read from a text is split, and loses nothing but its tokens")
+    func splitText() async throws {
+        try await withQueue { queue in
+            let job = #"{"class":"P","args":["{\"alert\":\"\u00e9\",\"tokens\":[\"aa\",\"bb\",\"cc\"]}"]}"#
+            let worker = queue.worker("w")
+            try queue.push([job])
+            let body = try #require(await worker.claim(1).bodies.first)
+            let read = try JobDecoder.decode(body, as: .sidekiq(classes: []))
+            try await worker.settle { settlement in
+                settlement.split(
+                    1, prefix: EnvelopeWriter().prefix(), pieces: read.tokenPieces(of: 2), cut: read.tokensMember,
+                    original: read.original, text: read.body)
+            }
+            let rest = #"{"class":"P","args":["{\"alert\":\"\u00e9\"}"]}"#
+            #expect(
+                try queue.retries() == [
+                    #"{"v":1,"attempt":1,"claim":"w:1/1","tokens":["aa","bb"],"job":\#(rest)}"#,
+                    #"{"v":1,"attempt":1,"claim":"w:1/2","tokens":["cc"],"job":\#(rest)}"#,
+                ])
+        }
+    }
+}

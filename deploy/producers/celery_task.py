@@ -1,0 +1,29 @@
+#!/usr/bin/env python3
+"""Enqueues pushes from a Celery task: the task only writes the job; sending, retries and dead letters are the worker's.
+
+    REDIS_URL=redis://127.0.0.1:6379 ./celery_task.py [TOKEN [TEXT]]     (calls the task here, without a Celery worker)
+"""
+import json
+import os
+import sys
+
+import redis
+from celery import Celery
+
+URL = os.environ.get("REDIS_URL", "redis://127.0.0.1:6379")
+
+app = Celery("shop", broker=URL)
+connection = redis.Redis.from_url(URL)
+
+
+@app.task(bind=True, autoretry_for=(redis.ConnectionError,), retry_backoff=True)
+def push(self, token, text):
+    # The task's id stays the same when Celery runs it twice, and so does the notification's apns-id.
+    connection.rpush("push:{default}:jobs", json.dumps({"id": self.request.id, "token": token, "alert": text}))
+
+
+if __name__ == "__main__":
+    token = sys.argv[1] if len(sys.argv) > 1 else "00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0"
+    text = sys.argv[2] if len(sys.argv) > 2 else "Grüße aus Köln"
+    push.apply(args=[token, text], throw=True)  # elsewhere: push.delay(token, text)
+    print("enqueued 1 job")

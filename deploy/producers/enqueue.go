@@ -1,0 +1,100 @@
+// Enqueues pushes with redigo.
+//
+//	REDIS_URL=redis://127.0.0.1:6379 go run enqueue.go [TOKEN [TEXT]]
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"log"
+	"os"
+	"strings"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+const jobs = "push:{default}:jobs"
+
+// Job has the members that are used here; `apns-worker schema` prints all there are.
+type Job struct {
+	ID         string         `json:"id,omitempty"`
+	Token      string         `json:"token"`
+	Alert      any            `json:"alert,omitempty"`
+	Badge      *int           `json:"badge,omitempty"`
+	Sound      string         `json:"sound,omitempty"`
+	Priority   int            `json:"priority,omitempty"`
+	Expiration string         `json:"expiration,omitempty"`
+	CollapseID string         `json:"collapse_id,omitempty"`
+	Custom     map[string]any `json:"custom,omitempty"`
+}
+
+func main() {
+	token := argument(1, "00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0")
+	text := argument(2, "Grüße aus Köln")
+	url := os.Getenv("REDIS_URL")
+	if url == "" {
+		url = "redis://127.0.0.1:6379"
+	}
+	connection, err := redis.DialURL(url)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer connection.Close()
+
+	// As short as it gets.
+	enqueue(connection, Job{Token: token, Alert: text})
+
+	// With an id, so that a job that is enqueued twice by mistake carries one apns-id, and more of what a job may have.
+	one := 1
+	enqueue(connection, Job{
+		ID:         "order-1742-shipped",
+		Token:      token,
+		Alert:      map[string]string{"title": "Your order", "body": text},
+		Badge:      &one,
+		Sound:      "default",
+		Priority:   10,
+		Expiration: "1h",
+		CollapseID: "order-1742",
+		Custom:     map[string]any{"order": 1742},
+	})
+
+	// Many: one RPUSH takes any number; some hundreds at a time keep the requests small.
+	var many []Job
+	for n := 0; n < 100; n++ {
+		number := fmt.Sprintf("%04d", n)
+		many = append(many, Job{ID: fmt.Sprint("news-", n), Token: token[:len(token)-4] + number, Alert: text})
+	}
+	enqueue(connection, many...)
+
+	// What is in the set gets no more pushes until the device registers again.
+	isInvalid, err := redis.Bool(connection.Do("SISMEMBER", "push:invalid-tokens", strings.ToLower(token)))
+	if err != nil {
+		log.Fatal(err)
+	}
+	if isInvalid {
+		fmt.Println("enqueued 102 jobs; the token is invalid")
+	} else {
+		fmt.Println("enqueued 102 jobs; nothing is known against the token")
+	}
+}
+
+func enqueue(connection redis.Conn, all ...Job) {
+	arguments := redis.Args{}.Add(jobs)
+	for _, job := range all {
+		text, err := json.Marshal(job)
+		if err != nil {
+			log.Fatal(err)
+		}
+		arguments = arguments.Add(text)
+	}
+	if _, err := connection.Do("RPUSH", arguments...); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func argument(place int, otherwise string) string {
+	if len(os.Args) > place {
+		return os.Args[place]
+	}
+	return otherwise
+}

@@ -1,0 +1,45 @@
+// Enqueues pushes with node-redis (npm install redis).
+//
+//   REDIS_URL=redis://127.0.0.1:6379 node enqueue.mjs [TOKEN [TEXT]]
+import { createClient } from "redis";
+
+const JOBS = "push:{default}:jobs";
+
+const [
+  token = "00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0",
+  text = "Grüße aus Köln",
+] = process.argv.slice(2);
+
+const redis = createClient({ url: process.env.REDIS_URL ?? "redis://127.0.0.1:6379" });
+await redis.connect();
+
+// As short as it gets.
+await redis.rPush(JOBS, JSON.stringify({ token, alert: text }));
+
+// With an id, so that a job that is enqueued twice by mistake carries one apns-id, and more of what a job may have.
+await redis.rPush(
+  JOBS,
+  JSON.stringify({
+    id: "order-1742-shipped",
+    token,
+    alert: { title: "Your order", body: text },
+    badge: 1,
+    sound: "default",
+    priority: 10,
+    expiration: "1h",
+    collapse_id: "order-1742",
+    custom: { order: 1742 },
+  }),
+);
+
+// Many: one RPUSH takes any number; some hundreds at a time keep the requests small.
+const jobs = Array.from({ length: 100 }, (_, n) =>
+  JSON.stringify({ id: `news-${n}`, token: token.slice(0, -4) + String(n).padStart(4, "0"), alert: text }),
+);
+await redis.rPush(JOBS, jobs);
+
+// What is in the set gets no more pushes until the device registers again.
+const isInvalid = await redis.sIsMember("push:invalid-tokens", token.toLowerCase());
+console.log(`enqueued 102 jobs; ${isInvalid ? "the token is invalid" : "nothing is known against the token"}`);
+
+await redis.quit();

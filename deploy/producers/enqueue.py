@@ -1,0 +1,43 @@
+#!/usr/bin/env python3
+"""Enqueues pushes with redis-py.
+
+    REDIS_URL=redis://127.0.0.1:6379 ./enqueue.py [TOKEN [TEXT]]
+"""
+import json
+import os
+import sys
+
+import redis
+
+JOBS = "push:{default}:jobs"
+
+token = sys.argv[1] if len(sys.argv) > 1 else "00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0"
+text = sys.argv[2] if len(sys.argv) > 2 else "Grüße aus Köln"
+
+connection = redis.Redis.from_url(os.environ.get("REDIS_URL", "redis://127.0.0.1:6379"))
+
+# As short as it gets.
+connection.rpush(JOBS, json.dumps({"token": token, "alert": text}))
+
+# With an id, so that a job that is enqueued twice by mistake carries one apns-id, and more of what a job may have.
+connection.rpush(JOBS, json.dumps({
+    "id": "order-1742-shipped",
+    "token": token,
+    "alert": {"title": "Your order", "body": text},
+    "badge": 1,
+    "sound": "default",
+    "priority": 10,
+    "expiration": "1h",
+    "collapse_id": "order-1742",
+    "custom": {"order": 1742},
+}))
+
+# Many: one RPUSH takes any number; some hundreds at a time keep the requests small.
+jobs = [json.dumps({"id": f"news-{n}", "token": f"{token[:-4]}{n:04}", "alert": text}) for n in range(100)]
+connection.rpush(JOBS, *jobs)
+
+# What is in the set gets no more pushes until the device registers again.
+if connection.sismember("push:invalid-tokens", token.lower()):
+    print("enqueued 102 jobs; the token is invalid")
+else:
+    print("enqueued 102 jobs; nothing is known against the token")

@@ -1,0 +1,42 @@
+#!/usr/bin/env ruby
+# Enqueues pushes with redis-rb.
+#
+#   REDIS_URL=redis://127.0.0.1:6379 ./enqueue.rb [TOKEN [TEXT]]
+require "json"
+require "redis"
+
+JOBS = "push:{default}:jobs"
+
+token = ARGV[0] || "00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0"
+text = ARGV[1] || "Grüße aus Köln"
+
+redis = Redis.new(url: ENV.fetch("REDIS_URL", "redis://127.0.0.1:6379"))
+
+# As short as it gets.
+redis.rpush(JOBS, JSON.generate(token: token, alert: text))
+
+# With an id, so that a job that is enqueued twice by mistake carries one apns-id, and more of what a job may have.
+redis.rpush(JOBS, JSON.generate(
+  id: "order-1742-shipped",
+  token: token,
+  alert: { title: "Your order", body: text },
+  badge: 1,
+  sound: "default",
+  priority: 10,
+  expiration: "1h",
+  collapse_id: "order-1742",
+  custom: { order: 1742 }
+))
+
+# Many: one RPUSH takes any number; some hundreds at a time keep the requests small.
+jobs = (0...100).map do |n|
+  JSON.generate(id: "news-#{n}", token: token[0...-4] + format("%04d", n), alert: text)
+end
+redis.rpush(JOBS, jobs)
+
+# What is in the set gets no more pushes until the device registers again.
+if redis.sismember("push:invalid-tokens", token.downcase)
+  puts "enqueued 102 jobs; the token is invalid"
+else
+  puts "enqueued 102 jobs; nothing is known against the token"
+end

@@ -1,0 +1,34 @@
+#!/bin/sh
+# Enqueues pushes with redis-cli; jq writes the JSON, so that no text can break out of it.
+#
+#   REDIS_URL=redis://127.0.0.1:6379 ./enqueue.sh [TOKEN [TEXT]]
+set -eu
+
+token=${1:-00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0}
+text=${2:-Grüße aus Köln}
+jobs='push:{default}:jobs'
+
+redis() { redis-cli --no-auth-warning -u "${REDIS_URL:-redis://127.0.0.1:6379}" -e "$@"; }
+
+# As short as it gets. -x takes the last argument from standard input, whatever is in it.
+jq -cnj --arg token "$token" --arg text "$text" '{token: $token, alert: $text}' | redis -x RPUSH "$jobs" >/dev/null
+
+# With an id, so that a job that is enqueued twice by mistake carries one apns-id, and more of what a job may have.
+jq -cnj --arg token "$token" --arg text "$text" '{
+    id: "order-1742-shipped", token: $token, alert: {title: "Your order", body: $text}, badge: 1, sound: "default",
+    priority: 10, expiration: "1h", collapse_id: "order-1742", custom: {order: 1742}
+}' | redis -x RPUSH "$jobs" >/dev/null
+
+# Many: a connection and a pipeline for all of them, in the protocol itself, as `redis-cli --pipe` takes it.
+jq -nrj --arg token "$token" --arg text "$text" --arg jobs "$jobs" '
+    def bulk: "$\(utf8bytelength)\r\n\(.)\r\n";
+    range(100) | {id: "news-\(.)", token: ($token[:-4] + ("000\(.)"[-4:])), alert: $text} | tojson
+    | "*3\r\n" + ("RPUSH" | bulk) + ($jobs | bulk) + bulk' |
+    redis --pipe >/dev/null
+
+# What is in the set gets no more pushes until the device registers again.
+if [ "$(redis SISMEMBER push:invalid-tokens "$(printf %s "$token" | tr A-F a-f)")" = 1 ]; then
+    echo "enqueued 102 jobs; the token is invalid"
+else
+    echo "enqueued 102 jobs; nothing is known against the token"
+fi
