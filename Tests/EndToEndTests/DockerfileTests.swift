@@ -19,7 +19,7 @@ extension EndToEnd {
 
         /// The packages of Debian that the last stage installs.
         private static func packages() throws -> Set<String> {
-            let last = try #require(try instructions().last { $0.name == "RUN" }).rest
+            let last = try #require(try instructions().last { $0.rest.contains("apt-get install") }).rest
             let install = try #require(last.split(separator: "&&").first { $0.contains("apt-get install") })
             return Set(
                 install.split(separator: " ").map(String.init).filter { !$0.hasPrefix("-") }
@@ -79,8 +79,9 @@ extension EndToEnd {
         @Test("it is built by a Swift that the package takes, and by the Debian that it runs on")
         func versions() throws {
             let bases = try Self.instructions().filter { $0.name == "FROM" }.map(\.rest)
+            #expect(bases.dropFirst(2).allSatisfy { $0.hasPrefix("runtime AS ") })
             let swift = try #require(bases.first?.wholeMatch(of: /swift:([0-9.]+)-(\w+) AS build/))
-            #expect(bases.last == "debian:\(swift.2)-slim")
+            #expect(bases[1] == "debian:\(swift.2)-slim AS runtime")
             let manifest = try String(contentsOf: DeployFolder.root.appending(path: "Package.swift"), encoding: .utf8)
             let tools = try #require(manifest.firstMatch(of: /swift-tools-version: ([0-9.]+)/)).1
             #expect(swift.1.compare(tools, options: .numeric) != .orderedAscending, "\(swift.1) < \(tools)")
@@ -108,6 +109,16 @@ extension EndToEnd {
                 try await CommandLineTests.run(arguments, environment: environment).ending == .exited(0)
             }
             _ = try await worker.stop()
+        }
+
+        @Test("without any of root's rights a worker works")
+        func withoutRights() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            try redis.push(TestJob.many(5))
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"], hasRights: false)
+            #expect(try await worker.finish().delivered == 5, "\(worker.log)")
         }
     }
 }
