@@ -21,8 +21,7 @@ extension EndToEnd {
             #expect(command.first == "redis-server")
             let redis = try RedisServer(arguments: Array(command.dropFirst().prefix { $0 != "--dir" }))
 
-            let entry = try compose.list("simulator/entrypoint").map { try $0.text() }
-            #expect(entry == ["/usr/bin/tini", "--", "apns-simulator"])
+            #expect(try compose.text("simulator/build/target") == "simulator")
             let options = try compose.list("simulator/command").map {
                 try Self.here(
                     $0.text(),
@@ -68,6 +67,8 @@ extension EndToEnd {
             #expect(try await curl.wait(within: .seconds(90)) == .exited(0), "\(curl.errors)")
             #expect(curl.output.contains(example[2]) && curl.output.contains(#""accepted":true"#), "\(curl.output)")
             for worker in workers {
+                // Not before it has begun to look after signals.
+                try await eventually("it works") { worker.errors.contains("] working") }
                 worker.send(SIGTERM)
                 #expect(try await worker.wait() == .exited(0), "\(worker.errors)")
             }
