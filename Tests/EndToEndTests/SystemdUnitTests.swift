@@ -37,6 +37,15 @@ extension EndToEnd {
             withExtendedLifetime(folder) {}
         }
 
+        @Test(
+            "a system call that it may not make is an error: Swift's runtime makes one at each start",
+            arguments: [name, "apns-worker-feedback.service"])
+        func systemCalls(name: String) throws {
+            let unit = try DeployFolder.unit(name)
+            #expect(unit.contains { $0 == ("SystemCallErrorNumber", "EPERM") })
+            #expect(unit.contains { $0.key == "SystemCallFilter" })
+        }
+
         @Test("its settings and those of the file that goes with it are ones that a worker can start with")
         func settings() async throws {
             let unit = try DeployFolder.unit(Self.name)
