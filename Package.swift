@@ -109,7 +109,7 @@ let package = Package(
             dependencies: ["APNS", "APNSSimulator", "TLS", "TestSupport", "apns-simulator", nioCore, nioPosix]),
         .testTarget(
             name: "EndToEndTests",
-            dependencies: ["APNS", "PushQueue", "Redis", "TestSupport", "apns-worker", "apns-simulator"]),
+            dependencies: ["APNS", "PushQueue", "Redis", "TestSupport", "apns-worker", "apns-simulator", yams]),
     ],
     swiftLanguageModes: [.v6]
 )

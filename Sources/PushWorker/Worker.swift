@@ -21,6 +21,7 @@ public final class Worker: Service {
     private let orders = NIOLockedValueBox((seen: WorkerOrders(), isQuiet: false))
     /// Ends when somebody wants the worker to stop.
     private let stopping = AsyncStream.makeStream(of: Never.self)
+    private let hasStarted = Atomic(false)
     /// What had been done when the event loops stopped.
     private let final = NIOLockedValueBox<LaneCounters?>(nil)
     private let isDraining = NIOLockedValueBox(false)
@@ -76,6 +77,7 @@ public final class Worker: Service {
         metadata["redis"] = "\(configuration.redis)"
         metadata["apps"] = "\(apps)"
         logger.info("started", metadata: metadata)
+        hasStarted.store(true, ordering: .releasing)
         let keeper = Task { await keepAllCredentials() }
         let interval = configuration.summaryInterval
         let summaries = interval > 0 ? Task { await summarize(every: interval) } : nil
@@ -177,6 +179,9 @@ public final class Worker: Service {
             ])
         do { try await group.shutdownGracefully() } catch { logger.error("the event loops did not stop: \(error)") }
     }
+
+    /// Whether all lanes have started: everything that makes a start impossible did not happen. From anywhere.
+    public var isWorking: Bool { hasStarted.load(ordering: .acquiring) }
 
     /// Whether the worker can do its work now, and what keeps it from that. Answers within seconds, whatever is wrong.
     public func health() async -> WorkerHealth {

@@ -76,7 +76,7 @@ struct RedisConnector {
         let channel =
             switch location {
             case .host(let host, let port):
-                bootstrap.channelOption(.socketOption(.tcp_nodelay), value: 1).connect(host: host, port: port)
+                bootstrap.channelOption(.tcpOption(.tcp_nodelay), value: 1).connect(host: host, port: port)
             case .unixSocket(let path):
                 bootstrap.connect(unixDomainSocketPath: path)
             }

@@ -73,11 +73,14 @@ struct Run: AsyncParsableCommand {
         // Before all others, so that it is the last to stop.
         if let admin { services.insert(.init(service: try await admin.start(for: worker)), at: 0) }
         services.append(.init(service: QuietSignals(worker)))
+        let systemd = SystemdNotifier(worker, environment: ProcessInfo.processInfo.environment, logger: logger)
+        if let systemd { services.insert(.init(service: systemd), at: 0) }
         services.append(.init(service: worker, successTerminationBehavior: .gracefullyShutdownGroup))
         let name = configuration.workerName
         services.append(
             .init(
-                service: ConfigurationReload(worker, initial: settings, level: level, logger: logger) {
+                service: ConfigurationReload(worker, initial: settings, level: level, systemd: systemd, logger: logger)
+                {
                     [simulation, queues, app, work, given = self.admin.given] in
                     let settings = try queues.redis.configuration.settings(
                         queues.given, app.given, work.given, given)
@@ -93,6 +96,7 @@ struct Run: AsyncParsableCommand {
                         stopsWhenDone: exitWhenDone),
                     successTerminationBehavior: .gracefullyShutdownGroup))
         }
+        if let systemd { services.append(.init(service: StoppingNotice(notifier: systemd))) }
         let group = ServiceGroup(
             configuration: .init(
                 services: services, gracefulShutdownSignals: [.sigterm, .sigint], logger: logger))

@@ -23,9 +23,10 @@ public final class WorkerProcess: Sendable {
     ///   - authority: which of ``TestCertificates`` it trusts.
     ///   - options: further arguments of `run`, which win over those that it has here.
     ///   - environment: further variables, which win over those that it has here; an empty one takes it away.
+    ///   - hasRights: false takes away the capabilities that root's processes have, as containers and systemd do.
     public init(
         redis: String, endpoint: Int, authority: String = "ca", options: [String] = [],
-        environment more: [String: String] = [:]
+        environment more: [String: String] = [:], hasRights: Bool = true
     ) throws {
         let account = FileManager.default.temporaryDirectory.appending(path: "worker-\(UUID().uuidString).json")
         accountPath = account
@@ -37,8 +38,11 @@ public final class WorkerProcess: Sendable {
             "APNS_WORKER_TOPIC": "com.example.app", "APNS_WORKER_LANES": "1", "APNS_WORKER_LEASE": "7000",
             "APNS_WORKER_RETRY_BASE": "100", "APNS_WORKER_RETRY_CAP": "400", "APNS_WORKER_LOG_FORMAT": "text",
         ]
+        let command = [try BuiltProgram.path("apns-worker"), "run", "--account", account.path] + options
+        // Who is not root has none to give up, and is not let.
+        let setpriv = hasRights || geteuid() != 0 ? [] : ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
         process = try ChildProcess(
-            BuiltProgram.path("apns-worker"), ["run", "--account", account.path] + options,
+            (setpriv + command)[0], Array((setpriv + command).dropFirst()),
             environment: environment.merging(more) { $1 })
     }
 

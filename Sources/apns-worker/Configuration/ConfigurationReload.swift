@@ -14,19 +14,22 @@ final class ConfigurationReload: Service {
     private let worker: Worker
     private let load: @Sendable () throws -> (Settings, WorkerConfiguration)
     private let level: SharedLogLevel
+    private let systemd: SystemdNotifier?
     private let logger: Logger
     private let initial: Settings
 
     /// - Parameters:
     ///   - initial: what the worker was started with.
+    ///   - systemd: is told of it, where there is one.
     ///   - load: reads all settings anew.
     init(
-        _ worker: Worker, initial: Settings, level: SharedLogLevel, logger: Logger,
+        _ worker: Worker, initial: Settings, level: SharedLogLevel, systemd: SystemdNotifier?, logger: Logger,
         load: @escaping @Sendable () throws -> (Settings, WorkerConfiguration)
     ) {
         self.worker = worker
         self.initial = initial
         self.level = level
+        self.systemd = systemd
         self.logger = logger
         self.load = load
     }
@@ -60,17 +63,20 @@ final class ConfigurationReload: Service {
 
     /// - Returns: the settings that are in force then; `nil` where they could not be used.
     private func reload(from old: Settings, because reason: String) async -> Settings? {
+        await systemd?.reloadBegan()
         do {
             let (settings, configuration) = try load()
             let report = try await worker.reload(configuration)
             if let text = settings.text(.logLevel), let new = Logger.Level(rawValue: text) { level.level = new }
             tell(report, try difference(old, settings), reason)
+            await systemd?.reloadEnded(refused: nil)
             return settings
         } catch {
             let sentence = (error as? ValidationError)?.message ?? "\(error)"
             logger.error(
                 "the configuration was not loaded anew, and the one before stays: \(sentence)",
                 metadata: ["reason": "\(reason)"])
+            await systemd?.reloadEnded(refused: sentence)
             return nil
         }
     }

@@ -1,0 +1,54 @@
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+/// The datagram socket on which systemd takes what a service says of itself. See sd_notify(3).
+public struct NotifySocket: Sendable {
+    /// Why nothing can be said there.
+    public struct Failure: Error, Equatable, CustomStringConvertible {
+        /// What is wrong, in a sentence.
+        public let description: String
+    }
+
+    private let address: [UInt8]
+
+    /// - Parameter name: what `NOTIFY_SOCKET` is: a path or, after an @, an abstract name.
+    /// - Throws: ``Failure`` when it is neither.
+    public init(_ name: String) throws {
+        var bytes = Array(name.utf8)
+        // The path of a socket must have room for the zero at its end.
+        guard bytes.count > 1, bytes.count < Self.longestPath, bytes[0] == UInt8(ascii: "/") || bytes[0] == 0x40 else {
+            throw Failure(
+                description: "NOTIFY_SOCKET is \(name), which is neither the path of a socket nor an abstract name")
+        }
+        if bytes[0] == 0x40 { bytes[0] = 0 } else { bytes.append(0) }
+        address = bytes
+    }
+
+    private static let longestPath = MemoryLayout.size(ofValue: sockaddr_un().sun_path)
+
+    /// Sends a message of lines such as `READY=1`. Never waits: a manager that does not read has no service wait for it.
+    /// - Throws: ``Failure``.
+    public func send(_ message: String) throws {
+        let type = Int32(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue)
+        let descriptor = socket(AF_UNIX, type, 0)
+        guard descriptor >= 0 else { throw failure() }
+        defer { close(descriptor) }
+        var target = sockaddr_un()
+        target.sun_family = sa_family_t(AF_UNIX)
+        withUnsafeMutableBytes(of: &target.sun_path) { $0.copyBytes(from: address) }
+        // An abstract name ends where the length says, and not at a zero.
+        let length = socklen_t(MemoryLayout<sa_family_t>.size + address.count)
+        let bytes = Array(message.utf8)
+        let sent = withUnsafePointer(to: &target) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                sendto(descriptor, bytes, bytes.count, Int32(MSG_NOSIGNAL | MSG_DONTWAIT), $0, length)
+            }
+        }
+        guard sent == bytes.count else { throw failure() }
+    }
+
+    private func failure() -> Failure { Failure(description: String(cString: strerror(errno))) }
+}

@@ -1,0 +1,90 @@
+import Foundation
+import TestSupport
+import Yams
+
+/// The files of deploy/, as they stand there.
+enum DeployFolder {
+    static let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+        .deletingLastPathComponent()
+
+    static func url(_ name: String) -> URL { root.appending(path: "deploy/\(name)") }
+
+    static func text(_ name: String) throws -> String { try String(contentsOf: url(name), encoding: .utf8) }
+
+    /// A YAML file, read.
+    static func yaml(_ name: String) throws -> YAMLNode { try YAMLNode(text(name), name) }
+
+    /// The settings of a unit, in their order, with their sections' names left out.
+    static func unit(_ name: String) throws -> [(key: String, value: String)] {
+        try text("systemd/\(name)").split(separator: "\n").filter { !$0.hasPrefix("#") }.compactMap { line in
+            let parts = line.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
+            return parts.count == 2 ? (parts[0], parts[1]) : nil
+        }
+    }
+}
+
+/// A place in a YAML file. What is not there is an error that names it.
+struct YAMLNode {
+    let node: Node
+    let path: String
+
+    init(_ text: String, _ name: String) throws {
+        guard let node = try Yams.compose(yaml: text) else {
+            throw ChildProcess.Failure(description: "\(name) is empty")
+        }
+        self.init(node: node, path: name)
+    }
+
+    private init(node: Node, path: String) {
+        self.node = node
+        self.path = path
+    }
+
+    /// A member, by names with slashes between; a number is that of an element.
+    func at(_ names: String) throws -> YAMLNode {
+        var place = self
+        for name in names.split(separator: "/").map(String.init) {
+            var next = place.node.mapping?[Node(name)]
+            if let list = place.node.sequence, let index = Int(name), list.indices.contains(index) {
+                next = list[index]
+            }
+            guard let next else { throw ChildProcess.Failure(description: "\(place.path) has no \(name)") }
+            place = YAMLNode(node: next, path: "\(place.path)/\(name)")
+        }
+        return place
+    }
+
+    func text(_ names: String = "") throws -> String {
+        let place = try at(names)
+        guard let text = place.node.scalar?.string else {
+            throw ChildProcess.Failure(description: "\(place.path) is no text")
+        }
+        return text
+    }
+
+    func number(_ names: String) throws -> Int {
+        guard let number = Int(try text(names)) else {
+            throw ChildProcess.Failure(description: "\(path)/\(names) is no number")
+        }
+        return number
+    }
+
+    func list(_ names: String = "") throws -> [YAMLNode] {
+        let place = try at(names)
+        guard let list = place.node.sequence else {
+            throw ChildProcess.Failure(description: "\(place.path) is no list")
+        }
+        return list.enumerated().map { YAMLNode(node: $1, path: "\(place.path)/\($0)") }
+    }
+
+    /// The members of a mapping whose values are texts.
+    func texts(_ names: String = "") throws -> [String: String] {
+        let place = try at(names)
+        guard let mapping = place.node.mapping else {
+            throw ChildProcess.Failure(description: "\(place.path) is no mapping")
+        }
+        return Dictionary(
+            mapping.compactMap { key, value in key.string.flatMap { key in value.scalar.map { (key, $0.string) } } },
+            uniquingKeysWith: { $1 })
+    }
+}

@@ -1,0 +1,124 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("The image")
+    struct DockerfileTests {
+        /// An instruction and its rest, with lines that were continued put together.
+        private static func instructions() throws -> [(name: String, rest: String)] {
+            let lines = try DeployFolder.text("Dockerfile").split(separator: "\n").filter {
+                !$0.drop { $0 == " " }.hasPrefix("#")
+            }
+            let text = lines.joined(separator: "\n").replacing("\\\n", with: " ")
+            return text.split(separator: "\n").map { line in
+                let parts = line.split(separator: " ", maxSplits: 1).map(String.init)
+                return (parts[0], parts.count == 2 ? parts[1] : "")
+            }
+        }
+
+        /// The packages of Debian that the last stage installs.
+        private static func packages() throws -> Set<String> {
+            let last = try #require(try instructions().last { $0.rest.contains("apt-get install") }).rest
+            let install = try #require(last.split(separator: "&&").first { $0.contains("apt-get install") })
+            return Set(
+                install.split(separator: " ").map(String.init).filter { !$0.hasPrefix("-") }
+                    .drop { $0 != "install" }.dropFirst())
+        }
+
+        private static func output(_ program: String, _ arguments: [String]) async throws -> String {
+            let process = try ChildProcess(program, arguments)
+            #expect(try await process.wait() == .exited(0), "\(process.errors)")
+            return process.output
+        }
+
+        @Test(
+            "it has the packages of all libraries that the programs are linked with",
+            arguments: ["worker", "simulator"])
+        func libraries(program: String) async throws {
+            let path = try BuiltProgram.path("apns-\(program)")
+            let needed: [String] = try await Self.output("readelf", ["--dynamic", path]).matches(
+                of: /\(NEEDED\).*\[(.*)\]/
+            ).map { String($0.1) }
+            // Those of Swift are linked into the programs of the image.
+            let system = needed.filter {
+                $0.firstMatch(of: /^lib(_?Foundation|swift|_Internat|_Testing|dispatch|Blocks)/) == nil
+            }
+            #expect(system.contains { $0.hasPrefix("libnghttp2") } && system.contains { $0.hasPrefix("libssl") })
+            let packages = try Self.packages()
+            for library in system {
+                // Of those that every Debian has.
+                if try await Self.output("dpkg-query", ["--search", "*/\(library)"]).contains("libc6:") { continue }
+                let owners = try await Self.output("dpkg-query", ["--search", "*/\(library)"])
+                    .split(separator: "\n").map { String($0.prefix { $0 != ":" }) }
+                #expect(owners.contains { packages.contains($0) || $0 == "libgcc-s1" }, "\(library) of \(owners)")
+            }
+        }
+
+        @Test("it has the module for old PKCS#12 files")
+        func legacyModule() async throws {
+            let owner = try await Self.output("dpkg-query", ["--search", "*/ossl-modules/legacy.so"])
+            #expect(try Self.packages().contains(String(owner.prefix { $0 != ":" })), "\(owner)")
+        }
+
+        @Test("what it copies is there, and is not kept from the builder")
+        func copies() throws {
+            let ignored = try String(contentsOf: DeployFolder.root.appending(path: ".dockerignore"), encoding: .utf8)
+                .split(separator: "\n").filter { !$0.hasPrefix("#") }
+            #expect(ignored.first == "*")
+            let copies = try Self.instructions().filter { $0.name == "COPY" && !$0.rest.hasPrefix("--from") }
+            #expect(copies.count == 4)
+            for copy in copies {
+                // Package.resolved need not be there.
+                let source = copy.rest.prefix { $0 != " " }.replacing("*", with: "swift")
+                #expect(FileManager.default.fileExists(atPath: DeployFolder.root.appending(path: source).path))
+                #expect(ignored.contains("!\(source)"), "\(source)")
+            }
+        }
+
+        @Test("it is built by a Swift that the package takes, and by the Debian that it runs on")
+        func versions() throws {
+            let bases = try Self.instructions().filter { $0.name == "FROM" }.map(\.rest)
+            #expect(bases.dropFirst(2).allSatisfy { $0.hasPrefix("runtime AS ") })
+            let swift = try #require(bases.first?.wholeMatch(of: /swift:([0-9.]+)-(\w+) AS build/))
+            #expect(bases[1] == "debian:\(swift.2)-slim AS runtime")
+            let manifest = try String(contentsOf: DeployFolder.root.appending(path: "Package.swift"), encoding: .utf8)
+            let tools = try #require(manifest.firstMatch(of: /swift-tools-version: ([0-9.]+)/)).1
+            #expect(swift.1.compare(tools, options: .numeric) != .orderedAscending, "\(swift.1) < \(tools)")
+        }
+
+        @Test("its health check finds a worker well, and finds out that there is none")
+        func healthCheck() async throws {
+            let instructions = try Self.instructions()
+            let check = try #require(instructions.last { $0.name == "HEALTHCHECK" }).rest
+            let command = try #require(check.firstMatch(of: /CMD \["apns-worker", "(.*)"\]/)).1
+            let variable = try #require(instructions.last { $0.name == "ENV" }).rest.split(separator: "=")
+            #expect(
+                variable.first == "APNS_WORKER_ADMIN_PORT"
+                    && instructions.contains { $0 == ("EXPOSE", String(variable[1])) })
+            #expect(instructions.contains { $0 == ("USER", "65532:65532") })
+            // Another port than the image's: it may be somebody's here.
+            let environment = ["APNS_WORKER_ADMIN_PORT": "\(try RedisServer.freePort())"]
+            let arguments = command.split(separator: " ").map(String.init)
+            let none = try await CommandLineTests.run(arguments, environment: environment)
+            #expect(none.ending == .exited(1), "\(none.output)")
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port, environment: environment)
+            try await eventually("it is well") {
+                try await CommandLineTests.run(arguments, environment: environment).ending == .exited(0)
+            }
+            _ = try await worker.stop()
+        }
+
+        @Test("without any of root's rights a worker works")
+        func withoutRights() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            try redis.push(TestJob.many(5))
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"], hasRights: false)
+            #expect(try await worker.finish().delivered == 5, "\(worker.log)")
+        }
+    }
+}

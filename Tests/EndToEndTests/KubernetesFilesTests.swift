@@ -1,0 +1,139 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("Kubernetes' manifests")
+    struct KubernetesFilesTests {
+        private static func deployment() throws -> YAMLNode { try DeployFolder.yaml("kubernetes/deployment.yaml") }
+        private static func container() throws -> YAMLNode { try deployment().at("spec/template/spec/containers/0") }
+
+        /// The configuration that the pods have.
+        private static func configuration() throws -> String {
+            try DeployFolder.yaml("kubernetes/configmap.yaml").text("data/worker.yaml")
+        }
+
+        private static func drainTimeout() throws -> Int {
+            try YAMLNode(configuration(), "worker.yaml").number("drain_timeout")
+        }
+
+        @Test("the pods' configuration, variables and mounts are ones that a worker starts and works with")
+        func works() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            let folder = try ConfigurationTests.Folder()
+            // Where the volumes are mounted, and what is in them.
+            let mounts = try Dictionary(
+                uniqueKeysWithValues: Self.container().list("volumeMounts").map { mount in
+                    let name = try mount.text("name")
+                    try FileManager.default.createDirectory(
+                        at: folder.url.appending(path: name), withIntermediateDirectories: true)
+                    return (try mount.text("mountPath"), folder.url.appending(path: name).path)
+                })
+            #expect(mounts.count == 2)
+            let port = try RedisServer.freePort()
+            // It must not listen on all addresses here, nor on a port that may be somebody's.
+            try folder.write(
+                Self.configuration().replacing("0.0.0.0", with: "127.0.0.1").replacing("9464", with: "\(port)"),
+                as: "config/worker.yaml")
+            let key = try String(contentsOfFile: TestCertificates.path("AuthKey_ABC123DEFG.p8"), encoding: .utf8)
+            try folder.write(key, as: "secrets/signing-key.p8")
+            try folder.write(redis.url + "\n", as: "secrets/redis-url")
+            var environment = ["APNS_WORKER_ENDPOINT": "localhost:\(simulator.port)"]
+            environment["APNS_WORKER_CA"] = try TestCertificates.path("ca.pem")
+            for variable in try Self.container().list("env") {
+                let value = try variable.text("value")
+                let mount = try #require(mounts.first { value.hasPrefix($0.key + "/") }, "\(value)")
+                environment[try variable.text("name")] = mount.value + value.dropFirst(mount.key.count)
+            }
+            let worker = try ChildProcess(
+                BuiltProgram.path("apns-worker"), Self.container().list("args").map { try $0.text() },
+                environment: environment)
+            try redis.push(TestJob.many(5, members: #""app":"shop","#), queue: "critical")
+            try await eventually("they are sent") {
+                if let ending = worker.ending { throw worker.failure("ended with \(ending)") }
+                return try QueueContents(redis, queue: "critical").count("delivered") == 5
+            }
+            for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
+                let path = try Self.container().text("\(probe)/httpGet/path")
+                let curl = try ChildProcess("curl", ["-sS", "--fail", "http://127.0.0.1:\(port)\(path)"])
+                #expect(try await curl.wait() == .exited(0), "\(path): \(curl.errors)")
+            }
+            worker.send(SIGTERM)
+            #expect(try await worker.wait() == .exited(0))
+        }
+
+        @Test("everybody means the same port")
+        func ports() throws {
+            let port = try YAMLNode(Self.configuration(), "worker.yaml").text("admin/port")
+            let container = try Self.container()
+            #expect(try container.text("ports/0/containerPort") == port)
+            let name = try container.text("ports/0/name")
+            for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
+                #expect(try container.text("\(probe)/httpGet/port") == name)
+            }
+            #expect(try DeployFolder.yaml("kubernetes/podmonitor.yaml").text("spec/podMetricsEndpoints/0/port") == name)
+            let policy = try DeployFolder.yaml("kubernetes/networkpolicy.yaml")
+            #expect(try policy.text("spec/ingress/0/ports/0/port") == port)
+            let annotations = try Self.deployment().texts("spec/template/metadata/annotations")
+            #expect(annotations["prometheus.io/port"] == port)
+        }
+
+        @Test("a pod has the time that its drain may take")
+        func grace() throws {
+            let grace = try Self.deployment().number("spec/template/spec/terminationGracePeriodSeconds")
+            // What Redis is given at the end to take what has not been settled, and something to spare.
+            #expect(grace * 1000 > (try Self.drainTimeout()) + 2000 + 5000)
+        }
+
+        @Test("those who choose pods by their labels choose the workers")
+        func labels() throws {
+            let labels = try Self.deployment().texts("spec/template/metadata/labels")
+            for (file, place) in [
+                ("deployment", "spec/selector/matchLabels"), ("pdb", "spec/selector/matchLabels"),
+                ("podmonitor", "spec/selector/matchLabels"), ("networkpolicy", "spec/podSelector/matchLabels"),
+            ] {
+                let chosen = try DeployFolder.yaml("kubernetes/\(file).yaml").texts(place)
+                #expect(!chosen.isEmpty && chosen.allSatisfy { labels[$0.key] == $0.value }, "\(file)")
+            }
+            let target = try DeployFolder.yaml("kubernetes/keda-scaledobject.yaml").text("spec/scaleTargetRef/name")
+            #expect(try Self.deployment().text("metadata/name") == target)
+        }
+
+        @Test("KEDA looks at the lists of the queues that the workers have")
+        func keda() throws {
+            let queues = try #require(
+                try YAMLNode(Self.configuration(), "worker.yaml").at("queues").node.mapping?.keys.compactMap(\.string))
+            let triggers = try DeployFolder.yaml("kubernetes/keda-scaledobject.yaml").list("spec/triggers")
+            let lists = try triggers.filter { try $0.text("type") == "redis" }.map { try $0.text("metadata/listName") }
+            #expect(Set(lists) == Set(queues.map { "push:{\($0)}:jobs" }))
+            let query = try #require(triggers.last).text("metadata/query")
+            #expect(queues.allSatisfy { query.contains($0) })
+        }
+
+        @Test(
+            "nothing of a pod can write where it should not, nor become more than it is",
+            arguments: ["deployment", "feedback-cronjob"])
+        func hardening(file: String) throws {
+            let whole = try DeployFolder.yaml("kubernetes/\(file).yaml")
+            let pod = try whole.at(file == "deployment" ? "spec/template/spec" : "spec/jobTemplate/spec/template/spec")
+            #expect(try pod.text("automountServiceAccountToken") == "false")
+            #expect(try pod.text("securityContext/runAsNonRoot") == "true")
+            #expect(try pod.text("securityContext/runAsUser") == "65532")
+            #expect(try pod.text("securityContext/seccompProfile/type") == "RuntimeDefault")
+            let container = try pod.at("containers/0/securityContext")
+            #expect(try container.text("readOnlyRootFilesystem") == "true")
+            #expect(try container.text("allowPrivilegeEscalation") == "false")
+            #expect(try container.list("capabilities/drop").map { try $0.text() } == ["ALL"])
+            #expect(try pod.text("containers/0/resources/limits/memory").isEmpty == false)
+        }
+
+        @Test("what kustomization.yaml names is there, and no manifest is forgotten")
+        func kustomization() throws {
+            let text = try DeployFolder.text("kubernetes/kustomization.yaml")
+            let named = text.matches(of: /- ([a-z-]+\.yaml)/).map { String($0.1) }
+            let files = try FileManager.default.contentsOfDirectory(atPath: DeployFolder.url("kubernetes").path)
+            #expect(Set(named) == Set(files).subtracting(["kustomization.yaml"]))
+        }
+    }
+}

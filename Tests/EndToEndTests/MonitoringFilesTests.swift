@@ -1,0 +1,147 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("Alert rules and dashboard")
+    struct MonitoringFilesTests {
+        private struct Dashboard: Decodable {
+            struct Panel: Decodable {
+                struct Target: Decodable { let expr: String }
+                let id: Int
+                let title: String
+                let targets: [Target]?
+            }
+            struct Annotations: Decodable {
+                struct Annotation: Decodable { let expr: String }
+                let list: [Annotation]
+            }
+            struct Templating: Decodable {
+                struct Variable: Decodable { let name, type: String, definition: String? }
+                let list: [Variable]
+            }
+            let uid, title: String
+            let panels: [Panel]
+            let annotations: Annotations
+            let templating: Templating
+        }
+
+        private static func dashboard() throws -> Dashboard {
+            try JSONDecoder().decode(Dashboard.self, from: Data(contentsOf: DeployFolder.url("grafana/dashboard.json")))
+        }
+
+        /// All expressions of the dashboard, with something in the place of its variables.
+        private static func panelExpressions() throws -> [String] {
+            let dashboard = try dashboard()
+            let panels = dashboard.panels.flatMap { $0.targets ?? [] }.map(\.expr)
+            return (panels + dashboard.annotations.list.map(\.expr)).map {
+                $0.replacing("$__rate_interval", with: "5m").replacing(/\$[a-z]+/, with: "x")
+            }
+        }
+
+        private static func alertExpressions() throws -> [String] {
+            try DeployFolder.yaml("prometheus/alerts.yaml").list("groups/0/rules").map { try $0.text("expr") }
+        }
+
+        private static func promtool(_ arguments: [String]) async throws {
+            let tool = try ChildProcess("promtool", arguments)
+            #expect(try await tool.wait() == .exited(0), "\(tool.output)\(tool.errors)")
+            #expect(tool.output.contains("SUCCESS"))
+        }
+
+        @Test("the rules are ones that Prometheus takes, and fire where they have to and nowhere else")
+        func rules() async throws {
+            try await Self.promtool(["check", "rules", DeployFolder.url("prometheus/alerts.yaml").path])
+            try await Self.promtool(["test", "rules", DeployFolder.url("prometheus/alerts.test.yaml").path])
+        }
+
+        @Test("each rule is tested, says how urgent it is, what is the matter, and what to do")
+        func everyRule() throws {
+            let tests = try DeployFolder.text("prometheus/alerts.test.yaml")
+            let rules = try DeployFolder.yaml("prometheus/alerts.yaml").list("groups/0/rules")
+            #expect(rules.count > 15)
+            for rule in rules {
+                let name = try rule.text("alert")
+                #expect(tests.contains(#"alertname="\#(name)""#), "\(name)")
+                #expect(["page", "ticket"].contains(try rule.text("labels/severity")))
+                for annotation in ["summary", "description", "action"] {
+                    #expect(!(try rule.text("annotations/\(annotation)")).isEmpty, "\(name)")
+                }
+            }
+        }
+
+        @Test("the dashboard's expressions are ones that Prometheus takes, and its panels have numbers of their own")
+        func expressions() async throws {
+            let expressions = try Self.panelExpressions()
+            #expect(expressions.count > 40)
+            let rules = expressions.enumerated().map { #"  - {record: "x:\#($0)", expr: '\#($1)'}"# }
+            let folder = try ConfigurationTests.Folder(
+                "groups:\n- name: x\n  rules:\n" + rules.joined(separator: "\n") + "\n")
+            try await Self.promtool(["check", "rules", folder.file])
+            let dashboard = try Self.dashboard()
+            #expect(Set(dashboard.panels.map(\.id)).count == dashboard.panels.count)
+            let variables = dashboard.templating.list
+            #expect(variables.map(\.name) == ["datasource", "instance", "queue", "app"])
+            #expect(variables.first?.type == "datasource")
+        }
+
+        /// The names of all samples that a worker tells.
+        private static func samples(_ port: Int) async throws -> Set<String> {
+            let curl = try ChildProcess("curl", ["-sS", "--fail", "http://127.0.0.1:\(port)/metrics"])
+            #expect(try await curl.wait() == .exited(0), "\(curl.errors)")
+            let lines = curl.output.split(separator: "\n").filter { !$0.hasPrefix("#") }
+            return Set(lines.map { String($0.prefix { $0 != "{" && $0 != " " }) })
+        }
+
+        @Test("every metric that is named there is one that a worker has")
+        func names() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess(
+                gateway: [], options: ["--client-ca", try TestCertificates.path("ca.pem")])
+            let folder = try ConfigurationTests.Folder(
+                """
+                apps:
+                  key:
+                    topic: com.example.app
+                  certificate:
+                    topic: com.example.certificate
+                    transport: gateway
+                    endpoint: localhost:\(try #require(simulator.gatewayPort))
+                    certificate: \(try TestCertificates.path("client.pem"))
+                    certificate_key: \(try TestCertificates.path("client-key.pem"))
+                  away:
+                    topic: com.example.away
+                    endpoint: localhost:1
+
+                """)
+            let port = try RedisServer.freePort()
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port,
+                options: ["--config", folder.file, "--admin-port", "\(port)"],
+                environment: ["APNS_WORKER_TOPIC": ""])
+            try redis.push(TestJob.many(10, members: #""app":"key","#))
+            try await eventually("they are sent") { try QueueContents(redis).count("delivered") == 10 }
+            let expressions = try Self.panelExpressions() + Self.alertExpressions()
+            let definitions = try Self.dashboard().templating.list.compactMap(\.definition)
+            let keda = try DeployFolder.yaml("kubernetes/keda-scaledobject.yaml").list("spec/triggers")
+                .compactMap { try? $0.text("metadata/query") }
+            #expect(keda.count == 1)
+            let named = Set(
+                (expressions + definitions + keda).flatMap { $0.matches(of: /\b(?:apns_worker|process)_[a-z_]+/) }
+                    .map { String($0.0) })
+            #expect(named.count > 25)
+            var missing = named
+            let deadline = ContinuousClock.now + .seconds(60)
+            repeat {
+                try await Task.sleep(for: .milliseconds(100))
+                missing = named.subtracting(try await Self.samples(port))
+            } while missing.count > 1 && ContinuousClock.now < deadline
+            // It is told only when there is something to tell, and has its name here.
+            let rare = "apns_worker_metric_series_dropped_total"
+            let admin = DeployFolder.root.appending(path: "Sources/apns-worker/Admin.swift")
+            #expect(try String(contentsOf: admin, encoding: .utf8).contains("\"\(rare)\""))
+            #expect(missing == [rare])
+            _ = try await worker.stop()
+        }
+    }
+}

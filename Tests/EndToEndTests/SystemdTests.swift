@@ -1,0 +1,154 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("What a worker tells systemd")
+    struct SystemdTests {
+        private static func worker(
+            _ redis: String, _ endpoint: Int, _ listener: NotifyListener, watchdog: Int? = nil, process: String? = nil,
+            options: [String] = []
+        ) throws -> WorkerProcess {
+            var environment = ["NOTIFY_SOCKET": listener.name]
+            environment["WATCHDOG_USEC"] = watchdog.map { "\($0 * 1000)" }
+            environment["WATCHDOG_PID"] = process
+            return try WorkerProcess(redis: redis, endpoint: endpoint, options: options, environment: environment)
+        }
+
+        @Test("that it is ready, what it has done, and that it stops", arguments: [false, true])
+        func life(isAbstract: Bool) async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess(options: ["--delay", "100ms"])
+            let listener = try NotifyListener(isAbstract: isAbstract)
+            let worker = try Self.worker(redis.url, simulator.port, listener, watchdog: 2000)
+            try await eventually("it is ready") { listener.changes == ["READY=1"] }
+            try await eventually("and says so") { listener.status.hasPrefix("STATUS=ready") }
+            try redis.push(TestJob.many(20))
+            try await eventually("it says what it has done") {
+                listener.status == "STATUS=ready; since the start 20 delivered, 0 dead letters"
+            }
+            let fed = listener.watchdogs
+            try await eventually("it goes on to say that it lives") { listener.watchdogs > fed + 2 }
+            _ = try await worker.stop()
+            #expect(listener.changes == ["READY=1", "STOPPING=1"])
+            #expect(listener.status.hasPrefix("STATUS=draining"))
+        }
+
+        @Test("nothing of a watchdog that nobody asked for, or that is for another process", arguments: [false, true])
+        func noWatchdog(isForAnother: Bool) async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            let listener = try NotifyListener()
+            let worker = try Self.worker(
+                redis.url, simulator.port, listener, watchdog: isForAnother ? 100 : nil,
+                process: isForAnother ? "1" : nil)
+            try await eventually("it is ready") { listener.status.hasPrefix("STATUS=ready") }
+            _ = try await worker.stop()
+            #expect(listener.changes == ["READY=1", "STOPPING=1"])
+            #expect(listener.watchdogs == 0)
+        }
+
+        @Test("that it has started though Redis is away, what is missing, and when that is over")
+        func withoutRedis() async throws {
+            let redis = try RedisServer()
+            redis.kill()
+            let simulator = try await SimulatorProcess()
+            let listener = try NotifyListener()
+            let worker = try Self.worker(redis.url, simulator.port, listener, watchdog: 1000)
+            try await eventually("it has started") { listener.changes == ["READY=1"] }
+            try await eventually("it says what is missing") {
+                listener.status.hasPrefix("STATUS=not ready: Redis cannot be reached")
+            }
+            let fed = listener.watchdogs
+            try await eventually("it lives") { listener.watchdogs > fed + 2 }
+            try redis.start()
+            try await eventually("it is ready") { listener.status.hasPrefix("STATUS=ready") }
+            _ = try await worker.stop()
+        }
+
+        @Test("nothing while it is stopped in its tracks, and again when it goes on")
+        func stopped() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            let listener = try NotifyListener()
+            let worker = try Self.worker(redis.url, simulator.port, listener, watchdog: 400)
+            try await eventually("it lives") { listener.watchdogs > 2 }
+            worker.process.send(SIGSTOP)
+            // The signal has arrived when the process is in that state; what it said before is read then.
+            try await eventually("it has stopped") {
+                let stat = try String(
+                    contentsOfFile: "/proc/\(worker.process.processIdentifier)/stat", encoding: .utf8)
+                return stat.split(separator: ")").last?.hasPrefix(" T") ?? false
+            }
+            let fed = listener.watchdogs
+            // Five times what it lets pass between two.
+            try await Task.sleep(for: .seconds(1))
+            #expect(listener.watchdogs == fed)
+            worker.process.send(SIGCONT)
+            try await eventually("it lives again") { listener.watchdogs > fed }
+            _ = try await worker.stop()
+        }
+
+        @Test("that it goes on living while it drains")
+        func drain() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess(rules: ["answer=silence"])
+            let listener = try NotifyListener()
+            let worker = try Self.worker(
+                redis.url, simulator.port, listener, watchdog: 200, options: ["--drain-timeout", "3000"])
+            try redis.push(TestJob.many(3))
+            try await eventually("they are under way") { try await simulator.account().silenced == 3 }
+            worker.process.send(SIGTERM)
+            try await eventually("it drains") { listener.changes == ["READY=1", "STOPPING=1"] }
+            let fed = listener.watchdogs
+            _ = try await worker.finish()
+            #expect(listener.watchdogs > fed)
+        }
+
+        @Test("that it loads its configuration anew, and that it could not")
+        func reload() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            let listener = try NotifyListener()
+            let folder = try ConfigurationTests.Folder("log_level: info\n")
+            let worker = try Self.worker(
+                redis.url, simulator.port, listener, watchdog: 1000, options: ["--config", folder.file])
+            try await eventually("it is ready") { listener.status.hasPrefix("STATUS=ready") }
+            worker.process.send(SIGHUP)
+            try await eventually("it has loaded it") { listener.changes == ["READY=1", "RELOADING=1", "READY=1"] }
+            // By these systemd tells a reload that it asked for from one before.
+            let message = try #require(listener.messages.first { $0.contains("RELOADING=1") })
+            #expect(message.contains { $0.wholeMatch(of: /MONOTONIC_USEC=[1-9][0-9]*/) != nil })
+            try folder.write("log_levle: info\n")
+            worker.process.send(SIGHUP)
+            try await eventually("it says that it could not") {
+                listener.status.contains("the changed configuration was refused")
+                    && listener.status.contains("log_levle")
+            }
+            try folder.write("log_level: debug\n")
+            worker.process.send(SIGHUP)
+            try await eventually("that is over") {
+                listener.status.hasPrefix("STATUS=ready; since the start 0 delivered, 0 dead letters")
+                    && !listener.status.contains("refused")
+            }
+            #expect(
+                listener.changes == ["READY=1"] + Array(repeating: ["RELOADING=1", "READY=1"], count: 3).flatMap { $0 })
+            _ = try await worker.stop()
+        }
+
+        @Test("nothing where the socket is not there, and the worker works all the same, and says so once")
+        func noSocket() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            let listener = try NotifyListener()
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port,
+                environment: ["NOTIFY_SOCKET": listener.name + "-another", "WATCHDOG_USEC": "200000"])
+            try redis.push(TestJob.many(5))
+            try await eventually("they are sent") { try QueueContents(redis).count("delivered") == 5 }
+            _ = try await worker.stop()
+            let told = worker.log.components(separatedBy: "systemd could not be told").count - 1
+            #expect(told == 1, "\(worker.log)")
+        }
+    }
+}

@@ -1,0 +1,89 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("The systemd unit of the worker")
+    struct SystemdUnitTests {
+        private static let name = "apns-worker.service"
+
+        /// A copy with a program that exists, for systemd-analyze looks for it.
+        private static func copy(_ name: String) throws -> (folder: ConfigurationTests.Folder, path: String) {
+            let folder = try ConfigurationTests.Folder()
+            let text = try DeployFolder.text("systemd/\(name)")
+                .replacing("/usr/local/bin/apns-worker", with: "/bin/true")
+            return (folder, try folder.write(text, as: name))
+        }
+
+        @Test("it is one that systemd takes")
+        func verify() async throws {
+            let (folder, path) = try Self.copy(Self.name)
+            let verify = try ChildProcess("systemd-analyze", ["verify", path])
+            #expect(try await verify.wait() == .exited(0))
+            #expect(verify.errors.isEmpty, "\(verify.errors)")
+            withExtendedLifetime(folder) {}
+        }
+
+        @Test(
+            "by systemd's own measure it is exposed to hardly anything: 1.5 of 10 or less",
+            arguments: [name, "apns-worker-feedback.service"])
+        func exposure(name: String) async throws {
+            let (folder, path) = try Self.copy(name)
+            // Tenths.
+            let security = try ChildProcess(
+                "systemd-analyze", ["security", "--offline=true", "--no-pager", "--threshold=15", path])
+            #expect(try await security.wait() == .exited(0), "\(security.output)\(security.errors)")
+            #expect(security.output.contains("Overall exposure level"))
+            withExtendedLifetime(folder) {}
+        }
+
+        @Test(
+            "a system call that it may not make is an error: Swift's runtime makes one at each start",
+            arguments: [name, "apns-worker-feedback.service"])
+        func systemCalls(name: String) throws {
+            let unit = try DeployFolder.unit(name)
+            #expect(unit.contains { $0 == ("SystemCallErrorNumber", "EPERM") })
+            #expect(unit.contains { $0.key == "SystemCallFilter" })
+        }
+
+        @Test("its settings and those of the file that goes with it are ones that a worker can start with")
+        func settings() async throws {
+            let unit = try DeployFolder.unit(Self.name)
+            let start = try #require(unit.first { $0.key == "ExecStart" }).value
+            #expect(start == "/usr/local/bin/apns-worker run --config /etc/apns-worker/worker.yaml")
+            let key = try TestCertificates.path("AuthKey_ABC123DEFG.p8")
+            var environment: [String: String] = [:]
+            for (name, value) in unit where name == "Environment" {
+                let parts = value.split(separator: "=", maxSplits: 1).map(String.init)
+                environment[parts[0]] = parts[1].replacing("%d/signing-key.p8", with: key)
+            }
+            #expect(environment["APNS_WORKER_KEY"] == key)
+            let loaded = unit.filter { $0.key == "LoadCredential" }.map(\.value)
+            #expect(loaded == ["signing-key.p8:/etc/apns-worker/signing-key.p8"])
+            let result = try await CommandLineTests.run(
+                ["config", "--given", "--config", DeployFolder.url("systemd/worker.yaml").path],
+                environment: environment)
+            #expect(result.ending == .exited(0), "\(result.errors)")
+            #expect(result.output.contains("com.example.shop") && result.output.contains("9464"), "\(result.output)")
+        }
+
+        @Test("systemd waits for a drain, and looks for its life no oftener than it can know of a stuck loop")
+        func times() throws {
+            let unit = try DeployFolder.unit(Self.name)
+            func seconds(_ key: String) throws -> Int {
+                let value = try #require(unit.last { $0.key == key }).value
+                return try #require(Int(value.trimmingSuffix { $0 == "s" }), "\(key)")
+            }
+            // The drain's default, and what Redis is given then to take what has not been settled.
+            #expect(try seconds("TimeoutStopSec") > 25 + 2 + 10)
+            #expect(try seconds("WatchdogSec") > 10 * 2)
+            #expect(unit.contains { $0 == ("Type", "notify") } && unit.contains { $0 == ("Restart", "always") })
+        }
+    }
+}
+
+extension String {
+    fileprivate func trimmingSuffix(_ isLeftOut: (Character) -> Bool) -> String {
+        String(reversed().drop(while: isLeftOut).reversed())
+    }
+}
