@@ -4,7 +4,7 @@ import NIOCore
 extension EventLoopFuture where Value: Sendable {
     /// Waits for the value, but not for ever: an event loop that is stuck never gives one.
     /// - Returns: `nil` where it failed, or did not come in time.
-    func get(within limit: Duration) async -> Value? {
+    func get(until deadline: ContinuousClock.Instant) async -> Value? {
         await withCheckedContinuation { continuation in
             let waiting = NIOLockedValueBox<CheckedContinuation<Value?, Never>?>(continuation)
             let resume: @Sendable (Value?) -> Void = { value in
@@ -16,7 +16,7 @@ extension EventLoopFuture where Value: Sendable {
             }
             let timer = Task {
                 // Cancelled when the value has come.
-                guard (try? await Task.sleep(for: limit)) != nil else { return }
+                guard (try? await Task.sleep(until: deadline)) != nil else { return }
                 resume(nil)
             }
             whenComplete { result in

@@ -39,7 +39,11 @@ extension Lane {
         let parts = queues.map { read($0) } + [readInvalidTokenCount()]
         let reading = EventLoopFuture.andAllComplete(parts, on: eventLoop)
         gauges.reading = reading
-        reading.assumeIsolated().whenComplete { [self] _ in gauges.reading = nil }
+        reading.assumeIsolated().whenComplete { [self] _ in
+            gauges.reading = nil
+            // A Redis that was not there is asked again by the next who wants to know.
+            if gauges.queues.isEmpty { gauges.readAt = .distantPast }
+        }
         return reading
     }
 

@@ -4,7 +4,7 @@ import NIOCore
 
 /// Gathers what all lanes have counted and are doing, and hands it to swift-metrics: when somebody asks, and never else.
 actor MetricsCollector {
-    /// How long a lane is waited for. One that is busy answers in less; of one that is stuck the last report counts.
+    /// How long the lanes are waited for. One that is busy answers in less; of one that is stuck the last report counts.
     private static let patience = Duration.seconds(1)
 
     private let lanes: [Lane]
@@ -47,11 +47,12 @@ actor MetricsCollector {
         let now = NIODeadline.now()
         let turning = lanes.filter { $0.pulse.stuck(now: now) == nil }
         if let first = turning.first(where: { $0.index == 0 }) {
-            _ = await first.eventLoop.flatSubmit { first.readGauges() }.get(within: Self.patience)
+            _ = await first.eventLoop.flatSubmit { first.readGauges() }.get(until: .now + Self.patience)
         }
+        let deadline = ContinuousClock.now + Self.patience
         let answers = turning.map { lane in (lane.index, lane.eventLoop.submit { lane.report() }) }
         for (index, answer) in answers {
-            if let report = await answer.get(within: Self.patience) { reports[index] = report }
+            if let report = await answer.get(until: deadline) { reports[index] = report }
         }
         handOver(stuck: lanes.count - turning.count)
     }
