@@ -10,17 +10,17 @@ struct DeadLettersTests {
     @Test(
         "each filter chooses what it says",
         arguments: [
-            ([], ["a", "b", "c", "d", "e", "f"]),
+            ([], ["a", "b", "c", "d", "s", "e", "f"]),
             (["reason=BadPayload"], ["a"]), (["reason=Bad*"], ["a", "b"]), (["reason=bad*"], []),
-            (["reason=*"], ["a", "b", "c", "d", "e"]),
+            (["reason=*"], ["a", "b", "c", "d", "s", "e"]),
             (["reason=BadPayload", "reason=NoApp"], ["a", "c"]), (["reason=B.dPayload"], []),
             (["id=job/\"1\""], ["a"]), (["id=inside"], ["d"]), (["id=job/\"1\"", "id=inside"], ["a", "d"]),
             (["id=job"], []), (["app=one"], ["a", "b", "d"]), (["app=one", "reason=Bad*"], ["a", "b"]),
             (["token=AB cd"], ["b", "d"]), (["token=<abcd>"], ["b", "d"]), (["token=ab"], ["c"]), (["token=ef"], ["d"]),
             (["error=SHUT"], ["b"]), (["error=too l"], ["a"]), (["error=%"], []), (["older=9000"], ["f"]),
-            (["older=2000"], ["d", "e", "f"]), (["newer=2000"], ["a", "b", "c"]),
-            (["newer=9000"], ["a", "b", "c", "d", "e"]),
-            (["older=1000", "newer=9000"], ["d", "e"]),
+            (["older=2000"], ["d", "s", "e", "f"]), (["newer=2000"], ["a", "b", "c"]),
+            (["newer=9000"], ["a", "b", "c", "d", "s", "e"]),
+            (["older=1000", "newer=9000"], ["d", "s", "e"]), (["id=J1"], ["s"]), (["token=0F0F"], ["s"]),
             (["reason=') redis.call('FLUSHALL') --"], []), (["id=\u{0}\n"], []),
         ] as [([String], [String])])
     func filters(flags: [String], expected: [String]) async throws {
@@ -30,10 +30,11 @@ struct DeadLettersTests {
                 (200, #""reason":"BadTopic","id":"2","app":"one","error":"Shutdown","tokens":["ABCD","x"]"#, "b"),
                 (300, #""reason":"NoApp","id":"3","tokens":["ab"]"#, #"{"token":"abcd","is":"c"}"#),
                 (3000, #""reason":"Poison""#, #"{"id":"inside","app":"one","tokens":["E F","a<b>cd"],"is":"d"}"#),
+                (3500, #""reason":"Poison""#, #"{"class":"Push","args":[{"token":"0f0f"}],"jid":"J1","is":"s"}"#),
                 (4000, #""reason":"MalformedJSON""#, "{\"token\": e"),
             ]
             for (seconds, head, original) in letters {
-                try queue.bury("{\"v\":1,\(head)}\n" + original, secondsAgo: seconds)
+                try queue.bury("{\"v\":1,\"claim\":\"w:\(seconds)\",\(head)}\n" + original, secondsAgo: seconds)
             }
             try queue.bury("f, which is no letter", secondsAgo: 10_000)
             var filter = DeadLetterFilter()

@@ -103,6 +103,25 @@ struct RequeueTests {
         }
     }
 
+    @Test("of a list whose head is its right end, as Sidekiq's, the ends are the other way round")
+    func rightHead() async throws {
+        try await withQueue { queue in
+            let keys = try QueueKeys(prefix: "other", queue: queue.keys.queue, list: queue.keys.jobs, head: .right)
+            for number in 0..<4 {
+                let letter = String.numbered(number)
+                try queue.redis.run("ZADD", keys.dead, "\(5000 + number)", letter)
+            }
+            try queue.push(["waits"])
+            let letters = DeadLetters(queue.client, keys)
+            _ = try await letters.page(Self.plain, .init(), after: nil, limit: 2)
+            _ = try await letters.page(.requeue(first: true, keepsAttempts: false), .init(), after: nil, limit: 2)
+            let fromTheHead = try queue.bodies().reversed().map {
+                Envelope.read($0).id == nil ? $0.text : try id(of: $0)
+            }
+            #expect(fromTheHead == ["job-2", "job-3", "waits", "job-0", "job-1"])
+        }
+    }
+
     private func id(of body: ByteBuffer) throws -> String {
         let job = try JobDecoder.decode(body)
         return job.id.map { job.text($0).text } ?? ""

@@ -81,7 +81,8 @@ public struct DeadLetters: Sendable {
         command.append(Self.pageSize)
         command.append(max(1, limit))
         filter.append(to: &command)
-        for option in action.options + (newestFirst ? ["newest"] : []) {
+        let others = (newestFirst ? ["newest"] : []) + (keys.head == .right ? ["right"] : [])
+        for option in action.options + others {
             command.append(option)
             command.append(1)
         }

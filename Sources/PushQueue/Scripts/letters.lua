@@ -18,6 +18,7 @@
 --         newest 1        from the newest to the oldest, and not the other way round
 --         readable 1      only what can be requeued, which is so of requeue anyway
 --         first 1         requeue: to the head of the list, and not to its end
+--         right 1         the jobs' head is their right end, as with Sidekiq
 --         keep 1          requeue: the attempts that were made count, and do not begin anew
 -- Reply { 'letters', cursor, looked, chosen, n, (reason, count) n times, ... }
 --       cursor            where to go on, or 'end'
@@ -83,7 +84,7 @@ local function duration(text)
 end
 
 local wanted = { reason = false, key = false, id = false, app = false, token = false, error = false }
-local option = { older = false, newer = false, newest = false, readable = false, first = false, keep = false }
+local option = { older = false, newer = false, newest = false, readable = false, first = false, right = false, keep = false }
 for i = 5, #ARGV, 2 do
     local name, value = ARGV[i], ARGV[i + 1]
     if value == nil then
@@ -170,7 +171,16 @@ local function job_of(member, stop)
     if #member - stop <= READABLE_BYTES then
         is_json, job = pcall(cjson.decode, string.sub(member, stop + 1))
     end
-    return is_json and type(job) == 'table' and job or {}
+    if not is_json or type(job) ~= 'table' then
+        return {}
+    end
+    -- As Sidekiq and Resque write it.
+    local argument = type(job.args) == 'table' and job.args[1]
+    if type(argument) == 'table' then
+        argument.id = argument.id or job.jid
+        return argument
+    end
+    return job
 end
 
 local function is_for_token(tokens)
@@ -312,17 +322,19 @@ while looked < page and chosen < limit and bytes < PAGE_BYTES do
 end
 
 -- Pushed first: of the two it is what a server without memory refuses, and then nothing has been changed.
+local head = push_head(option.right and 'RIGHT' or 'LEFT')
+local tail = push_head(option.right and 'LEFT' or 'RIGHT')
 if option.first then
     for i = #bodies, 1, -CHUNK do
         local some = {}
         for j = i, math.max(1, i - CHUNK + 1), -1 do
             some[#some + 1] = bodies[j]
         end
-        redis.call('LPUSH', jobs, unpack(some))
+        redis.call(head, jobs, unpack(some))
     end
 else
     for i = 1, #bodies, CHUNK do
-        redis.call('RPUSH', jobs, unpack(bodies, i, math.min(i + CHUNK - 1, #bodies)))
+        redis.call(tail, jobs, unpack(bodies, i, math.min(i + CHUNK - 1, #bodies)))
     end
 end
 for i = 1, #members, CHUNK do
