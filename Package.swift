@@ -4,6 +4,7 @@ import PackageDescription
 let nioCore = Target.Dependency.product(name: "NIOCore", package: "swift-nio")
 let nioPosix = Target.Dependency.product(name: "NIOPosix", package: "swift-nio")
 let nioHTTP1 = Target.Dependency.product(name: "NIOHTTP1", package: "swift-nio")
+let nioConcurrency = Target.Dependency.product(name: "NIOConcurrencyHelpers", package: "swift-nio")
 let nioEmbedded = Target.Dependency.product(name: "NIOEmbedded", package: "swift-nio")
 let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
 let coreMetrics = Target.Dependency.product(name: "CoreMetrics", package: "swift-metrics")
@@ -49,7 +50,8 @@ let package = Package(
             name: "PushWorker",
             dependencies: ["APNS", "PushQueue", nioCore, nioPosix, coreMetrics, logging, lifecycle]),
         .target(
-            name: "Telemetry", dependencies: [hummingbird, lifecycle, nioCore, nioPosix, coreMetrics, logging]),
+            name: "Telemetry",
+            dependencies: [hummingbird, lifecycle, nioConcurrency, nioCore, nioPosix, coreMetrics, logging]),
         .target(
             name: "APNSSimulator",
             dependencies: [
@@ -101,7 +103,7 @@ let package = Package(
             ],
             exclude: ["schema_verdicts.py"]),
         .testTarget(
-            name: "TelemetryTests", dependencies: ["Telemetry", "TestSupport", coreMetrics, nioCore, nioPosix]),
+            name: "TelemetryTests", dependencies: ["Telemetry", "TestSupport", coreMetrics, logging, nioCore, nioPosix]),
         .testTarget(
             name: "APNSSimulatorTests",
             dependencies: ["APNS", "APNSSimulator", "TLS", "TestSupport", "apns-simulator", nioCore, nioPosix]),

@@ -30,7 +30,7 @@ public final class InvalidTokenInspector: Sendable {
     }
 
     /// Waits until the servers of the set and of the details answer.
-    /// - Throws: ``RedisError``.
+    /// - Throws: `RedisError`.
     public func waitUntilReady(timeout: TimeAmount) async throws {
         for client in both { try await client.waitUntilReady(timeout: timeout) }
     }

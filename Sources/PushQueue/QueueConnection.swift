@@ -85,7 +85,7 @@ public final class QueueConnection {
     ) {
         let keyNames = [
             keys.jobs, keys.retry, keys.claimed(worker), keys.inbox(worker), keys.workers, keys.paused, keys.dead,
-            keys.statsPrefix, keys.next(worker),
+            keys.statsPrefix, keys.next(worker), keys.results,
         ]
         scripts.run(
             .claim, keyNames,
@@ -100,6 +100,7 @@ public final class QueueConnection {
                 command.append(limits.maximumDeadLetters)
                 command.append(limits.maximumDeadLetterAge)
                 command.append(head)
+                command.append(limits.resultsKept)
             },
             completion: { result in completion(result.flatMap(Self.readClaim)) })
     }
@@ -129,16 +130,19 @@ public final class QueueConnection {
     ) {
         guard !reservations.isEmpty else { return completion(.success([])) }
         scripts.run(
-            .reserve, [keys.claimed(worker), keys.statsPrefix], then: reservations.map { keys.unique($0.id) },
-            expecting: reservations.count * 6 + 2,
-            arguments: { [worker] command in
+            .reserve, [keys.claimed(worker), keys.statsPrefix, keys.results],
+            then: reservations.map { keys.unique($0.id) },
+            expecting: reservations.count * 7 + 4,
+            arguments: { [worker, limits] command in
                 command.append(worker)
+                command.append(limits.resultsKept)
                 for reservation in reservations {
                     command.append(reservation.claim)
                     command.append(Int(reservation.milliseconds))
                     command.append(reservation.head)
                     command.append(reservation.original.lowerBound)
                     command.append(reservation.original.count)
+                    command.append(reservation.results.isEmpty ? ByteBuffer() : reservation.results.argument)
                 }
             },
             completion: { result in
@@ -165,12 +169,13 @@ public final class QueueConnection {
     /// Settles claims.
     public func settle(_ settlement: Settlement, completion: @escaping (Result<Settled, Failure>) -> Void) {
         scripts.run(
-            .settle, [keys.claimed(worker), keys.retry, keys.dead, keys.statsPrefix],
+            .settle, [keys.claimed(worker), keys.retry, keys.dead, keys.statsPrefix, keys.results],
             expecting: settlement.expectedArguments,
             arguments: { [worker, limits] command in
                 command.append(worker)
                 command.append(limits.maximumDeadLetters)
                 command.append(limits.maximumDeadLetterAge)
+                command.append(limits.resultsKept)
                 settlement.append(to: &command)
             },
             completion: { result in
@@ -191,7 +196,7 @@ public final class QueueConnection {
             .reap,
             [
                 keys.workers, keys.claimed(other), keys.inbox(other), keys.jobs, keys.dead, keys.statsPrefix,
-                keys.next(other),
+                keys.next(other), keys.results,
             ],
             arguments: { [limits, keys] command in
                 command.append(other)
@@ -199,6 +204,7 @@ public final class QueueConnection {
                 command.append(limits.maximumDeadLetters)
                 command.append(limits.maximumDeadLetterAge)
                 command.append(keys.head.rawValue)
+                command.append(limits.resultsKept)
             },
             completion: { result in
                 completion(

@@ -24,6 +24,8 @@ public struct QueueKeys: Sendable {
     public let workers: String
     /// ZSET of dead letters by time in ms.
     public let dead: String
+    /// STREAM of what became of notifications, for producers who want to know.
+    public let results: String
     /// STRING: why the queue is paused.
     public let paused: String
     /// The day's counters are under this and the date.
@@ -69,6 +71,7 @@ public struct QueueKeys: Sendable {
         retry = base + "retry"
         workers = base + "workers"
         dead = base + "dead"
+        results = base + "results"
         paused = base + "paused"
         statsPrefix = base + "stats:"
     }

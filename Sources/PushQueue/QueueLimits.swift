@@ -10,8 +10,15 @@ public struct QueueLimits: Sendable {
     public var maximumDeadLetters = 1_000_000
     /// For how long dead letters are kept, in milliseconds.
     public var maximumDeadLetterAge = 90 * 86_400_000
+    /// Which results are kept for producers.
+    public var results = ResultsKept.off
+    /// How many results are kept, about: Redis drops the oldest in blocks.
+    public var maximumResults = 100_000
     /// A job that was taken back from dead workers more often than this is poison.
     public var maximumReclaims = 5
+
+    /// What the scripts are told: 0 where no results are kept.
+    var resultsKept: Int { results == .off ? 0 : maximumResults }
 
     /// The defaults.
     public init() {}

@@ -9,6 +9,8 @@ public struct Reservation: Sendable {
     public let claim: Int
     /// The reserved job: what the claim holds when the reservation is granted.
     public let body: ByteBuffer
+    /// What is added to the queue's results if the job turns out to be a duplicate.
+    public var results = PackedResults()
 
     let id: ByteBuffer
     let milliseconds: Int64

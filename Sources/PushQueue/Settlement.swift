@@ -30,6 +30,8 @@ public struct Settlement: Sendable {
     }
 
     private var acknowledged: [[Int]] = Array(repeating: [], count: Ending.allCases.count)
+    /// The same, each with its results.
+    private var done: [Ending: (count: Int, arguments: RedisArguments)] = [:]
     private var arguments = RedisArguments()
     private var otherClaims: [Int] = []
     /// How many claims are settled.
@@ -39,7 +41,7 @@ public struct Settlement: Sendable {
     public init() {}
 
     /// Roughly how many bytes it takes to keep it.
-    public var size: Int { count * 16 + arguments.size }
+    public var size: Int { done.values.reduce(count * 16 + arguments.size) { $0 + $1.arguments.size } }
 
     /// Whether there is nothing to write.
     public var isEmpty: Bool { count == 0 }
@@ -60,6 +62,24 @@ public struct Settlement: Sendable {
         arguments.append(1)
         arguments.append(claim)
         if notifications > 1 { addCount(ending.rawValue, notifications - 1) }
+    }
+
+    /// The job has ended with its only notification.
+    /// - Parameter results: what producers are told of it; there may be none.
+    public mutating func end(_ claim: Int, _ ending: Ending, results: PackedResults) {
+        guard !results.isEmpty else { return end(claim, ending) }
+        count += 1
+        otherClaims.append(claim)
+        done[ending, default: (0, RedisArguments())].count += 1
+        done[ending]?.arguments.append(claim)
+        done[ending]?.arguments.append(results.argument)
+    }
+
+    /// Tells producers of notifications if the settlement before it finds its claim.
+    public mutating func addResults(_ results: PackedResults) {
+        guard !results.isEmpty else { return }
+        arguments.append("result")
+        arguments.append(results.argument)
     }
 
     /// The job is to be tried again.
@@ -159,11 +179,20 @@ public struct Settlement: Sendable {
             command.append(claims.count)
             for claim in claims { command.append(claim) }
         }
+        for ending in Ending.allCases {
+            guard let done = done[ending] else { continue }
+            command.append("done")
+            command.append(ending.rawValue)
+            command.append(done.count)
+            done.arguments.append(to: &command)
+        }
         arguments.append(to: &command)
     }
 
     /// Roughly how many arguments and bytes the command will have.
-    var expectedArguments: Int { acknowledged.reduce(0) { $0 + $1.count } + arguments.count + 16 }
+    var expectedArguments: Int {
+        done.values.reduce(acknowledged.reduce(0) { $0 + $1.count } + arguments.count + 16) { $0 + $1.arguments.count }
+    }
 }
 
 extension Ending {

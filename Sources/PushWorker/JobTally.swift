@@ -18,6 +18,8 @@ final class JobTally {
     var possibleDuplicates: Int { unanswered + reclaimed }
     var invalid: Int { invalidTokens.count }
     private(set) var retry: Retry?
+    /// What producers are told when the job is settled.
+    var results = PackedResults()
     /// One for each reason.
     private(set) var dead: [Dead] = []
 

@@ -36,15 +36,13 @@ extension Lane {
         }
         switch app.badTokens.bad() {
         case .mark:
-            noteInvalid(tag, reason: reason, since: nil)
+            noteInvalid(tag, reason: reason, since: nil, status: status)
         case .hold:
             guard let job = jobs[flights[tag].job].job else { return }
             let attempt = job.envelope.attempt
-            if attempt >= Self.attemptsToBelieve { return noteInvalid(tag, reason: reason, since: nil) }
+            if attempt >= Self.attemptsToBelieve { return noteInvalid(tag, reason: reason, since: nil, status: status) }
             guard attempt < job.maxAttempts ?? configuration.retry.maximumAttempts else {
-                counters.dead += 1
-                count(.dead, of: flights[tag].job, reason: reason)
-                return tally(of: flights[tag].job).add(dead: token(of: tag), reason: reason, status: status)
+                return die(token(of: tag), of: flights[tag].job, reason: reason, status: status, wasSent: true)
             }
             retry(tag, reason: reason, status: status, retryAfter: nil, isUncertain: false)
         case .trip:
@@ -127,20 +125,19 @@ extension Lane {
     }
 
     private func tellOfPause(_ app: AppLane) {
-        guard troubles.began("app \(app.configuration.name)", at: "\(index)") else { return }
-        logger.error(
+        trouble(
+            .error,
             """
             the app is paused: \(app.breaker.reason ?? ""); its jobs are put off, and a probe now and then finds out \
             whether it can go on. Check its key, key ID, team ID, topic and environment
-            """,
-            metadata: app.logMetadata)
+            """, "app \(app.configuration.name)", at: "\(index)", metadata: app.logMetadata)
     }
 
     private func tellOfResumption(_ app: AppLane, _ reason: String) {
         guard let after = troubles.ended("app \(app.configuration.name)", at: "\(index)") else { return }
         logger.notice(
             "the app is sending again",
-            metadata: app.logMetadata.merging(["was": "\(reason)", "after": "\(after)"]) { $1 })
+            metadata: app.logMetadata.merging(["was": "\(reason)", "after_ms": "\(after)"]) { $1 })
     }
 
     /// In how many milliseconds a job of a paused app is to come back.

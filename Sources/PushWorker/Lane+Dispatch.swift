@@ -73,6 +73,9 @@ extension Lane {
             if !fanOut.suppressed.isEmpty, fanOut.suppressed.contains(fanOut.position) {
                 counters.suppressed += 1
                 count(.suppressed, of: index, reason: "")
+                tell(
+                    .invalidToken, reason: Self.suppressed, to: Self.plain(fanOut.job.text(field)), of: index,
+                    wasSent: false)
                 tally(of: index).suppressed += 1
                 ended += 1
                 fanOut.remaining = remaining
@@ -92,9 +95,7 @@ extension Lane {
                 guard submit(notification, of: index, token: token, app, isProbe: isProbe) else { break }
                 submitted += 1
             } catch {
-                counters.dead += 1
-                count(.dead, of: index, reason: "MalformedToken")
-                tally(of: index).add(dead: text, reason: "MalformedToken", status: nil)
+                die(text, of: index, reason: "MalformedToken", status: nil, wasSent: false)
                 ended += 1
             }
             fanOut.remaining = remaining
@@ -206,16 +207,25 @@ extension Lane {
         jobs[index].notification = nil
         jobs[index].unsubmitted = 0
         jobs[index].open -= count
+        var tokens: [ByteBuffer] = []
+        if let fanOut = jobs[index].fanOut {
+            while let field = fanOut.remaining.next() { tokens.append(fanOut.job.text(field)) }
+        }
+        func recipients() -> [ByteBuffer] {
+            guard jobs[index].fanOut == nil else { return tokens.map(Self.plain) }
+            return jobs[index].job.flatMap(Self.recipient).map { [$0] } ?? []
+        }
         if let job = jobs[index].job, !expires(index, job, within: delay) {
-            var tokens: [ByteBuffer] = []
-            if let fanOut = jobs[index].fanOut {
-                while let field = fanOut.remaining.next() { tokens.append(fanOut.job.text(field)) }
-            }
             counters.parked += count
             self.count(.parked, of: index, count, reason: reason)
+            if endings.areLogged {
+                for recipient in recipients() {
+                    tellPutOff("parked", reason: reason, status: nil, to: recipient, of: index, delay: delay)
+                }
+            }
             tally(of: index).add(retry: tokens, reason: reason, status: nil, delay: delay, spendsAttempt: false)
         } else {
-            expire(count, of: index)
+            expire(count, of: index, reason: reason, to: recipients(), wasSent: false)
         }
         settleIfEnded(index)
     }

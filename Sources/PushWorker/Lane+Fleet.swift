@@ -46,12 +46,12 @@ extension Lane {
     /// What could not be read or written is tried again by whatever needs it; a lost connection is told of elsewhere.
     func tellOfFleetState(_ failure: QueueConnection.Failure) {
         if case .redis(let error) = failure, !error.isAnswer { return }
-        guard troubles.began("fleet", at: "\(index)") else { return }
-        logger.error("Redis refuses what the workers have to tell each other: \(failure)")
+        trouble(
+            .error, "Redis refuses what the workers have to tell each other: \(failure)", "fleet", at: "\(index)")
     }
 
     private func fleetStateAccepted() {
         guard let after = troubles.ended("fleet", at: "\(index)") else { return }
-        logger.notice("Redis takes what the workers have to tell each other again", metadata: ["after": "\(after)"])
+        logger.notice("Redis takes what the workers have to tell each other again", metadata: ["after_ms": "\(after)"])
     }
 }

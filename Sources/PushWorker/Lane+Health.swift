@@ -23,11 +23,10 @@ extension Lane {
         note(problems, now: now)
         switch readiness.update(isReady: problems.isEmpty || phase != .running, now: now) {
         case .lost:
-            guard troubles.began("ready", at: "\(index)") else { return }
-            logger.warning("not ready: \(problems.joined(separator: "; "))")
+            trouble(.warning, "not ready: \(problems.joined(separator: "; "))", "ready", at: "\(index)")
         case .regained:
             guard let after = troubles.ended("ready", at: "\(index)") else { return }
-            logger.notice("ready again", metadata: ["after": "\(after)"])
+            logger.notice("ready again", metadata: ["after_ms": "\(after)"])
         case nil: break
         }
     }
@@ -37,15 +36,14 @@ extension Lane {
     func tellOfRedis(_ state: RedisClient.State, at source: String) {
         switch state {
         case .disconnected(let error, let retryIn):
-            guard troubles.began("redis", at: "\(index):\(source)") else { return }
-            logger.warning(
-                "\(error.headline)",
+            trouble(
+                .warning, error.headline, "redis", at: "\(index):\(source)",
                 metadata: [
-                    "redis": "\(configuration.redis)", "retry-in": "\(retryIn.nanoseconds / 1_000_000) ms",
+                    "redis": "\(configuration.redis)", "retry_in_ms": "\(retryIn.nanoseconds / 1_000_000)",
                 ])
         case .ready:
             guard let after = troubles.ended("redis", at: "\(index):\(source)") else { return }
-            logger.notice("Redis is back", metadata: ["redis": "\(configuration.redis)", "after": "\(after)"])
+            logger.notice("Redis is back", metadata: ["redis": "\(configuration.redis)", "after_ms": "\(after)"])
         case .closed:
             _ = troubles.ended("redis", at: "\(index):\(source)")
         }

@@ -46,18 +46,20 @@ extension Lane {
     private func invalidTokensRefused(_ error: RedisError) {
         invalidTokensRefusal = "\(error)"
         invalidTokensNotBefore = eventLoop.now + QueueLane.refusalPause
-        guard troubles.began("invalid tokens", at: "\(index)") else { return }
-        logger.error("Redis does not take invalid tokens: \(error)")
+        trouble(.error, "Redis does not take invalid tokens: \(error)", "invalid tokens", at: "\(index)")
     }
 
     private func invalidTokensAccepted() {
         guard invalidTokensRefusal != nil else { return }
         invalidTokensRefusal = nil
         guard let after = troubles.ended("invalid tokens", at: "\(index)") else { return }
-        logger.notice("Redis takes invalid tokens again", metadata: ["after": "\(after)"])
+        logger.notice("Redis takes invalid tokens again", metadata: ["after_ms": "\(after)"])
     }
 
     // MARK: Suppression
+
+    /// Why a notification was not sent whose token was known not to be valid.
+    static let suppressed = "Suppressed"
 
     /// Tokens that are looked up at once; those of one job are not parted.
     private static let lookUpBatch = 2000
@@ -162,6 +164,9 @@ extension Lane {
         }
         counters.suppressed += 1
         count(.suppressed, of: index, reason: "")
+        tell(
+            .invalidToken, reason: Self.suppressed, to: jobs[index].job.flatMap(Self.recipient), of: index,
+            wasSent: false)
         tally(of: index).suppressed += 1
         apps[jobs[index].app].waiting -= 1
         jobs[index].notification = nil

@@ -19,6 +19,8 @@ extension Lane {
             queue.settlement.bury(
                 claim, reason: error.reason, attempts: envelope.attempt - 1,
                 members: DeadLetter.members(of: envelope, in: body, detail: "\(error)"), original: envelope.original)
+            queue.settlement.addResults(resultsOfUnsent(nil, envelope, .dead, reason: error.reason, in: queue))
+            tellOfDeadLetters(1, reason: error.reason, detail: "\(error)", nil, token: nil, app: nil, queue)
             return queue.settlementGrew()
         }
         do throws(Unsendable) {
@@ -32,7 +34,11 @@ extension Lane {
         _ job: Job, _ body: ByteBuffer, claim: Int, from queue: QueueLane, isRecovered: Bool
     ) throws(Unsendable) {
         let now = queue.now
-        if let reservation = Reservation(of: job, claim: claim) {
+        if var reservation = Reservation(of: job, claim: claim) {
+            if endings.results != .off {
+                reservation.results = resultsOfUnsent(
+                    job, job.envelope, .dropped, reason: Self.duplicate, in: queue, isCertain: false)
+            }
             return queue.reserve(reservation, isRecovered: isRecovered)
         }
         if let sendAt = job.sendAt, sendAt > now { return hold(job, claim: claim, in: queue, until: sendAt) }
@@ -44,7 +50,13 @@ extension Lane {
         if let expiration = job.expirationSecond(firstSeen: entry.firstSeen), expiration > 0, expiration * 1000 <= now {
             counters.expired += job.tokenCount
             count(.expired, .expired, job, in: queue, reason: "")
-            queue.settlement.end(claim, .expired, notifications: job.tokenCount)
+            let results = resultsOfUnsent(job, job.envelope, .expired, reason: "Expired", in: queue)
+            if job.tokenCount == 1 {
+                queue.settlement.end(claim, .expired, results: results)
+            } else {
+                queue.settlement.end(claim, .expired, notifications: job.tokenCount)
+                queue.settlement.addResults(results)
+            }
             return queue.settlementGrew()
         }
         entry.app = try router.route(job)
@@ -160,6 +172,10 @@ extension Lane {
             queue.settlement.addCount("dead", job.tokenCount - 1)
             queue.settlement.addCount("dead:\(reason)", job.tokenCount - 1)
         }
+        queue.settlement.addResults(resultsOfUnsent(job, job.envelope, .dead, reason: reason, in: queue))
+        tellOfDeadLetters(
+            job.tokenCount, reason: reason, detail: detail, job, token: Self.recipient(of: job),
+            app: appName(of: job), queue)
         queue.settlementGrew()
     }
 }

@@ -32,9 +32,10 @@ extension Lane: TransportDelegate {
         case .delivered:
             counters.delivered += 1
             metrics.countDelivered(jobs[index].series)
+            tell(.delivered, status: result.status, to: recipient(of: tag), of: index, wasSent: true)
             jobs[index].tally?.delivered += 1
         case .tokenInvalid(let reason, let since):
-            noteInvalid(tag, reason: reason, since: since)
+            noteInvalid(tag, reason: reason, since: since, status: result.status)
         case .tokenSuspect(let reason):
             judge(tag, app, reason: reason, status: result.status)
         case .retry(let reason, let retryAfter, let isUncertain):
@@ -59,9 +60,7 @@ extension Lane: TransportDelegate {
             if reason == Reason.featureNotEnabled.rawValue { tellOfMissingBroadcasts(app) }
             postpone(tag, reason: reason, delay: .random(in: 30_000...90_000))
         case .dead(let reason):
-            counters.dead += 1
-            count(.dead, of: index, reason: reason)
-            tally(of: index).add(dead: token(of: tag), reason: reason, status: result.status)
+            die(token(of: tag), of: index, reason: reason, status: result.status, wasSent: true)
         }
         flights.release(tag)
         ended(index)
@@ -81,6 +80,12 @@ extension Lane: TransportDelegate {
         guard let job = jobs[flights[tag].job].job, let field = job.token else { return ByteBuffer() }
         let text = job.text(field)
         return (try? DeviceToken(text))?.hex ?? text
+    }
+
+    /// The token that a notification is for, or its channel.
+    func recipient(of tag: Int) -> ByteBuffer? {
+        if let token = flights[tag].deviceToken { return token.hex }
+        return jobs[flights[tag].job].job.flatMap(Self.recipient)
     }
 
     /// One of the job's notifications has ended.
@@ -106,7 +111,7 @@ extension Lane: TransportDelegate {
             """
             APNs does not take broadcasts for this app (\(Reason.featureNotEnabled.rawValue)): its jobs with a `channel` \
             wait, and are tried again every minute. Enable the app's broadcast capability on Apple's developer site
-            """, key: "broadcasts", metadata: app.logMetadata)
+            """, key: "broadcasts \(app.configuration.name)", metadata: app.logMetadata)
     }
 
     /// - Parameter counts: whether it may not go on like this for ever.
@@ -129,23 +134,25 @@ extension Lane: TransportDelegate {
         if isUncertain, job.onUncertain == .drop {
             counters.dropped += 1
             count(.dropped, of: index, reason: reason)
+            tell(.dropped, reason: reason, status: status, to: recipient(of: tag), of: index, wasSent: true)
             tally.dropped += 1
             return
         }
         let attempt = job.envelope.attempt
         guard attempt < job.maxAttempts ?? configuration.retry.maximumAttempts else {
-            counters.dead += 1
-            count(.dead, of: index, reason: "AttemptsExhausted")
-            tally.add(dead: token(of: tag), reason: "AttemptsExhausted", error: reason, status: status)
-            return
+            return die(
+                token(of: tag), of: index, reason: "AttemptsExhausted", cause: reason, status: status, wasSent: true)
         }
         let delay =
             delay
             ?? configuration.retry.delay(
                 afterAttempt: attempt, retryAfter: retryAfter, jitter: .random(in: 0..<1))
-        guard !expires(index, job, within: delay) else { return expire(1, of: index) }
+        guard !expires(index, job, within: delay) else {
+            return expire(1, of: index, reason: reason, to: recipient(of: tag).map { [$0] } ?? [], wasSent: true)
+        }
         counters.retried += 1
         count(.retried, of: index, reason: reason)
+        tellPutOff("retried", reason: reason, status: status, to: recipient(of: tag), of: index, delay: delay)
         if isUncertain { noteUnanswered(index) }
         tally.add(retry: [token(of: tag)], reason: reason, status: status, delay: delay, spendsAttempt: true)
     }
@@ -163,9 +170,12 @@ extension Lane: TransportDelegate {
 
     /// Puts one notification of a job off with no attempt spent; or ends it, if it would expire meanwhile.
     func postpone(_ token: ByteBuffer, of index: Int, reason: String, delay: Int64) {
-        guard let job = jobs[index].job, !expires(index, job, within: delay) else { return expire(1, of: index) }
+        guard let job = jobs[index].job, !expires(index, job, within: delay) else {
+            return expire(1, of: index, reason: reason, to: [token], wasSent: false)
+        }
         counters.parked += 1
         count(.parked, of: index, reason: reason)
+        tellPutOff("parked", reason: reason, status: nil, to: token, of: index, delay: delay)
         tally(of: index).add(retry: [token], reason: reason, status: nil, delay: delay, spendsAttempt: false)
     }
 
@@ -178,16 +188,27 @@ extension Lane: TransportDelegate {
     }
 
     /// Ends notifications of a job that cannot be tried again in time.
-    func expire(_ count: Int, of index: Int) {
+    /// - Parameters:
+    ///   - reason: why they would have to be.
+    ///   - recipients: whom they are for.
+    func expire(
+        _ count: Int, of index: Int, reason: String, to recipients: @autoclosure () -> [ByteBuffer], wasSent: Bool
+    ) {
         counters.expired += count
         self.count(.expired, of: index, count, reason: "")
+        if endings.includes(.expired) {
+            for recipient in recipients() {
+                tell(.expired, reason: reason, to: recipient, of: index, wasSent: wasSent)
+            }
+        }
         tally(of: index).expired += count
     }
 
-    func noteInvalid(_ tag: Int, reason: String, since: Int64?) {
+    func noteInvalid(_ tag: Int, reason: String, since: Int64?, status: Int?) {
         counters.invalid += 1
         let index = flights[tag].job
         count(.invalidToken, of: index, reason: reason)
+        tell(.invalidToken, reason: reason, status: status, to: token(of: tag), of: index, wasSent: true)
         let topic = jobs[index].fanOut?.template.topic ?? remade(index)?.topic ?? router.apps[jobs[index].app].topic
         tally(of: index).invalidTokens.append(
             InvalidToken(
@@ -198,8 +219,12 @@ extension Lane: TransportDelegate {
 }
 
 extension RequestResult {
-    /// The HTTP status of an answer.
+    /// The HTTP status of an answer, or the gateway's.
     fileprivate var status: Int? {
-        if case .response(let response) = self { response.status } else { nil }
+        switch self {
+        case .response(let response): response.status
+        case .refused(let status): Int(status.code)
+        case .confirmed, .notProcessed, .uncertain: nil
+        }
     }
 }

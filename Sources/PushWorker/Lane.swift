@@ -55,6 +55,8 @@ final class Lane: @unchecked Sendable {
     let pulse = LoopPulse()
     /// What of the queues is only in Redis, for whoever scrapes.
     var gauges = QueueGaugeReadings()
+    /// Who wants to know how notifications end.
+    var endings: Endings
     private(set) var phase = Phase.starting
 
     /// Jobs whose invalid tokens have to be in the set before they are settled.
@@ -64,7 +66,6 @@ final class Lane: @unchecked Sendable {
     /// Why Redis does not take them, as long as it does not.
     var invalidTokensRefusal: String?
     var invalidTokensNotBefore = NIODeadline.distantPast
-    private var lastIncident: [String: NIODeadline] = [:]
     private var turn = 0
     private var lastFullSecond = NIODeadline.distantPast
     var readiness = Readiness()
@@ -99,6 +100,7 @@ final class Lane: @unchecked Sendable {
         self.wallClock = wallClock
         metrics = LaneMetrics(
             apps: configuration.apps.count, queues: configuration.queues.count, takesTimes: takesTimes)
+        endings = Endings(logger, configuration.queueLimits.results)
         router = JobRouter(configuration.apps)
         schedule = QueueSchedule(
             weights: configuration.queues.map(\.weight), isStrict: configuration.queueOrder == .strict)
@@ -107,6 +109,13 @@ final class Lane: @unchecked Sendable {
         clients = RedisClients(
             topology: configuration.redis, eventLoop: eventLoop, configuration: redis,
             logger: Self.quietened(logger))
+    }
+
+    /// For an app's connections: an endpoint alone does not tell whose they are.
+    func logger(of app: AppConfiguration) -> Logger {
+        var logger = logger
+        logger[metadataKey: "app"] = "\(app.name)"
+        return logger
     }
 
     /// For clients of Redis: what becomes of their connections the lanes tell together, once for all of them.
@@ -126,7 +135,7 @@ final class Lane: @unchecked Sendable {
 
     private func startOnLoop(_ transports: [TransportConfiguration]) throws {
         for (app, transport) in zip(configuration.apps, transports) {
-            let appLane = AppLane(app, transport: transport.make(on: eventLoop, logger: logger))
+            let appLane = AppLane(app, transport: transport.make(on: eventLoop, logger: logger(of: app)))
             appLane.transport.delegate = self
             apps.append(appLane)
         }
@@ -193,6 +202,10 @@ final class Lane: @unchecked Sendable {
             queue.lookForForgottenIfDue()
         }
         writeInvalidTokens()
+        if isFullSecond {
+            endings = Endings(logger, configuration.queueLimits.results)
+            if index == 0 { troubles.tellOverdue(logger) }
+        }
         if isFullSecond || readiness.isTroubled { tellOfReadiness(now: now) }
         if phase == .draining, now >= drainDeadline { cutDrainShort() }
         growIfStarved()
@@ -284,17 +297,29 @@ final class Lane: @unchecked Sendable {
         return apps.reduce(0) { $1.isLeaving ? $0 : $0 + $1.room(now: now) }
     }
 
-    /// Tells of something that went wrong: once, and then once a minute at the most.
+    /// Tells of something that went wrong: once, and then once a minute at the most, with how many there were.
     /// - Returns: whether it was told.
     @discardableResult
     func incident(
-        _ message: @autoclosure () -> String, key: String, _ logger: Logger? = nil, metadata: Logger.Metadata = [:]
+        _ message: @autoclosure () -> String, key: String, count: Int = 1, _ logger: Logger? = nil,
+        metadata: Logger.Metadata = [:]
     ) -> Bool {
-        let now = eventLoop.now
-        if let last = lastIncident[key], now - last < .seconds(60) { return false }
-        lastIncident[key] = now
-        (logger ?? self.logger).error("\(message())", metadata: metadata)
-        return true
+        troubles.occurred(key, count: count, .error, message(), logger ?? self.logger, metadata: metadata)
+    }
+
+    /// Tells of a trouble that lasts until it is over: once, and then rarely, with how often it was met.
+    /// - Parameters:
+    ///   - subject: what it is about.
+    ///   - source: who has it.
+    ///   - form: what tells it from others about the same; each is told.
+    func trouble(
+        _ level: Logger.Level, _ message: @autoclosure () -> String, _ subject: String, at source: String,
+        form: String = "", _ logger: Logger? = nil, metadata: @autoclosure () -> Logger.Metadata = [:]
+    ) {
+        guard let count = troubles.began(subject, at: source, form: form) else { return }
+        var metadata = metadata()
+        if count > 1 { metadata["count"] = "\(count)" }
+        (logger ?? self.logger).log(level: level, "\(message())", metadata: metadata)
     }
 
     /// Opens another connection where there is more work than streams, and time to do it in: when each answer takes long,

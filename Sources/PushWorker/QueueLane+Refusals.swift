@@ -17,9 +17,9 @@ extension QueueLane {
     func refused(_ request: Request, _ failure: QueueConnection.Failure) {
         refusals[request] = "\(failure)"
         let form = if case .redis(.server(let error)) = failure { error.prefix } else { "" }
-        if lane.troubles.began("refused:\(keys.queue)", at: "\(lane.index):\(request)", form: form) {
-            logger.error("Redis refuses \(request.rawValue): \(failure)")
-        }
+        lane.trouble(
+            .error, "Redis refuses \(request.rawValue): \(failure)", "refused:\(keys.queue)",
+            at: "\(lane.index):\(request)", form: form, logger)
     }
 
     /// To be called for each answer; it is cheap where nothing was refused.
@@ -27,7 +27,7 @@ extension QueueLane {
         guard !refusals.isEmpty, refusals.removeValue(forKey: request) != nil,
             let after = lane.troubles.ended("refused:\(keys.queue)", at: "\(lane.index):\(request)")
         else { return }
-        logger.notice("Redis refuses nothing any more", metadata: ["after": "\(after)"])
+        logger.notice("Redis refuses nothing any more", metadata: ["after_ms": "\(after)"])
     }
 
     /// What keeps the lane from working on the queue.

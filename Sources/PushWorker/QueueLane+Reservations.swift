@@ -49,6 +49,7 @@ extension QueueLane {
         case .duplicate:
             lane.counters.duplicates += 1
             lane.metrics.count(.duplicate, queue: index)
+            lane.tellOfDuplicate(reservation.body, in: self)
         case .lost: lane.counters.lostClaims += 1
         }
     }

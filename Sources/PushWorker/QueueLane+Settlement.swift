@@ -25,12 +25,16 @@ extension QueueLane {
         }
         if let retry = tally.retry {
             self.retry(entry, job, retry)
+        } else if tally.kinds > 0, job.tokens == nil {
+            settlement.end(claim, tally.ending, results: tally.results)
         } else if tally.kinds > 0 {
-            settlement.end(claim, job.tokens == nil ? tally.ending : .fannedOut)
+            settlement.end(claim, .fannedOut)
         }
         if job.tokens != nil {
             for (ending, count) in tally.endings where count > 0 { settlement.addCount(ending.rawValue, count) }
         }
+        // What has ended with its only notification has its result with it.
+        if !(tally.retry == nil && tally.kinds > 0 && job.tokens == nil) { settlement.addResults(tally.results) }
         if tally.possibleDuplicates > 0 { settlement.addCount("possible_duplicates", tally.possibleDuplicates) }
         if tally.reclaimed > 0 { settlement.addCount("possible_duplicates:reclaimed", tally.reclaimed) }
     }

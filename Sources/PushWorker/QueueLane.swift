@@ -29,8 +29,6 @@ final class QueueLane: @unchecked Sendable {
     /// The name under which jobs are claimed changes when a lease is lost, and this with it.
     private(set) var generation = 0
     private(set) var hasBacklog = false
-    /// Dead letters that had to go and were not told of yet.
-    private var evicted = 0
     /// What Redis refuses, and why, as long as it does.
     var refusals: [Request: String] = [:]
     /// Why there was no connection when there last was none.
@@ -235,11 +233,9 @@ final class QueueLane: @unchecked Sendable {
     /// Dead letters had to go; what they said is lost, which somebody should know.
     func tellOfEvictions(_ count: Int) {
         guard count > 0 else { return }
-        evicted += count
-        let isTold = lane.incident(
-            "dead letters had to go because there are too many or they are too old", key: "evicted \(index)", logger,
-            metadata: ["letters": "\(evicted)"])
-        if isTold { evicted = 0 }
+        lane.incident(
+            "dead letters had to go because there are too many or they are too old", key: "evicted \(index)",
+            count: count, logger)
     }
 
     /// The lease ended while this process was not looking (it was stopped, or the machine was). Others have the claims

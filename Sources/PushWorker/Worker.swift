@@ -9,7 +9,8 @@ import Synchronization
 /// A worker process: lanes on event loops, started, watched and drained together.
 public final class Worker: Service {
     private let current: NIOLockedValueBox<WorkerConfiguration>
-    private let logger: Logger
+    let logger: Logger
+    private let troubles: TroubleLog
     private let wallClock: @Sendable () -> Int64
     private let group: MultiThreadedEventLoopGroup
     let lanes: [Lane]
@@ -37,6 +38,7 @@ public final class Worker: Service {
         let group = MultiThreadedEventLoopGroup(numberOfThreads: count)
         self.group = group
         let troubles = TroubleLog()
+        self.troubles = troubles
         let lanes = (0..<count).map { index in
             var logger = logger
             if count > 1 { logger[metadataKey: "lane"] = "\(index)" }
@@ -68,12 +70,15 @@ public final class Worker: Service {
         metadata["queue"] = "\(configuration.queues.map(\.keys.queue).joined(separator: ", "))"
         metadata["redis"] = "\(configuration.redis)"
         metadata["apps"] = "\(apps)"
-        logger.info("working", metadata: metadata)
+        logger.info("started", metadata: metadata)
         hasStarted.store(true, ordering: .releasing)
         let keeper = Task { await keepAllCredentials() }
+        let interval = configuration.summaryInterval
+        let summaries = interval > 0 ? Task { await summarize(every: interval) } : nil
         // Cancellation ends the wait as a graceful shutdown does: both drain.
         try? await gracefulShutdown()
         keeper.cancel()
+        summaries?.cancel()
         await drain()
     }
 
@@ -118,6 +123,7 @@ public final class Worker: Service {
         let total = await counters()
         await collector?.collect(isLast: true)
         final.withLockedValue { $0 = total }
+        troubles.tellOverdue(logger, all: true)
         logger.info(
             "drained",
             metadata: [
@@ -167,6 +173,18 @@ public final class Worker: Service {
     /// Hands what the lanes have counted to the metrics that the worker was made with, and sets the gauges. For whoever
     /// writes or scrapes them, before that; nothing is done for metrics between.
     public func collectMetrics() async { await collector?.collect() }
+
+    /// What is under way in all lanes.
+    func load() async -> WorkSummary.Load {
+        var sum = WorkSummary.Load()
+        for lane in lanes {
+            // A lane whose event loop has stopped has nothing under way.
+            guard let load = try? await lane.load() else { continue }
+            sum.inFlight += load.inFlight
+            sum.waiting += load.waiting
+        }
+        return sum
+    }
 
     /// What all lanes have done since the start.
     public func counters() async -> LaneCounters {

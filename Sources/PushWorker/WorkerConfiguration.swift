@@ -26,6 +26,8 @@ public struct WorkerConfiguration: Sendable {
     public var retry = RetryPolicy()
     /// For how long an app that APNs refuses is paused.
     public var appPause = AppPauses.Durations()
+    /// How often the log has a line about what was done, in milliseconds; 0 for never. There is none when nothing was.
+    public var summaryInterval = 60_000
     /// How long a drain may take, in milliseconds.
     public var drainTimeout = 25_000
 

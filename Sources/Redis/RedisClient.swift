@@ -238,8 +238,8 @@ public final class RedisClient: @unchecked Sendable {
         reached.connection.onClose = { self.lost($0, location: reached.location) }
         var metadata: Logger.Metadata = ["redis": "\(topology)", "server": "\(reached.location.address)"]
         if let recovery {
-            metadata["after"] = "\(recovery.after.inWords)"
-            metadata["failed-attempts"] = "\(recovery.failures)"
+            metadata["after_ms"] = "\(recovery.after.nanoseconds / 1_000_000)"
+            metadata["failures"] = "\(recovery.failures)"
             logger.notice("Redis is back", metadata: metadata)
         } else {
             logger.debug("connected to Redis", metadata: metadata)
@@ -272,7 +272,8 @@ public final class RedisClient: @unchecked Sendable {
         guard let retry = reconnect.failed(at: eventLoop.now, random: random()) else { return }
         lastError = error
         let metadata: Logger.Metadata = [
-            "redis": "\(topology)", "retry-in": "\(retry.delay.inWords)", "failed-attempts": "\(retry.failures)",
+            "redis": "\(topology)", "retry_in_ms": "\(retry.delay.nanoseconds / 1_000_000)",
+            "failures": "\(retry.failures)",
         ]
         if retry.isReported {
             logger.warning("\(error.headline)", metadata: metadata)

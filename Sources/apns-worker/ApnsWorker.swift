@@ -21,6 +21,6 @@ struct ApnsWorker: AsyncParsableCommand {
         version: "0.1.0",
         subcommands: [
             Run.self, Enqueue.self, Requeue.self, Dead.self, Invalid.self, Feedback.self, Channels.self, Pause.self,
-            Resume.self, Check.self, Config.self, Schema.self, Health.self,
+            Resume.self, Check.self, Config.self, Schema.self, Health.self, Results.self,
         ])
 }

@@ -42,6 +42,8 @@ struct Enqueue: AsyncParsableCommand {
     var uniqueFor: String?
     @Flag(help: "Send notifications that say the same to the same device once.") var collapseDuplicates = false
     @Option(help: "Attempts at the most.") var maxAttempts: Int?
+    @Option(help: "The trace that the job belongs to, as W3C Trace Context has it: 00-<trace id>-<parent id>-01.")
+    var traceparent: String?
     @Flag(help: "Before all others in the queue.") var first = false
     @Flag(help: "Enqueue lines of standard input even if they are no jobs.") var unchecked = false
 
@@ -114,6 +116,13 @@ struct Enqueue: AsyncParsableCommand {
             }
             guard id != nil else { throw ValidationError("--unique-for needs --id: the id that is to be unique") }
             encoder.uniqueFor = seconds
+        }
+        if let traceparent {
+            guard TraceParent(ByteBuffer(string: traceparent)) != nil else {
+                throw ValidationError(
+                    "--traceparent must be \(JobMember.traceparent.expectation)")
+            }
+            encoder.traceparent = traceparent
         }
         return try encoder.encode()
     }

@@ -5,6 +5,7 @@ import Logging
 import PushQueue
 import PushWorker
 import ServiceLifecycle
+import Telemetry
 
 #if canImport(Glibc)
     import Glibc
@@ -50,10 +51,12 @@ struct Run: AsyncParsableCommand {
         let settings = try queues.redis.configuration.settings(
             queues.given, app.given, work.given, self.admin.given)
         var configuration = try settings.worker(named: Self.uniqueName(), simulated: credentials)
-        let level = SwitchableLogLevel(settings.text(.logLevel).flatMap(Logger.Level.init(rawValue:)) ?? .info)
+        let level = SharedLogLevel(settings.text(.logLevel).flatMap(Logger.Level.init(rawValue:)) ?? .info)
         let logger = Logger(
             label: "apns-worker",
-            factory: { SwitchableLogHandler(StreamLogHandler.standardError(label: $0), level: level) })
+            factory: LineLogHandler.standardError(
+                settings.text(.logFormat).flatMap(LogFormat.init(rawValue:)) ?? .auto, level: level,
+                environment: ProcessInfo.processInfo.environment))
         var services: [ServiceGroupConfiguration.ServiceConfiguration] = []
         var simulation: Simulation?
         if let credentials {

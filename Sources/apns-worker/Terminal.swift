@@ -9,10 +9,15 @@ import FoundationEssentials
 /// Standard error and standard input as bytes.
 enum Terminal {
     /// Writes to standard error. What cannot be written there cannot be told anywhere.
-    static func tell(_ text: String) {
+    static func tell(_ text: String) { put(text, STDERR_FILENO) }
+
+    /// Writes to standard output at once: whoever reads it through a pipe is not to wait for a full buffer.
+    static func say(_ text: String) { put(text, STDOUT_FILENO) }
+
+    private static func put(_ text: String, _ descriptor: Int32) {
         var bytes = Array(text.utf8)[...]
         while !bytes.isEmpty {
-            let count = bytes.withUnsafeBytes { write(STDERR_FILENO, $0.baseAddress, $0.count) }
+            let count = bytes.withUnsafeBytes { write(descriptor, $0.baseAddress, $0.count) }
             guard count > 0 else { return }
             bytes = bytes.dropFirst(count)
         }

@@ -95,7 +95,7 @@ extension EndToEnd {
             try await eventually("the worker tells that it cannot connect") {
                 worker.log.contains("no connection to the gateway: cannot connect to localhost:\(port)")
             }
-            #expect(worker.log.contains("retry_in="), "\(worker.log)")
+            #expect(worker.log.contains("retry_in_ms="), "\(worker.log)")
             let simulator = try await GatewayScene.gateway(on: port)
             let account = try await worker.finish()
             expectAgreement(account, try QueueContents(redis))

@@ -61,10 +61,12 @@ struct QueueConnectionTests {
         let keys = queue.keys
         let stats = try #require(queue.redis.run("KEYS", keys.statsPrefix + "*").elements?.first?.text)
         return switch script {
-        case .claim: [keys.jobs, keys.retry, keys.claimed("w"), keys.inbox("w"), keys.workers, keys.dead, stats]
-        case .reserve: [keys.claimed("w"), stats, keys.unique(ByteBuffer(string: "x")).text]
-        case .settle: [keys.claimed("w"), keys.retry, keys.dead, stats]
-        case .reap: [keys.workers, keys.claimed("w"), keys.inbox("w"), keys.jobs, keys.dead, stats]
+        case .claim:
+            [keys.jobs, keys.retry, keys.claimed("w"), keys.inbox("w"), keys.workers, keys.dead, keys.results, stats]
+        case .reserve: [keys.claimed("w"), keys.results, stats, keys.unique(ByteBuffer(string: "x")).text]
+        case .settle: [keys.claimed("w"), keys.retry, keys.dead, keys.results, stats]
+        case .reap:
+            [keys.workers, keys.claimed("w"), keys.inbox("w"), keys.jobs, keys.dead, keys.results, stats]
         case .release: [keys.workers, keys.claimed("w"), keys.inbox("w"), keys.jobs]
         // Those of apps and tokens are elsewhere.
         case .letters: [keys.dead, keys.jobs, stats]
@@ -80,8 +82,9 @@ struct QueueConnectionTests {
             var limits = QueueLimits()
             limits.maximumJobSize = 20
             limits.maximumReclaims = 0
+            limits.results = .all
             let worker = try await queue.worker("w", claiming: ["job 1", "job 2", "job 3", "job 4"], limits)
-            try await worker.settle { $0.end(4, .delivered) }
+            try await worker.settle { $0.end(4, .delivered, results: .sample) }
             try queue.push(["fresh", "much too large to be claimed by this worker"])
             try queue.push(retry: "due", at: 1)
             try queue.redis.run("RPUSH", queue.keys.inbox("w"), "waited")

@@ -253,8 +253,11 @@ struct SettleTests {
         try await withQueue { queue in
             let worker = try await queue.worker("w", claiming: ["a"])
             let reply = try queue.eval(
-                .settle, [queue.keys.claimed("w"), queue.keys.retry, queue.keys.dead, queue.keys.statsPrefix],
-                ["w", "100", "100000", "explode", "1"])
+                .settle,
+                [
+                    queue.keys.claimed("w"), queue.keys.retry, queue.keys.dead, queue.keys.statsPrefix,
+                    queue.keys.results,
+                ], ["w", "100", "100000", "0", "explode", "1"])
             #expect(reply == .error("ERR settle: unknown action explode"))
             #expect(try queue.claims("w") == [1: "a"])
             #expect(try await worker.settle(Settlement()) == 0)

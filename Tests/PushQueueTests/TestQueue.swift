@@ -74,6 +74,7 @@ final class TestQueue {
 
     private func value(of key: String) throws -> RedisValue {
         switch try redis.run("TYPE", key).text {
+        case "stream": return try redis.run("XRANGE", key, "-", "+")
         case "list": return try redis.run("LRANGE", key, "0", "-1")
         case "zset": return try redis.run("ZRANGE", key, "0", "-1", "WITHSCORES")
         case "hash":

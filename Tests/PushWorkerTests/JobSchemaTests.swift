@@ -82,6 +82,10 @@ struct JobSchemaTests {
                 #""gc8f5f6c-66e2-8612-a112-eed84b5d80e8""#,
             ]
         ),
+        (
+            .traceparent,
+            [#""00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01""#, #""x""#, "1", "null", "[true]", "{}"], []
+        ),
         (.payload, ["{}", #"{"aps":{"alert":"x"}}"#], ["[]", #""{}""#, "1", "true"]),
         (.sendAt, times.good, times.bad), (.registeredAt, times.good, times.bad), (.enqueuedAt, times.good, times.bad),
         (.maxAttempts, ["1", "1000", "5.0"], ["0", "1001", "1.5", #""1""#, "true", "-1"]),

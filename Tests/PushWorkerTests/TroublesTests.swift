@@ -11,9 +11,9 @@ struct TroublesTests {
     @Test("is told when the first has them, and that they are over when nobody has them any more")
     func together() {
         var troubles = Troubles()
-        check(troubles.began("redis", at: "a", now: start))
-        check(!troubles.began("redis", at: "b", now: start + .seconds(1)))
-        check(!troubles.began("redis", at: "a", now: start + .seconds(60)))
+        check(troubles.began("redis", at: "a", now: start) == 1)
+        check(troubles.began("redis", at: "b", now: start + .seconds(1)) == nil)
+        check(troubles.began("redis", at: "a", now: start + .seconds(60)) == nil)
         check(troubles.ended("redis", at: "a", now: start + .seconds(61)) == nil)
         check(troubles.ended("redis", at: "a", now: start + .seconds(61)) == nil)
         check(troubles.ended("redis", at: "b", now: start + .seconds(62)) == .seconds(62))
@@ -23,11 +23,11 @@ struct TroublesTests {
     @Test("is told again after a long while, in each form, and of each subject by itself")
     func again() {
         var troubles = Troubles()
-        check(troubles.began("queue", at: "a", form: "OOM", now: start))
-        check(!troubles.began("queue", at: "a", form: "OOM", now: start + .minutes(9)))
-        check(troubles.began("queue", at: "a", form: "BUSY", now: start + .minutes(9)))
-        check(troubles.began("queue", at: "a", form: "OOM", now: start + .minutes(20)))
-        check(troubles.began("other", at: "a", form: "OOM", now: start + .minutes(20)))
+        check(troubles.began("queue", at: "a", form: "OOM", now: start) != nil)
+        check(troubles.began("queue", at: "a", form: "OOM", now: start + .minutes(9)) == nil)
+        check(troubles.began("queue", at: "a", form: "BUSY", now: start + .minutes(9)) != nil)
+        check(troubles.began("queue", at: "a", form: "OOM", now: start + .minutes(20)) != nil)
+        check(troubles.began("other", at: "a", form: "OOM", now: start + .minutes(20)) != nil)
     }
 
     @Test("of what comes and goes is told once in thirty seconds, with its end")
@@ -37,7 +37,7 @@ struct TroublesTests {
         var ended: [Int] = []
         for second in 0..<70 {
             let now = start + .seconds(Int64(second))
-            if troubles.began("redis", at: "a", now: now) { told.append(second) }
+            if troubles.began("redis", at: "a", now: now) != nil { told.append(second) }
             if troubles.ended("redis", at: "a", now: now + .milliseconds(1)) != nil { ended.append(second) }
         }
         check(told == [0, 30, 60] && ended == told)
@@ -56,7 +56,7 @@ struct TroublesTests {
             let source = "\(Int.random(in: 0..<3, using: &random))"
             if Bool.random(using: &random) {
                 sources.insert(source)
-                guard troubles.began("x", at: source, now: now) else {
+                guard troubles.began("x", at: source, now: now) != nil else {
                     // What lasts is told in the end.
                     check(isTold || lastTold.map { now - $0 < Troubles.quiet } == true)
                     continue

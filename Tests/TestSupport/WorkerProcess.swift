@@ -36,7 +36,7 @@ public final class WorkerProcess: Sendable {
             "APNS_WORKER_KEY": try TestCertificates.path("AuthKey_ABC123DEFG.p8"),
             "APNS_WORKER_KEY_ID": "ABC123DEFG", "APNS_WORKER_TEAM_ID": "TEAM123456",
             "APNS_WORKER_TOPIC": "com.example.app", "APNS_WORKER_LANES": "1", "APNS_WORKER_LEASE": "7000",
-            "APNS_WORKER_RETRY_BASE": "100", "APNS_WORKER_RETRY_CAP": "400",
+            "APNS_WORKER_RETRY_BASE": "100", "APNS_WORKER_RETRY_CAP": "400", "APNS_WORKER_LOG_FORMAT": "text",
         ]
         let command = [try BuiltProgram.path("apns-worker"), "run", "--account", account.path] + options
         // Who is not root has none to give up, and is not let.

@@ -247,7 +247,10 @@ public final class GatewayPool: Transport {
             lastLogged = now
             logger.error(
                 "no connection to the gateway: \(error)",
-                metadata: ["endpoint": "\(endpoint)", "failures": "\(state.failures)", "retry_in": "\(pause.inWords)"])
+                metadata: [
+                    "endpoint": "\(endpoint)", "failures": "\(state.failures)",
+                    "retry_in_ms": "\(pause.nanoseconds / 1_000_000)",
+                ])
         }
         delegate?.transportChanged(self)
     }

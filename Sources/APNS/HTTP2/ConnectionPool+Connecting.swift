@@ -71,7 +71,10 @@ extension ConnectionPool {
             lastLogged = now
             logger.error(
                 "no connection to APNs: \(error)",
-                metadata: ["endpoint": "\(endpoint)", "failures": "\(state.failures)", "retry_in": "\(pause.inWords)"])
+                metadata: [
+                    "endpoint": "\(endpoint)", "failures": "\(state.failures)",
+                    "retry_in_ms": "\(pause.nanoseconds / 1_000_000)",
+                ])
         }
         delegate?.transportChanged(self)
     }

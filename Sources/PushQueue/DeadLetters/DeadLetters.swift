@@ -65,7 +65,7 @@ public struct DeadLetters: Sendable {
     ///     or deleted.
     ///   - limit: how many letters are chosen at the most.
     ///   - newestFirst: else the oldest come first.
-    /// - Throws: ``RedisError``, or ``QueueConnection/Failure/unexpectedReply(_:)``.
+    /// - Throws: `RedisError`, or ``QueueConnection/Failure/unexpectedReply(_:)``.
     public func page(
         _ action: Action, _ filter: DeadLetterFilter, after cursor: String?, limit: Int, newestFirst: Bool = false
     ) async throws -> Page {

@@ -36,6 +36,8 @@ public struct Job: Sendable {
     public internal(set) var collapseID: JobField?
     /// The `apns-id` header: a UUID.
     public internal(set) var apnsID: JobField?
+    /// The `traceparent` as it was written, valid or not; see ``trace``.
+    public internal(set) var traceparent: JobField?
     /// The APNs payload as it was written: a JSON object. It is empty for a job of short forms, and not always what is
     /// to be sent: see ``makesPayload``.
     public internal(set) var payload: JobField

@@ -56,6 +56,8 @@ public struct JobEncoder: Sendable {
     public var onUncertain: Job.OnUncertain?
     /// For how many seconds no other job with the same id is sent; it needs an ``id``.
     public var uniqueFor: Int64?
+    /// The trace that the job belongs to, as W3C Trace Context has it. The worker ignores one that is not valid.
+    public var traceparent: String?
     /// Whether notifications that say the same to the same device are to be sent once.
     public var collapsesDuplicates = false
     /// Whether the alert's body may be shortened so that the payload fits.
@@ -91,6 +93,7 @@ public struct JobEncoder: Sendable {
         writer.write(.maxAttempts, maxAttempts.map { Int64($0) })
         writer.write(.onUncertain, onUncertain.map { $0 == .drop ? "drop" : "resend" })
         writer.write(.uniqueFor, uniqueFor.map { "\($0)s" })
+        writer.write(.traceparent, traceparent)
         if collapsesDuplicates { writer.write(.collapseDuplicates, flag: true) }
         if truncates { writer.write(.truncate, flag: true) }
         for member in JobMember.allCases where member.shortForm != nil {

@@ -43,7 +43,12 @@ extension JobMember {
             case UInt8(ascii: "s"): candidate = .staleDate
             default: candidate = .attributes
             }
-        case 11: candidate = name[0] == UInt8(ascii: "c") ? .collapseID : .enqueuedAt
+        case 11:
+            switch name[0] {
+            case UInt8(ascii: "c"): candidate = .collapseID
+            case UInt8(ascii: "t"): candidate = .traceparent
+            default: candidate = .enqueuedAt
+            }
         case 12: candidate = name[0] == UInt8(ascii: "m") ? .maxAttempts : .onUncertain
         case 13: candidate = name[0] == UInt8(ascii: "r") ? .registeredAt : .contentState
         case 14: candidate = .dismissalDate

@@ -40,6 +40,8 @@ public enum JobMember: UInt8, CaseIterable, Sendable {
     case collapseDuplicates
     /// Whether the alert's body may be shortened so that the payload fits.
     case truncate
+    /// The trace that the job belongs to, as W3C Trace Context has it.
+    case traceparent
 
     // The short forms, in the order in which they stand in a composed payload.
 
@@ -115,6 +117,7 @@ public enum JobMember: UInt8, CaseIterable, Sendable {
         case .channel: "channel"
         case .collapseDuplicates: "collapse_duplicates"
         case .truncate: "truncate"
+        case .traceparent: "traceparent"
         case .alert: "alert"
         case .badge: "badge"
         case .sound: "sound"

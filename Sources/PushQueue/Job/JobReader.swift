@@ -150,6 +150,14 @@ struct JobReader {
             let string = try scanner.string()
             job.channel = JobField(string)
             return JSONText.withCharacters(of: string, in: scanner.bytes, MemberRules.isChannelID)
+        case .traceparent:
+            // Whatever it is: a trace is no reason not to send. What is not valid is found when it is asked for.
+            guard scanner.next == UInt8(ascii: "\"") else {
+                try scanner.skipValue()
+                return true
+            }
+            job.traceparent = JobField(try scanner.string())
+            return true
         case .truncate, .collapseDuplicates:
             guard scanner.next == UInt8(ascii: "t") || scanner.next == UInt8(ascii: "f") else { return false }
             if scanner.next == UInt8(ascii: "t") {

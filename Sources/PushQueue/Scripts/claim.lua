@@ -9,6 +9,7 @@
 --       7 dead            ZSET   dead letters by time
 --       8 stats:          prefix of the day's counters
 --       9 next:<worker>   STRING the number after the last that a claim of the worker asked for
+--      10 results         STREAM what became of notifications
 -- ARGV  1 worker          its name
 --       2 join            1 when the worker has no lease yet, else 0
 --       3 lease           ms from now to the lease's end
@@ -19,6 +20,7 @@
 --       8 max dead        how many dead letters are kept
 --       9 max dead age    for how long, ms
 --      10 head            which end of the jobs is their head, LEFT or RIGHT
+--      11 max results     how many results are kept, about; 0 for none
 -- Reply { status, now, due, expired, evicted, body... }
 --       status            0 claimed, 1 paused, 2 the lease was lost: the claims were returned, take a new name
 --       now               Redis' time, ms
@@ -89,7 +91,9 @@ if redis.call('EXISTS', KEYS[6]) == 1 then
     return reply
 end
 
-wrong = wrong_type({ [KEYS[1]] = 'list', [KEYS[4]] = 'list', [KEYS[7]] = 'zset', [stats_key(KEYS[8], now)] = 'hash' })
+wrong = wrong_type({
+    [KEYS[1]] = 'list', [KEYS[4]] = 'list', [KEYS[7]] = 'zset', [stats_key(KEYS[8], now)] = 'hash', [KEYS[10]] = 'stream',
+})
 if wrong then
     return wrong
 end
@@ -144,6 +148,7 @@ for i = 1, #taken do
             string.format(',"attempts":0,"detail":"the job has %d bytes, more than max_job_bytes (%d)"', #body, max_job)
                 .. members,
             original)
+        add_dead_results(KEYS[10], tonumber(ARGV[11]), now, head, 'JobTooLarge')
         buried = buried + notifications
     elseif kept > 0 and bytes + #body > max_bytes then
         -- The rest goes back where it was, in its order.

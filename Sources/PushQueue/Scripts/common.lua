@@ -151,3 +151,33 @@ local function describe(details, token, at, text)
     end
     redis.call('HSET', details, token, text)
 end
+
+-- Adds an entry to the stream of results: `values` are those of its fields but for the time. What is not known is an empty
+-- string and not left out: entries that have the same fields share their names, which halves the memory they take.
+local function add_result(results, limit, now, values)
+    redis.call('XADD', results, 'MAXLEN', '~', limit, '*', 'id', values[1], 'token', values[2], 'outcome', values[3],
+        'reason', values[4], 'status', values[5], 'apns_id', values[6], 'app', values[7], 'attempt', values[8],
+        'time', now, 'trace_id', values[9], 'parent_id', values[10])
+end
+
+-- Adds the results of one argument: MessagePack, an array of arrays of values.
+local function add_results(results, limit, now, packed)
+    for _, values in ipairs(cmsgpack.unpack(packed)) do
+        add_result(results, limit, now, values)
+    end
+end
+
+-- Adds results for a job that becomes a dead letter where no worker has read it: one for each token that its wrapper names,
+-- or one without a token. `limit` is 0 where no results are kept.
+local function add_dead_results(results, limit, now, head, reason)
+    if limit == 0 then
+        return
+    end
+    local members = head and cjson.decode(head .. 'null}') or {}
+    local id = type(members.id) == 'string' and members.id or ''
+    local tokens = type(members.tokens) == 'table' and #members.tokens > 0 and members.tokens or { '' }
+    for _, token in ipairs(tokens) do
+        add_result(results, limit, now,
+            { id, string.sub(tostring(token), 1, 255), 'dead', reason, '', '', '', '0', '', '' })
+    end
+end

@@ -7,11 +7,13 @@
 --       5 dead            ZSET   dead letters by time
 --       6 stats:          prefix of the day's counters
 --       7 next:<worker>   STRING where its claims' numbers had got to
+--       8 results         STREAM what became of notifications
 -- ARGV  1 worker          the name of the one whose lease ended
 --       2 max reclaims    a job that was reclaimed more often is poison, and becomes a dead letter
 --       3 max dead        how many dead letters are kept
 --       4 max dead age    for how long, ms
 --       5 head            which end of the jobs is their head, LEFT or RIGHT
+--       6 max results     how many results are kept, about; 0 for none
 -- Reply { reclaimed, poisoned, evicted }
 --       reclaimed         how many jobs went back, -1 when the lease has not ended or somebody was faster
 --       poisoned          how many became dead letters
@@ -23,7 +25,7 @@ local now = now_ms()
 local worker, max_reclaims = ARGV[1], tonumber(ARGV[2])
 local wrong = wrong_type({
     [KEYS[1]] = 'zset', [KEYS[2]] = 'hash', [KEYS[3]] = 'list', [KEYS[4]] = 'list', [KEYS[5]] = 'zset',
-    [stats_key(KEYS[6], now)] = 'hash',
+    [stats_key(KEYS[6], now)] = 'hash', [KEYS[8]] = 'stream',
 })
 if wrong then
     return wrong
@@ -61,6 +63,7 @@ for _, number in ipairs(numbers) do
         bury(KEYS[5], now, worker .. ':' .. number, 'Poison',
             string.format(',"attempts":0,"detail":"reclaimed from a dead worker %d times"', before + 1) .. members,
             original)
+        add_dead_results(KEYS[8], tonumber(ARGV[6]), now, head, 'Poison')
         poisoned = poisoned + 1
         dead = dead + notifications
     else

@@ -4,11 +4,15 @@
 --       2 retry           ZSET   wrapped jobs by due time (ms)
 --       3 dead            ZSET   dead letters by time
 --       4 stats:          prefix of the day's counters
+--       5 results         STREAM what became of notifications, where that is wanted
 -- ARGV  1 worker          its name
 --       2 max dead        how many dead letters are kept
 --       3 max dead age    for how long, ms
+--       4 max results     how many results are kept, about
 --       then any number of
 --         ack    outcome n number...             these have ended with this outcome, which is counted
+--         done   outcome n (number results)...   the same, each with its results: MessagePack, an array of arrays of
+--                                                values (see add_results)
 --         retry  number reason delay head start length
 --                                                again in `delay` ms ('+500'), or at a time ('@1792800000000'); the new
 --                                                job is `head`, the original, which is `length` bytes of the claimed
@@ -22,6 +26,7 @@
 --         letter number reason members start length   the same, but the claim stays to be settled by what follows: some of
 --                                                a job's notifications can never be delivered, the others go on
 --         count  field amount                    counted if the settlement before it found its claim
+--         result results                         these results are added if the settlement before it found its claim
 -- Reply { settled, lost, evicted }
 --       settled           how many claims were the worker's own
 --       lost              how many were not: they were taken over, or settled before, and are left alone
@@ -30,10 +35,13 @@
 -- Run twice, the second run finds no claims and does nothing.
 
 local now = now_ms()
-local claimed, retry, dead, stats = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local claimed, retry, dead, stats, results = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local max_results = ARGV[4]
 local settled, lost, evicted, buried, found = 0, 0, 0, false, false
 
-local wrong = wrong_type({ [claimed] = 'hash', [retry] = 'zset', [dead] = 'zset', [stats_key(stats, now)] = 'hash' })
+local wrong = wrong_type({
+    [claimed] = 'hash', [retry] = 'zset', [dead] = 'zset', [stats_key(stats, now)] = 'hash', [results] = 'stream',
+})
 if wrong then
     return wrong
 end
@@ -50,7 +58,7 @@ local function take(number)
     return body
 end
 
-local i = 4
+local i = 5
 while i <= #ARGV do
     local action = ARGV[i]
     if action == 'ack' then
@@ -64,6 +72,19 @@ while i <= #ARGV do
         found = own > 0
         count(stats, now, outcome, own)
         i = i + 3 + n
+    elseif action == 'done' then
+        local n, own = tonumber(ARGV[i + 2]), 0
+        for at = i + 3, i + 1 + 2 * n, 2 do
+            if redis.call('HDEL', claimed, ARGV[at]) == 1 then
+                own = own + 1
+                add_results(results, max_results, now, ARGV[at + 1])
+            end
+        end
+        settled = settled + own
+        lost = lost + n - own
+        found = own > 0
+        count(stats, now, ARGV[i + 1], own)
+        i = i + 3 + 2 * n
     elseif action == 'retry' then
         local body = take(ARGV[i + 1])
         if body then
@@ -121,6 +142,11 @@ while i <= #ARGV do
             count(stats, now, ARGV[i + 1], tonumber(ARGV[i + 2]))
         end
         i = i + 3
+    elseif action == 'result' then
+        if found then
+            add_results(results, max_results, now, ARGV[i + 1])
+        end
+        i = i + 2
     else
         return redis.error_reply('ERR settle: unknown action ' .. tostring(action))
     end

@@ -16,7 +16,9 @@ extension Lane {
         do {
             try app.refreshProviderToken(now: wall, isAwaited: app.sharing.isAwaited(now: now))
         } catch {
-            incident("signing a provider token failed: \(error)", key: "sign", metadata: app.logMetadata)
+            incident(
+                "signing a provider token failed: \(error)", key: "sign \(app.configuration.name)",
+                metadata: app.logMetadata)
         }
     }
 
@@ -31,7 +33,9 @@ extension Lane {
             candidate = try source.sign(now: wall)
         } catch {
             app.sharing.failed(now: now)
-            incident("signing a provider token failed: \(error)", key: "sign", metadata: app.logMetadata)
+            incident(
+                "signing a provider token failed: \(error)", key: "sign \(app.configuration.name)",
+                metadata: app.logMetadata)
             return
         }
         let offer = SharedProviderTokens.Offer(
@@ -102,11 +106,10 @@ extension Lane {
         // An answer to what was sent before the key was changed.
         if Int(flights[tag].key) != app.keyIndex { return true }
         guard let before = app.tokenSource?.keyID, app.takeNextKey() else { return false }
-        if troubles.began("key \(before) of \(app.configuration.name)", at: "\(index)") {
-            logger.warning(
-                "APNs refuses the key \(before): \(reason); going on with the next, \(app.tokenSource?.keyID ?? "")",
-                metadata: app.logMetadata)
-        }
+        trouble(
+            .warning,
+            "APNs refuses the key \(before): \(reason); going on with the next, \(app.tokenSource?.keyID ?? "")",
+            "key \(before) of \(app.configuration.name)", at: "\(index)", metadata: app.logMetadata)
         // APNs takes the tokens of one key on a connection.
         app.transport.retireConnections(reason: "another key")
         keepProviderToken(of: app)

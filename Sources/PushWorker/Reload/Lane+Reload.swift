@@ -46,8 +46,12 @@ extension Lane {
         }
     }
 
+    private func transport(of prepared: PreparedApp) -> any Transport {
+        prepared.transport.make(on: eventLoop, logger: logger(of: prepared.configuration))
+    }
+
     private func add(_ prepared: PreparedApp) {
-        let app = AppLane(prepared.configuration, transport: prepared.transport.make(on: eventLoop, logger: logger))
+        let app = AppLane(prepared.configuration, transport: transport(of: prepared))
         app.transport.delegate = self
         apps.append(app)
         keepProviderToken(of: app)
@@ -57,7 +61,9 @@ extension Lane {
         let difference = AppDifference(from: app.configuration, to: prepared.configuration)
         guard difference.isChanged else { return }
         app.take(prepared.configuration)
-        if difference.changesTransport { leave(app.use(prepared.transport.make(on: eventLoop, logger: logger))) }
+        if difference.changesTransport {
+            leave(app.use(transport(of: prepared)))
+        }
         if difference.changesCredential {
             replaceCredential(of: app, with: prepared.configuration.credential, prepared.tls)
         } else {

@@ -3,6 +3,7 @@ import ArgumentParser
 import Logging
 import PushWorker
 import ServiceLifecycle
+import Telemetry
 import UnixSignals
 
 /// Takes a changed configuration up while a worker runs: at SIGHUP, and when the file has changed.
@@ -12,7 +13,7 @@ final class ConfigurationReload: Service {
 
     private let worker: Worker
     private let load: @Sendable () throws -> (Settings, WorkerConfiguration)
-    private let level: SwitchableLogLevel
+    private let level: SharedLogLevel
     private let systemd: SystemdNotifier?
     private let logger: Logger
     private let initial: Settings
@@ -22,7 +23,7 @@ final class ConfigurationReload: Service {
     ///   - systemd: is told of it, where there is one.
     ///   - load: reads all settings anew.
     init(
-        _ worker: Worker, initial: Settings, level: SwitchableLogLevel, systemd: SystemdNotifier?, logger: Logger,
+        _ worker: Worker, initial: Settings, level: SharedLogLevel, systemd: SystemdNotifier?, logger: Logger,
         load: @escaping @Sendable () throws -> (Settings, WorkerConfiguration)
     ) {
         self.worker = worker
@@ -74,14 +75,14 @@ final class ConfigurationReload: Service {
             let sentence = (error as? ValidationError)?.message ?? "\(error)"
             logger.error(
                 "the configuration was not loaded anew, and the one before stays: \(sentence)",
-                metadata: ["because": "\(reason)"])
+                metadata: ["reason": "\(reason)"])
             await systemd?.reloadEnded(refused: sentence)
             return nil
         }
     }
 
     private func tell(_ report: ReloadReport, _ keys: (reloaded: [String], left: [String]), _ reason: String) {
-        var metadata: Logger.Metadata = ["because": "\(reason)"]
+        var metadata: Logger.Metadata = ["reason": "\(reason)"]
         for (name, values) in [
             ("apps_added", report.added), ("apps_changed", report.changed), ("apps_removed", report.removed),
             ("changed", keys.reloaded),
@@ -92,7 +93,7 @@ final class ConfigurationReload: Service {
         guard !keys.left.isEmpty else { return }
         logger.warning(
             "these settings have changed and need a restart: \(keys.left.joined(separator: ", "))",
-            metadata: ["because": "\(reason)"])
+            metadata: ["reason": "\(reason)"])
     }
 
     /// The settings that are others now.

@@ -2,6 +2,7 @@ import APNS
 import Logging
 import PushQueue
 import PushWorker
+import Telemetry
 
 /// Every setting there is. Its flag and what it is for stand with the options.
 extension SettingKey {
@@ -42,10 +43,19 @@ extension SettingKey {
     static let adminPort = SettingKey("admin.port", .number(0...65_535))
     static let adminHost = SettingKey("admin.host", initial: "127.0.0.1")
 
+    static let logFormat = SettingKey(
+        "log_format", .choice(LogFormat.allCases.map(\.rawValue)), initial: LogFormat.auto.rawValue)
+    static let logSummary = SettingKey("log_summary", .number(0...86_400_000), initial: "60000", unit: "ms")
+    static let results = SettingKey(
+        "results", .choice(ResultsKept.allCases.map(\.rawValue)), initial: ResultsKept.off.rawValue)
+    static let resultsLimit = SettingKey(
+        "results_limit", .number(1...100_000_000), initial: "\(QueueLimits().maximumResults)")
+
     private static let worker = [
         redisURL, redisCA, redisCertificate, redisCertificateKey, prefix, queueNames, queueOrder, appNames, lanes,
         lease,
-        drainTimeout, retryBase, retryCap, maxAttempts, pause, pauseCap, logLevel, adminPort, adminHost,
+        drainTimeout, retryBase, retryCap, maxAttempts, pause, pauseCap, logLevel, adminPort, adminHost, logFormat,
+        logSummary, results, resultsLimit,
     ]
 
     // MARK: The apps'

@@ -1,3 +1,4 @@
+import PushQueue
 import PushWorker
 
 extension Settings {
@@ -16,6 +17,9 @@ extension Settings {
         worker.appPause.longest = number(.pauseCap).map(Int64.init) ?? worker.appPause.longest
         worker.drainTimeout = number(.drainTimeout) ?? worker.drainTimeout
         worker.queueLimits.lease = number(.lease) ?? worker.queueLimits.lease
+        worker.queueLimits.results = text(.results).flatMap(ResultsKept.init(rawValue:)) ?? worker.queueLimits.results
+        worker.queueLimits.maximumResults = number(.resultsLimit) ?? worker.queueLimits.maximumResults
+        worker.summaryInterval = number(.logSummary) ?? worker.summaryInterval
         return worker
     }
 }

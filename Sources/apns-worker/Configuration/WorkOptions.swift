@@ -34,12 +34,43 @@ struct WorkOptions: ParsableArguments {
     @Option(help: "trace, debug, info, notice, warning or error. (APNS_WORKER_LOG_LEVEL; default info)")
     var logLevel: String?
 
+    @Option(
+        help: """
+            text for people, json for programs, journal for systemd's, or auto for what fits standard error. \
+            (APNS_WORKER_LOG_FORMAT; default auto)
+            """)
+    var logFormat: String?
+
+    @Option(
+        help: """
+            How often the log has a line about what was done, in ms; 0 for never. (APNS_WORKER_LOG_SUMMARY; default 60000)
+            """)
+    var logSummary: Int?
+
+    @Option(
+        help: """
+            Which results to keep for producers, in a stream for each queue: all, failures or off. \
+            (APNS_WORKER_RESULTS; default off)
+            """)
+    var results: String?
+
+    @Option(
+        help: """
+            How many results a queue keeps, about; the oldest go first. (APNS_WORKER_RESULTS_LIMIT; default 100000)
+            """)
+    var resultsLimit: Int?
+
     /// What the flags say.
     var given: [SettingKey: String] {
         let numbers = SettingKey.given([
             (.lanes, lanes), (.retryBase, retryBase), (.retryCap, retryCap), (.maxAttempts, maxAttempts),
             (.pause, pause), (.pauseCap, pauseCap), (.drainTimeout, drainTimeout), (.lease, lease),
+            (.logSummary, logSummary), (.resultsLimit, resultsLimit),
         ])
-        return numbers.merging(SettingKey.given([(.logLevel, logLevel?.lowercased())])) { $1 }
+        let words = SettingKey.given([
+            (.logLevel, logLevel?.lowercased()), (.logFormat, logFormat?.lowercased()),
+            (.results, results?.lowercased()),
+        ])
+        return numbers.merging(words) { $1 }
     }
 }

@@ -1,0 +1,129 @@
+import NIOCore
+
+/// What became of one notification, for producers who want to know: an entry of ``QueueKeys/results``.
+public struct NotificationResult: Sendable {
+    /// How it ended. The raw value is what stands in the entry.
+    public enum Outcome: String, CaseIterable, Sendable {
+        /// APNs took it.
+        case delivered
+        /// The device token is not valid, or was known not to be and was not sent to.
+        case invalidToken = "invalid_token"
+        /// It cannot be delivered, and is kept as a dead letter.
+        case dead
+        /// Its expiration passed first.
+        case expired
+        /// Its answer never came and the job said `on_uncertain: drop`, or another job with its id was sent.
+        case dropped
+    }
+
+    /// The producer's id, if the job has one.
+    public var id: ByteBuffer?
+    /// The device token or the channel; `nil` where the job was never read that far.
+    public var token: ByteBuffer?
+    /// How it ended.
+    public var outcome: Outcome
+    /// Why, where it was not delivered: APNs' reason or one of the worker's own.
+    public var reason: String?
+    /// APNs' status, or the gateway's.
+    public var status: Int?
+    /// The `apns-id` that it was sent with.
+    public var apnsID: String?
+    /// The app that it went through.
+    public var app: String?
+    /// How many attempts were made.
+    public var attempt: Int
+    /// The trace of its job.
+    public var trace: TraceParent?
+
+    /// A result of which nothing but the outcome is known yet.
+    public init(_ outcome: Outcome, reason: String? = nil, attempt: Int = 0) {
+        self.outcome = outcome
+        self.reason = reason
+        self.attempt = attempt
+    }
+}
+
+/// Which results a queue keeps.
+public enum ResultsKept: String, CaseIterable, Sendable {
+    /// Of every notification.
+    case all
+    /// Of those that were not delivered.
+    case failures
+    /// None.
+    case off
+
+    /// Whether it is kept how a notification ended in this way.
+    public func includes(_ outcome: NotificationResult.Outcome) -> Bool {
+        switch self {
+        case .all: true
+        case .failures: outcome != .delivered
+        case .off: false
+        }
+    }
+}
+
+/// Results on their way to Redis, as MessagePack: an array for each, of its values in the order of the stream's fields.
+/// Redis' Lua can read that, and it holds any bytes.
+public struct PackedResults: Sendable {
+    private var values = ByteBuffer()
+    /// How many there are.
+    public private(set) var count = 0
+
+    /// None yet.
+    public init() {}
+
+    /// Whether there are none.
+    public var isEmpty: Bool { count == 0 }
+
+    /// A producer's token that is none can be as long as the job; nobody needs more of it to know it again.
+    private static let maximumTokenLength = 255
+
+    /// Adds one.
+    public mutating func append(_ result: NotificationResult) {
+        count += 1
+        values.writeInteger(UInt8(0x9A))
+        write(result.id)
+        write(result.token.map { $0.getSlice(at: $0.readerIndex, length: Self.maximumTokenLength) ?? $0 })
+        write(result.outcome.rawValue)
+        write(result.reason)
+        write(result.status.map { String($0) })
+        write(result.apnsID)
+        write(result.app)
+        write(String(result.attempt))
+        write(result.trace?.traceID)
+        write(result.trace?.parentID)
+    }
+
+    /// The script's argument.
+    var argument: ByteBuffer {
+        var argument = ByteBuffer()
+        argument.reserveCapacity(values.readableBytes + 5)
+        argument.writeInteger(UInt8(0xDD))
+        argument.writeInteger(UInt32(count))
+        argument.writeImmutableBuffer(values)
+        return argument
+    }
+
+    private mutating func write(_ text: String?) {
+        let text = text ?? ""
+        writeLength(text.utf8.count)
+        values.writeString(text)
+    }
+
+    private mutating func write(_ text: ByteBuffer?) {
+        writeLength(text?.readableBytes ?? 0)
+        if let text { values.writeImmutableBuffer(text) }
+    }
+
+    private mutating func writeLength(_ length: Int) {
+        switch length {
+        case ..<32: values.writeInteger(0xA0 | UInt8(length))
+        case ..<65536:
+            values.writeInteger(UInt8(0xDA))
+            values.writeInteger(UInt16(length))
+        default:
+            values.writeInteger(UInt8(0xDB))
+            values.writeInteger(UInt32(length))
+        }
+    }
+}

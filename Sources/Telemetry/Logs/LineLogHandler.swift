@@ -1,0 +1,102 @@
+import Logging
+import Synchronization
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+/// The level of all loggers that have none of their own; it can be changed while they are in use. From anywhere.
+public final class SharedLogLevel: Sendable {
+    private let value: Atomic<Int>
+
+    /// - Parameter level: what it is at first.
+    public init(_ level: Logger.Level) { value = Atomic(Self.levels.firstIndex(of: level) ?? 0) }
+
+    /// The level.
+    public var level: Logger.Level {
+        get { Self.levels[value.load(ordering: .relaxed)] }
+        set { value.store(Self.levels.firstIndex(of: newValue) ?? 0, ordering: .relaxed) }
+    }
+
+    private static let levels = Logger.Level.allCases
+}
+
+/// Writes a log line by line, in one of the formats of ``LogFormat``.
+public struct LineLogHandler: LogHandler {
+    /// What all its lines have.
+    public var metadata: Logger.Metadata = [:]
+    /// What its lines have besides, by where they are written.
+    public var metadataProvider: Logger.MetadataProvider?
+
+    private let label: String
+    private let format: LogFormat
+    private let isColored: Bool
+    private let output: LogOutput
+    private let shared: SharedLogLevel
+    private var own: Logger.Level?
+
+    /// - Parameters:
+    ///   - label: the logger's name.
+    ///   - format: `auto` is taken for text; see ``LogFormat/resolved(environment:)``.
+    ///   - isColored: whether the level is colored, in text.
+    ///   - output: where to; one for all handlers that write to the same place.
+    ///   - level: the level of all handlers that are not given one of their own.
+    public init(
+        label: String, format: LogFormat, isColored: Bool = false, output: LogOutput, level: SharedLogLevel
+    ) {
+        self.label = label
+        self.format = format
+        self.isColored = isColored
+        self.output = output
+        shared = level
+    }
+
+    /// Its own level, or else the one that it shares with others.
+    public var logLevel: Logger.Level {
+        get { own ?? shared.level }
+        set { own = newValue }
+    }
+
+    /// One of what all its lines have.
+    public subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+        get { metadata[key] }
+        set { metadata[key] = newValue }
+    }
+
+    /// Writes a line.
+    public func log(event: LogEvent) {
+        var metadata = metadata
+        if let provided = metadataProvider?.get() { metadata.merge(provided) { $1 } }
+        if let own = event.metadata { metadata.merge(own) { $1 } }
+        if let error = event.error { metadata["error"] = "\(error)" }
+        write(event.level, event.message.description, metadata)
+    }
+
+    private func write(_ level: Logger.Level, _ message: String, _ metadata: Logger.Metadata) {
+        func bytes(_ level: Logger.Level, _ message: String, _ metadata: Logger.Metadata) -> [UInt8] {
+            LogLine(time: .now, level: level, label: label, message: message, metadata: metadata)
+                .bytes(format, isColored: isColored)
+        }
+        output.write(bytes(level, message, metadata)) { lost in
+            bytes(.warning, "lines of this log could not be written and are lost", ["count": "\(lost)"])
+        }
+    }
+}
+
+extension LineLogHandler {
+    /// The factory of loggers that write to standard error.
+    /// - Parameters:
+    ///   - format: as it was asked for; what `auto` means is found out here.
+    ///   - environment: of the process: where systemd's journal is, and whether colors are wanted (`NO_COLOR`, see
+    ///     no-color.org).
+    public static func standardError(
+        _ format: LogFormat, level: SharedLogLevel, environment: [String: String]
+    ) -> @Sendable (String) -> LineLogHandler {
+        let resolved = format.resolved(environment: environment)
+        let isColored = isatty(STDERR_FILENO) == 1 && (environment["NO_COLOR"] ?? "").isEmpty
+        let output = LogOutput()
+        return { LineLogHandler(label: $0, format: resolved, isColored: isColored, output: output, level: level) }
+    }
+}

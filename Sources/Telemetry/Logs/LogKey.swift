@@ -1,0 +1,94 @@
+/// The names under which lines of the log say what they are about: one spelling for each, lower case with underscores, with
+/// the unit in the name where there is one. A test holds the sources to this table.
+public enum LogKey: String, CaseIterable, Sendable {
+    // What a line is about.
+
+    /// The configured app.
+    case app
+    /// The queue.
+    case queue
+    /// The lane of a process that has several.
+    case lane
+    /// The producer's id of the job.
+    case job
+    /// The beginning of a device token or channel, and an ellipsis.
+    case token
+    /// The trace of the job's `traceparent`.
+    case traceID = "trace_id"
+    /// The producer's span of the job's `traceparent`.
+    case parentID = "parent_id"
+    /// A worker's name under which it claims jobs.
+    case worker
+
+    // What became of a notification.
+
+    /// How it ended, or `retried` or `parked`.
+    case outcome
+    /// APNs' reason, or one of the worker's own.
+    case reason
+    /// What the last attempt failed of, where that is not the reason itself.
+    case cause
+    /// More about the reason, for people.
+    case detail
+    /// APNs' status, or the gateway's.
+    case status
+    /// The `apns-id` of the request.
+    case apnsID = "apns_id"
+    /// How many attempts were made.
+    case attempt
+
+    // Where the other side is.
+
+    /// Host and port of APNs or of the gateway.
+    case endpoint
+    /// Redis, as it is configured, without its password.
+    case redis
+    /// The server of Redis that was connected to.
+    case server
+    /// The apps of a worker and their endpoints.
+    case apps
+    /// The number of lanes of a process.
+    case lanes
+    /// The ports of a simulator.
+    case apns, gateway, feedback
+
+    // How much, how often, how long.
+
+    /// How many there were since such a line was written last, where that is more than one.
+    case count
+    /// How often it was tried.
+    case failures
+    /// In how many milliseconds it is tried again.
+    case retryIn = "retry_in_ms"
+    /// How many milliseconds a trouble lasted.
+    case after = "after_ms"
+    /// How many milliseconds something may take.
+    case limit = "limit_ms"
+    /// What was the matter.
+    case was
+    /// How many jobs.
+    case jobs
+    /// How many of them went to the dead letters, having been claimed too often.
+    case poisoned
+    /// How many connections.
+    case connections
+    /// How many requests are unanswered.
+    case inFlight = "in_flight"
+    /// How many notifications are claimed and not sent.
+    case waiting
+    /// How many seconds a summary is about.
+    case seconds
+    /// How many were delivered in a second.
+    case perSecond = "per_second"
+    /// How many notifications ended in each way; see the outcomes.
+    case delivered, invalid, suppressed, expired, dropped, dead
+    /// How many are tried again, with and without an attempt spent.
+    case retried, parked
+    /// How many jobs were claimed.
+    case claimed
+    /// What a simulator accepted, in all and by its gateway.
+    case accepted
+    case acceptedByGateway = "by_gateway"
+    /// What went wrong, of libraries that say it like this.
+    case error
+}

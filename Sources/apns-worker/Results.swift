@@ -1,0 +1,105 @@
+import ArgumentParser
+import FoundationEssentials
+import NIOCore
+import PushQueue
+import Redis
+import Telemetry
+
+struct Results: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Show what became of notifications, as far as the queue keeps it.",
+        discussion: """
+            Workers write results with APNS_WORKER_RESULTS=all, or =failures for those that were not delivered. Without it \
+            there are none.
+
+            The whole tokens are in the JSON only.
+            """)
+
+    @OptionGroup(title: "Queue") var queue: QueueOptions
+
+    @Option(help: "Only those of the job with this id.") var id: String?
+    @Option(
+        help:
+            "Only those that ended so: delivered, invalid_token, dead, expired or dropped; more than once for several.")
+    var outcome: [String] = []
+    @Option(help: "Only those since so long ago, such as 10m or 1h30m.") var since: String?
+    @Flag(help: "Go on and show what comes, until interrupted.") var follow = false
+    @Flag(help: "A JSON object a line.") var json = false
+
+    private static let page = 1000
+
+    func validate() throws {
+        if let since, JobDuration.seconds(since) == nil {
+            throw ValidationError("--since is a duration such as 45s, 30m, 1h30m or 7d, not \(since)")
+        }
+        let known = NotificationResult.Outcome.allCases.map(\.rawValue)
+        if let unknown = outcome.first(where: { !known.contains($0) }) {
+            throw ValidationError("--outcome is one of \(known.joined(separator: ", ")), not \(unknown)")
+        }
+    }
+
+    func run() async throws {
+        try await queue.withClient { client, keys in
+            var last = try await start(client)
+            var (seen, shown) = (0, 0)
+            while true {
+                let results = try await StoredResult.read(after: last, count: Self.page, client, keys)
+                last = results.last?.entry ?? last
+                seen += results.count
+                let lines = results.filter(isWanted).map(line)
+                shown += lines.count
+                if !lines.isEmpty { Terminal.say(lines.joined()) }
+                guard results.isEmpty else { continue }
+                guard follow else { break }
+                try await StoredResult.wait(after: last, milliseconds: 5000, client, keys)
+            }
+            if shown == 0 {
+                Terminal.tell(
+                    seen > 0
+                        ? "none of the \(seen) results of \(keys.queue) is like that\n"
+                        : "no results of \(keys.queue): are they kept (APNS_WORKER_RESULTS of its workers)?\n")
+            }
+        }
+    }
+
+    /// The entry behind which to begin.
+    private func start(_ client: RedisClient) async throws -> String {
+        guard let since, let seconds = JobDuration.seconds(since) else { return StoredResult.beginning }
+        // Entries are named by Redis' clock.
+        let time = try await client.call(RedisCommand("TIME")).root
+        guard let now = time[0].string.flatMap({ Int64($0) }) else { return StoredResult.beginning }
+        return "\(max(0, (now - seconds) * 1000))-0"
+    }
+
+    private func isWanted(_ result: StoredResult) -> Bool {
+        if let id, result["id"] != id { return false }
+        return outcome.isEmpty || result["outcome"].map(outcome.contains) ?? false
+    }
+
+    private func line(_ result: StoredResult) -> String { (json ? jsonLine(result) : textLine(result)) + "\n" }
+
+    private func textLine(_ result: StoredResult) -> String {
+        let time = result["time"].flatMap { Int64($0) }.map { LogTime(milliseconds: $0).text } ?? result.entry
+        var parts = [time, result["outcome"] ?? "?"]
+        if let reason = result["reason"] { parts.append(LogEscape.printable(reason)) }
+        for name in ["status", "app", "id", "attempt", "apns_id", "trace_id"] {
+            if let value = result[name] { parts.append("\(name)=\(LogEscape.printable(value))") }
+        }
+        if let token = result["token"] { parts.append("token=\(LogEscape.printable(String(token.prefix(8))))…") }
+        return parts.joined(separator: " ")
+    }
+
+    private func jsonLine(_ result: StoredResult) -> String {
+        var json = ByteBuffer(string: "{\"entry\":")
+        json.writeJSONString(result.entry)
+        for (name, value) in result.fields where value.readableBytes > 0 {
+            json.writeString(",")
+            json.writeJSONString(name)
+            json.writeString(":")
+            let isNumber = ["status", "attempt", "time"].contains(name) && Int(String(buffer: value)) != nil
+            if isNumber { json.writeImmutableBuffer(value) } else { json.writeJSONString(value) }
+        }
+        json.writeString("}")
+        return String(buffer: json)
+    }
+}

@@ -1,0 +1,75 @@
+import NIOCore
+import TestSupport
+import Testing
+
+@testable import PushWorker
+
+@Suite("What happens a million times")
+struct IncidentsTests {
+    let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
+
+    @Test("is told at once, and then once a minute with how many there were")
+    func counted() {
+        var incidents = Incidents<String>()
+        check(incidents.occurred("a", now: start) { "first" } == 1)
+        for second in 1..<60 {
+            check(incidents.occurred("a", count: 1000, now: start + .seconds(Int64(second))) { "no line" } == nil)
+        }
+        check(incidents.occurred("a", now: start + .seconds(60)) { "second" } == 59_001)
+        check(incidents.occurred("a", now: start + .seconds(61)) { "no line" } == nil)
+        check(incidents.occurred("a", now: start + .minutes(10)) { "third" } == 2)
+    }
+
+    @Test("is told when the minute is over though it happens no more, and at the end")
+    func overdue() {
+        var incidents = Incidents<String>()
+        check(incidents.overdue(now: start).isEmpty)
+        for name in ["b", "a"] {
+            for _ in 0..<5 { _ = incidents.occurred(name, now: start) { "line \(name)" } }
+        }
+        check(incidents.overdue(now: start + .seconds(59)).isEmpty)
+        let due = incidents.overdue(now: start + .seconds(60))
+        check(due.map(\.line) == ["line a", "line b"] && due.map(\.count) == [4, 4])
+        check(incidents.overdue(now: start + .minutes(5)).isEmpty)
+        _ = incidents.occurred("a", now: start + .minutes(2)) { "again" }
+        _ = incidents.occurred("a", now: start + .minutes(2)) { "no line" }
+        check(incidents.overdue(now: start + .minutes(2)).isEmpty)
+        check(incidents.overdue(now: start + .minutes(2), all: true).map(\.line) == ["again"])
+    }
+
+    @Test("does not fill the memory with its kinds")
+    func bounded() {
+        var incidents = Incidents<String>()
+        var told = 0
+        for number in 0..<5000 where incidents.occurred("\(number)", now: start, line: { "" }) != nil { told += 1 }
+        check(told == Incidents<String>.maximumKinds)
+        check(incidents.occurred("new", now: start + .minutes(2)) { "" } == 1)
+    }
+
+    @Test("is counted right in any order of events", arguments: 0..<100)
+    func anyOrder(seed: UInt64) {
+        var random = SeededGenerator(seed: seed)
+        var incidents = Incidents<String>()
+        var now = start
+        var (happened, told) = ([0, 0, 0], [0, 0, 0])
+        var lastTold: [NIODeadline?] = [nil, nil, nil]
+        func tell(_ kind: Int, _ count: Int) {
+            if let last = lastTold[kind] { check(now - last >= .minutes(1)) }
+            lastTold[kind] = now
+            told[kind] += count
+        }
+        for _ in 0..<1000 {
+            now = now + .milliseconds(Int64.random(in: 0...5000, using: &random))
+            let kind = Int.random(in: 0..<3, using: &random)
+            let count = Int.random(in: 1...5, using: &random)
+            happened[kind] += count
+            if let count = incidents.occurred("\(kind)", count: count, now: now, line: { "\(kind)" }) {
+                tell(kind, count)
+            }
+            guard Bool.random(using: &random) else { continue }
+            for (line, count) in incidents.overdue(now: now) { tell(Int(line) ?? 0, count) }
+        }
+        for (line, count) in incidents.overdue(now: now, all: true) { told[Int(line) ?? 0] += count }
+        check(told == happened)
+    }
+}
