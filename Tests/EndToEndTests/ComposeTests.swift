@@ -68,7 +68,7 @@ extension EndToEnd {
             #expect(curl.output.contains(example[2]) && curl.output.contains(#""accepted":true"#), "\(curl.output)")
             for worker in workers {
                 // Not before it has begun to look after signals.
-                try await eventually("it works") { worker.errors.contains("] working") }
+                try await eventually("it works") { worker.errors.contains("started") }
                 worker.send(SIGTERM)
                 #expect(try await worker.wait() == .exited(0), "\(worker.errors)")
             }

@@ -93,8 +93,10 @@ public enum SecretSource: Sendable, Equatable {
         var facts = stat()
         guard stat(path, &facts) == 0, facts.st_mode & S_IFMT == S_IFREG else { return nil }
         let mode = facts.st_mode & 0o7777
+        // Of root's files that Kubernetes' fsGroup and systemd's credentials give to a process, the group is how it reads them.
+        let isOwner = facts.st_uid == geteuid() || geteuid() == 0
         let readers =
-            switch (mode & 0o040 != 0, mode & 0o004 != 0) {
+            switch (isOwner && mode & 0o040 != 0, mode & 0o004 != 0) {
             case (true, true): "its group and everybody else"
             case (true, false): "its group"
             case (false, true): "everybody"
