@@ -24,10 +24,11 @@ public struct QueueGauges: Sendable {
     public static let headLimit = 65_536
 
     /// When the job at the head was enqueued, in milliseconds since 1970, as far as it says.
-    public var headEnqueuedAt: Int64? {
+    /// - Parameter format: how the queue's jobs are written.
+    public func headEnqueuedAt(as format: JobFormat) -> Int64? {
         guard let head else { return nil }
         // A body that nobody can read says nothing; the worker that claims it tells of it.
-        return try? JobDecoder.decode(head).enqueuedAt
+        return try? JobDecoder.decode(head, as: format).enqueuedAt
     }
 
     /// For how many milliseconds the first of ``retries`` has been due; 0 for one that somebody has put there without a time.
@@ -46,6 +47,7 @@ extension QueueConnection {
                 command.append(keys.claimed(""))
                 command.append(keys.inbox(""))
                 command.append(QueueGauges.headLimit)
+                command.append(keys.head.rawValue)
             },
             completion: { result in
                 completion(

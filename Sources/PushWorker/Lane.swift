@@ -365,6 +365,8 @@ final class Lane: @unchecked Sendable {
             if let drained { return drained.futureResult }
             let promise = eventLoop.makePromise(of: Void.self)
             drained = promise
+            // What was wrong and is over is not left open in the log.
+            tellOfReadiness(now: eventLoop.now)
             phase = .draining
             drainDeadline = eventLoop.now + limit
             for queue in queues {

@@ -196,7 +196,7 @@ extension EndToEnd {
             for isOpen in [false, true] {
                 let worker = try WorkerProcess(
                     redis: redis.url, endpoint: simulator.port, options: isOpen ? ["--admin-port", "0"] : [])
-                try await worker.says("working")
+                try await worker.says("started")
                 let listening = try worker.listeningAddresses()
                 // 127.0.0.1 in the kernel's own spelling.
                 let expected =

@@ -19,7 +19,8 @@ struct QueueGaugesTests {
         keys = try QueueKeys(prefix: "push", queue: "gauges")
     }
 
-    private func read() async throws -> QueueGauges {
+    private func read(_ other: QueueKeys? = nil) async throws -> QueueGauges {
+        let keys = other ?? self.keys
         let client = RedisClient(
             endpoint: try RedisEndpoint(url: server.url), eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
             logger: Logger(label: "gauges", factory: { _ in SwiftLogNoOpLogHandler() }))
@@ -58,7 +59,18 @@ struct QueueGaugesTests {
         #expect(gauges.isPaused && gauges.firstDue == 1_700_000_000_123)
         #expect(gauges.overdue == gauges.now - 1_700_000_000_123)
         #expect(gauges.head.map { String(buffer: $0) } == head)
-        #expect(gauges.headEnqueuedAt == 1_700_000_000_000)
+        #expect(gauges.headEnqueuedAt(as: .native) == 1_700_000_000_000)
+    }
+
+    @Test("the head of Sidekiq's list is at its right end, and the job in it is read as Sidekiq writes it")
+    func sidekiq() async throws {
+        let sidekiq = try QueueKeys(list: "queue:push", head: .right)
+        for time in [1_700_000_000, 1_700_000_009] {
+            let job = #"{"class":"A","args":[{"token":"ab","payload":{}}],"enqueued_at":\#(time)}"#
+            try redis.run("LPUSH", sidekiq.jobs, job)
+        }
+        let gauges = try await read(sidekiq)
+        #expect(gauges.headEnqueuedAt(as: .sidekiq(classes: [])) == 1_700_000_000_000)
     }
 
     @Test("of an empty queue there is nothing to tell")
@@ -66,7 +78,7 @@ struct QueueGaugesTests {
         let gauges = try await read()
         #expect(gauges.jobs + gauges.retries + gauges.claims + gauges.dead == 0)
         #expect(!gauges.isPaused && gauges.firstDue == nil && gauges.overdue == 0)
-        #expect(gauges.head == nil && gauges.headEnqueuedAt == nil && gauges.now > 1_700_000_000_000)
+        #expect(gauges.head == nil && gauges.headEnqueuedAt(as: .native) == nil && gauges.now > 1_700_000_000_000)
     }
 
     @Test(
@@ -75,7 +87,7 @@ struct QueueGaugesTests {
     func unreadable(head: String) async throws {
         try redis.run("RPUSH", keys.jobs, head)
         let gauges = try await read()
-        #expect(gauges.head != nil && gauges.headEnqueuedAt == nil)
+        #expect(gauges.head != nil && gauges.headEnqueuedAt(as: .native) == nil)
     }
 
     @Test("a head that is very large is not fetched")

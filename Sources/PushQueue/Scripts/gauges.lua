@@ -8,6 +8,7 @@
 -- ARGV  1 claimed:        prefix of a worker's HASH, claim number -> job
 --       2 inbox:          prefix of a worker's LIST of at most one job
 --       3 head limit      bytes of the job at the head beyond which it is not told
+--       4 head            which end of the jobs is their head, LEFT or RIGHT
 -- Reply { now, jobs, retries, claims, dead, paused, due, head }
 --       now               Redis' time (ms)
 --       paused            1 or 0
@@ -21,7 +22,7 @@ for _, worker in ipairs(redis.call('ZRANGE', KEYS[3], 0, -1)) do
     claims = claims + redis.call('HLEN', ARGV[1] .. worker) + redis.call('LLEN', ARGV[2] .. worker)
 end
 local first = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
-local head = redis.call('LINDEX', KEYS[1], 0)
+local head = redis.call('LINDEX', KEYS[1], ARGV[4] == 'RIGHT' and -1 or 0)
 if head and #head > tonumber(ARGV[3]) then
     head = false
 end

@@ -54,7 +54,7 @@ extension Lane {
             gauges.queues[queue.index] = (try? result.get()).map { reading in
                 let head = reading.jobs > 0 ? reading.head ?? ByteBuffer() : nil
                 let waited = gauges.heads[queue.index, default: HeadWatch()].saw(
-                    head, enqueuedAt: reading.headEnqueuedAt, now: reading.now)
+                    head, enqueuedAt: reading.headEnqueuedAt(as: queue.format), now: reading.now)
                 return QueueGaugeReadings.Queue(
                     jobs: reading.jobs, retries: reading.retries, claims: reading.claims, dead: reading.dead,
                     isPaused: reading.isPaused, oldest: max(waited, reading.overdue))
