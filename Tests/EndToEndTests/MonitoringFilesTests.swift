@@ -138,7 +138,7 @@ extension EndToEnd {
             } while missing.count > 1 && ContinuousClock.now < deadline
             // It is told only when there is something to tell, and has its name here.
             let rare = "apns_worker_metric_series_dropped_total"
-            let admin = DeployFolder.root.appending(path: "Sources/apns-worker/Admin.swift")
+            let admin = DeployFolder.root.appending(path: "Sources/apns-worker/Admin/Admin.swift")
             #expect(try String(contentsOf: admin, encoding: .utf8).contains("\"\(rare)\""))
             #expect(missing == [rare])
             _ = try await worker.stop()
