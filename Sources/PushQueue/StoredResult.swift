@@ -21,7 +21,7 @@ public struct StoredResult: Sendable {
     /// - Parameters:
     ///   - entry: they stand behind this one.
     ///   - count: how many at the most.
-    /// - Throws: ``RedisError``.
+    /// - Throws: `RedisError`.
     public static func read(
         after entry: String, count: Int, _ client: RedisClient, _ keys: QueueKeys
     ) async throws -> [StoredResult] {
@@ -33,7 +33,7 @@ public struct StoredResult: Sendable {
     /// - Parameters:
     ///   - entry: behind this one.
     ///   - milliseconds: how long to wait at the most.
-    /// - Throws: ``RedisError``.
+    /// - Throws: `RedisError`.
     public static func wait(
         after entry: String, milliseconds: Int, _ client: RedisClient, _ keys: QueueKeys
     ) async throws {

@@ -105,7 +105,7 @@ public final class Worker: Service {
         case .quiet: setQuiet(true, because: "an order in Redis")
         case .work: setQuiet(false, because: "an order in Redis")
         case .stop:
-            logger.notice("told to stop", metadata: ["because": "an order in Redis"])
+            logger.notice("told to stop", metadata: ["reason": "an order in Redis"])
             stopping.continuation.finish()
         }
     }
@@ -123,7 +123,7 @@ public final class Worker: Service {
             quiet
                 ? "quiet: no more jobs are taken, and what is under way is finished; SIGCONT or `apns-worker quiet --undo` ends that"
                 : "not quiet any more: jobs are taken again",
-            metadata: ["because": "\(reason)"])
+            metadata: ["reason": "\(reason)"])
         for lane in lanes { lane.setQuiet(quiet) }
     }
 

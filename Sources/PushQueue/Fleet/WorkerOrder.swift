@@ -44,7 +44,7 @@ public struct WorkerOrder: Sendable, Equatable {
     public var text: String { "\(kind.rawValue) \(at)" }
 
     /// Gives it to a process, on one of the queues that it works on. A later order takes its place.
-    /// - Throws: ``RedisError``.
+    /// - Throws: `RedisError`.
     public func give(to process: String, _ client: RedisClient, _ keys: QueueKeys) async throws {
         var command = RedisCommand("SET", keys.order(process), text, "PX")
         command.append(Self.lifetime)

@@ -1,7 +1,7 @@
 /// A metric of the worker: its name, what it means, and by what its series differ.
 ///
 /// None is labelled by a device token, a job or a topic. What comes from outside, the reasons, is labelled by words that are
-/// known, and `other` (``MetricReason``).
+/// known, and `other`.
 public struct WorkerMetric: Sendable {
     /// What kind of metric it is.
     public enum Kind: String, Sendable {
