@@ -65,7 +65,7 @@ extension EndToEnd {
             let account = try await worker.stop()
             #expect(account.delivered == 30)
             #expect(try QueueContents(redis).jobs.count == 5 && QueueContents(redis).workers.isEmpty)
-            #expect(worker.log.contains("quiet: no more jobs are taken") && worker.log.contains("because=SIGTSTP"))
+            #expect(worker.log.contains("quiet: no more jobs are taken") && worker.log.contains("reason=SIGTSTP"))
             #expect(!worker.log.contains("not ready"))
         }
 
