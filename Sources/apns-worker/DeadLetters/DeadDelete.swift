@@ -51,14 +51,8 @@ struct DeadDelete: AsyncParsableCommand {
                 var sweep = DeadLetterSweep(letters, .delete, filter)
                 // What came since the question was asked, nobody has agreed to.
                 sweep.lower(expected.chosen)
-                let progress = DeadLetterProgress("deleted", of: expected.chosen, isShown: !json)
-                do {
-                    try await sweep.run { _, tally in progress.draw(tally) }
-                } catch let error as RedisError {
-                    summary.error = "\(error)"
-                }
-                progress.end()
-                summary.tally = sweep.tally
+                try await sweep.run(
+                    into: &summary, DeadLetterProgress("deleted", of: expected.chosen, isShown: !json))
             }
             try summary.tell(json: json)
             if let status = summary.status { throw ExitCode(status) }

@@ -89,3 +89,16 @@ struct DeadLetterSweep {
         return filter.ids.isEmpty && filter.keys.isEmpty ? 0 : 1
     }
 }
+
+extension DeadLetterSweep {
+    /// Does it to the end, shows how far it is, and notes what was done, and what of Redis ended it too soon.
+    mutating func run(into summary: inout DeadLetterSummary, _ progress: DeadLetterProgress) async throws {
+        do {
+            try await run { _, tally in progress.draw(tally) }
+        } catch let error as RedisError {
+            summary.error = "\(error)"
+        }
+        progress.end()
+        summary.tally = tally
+    }
+}

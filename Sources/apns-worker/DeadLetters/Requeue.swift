@@ -82,14 +82,7 @@ struct Requeue: AsyncParsableCommand {
                 letters, .requeue(first: first, keepsAttempts: keepAttempts), filter)
             sweep.lower(limit)
             sweep.pace = RequeuePace(perSecond: rate)
-            let progress = DeadLetterProgress("requeued", of: expected, isShown: !json)
-            do {
-                try await sweep.run { _, tally in progress.draw(tally) }
-            } catch let error as RedisError {
-                summary.error = "\(error)"
-            }
-            progress.end()
-            summary.tally = sweep.tally
+            try await sweep.run(into: &summary, DeadLetterProgress("requeued", of: expected, isShown: !json))
             try await end(summary, letters, filter, keys)
         }
     }
