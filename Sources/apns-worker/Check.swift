@@ -163,20 +163,17 @@ struct Check: AsyncParsableCommand {
 /// Prints verdicts as they come.
 final class VerdictPrinter {
     private let isJSON: Bool
-    private let encoder: JSONEncoder
     private(set) var hasFailed = false
 
     init(isJSON: Bool) {
         self.isJSON = isJSON
-        encoder = JSONEncoder()
-        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
     }
 
     func tell(_ verdicts: [CheckVerdict]) {
         for verdict in verdicts {
             if verdict.level == .failure { hasFailed = true }
-            if isJSON, let line = try? encoder.encode(verdict) {
-                print(String(decoding: line, as: UTF8.self))
+            if isJSON, let line = try? JSONLine.text(verdict) {
+                print(line)
             } else {
                 let word = verdict.level == .ok ? "ok     " : verdict.level == .warning ? "warning" : "FAILED "
                 print("\(word)  \(verdict.subject): \(verdict.sentence)")

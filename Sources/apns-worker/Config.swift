@@ -43,9 +43,7 @@ struct Config: AsyncParsableCommand {
             queues.given, app.given, work.given, admin.given)
         let lines = try EffectiveSettings(settings, includesDefaults: !given).lines
         if json {
-            let encoder = JSONEncoder()
-            encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-            for line in lines { print(String(decoding: try encoder.encode(line), as: UTF8.self)) }
+            for line in lines { print(try JSONLine.text(line)) }
         } else {
             print(EffectiveSettings.yaml(lines), terminator: "")
         }

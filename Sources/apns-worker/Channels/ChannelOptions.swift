@@ -88,9 +88,7 @@ struct ChannelOptions: ParsableArguments {
     /// Prints what was done: a sentence, or all that there is to know as JSON.
     func tell(_ sentence: String, _ report: ChannelReport) throws {
         guard json else { return print(sentence) }
-        let encoder = JSONEncoder()
-        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-        print(String(decoding: try encoder.encode(report), as: UTF8.self))
+        print(try JSONLine.text(report))
     }
 }
 

@@ -85,12 +85,3 @@ final class DeadLetterProgress {
         if hasDrawn { Terminal.tell("\r\u{1B}[K") }
     }
 }
-
-/// Values as a line of JSON.
-enum JSONLine {
-    static func text(_ value: some Encodable) throws -> String {
-        let encoder = JSONEncoder()
-        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-        return String(decoding: try encoder.encode(value), as: UTF8.self)
-    }
-}

@@ -85,9 +85,5 @@ struct FeedbackRoundReport: Encodable, Sendable {
         try container.encode(isGood, forKey: .ok)
     }
 
-    func json() throws -> String {
-        let encoder = JSONEncoder()
-        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-        return String(decoding: try encoder.encode(self), as: UTF8.self)
-    }
+    func json() throws -> String { try JSONLine.text(self) }
 }
