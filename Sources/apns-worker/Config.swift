@@ -1,5 +1,4 @@
 import ArgumentParser
-import FoundationEssentials
 
 struct Config: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

@@ -1,4 +1,3 @@
-import FoundationEssentials
 import PushQueue
 
 #if canImport(Glibc)
