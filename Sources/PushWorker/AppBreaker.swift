@@ -74,17 +74,14 @@ struct AppBreaker {
         return opens
     }
 
-    /// Redis has written that down, or somebody else's fault was read there.
+    /// Redis has written that down, or somebody else's fault was read there. While Redis is asked for a probe this says
+    /// nothing: the answer to that is newer, and what it grants must not be forgotten, because nobody else is granted one.
     /// - Parameter wait: to the next probe; `nil` where none is to be made.
     /// - Returns: whether this opened the breaker.
     mutating func learned(reason: String, wait: TimeAmount?, now: NIODeadline) -> Bool {
         let opens = !isOpen
         if opens { version += 1 }
-        if opens || phase == .waiting || phase == .asking {
-            self.reason = reason
-            phase = .waiting
-            until = wait.map { now + $0 } ?? .distantFuture
-        }
+        if opens || phase == .waiting { self.wait(wait, reason: reason, now: now) }
         return opens
     }
 
@@ -95,6 +92,18 @@ struct AppBreaker {
 
     /// Redis has said that a probe may be sent.
     mutating func granted() { if isOpen, phase == .asking { phase = .granted } }
+
+    /// Redis has said that none may be sent yet.
+    /// - Parameter wait: to the next probe; `nil` where none is to be made.
+    mutating func denied(reason: String, wait: TimeAmount?, now: NIODeadline) {
+        if isOpen, phase == .asking { self.wait(wait, reason: reason, now: now) }
+    }
+
+    private mutating func wait(_ time: TimeAmount?, reason: String, now: NIODeadline) {
+        self.reason = reason
+        phase = .waiting
+        until = time.map { now + $0 } ?? .distantFuture
+    }
 
     /// Redis could not be asked.
     mutating func askingFailed(now: NIODeadline) {

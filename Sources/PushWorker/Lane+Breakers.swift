@@ -93,8 +93,7 @@ extension Lane {
             switch result {
             case .success(.granted): app.breaker.granted()
             case .success(.wait(let milliseconds, let reason)):
-                _ = app.breaker.learned(
-                    reason: reason, wait: milliseconds.map { .milliseconds($0) }, now: eventLoop.now)
+                app.breaker.denied(reason: reason, wait: milliseconds.map { .milliseconds($0) }, now: eventLoop.now)
             case .success(.closed): learnedOfClosing(app)
             case .failure(let failure):
                 app.breaker.askingFailed(now: eventLoop.now)

@@ -50,9 +50,19 @@ struct AppBreakerTests {
         var breaker = open()
         let later = start + pause
         breaker.asked()
-        check(!breaker.learned(reason: "y", wait: .seconds(30), now: later))
+        breaker.denied(reason: "y", wait: .seconds(30), now: later)
         check(breaker.decide(now: later) == .wait(until: later + .seconds(30)))
         check(breaker.reason == "y")
+    }
+
+    @Test("what is read of the pause while a probe is asked for does not lose the probe, which nobody else would get")
+    func readMeanwhile() {
+        var breaker = open()
+        let later = start + pause
+        breaker.asked()
+        check(!breaker.learned(reason: "x", wait: .seconds(30), now: later))
+        breaker.granted()
+        check(breaker.decide(now: later) == .probe)
     }
 
     @Test("closes when the probe gets through, and says what the fault was")
