@@ -24,6 +24,9 @@ public final class ChildProcess: Sendable {
         case signalled(Int32)
     }
 
+    /// Where those that there are write to, by their directories' paths.
+    private static let all = Mutex<[String: (name: String, errors: URL)]>([:])
+
     private struct State {
         var ending: Ending?
         var watchdog: Watchdog?
@@ -57,9 +60,12 @@ public final class ChildProcess: Sendable {
             output: try Descriptor(writing: directory.appending(path: "output").path),
             errors: try Descriptor(writing: directory.appending(path: "errors").path))
         state = Mutex(State(watchdog: try Watchdog(over: processIdentifier, directory)))
+        let entry = (name: "\(name) (\(processIdentifier))", errors: directory.appending(path: "errors"))
+        Self.all.withLock { $0[directory.path] = entry }
     }
 
     deinit {
+        _ = Self.all.withLock { $0.removeValue(forKey: directory.path) }
         kill()
         try? FileManager.default.removeItem(at: directory)
     }
@@ -127,22 +133,32 @@ public final class ChildProcess: Sendable {
         Failure(description: "\(name): \(message); it said:\n\(output.suffix(1000))\n\(errors.suffix(3000))")
     }
 
-    private func text(_ name: String) -> String {
-        guard let data = try? Data(contentsOf: directory.appending(path: name)) else { return "" }
+    /// What all programs have said last on standard error: who waits in vain for one may find the cause at another.
+    static var lastWords: String {
+        all.withLock { $0.values.sorted { $0.name < $1.name } }.map { name, errors in
+            let text = text(errors)
+            return text.isEmpty ? "" : "\n\(name) said last:\n\(text.suffix(1500))"
+        }.joined()
+    }
+
+    private func text(_ name: String) -> String { Self.text(directory.appending(path: name)) }
+
+    private static func text(_ file: URL) -> String {
+        guard let data = try? Data(contentsOf: file) else { return "" }
         return String(decoding: data, as: UTF8.self)
     }
 }
 
 /// Asks again and again whether something has come about.
 /// - Parameter limit: after which the wait is given up. It is generous: a slow machine must not fail a test.
-/// - Throws: ``ChildProcess/Failure`` that names what was waited for.
+/// - Throws: ``ChildProcess/Failure`` that names what was waited for, and has what the programs said last.
 public func eventually(
     _ what: String, within limit: Duration = .seconds(60), _ condition: () async throws -> Bool
 ) async throws {
     let deadline = ContinuousClock.now + limit
     while try await !condition() {
         guard ContinuousClock.now < deadline else {
-            throw ChildProcess.Failure(description: "waited \(limit) in vain: \(what)")
+            throw ChildProcess.Failure(description: "waited \(limit) in vain: \(what)\(ChildProcess.lastWords)")
         }
         try await Task.sleep(for: .milliseconds(10))
     }
