@@ -1,4 +1,5 @@
 import ArgumentParser
+import FoundationEssentials
 import NIOCore
 import PushQueue
 import Redis
@@ -53,10 +54,17 @@ struct Enqueue: AsyncParsableCommand {
         // A mistake in the flags shows at once, and not after a wait for Redis.
         let configuration = try queue.only()
         let format = configuration.format
-        let job = try jobOfFlags().map { job in
-            guard case .sidekiq(let classes) = format else { return job }
-            return SidekiqWrapper(queue: configuration.keys.queue, className: classes.first ?? "PushJob").wrap(job)
-        }
+        let now = Int64(Date().timeIntervalSince1970 * 1000)
+        let job: ByteBuffer? =
+            switch format {
+            case .native: try jobOfFlags(enqueuedAt: now)
+            // The time is the wrapper's to tell.
+            case .sidekiq(let classes):
+                try jobOfFlags(enqueuedAt: nil).map {
+                    SidekiqWrapper(queue: configuration.keys.queue, className: classes.first ?? "PushJob").wrap(
+                        $0, at: now)
+                }
+            }
         try await queue.withClient { client, keys in
             if let job {
                 try await push([job], client, keys)
@@ -68,7 +76,8 @@ struct Enqueue: AsyncParsableCommand {
     }
 
     /// The job that the flags describe; `nil` where jobs come from standard input.
-    private func jobOfFlags() throws -> ByteBuffer? {
+    /// - Parameter enqueuedAt: in milliseconds since 1970, to be written into it.
+    private func jobOfFlags(enqueuedAt: Int64?) throws -> ByteBuffer? {
         let members = try shortForms.members()
         guard !token.isEmpty || channel != nil || payload != nil || !members.isEmpty else {
             if isatty(STDIN_FILENO) == 1 {
@@ -78,13 +87,13 @@ struct Enqueue: AsyncParsableCommand {
             return nil
         }
         do {
-            return try makeJob(members)
+            return try makeJob(members, enqueuedAt: enqueuedAt)
         } catch {
             throw ValidationError("\(error)")
         }
     }
 
-    private func makeJob(_ members: [JobMember: JobEncoder.ShortForm]) throws -> ByteBuffer {
+    private func makeJob(_ members: [JobMember: JobEncoder.ShortForm], enqueuedAt: Int64?) throws -> ByteBuffer {
         guard token.isEmpty != (channel == nil) else {
             throw ValidationError("a job needs --token" + (channel == nil ? "" : " or --channel, and not both"))
         }
@@ -97,6 +106,7 @@ struct Enqueue: AsyncParsableCommand {
         encoder.truncates = truncate
         encoder.collapsesDuplicates = collapseDuplicates
         encoder.id = id
+        encoder.enqueuedAt = enqueuedAt
         encoder.app = app
         encoder.topic = topic
         encoder.pushType = pushType

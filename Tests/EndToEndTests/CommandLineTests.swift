@@ -26,6 +26,15 @@ extension EndToEnd {
             try #require(JSONSerialization.jsonObject(with: Data(job)) as? NSDictionary)
         }
 
+        /// A job that was made of flags without its time, and that.
+        private static func enqueued(_ job: [UInt8]?) throws -> (job: NSDictionary, at: Double) {
+            let all = try object(try #require(job))
+            let time = try #require(all["enqueued_at"] as? Double)
+            let rest = try #require(all.mutableCopy() as? NSMutableDictionary)
+            rest.removeObject(forKey: "enqueued_at")
+            return (rest, time)
+        }
+
         @Test("schema prints the JSON Schema of a job")
         func schema() async throws {
             let result = try await Self.run(["schema"])
@@ -38,6 +47,7 @@ extension EndToEnd {
         func flags() async throws {
             let redis = try RedisServer()
             let token = TestJob.token("ab", 1)
+            let before = Date().timeIntervalSince1970
             let result = try await Self.run(
                 [
                     "enqueue", "--token", token, "--token", TestJob.token("cd", 2), "--alert", "Say \"hé\"", "--id",
@@ -48,7 +58,8 @@ extension EndToEnd {
                 ], environment: ["APNS_WORKER_REDIS_URL": redis.url])
             #expect(result.ending == .exited(0), "\(result.errors)")
             #expect(result.output == "enqueued 1 job on default\n")
-            let job = try Self.object(try #require(QueueContents(redis).jobs.first))
+            let (job, time) = try Self.enqueued(QueueContents(redis).jobs.first)
+            #expect(time >= before - 0.001 && time <= Date().timeIntervalSince1970)
             #expect(
                 job == [
                     "id": "x", "tokens": [token, TestJob.token("cd", 2)], "app": "default", "topic": "com.example.app",
@@ -76,7 +87,7 @@ extension EndToEnd {
                     "--content-changed", "--url-arg", "u", "--mdm", "m", "--custom", #"{"k":null}"#,
                 ])
             #expect(result.ending == .exited(0), "\(result.errors)")
-            let job = try Self.object(try #require(QueueContents(redis).jobs.first))
+            let (job, _) = try Self.enqueued(QueueContents(redis).jobs.first)
             #expect(
                 job == [
                     "channel": "YQ==", "truncate": true, "collapse_duplicates": true,
@@ -123,9 +134,11 @@ extension EndToEnd {
                 ["enqueue", "--prefix", "p", "--queue", "q", "--token", "ab", "--payload", #"{"a": 1}"#],
                 environment: ["APNS_WORKER_REDIS_URL": redis.url])
             #expect(other.output == "enqueued 1 job on q\n")
+            let text = try #require(try redis.run("LINDEX", "p:{q}:jobs", "0").text)
+            // The payload is as it was given.
             #expect(
-                try redis.run("LRANGE", "p:{q}:jobs", "0", "-1")
-                    == .array([.string(#"{"token":"ab","payload":{"a": 1}}"#)]))
+                text.wholeMatch(of: /{"token":"ab","enqueued_at":\d+(\.\d{1,3})?,"payload":{"a": 1}}/) != nil, "\(text)"
+            )
         }
 
         @Test("enqueue takes lines as they are, tells the numbers of those that are no jobs, and ends with 1")
