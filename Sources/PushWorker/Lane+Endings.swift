@@ -7,16 +7,22 @@ import PushQueue
 struct Endings {
     /// A line for each, at the level debug.
     let areLogged: Bool
-    /// Which go to the queue's results.
-    let results: ResultsKept
+    /// Which go to the results of one queue or the other.
+    private let results: ResultsKept
 
-    init(_ logger: Logger, _ results: ResultsKept) {
+    init(_ logger: Logger, _ queues: [QueueConfiguration]) {
         areLogged = logger.logLevel <= .debug
-        self.results = results
+        let kept = queues.map(\.limits.results)
+        results = kept.contains(.all) ? .all : kept.contains(.failures) ? .failures : .off
     }
 
-    /// Whether anybody wants to know of one.
+    /// Whether anybody may want to know of one: the question that is asked for each notification.
     func includes(_ outcome: NotificationResult.Outcome) -> Bool { areLogged || results.includes(outcome) }
+
+    /// Whether anybody wants to know of one of this queue.
+    func includes(_ outcome: NotificationResult.Outcome, of queue: QueueLane) -> Bool {
+        areLogged || queue.limits.results.includes(outcome)
+    }
 }
 
 /// Telling producers, and whoever reads the log at the level debug, what became of notifications.
@@ -33,9 +39,10 @@ extension Lane {
         _ outcome: NotificationResult.Outcome, reason: String? = nil, cause: String? = nil, status: Int? = nil,
         to recipient: @autoclosure () -> ByteBuffer?, of index: Int, wasSent: Bool
     ) {
-        guard endings.includes(outcome), let job = jobs[index].fanOut?.job ?? jobs[index].job else { return }
-        let app = apps[jobs[index].app].configuration
+        guard endings.includes(outcome) else { return }
         let queue = queues[jobs[index].queue]
+        guard endings.includes(outcome, of: queue), let job = jobs[index].fanOut?.job ?? jobs[index].job else { return }
+        let app = apps[jobs[index].app].configuration
         var result = NotificationResult(
             outcome, reason: reason, attempt: job.envelope.attempt - (wasSent ? 0 : 1))
         result.id = job.id.map(job.text)
@@ -49,7 +56,7 @@ extension Lane {
                 of: job, claim: jobs[index].claim, in: queue, generation: jobs[index].generation)
             result.apnsID = (id ?? APNSID(jobID: identity, token: token)).description
         }
-        if endings.results.includes(outcome) { tally(of: index).results.append(result) }
+        if queue.limits.results.includes(outcome) { tally(of: index).results.append(result) }
         if endings.areLogged {
             log("notification \(outcome.rawValue)", result, queue, more: cause.map { ["cause": "\($0)"] } ?? [:])
         }
@@ -82,13 +89,13 @@ extension Lane {
         isCertain: Bool = true
     ) -> PackedResults {
         var results = PackedResults()
-        guard endings.includes(outcome) else { return results }
+        guard endings.includes(outcome, of: queue) else { return results }
         var result = NotificationResult(outcome, reason: reason, attempt: envelope.attempt - 1)
         result.id = job.flatMap { job in job.id.map(job.text) }
         result.app = job.flatMap(appName)
         result.trace = job?.trace
         func add() {
-            if endings.results.includes(outcome) { results.append(result) }
+            if queue.limits.results.includes(outcome) { results.append(result) }
             if endings.areLogged, isCertain { log("notification \(outcome.rawValue)", result, queue) }
         }
         if let job, let tokens = job.tokens, tokens.count <= Self.maximumResultsOfJob {

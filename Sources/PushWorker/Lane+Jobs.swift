@@ -35,7 +35,7 @@ extension Lane {
     ) throws(Unsendable) {
         let now = queue.now
         if var reservation = Reservation(of: job, claim: claim) {
-            if endings.results != .off {
+            if queue.limits.results != .off {
                 reservation.results = resultsOfUnsent(
                     job, job.envelope, .dropped, reason: Self.duplicate, in: queue, isCertain: false)
             }

@@ -111,7 +111,7 @@ final class Lane: @unchecked Sendable {
         self.wallClock = wallClock
         metrics = LaneMetrics(
             apps: configuration.apps.count, queues: configuration.queues.count, takesTimes: takesTimes)
-        endings = Endings(logger, configuration.queueLimits.results)
+        endings = Endings(logger, configuration.queues)
         router = JobRouter(configuration.apps)
         schedule = QueueSchedule(
             weights: configuration.queues.map(\.weight), isStrict: configuration.queueOrder == .strict)
@@ -214,7 +214,7 @@ final class Lane: @unchecked Sendable {
         }
         writeInvalidTokens()
         if isFullSecond {
-            endings = Endings(logger, configuration.queueLimits.results)
+            endings = Endings(logger, configuration.queues)
             if index == 0 { troubles.tellOverdue(logger) }
         }
         if isFullSecond || readiness.isTroubled { tellOfReadiness(now: now) }

@@ -9,6 +9,8 @@ public struct QueueConfiguration: Sendable {
 
     /// How its jobs are written.
     public var format = JobFormat.native
+    /// The lease, and the bounds of what is kept.
+    public var limits = QueueLimits()
 
     /// Takes what has no default.
     public init(keys: QueueKeys, weight: Int = 1) {

@@ -34,7 +34,7 @@ extension QueueLane {
     }
 
     func lookForForgottenIfDue() {
-        let interval = TimeAmount.milliseconds(Int64(lane.configuration.queueLimits.lease) / 3)
+        let interval = TimeAmount.milliseconds(Int64(limits.lease) / 3)
         guard client.isReady, forgotten.isEmpty, !isTakingForgotten, eventLoop.now - lastLook > interval else { return }
         lookForForgotten()
     }

@@ -17,6 +17,7 @@ final class QueueLane: @unchecked Sendable {
     /// How the queue's jobs are written.
     let format: JobFormat
     let isSidekiq: Bool
+    let limits: QueueLimits
     let client: RedisClient
     /// For the blocking wait; only one lane of a process has one.
     let waiter: RedisClient?
@@ -78,6 +79,7 @@ final class QueueLane: @unchecked Sendable {
         keys = queue.keys
         format = queue.format
         isSidekiq = queue.format != .native
+        limits = queue.limits
         self.index = index
         self.lane = lane
         self.client = client
@@ -87,7 +89,7 @@ final class QueueLane: @unchecked Sendable {
         self.logger = logger
         connection = QueueConnection(
             client: client, keys: keys, worker: Self.name(in: lane, generation: 0),
-            limits: lane.configuration.queueLimits)
+            limits: limits)
     }
 
     var eventLoop: any EventLoop { lane.eventLoop }
@@ -186,7 +188,7 @@ final class QueueLane: @unchecked Sendable {
 
     func renewLeaseIfDue() {
         let longest = lane.isQuiet ? Lane.newsInterval : Lane.longestRenewal
-        let interval = min(.milliseconds(Int64(lane.configuration.queueLimits.lease) / 5), longest)
+        let interval = min(.milliseconds(Int64(limits.lease) / 5), longest)
         guard isNewsUrgent || eventLoop.now - lastRenewal > interval else { return }
         lastRenewal = eventLoop.now
         guard client.isReady, let claim = window.renewal(now: eventLoop.now) else { return }
@@ -301,8 +303,7 @@ final class QueueLane: @unchecked Sendable {
         let old = connection
         old.release { _ in }
         connection = QueueConnection(
-            client: client, keys: keys, worker: name(generation),
-            limits: lane.configuration.queueLimits)
+            client: client, keys: keys, worker: name(generation), limits: limits)
         lane.schedulePump()
     }
 

@@ -54,7 +54,8 @@ public final class Worker: Service {
         self.lanes = lanes
         collector = metrics.map { factory in
             MetricsCollector(
-                lanes: lanes, factory: factory, version: version, leaseLength: configuration.queueLimits.lease,
+                lanes: lanes, factory: factory, version: version,
+                leaseLength: configuration.queues.map(\.limits.lease).max() ?? 0,
                 wallClock: wallClock)
         }
     }

@@ -14,8 +14,6 @@ public struct WorkerConfiguration: Sendable {
     public var queueOrder = QueueOrder.weighted
     /// The keys that all queues share.
     public var sharedKeys: SharedKeys
-    /// The lease, and the bounds of what is kept.
-    public var queueLimits = QueueLimits()
     /// The apps to send for, at least one.
     public var apps: [AppConfiguration]
     /// This process' name among all workers: unique for each start.

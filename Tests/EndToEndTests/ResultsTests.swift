@@ -117,6 +117,27 @@ extension EndToEnd {
             #expect(outcomes(results).keys.sorted() == ["dead"] && (100...200).contains(results.count))
         }
 
+        @Test("are kept of each queue as it wants them, or else as all do")
+        func ofQueues() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess(rules: ["prefix=1,answer=BadCollapseId"])
+            let queues = ["silent", "audit", "other"]
+            for queue in queues {
+                try redis.push(TestJob.many(20, prefix: "a") + TestJob.many(10, prefix: "1"), queue: queue)
+            }
+            _ = try await WorkerProcess(
+                redis: redis.url, endpoint: simulator.port,
+                options: ["--queue", queues.joined(separator: ","), "--exit-when-done"],
+                environment: [
+                    "APNS_WORKER_RESULTS": "failures", "APNS_WORKER_QUEUES_AUDIT_RESULTS": "all",
+                    "APNS_WORKER_QUEUES_SILENT_RESULTS": "off",
+                ]
+            ).finish()
+            let kept = try queues.map { outcomes(try storedResults(redis, queue: $0)) }
+            #expect(kept == [[:], ["delivered": 20, "dead": 10], ["dead": 10]])
+            _ = try await simulator.stop()
+        }
+
         @Test("can be read by redis-cli, alone and as a consumer group that acknowledges")
         func consumers() async throws {
             let redis = try RedisServer()

@@ -46,16 +46,12 @@ extension SettingKey {
     static let logFormat = SettingKey(
         "log_format", .choice(LogFormat.allCases.map(\.rawValue)), initial: LogFormat.auto.rawValue)
     static let logSummary = SettingKey("log_summary", .number(0...86_400_000), initial: "60000", unit: "ms")
-    static let results = SettingKey(
-        "results", .choice(ResultsKept.allCases.map(\.rawValue)), initial: ResultsKept.off.rawValue)
-    static let resultsLimit = SettingKey(
-        "results_limit", .number(1...100_000_000), initial: "\(QueueLimits().maximumResults)")
 
     private static let worker = [
         redisURL, redisCA, redisCertificate, redisCertificateKey, prefix, queueNames, queueOrder, appNames, lanes,
         lease,
         drainTimeout, retryBase, retryCap, maxAttempts, pause, pauseCap, logLevel, adminPort, adminHost, logFormat,
-        logSummary, results, resultsLimit,
+        logSummary,
     ]
 
     // MARK: The apps'
@@ -132,5 +128,10 @@ extension SettingKey {
     static let list = SettingKey("list", .text, .queue)
     static let jobClass = SettingKey("job_class", .list, .queue)
 
-    private static let queue = [weight, format, list, jobClass]
+    static let results = SettingKey(
+        "results", .choice(ResultsKept.allCases.map(\.rawValue)), .queue, initial: ResultsKept.off.rawValue)
+    static let resultsLimit = SettingKey(
+        "results_limit", .number(1...100_000_000), .queue, initial: "\(QueueLimits().maximumResults)")
+
+    private static let queue = [weight, format, list, jobClass, results, resultsLimit]
 }

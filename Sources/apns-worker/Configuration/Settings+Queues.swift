@@ -42,6 +42,9 @@ extension Settings {
         var queue = QueueConfiguration(
             keys: try keys(of: name, isOnly: isOnly), weight: weight ?? number(.weight, queue: name) ?? 1)
         queue.format = try format(of: name)
+        queue.limits.lease = number(.lease) ?? queue.limits.lease
+        queue.limits.results = text(.results, queue: name).flatMap(ResultsKept.init(rawValue:)) ?? queue.limits.results
+        queue.limits.maximumResults = number(.resultsLimit, queue: name) ?? queue.limits.maximumResults
         return queue
     }
 }

@@ -16,9 +16,6 @@ extension Settings {
         worker.appPause.first = number(.pause).map(Int64.init) ?? worker.appPause.first
         worker.appPause.longest = number(.pauseCap).map(Int64.init) ?? worker.appPause.longest
         worker.drainTimeout = number(.drainTimeout) ?? worker.drainTimeout
-        worker.queueLimits.lease = number(.lease) ?? worker.queueLimits.lease
-        worker.queueLimits.results = text(.results).flatMap(ResultsKept.init(rawValue:)) ?? worker.queueLimits.results
-        worker.queueLimits.maximumResults = number(.resultsLimit) ?? worker.queueLimits.maximumResults
         worker.summaryInterval = number(.logSummary) ?? worker.summaryInterval
         return worker
     }

@@ -30,7 +30,8 @@ struct Settings: Sendable {
             throw ValidationError("\(error)")
         }
         let variables = SettingsVariables(
-            environment, apps: file?.appNames ?? [], queues: file?.queueNames ?? [])
+            environment, apps: file?.appNames ?? [],
+            queues: (file?.queueNames ?? []) + SettingsVariables.names(flags[.queueNames]))
         var problems = file?.problems ?? []
         problems += variables.problems
         for (key, text) in flags.sorted(by: { $0.key.name < $1.key.name }) {

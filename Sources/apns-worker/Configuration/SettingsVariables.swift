@@ -60,9 +60,10 @@ struct SettingsVariables: Sendable {
         }
     }
 
-    private static func names(_ list: String?) -> [String] {
+    /// The names in a list of apps, or of queues with their weights.
+    static func names(_ list: String?) -> [String] {
         (list ?? "").split(separator: ",").map { item in
-            let name = item.split(separator: ":").first ?? item
+            let name = item.lastIndex(of: ":").map { item[..<$0] } ?? item
             return String(name.filter { $0 != " " })
         }
     }
