@@ -40,18 +40,22 @@ let package = Package(
         .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
         .systemLibrary(name: "CNghttp2", pkgConfig: "libnghttp2", providers: [.apt(["libnghttp2-dev"])]),
 
-        .target(name: "TLS", dependencies: ["COpenSSL", nioCore]),
+        // Texts of others, and what they must not do to a terminal or a log.
+        .target(name: "PrintableText"),
+        .target(name: "TLS", dependencies: ["COpenSSL", "PrintableText", nioCore]),
         .target(name: "Redis", dependencies: ["CHiredis", "TLS", nioCore, nioPosix, logging]),
         .target(name: "APNS", dependencies: ["CNghttp2", "COpenSSL", "TLS", nioCore, nioPosix, logging]),
         .target(
-            name: "PushQueue", dependencies: ["Redis", nioCore],
+            name: "PushQueue", dependencies: ["PrintableText", "Redis", nioCore],
             resources: [.embedInCode("Scripts"), .embedInCode("Schema")]),
         .target(
             name: "PushWorker",
             dependencies: ["APNS", "PushQueue", nioCore, nioPosix, coreMetrics, logging, lifecycle]),
         .target(
             name: "Telemetry",
-            dependencies: [hummingbird, lifecycle, nioConcurrency, nioCore, nioPosix, coreMetrics, logging]),
+            dependencies: [
+                "PrintableText", hummingbird, lifecycle, nioConcurrency, nioCore, nioPosix, coreMetrics, logging,
+            ]),
         .target(
             name: "APNSSimulator",
             dependencies: [
@@ -60,7 +64,8 @@ let package = Package(
         .executableTarget(
             name: "apns-worker",
             dependencies: [
-                "APNS", "APNSSimulator", "PushQueue", "PushWorker", "Redis", "TLS", "Telemetry", argumentParser,
+                "APNS", "APNSSimulator", "PrintableText", "PushQueue", "PushWorker", "Redis", "TLS", "Telemetry",
+                argumentParser,
                 configuration, nioHTTP1, logging, lifecycle, unixSignals, yams,
             ]),
         .executableTarget(
@@ -85,6 +90,7 @@ let package = Package(
             name: "PoolProbe", dependencies: ["APNS", "TLS", logging, nioCore, nioPosix], path: "Tests/PoolProbe"),
 
         .target(name: "TestSupport", dependencies: ["CHiredis", "TLS", nioCore, nioPosix], path: "Tests/TestSupport"),
+        .testTarget(name: "PrintableTextTests", dependencies: ["PrintableText"]),
         .testTarget(name: "TLSTests", dependencies: ["COpenSSL", "TLS", "TestSupport", nioPosix, nioEmbedded]),
         .testTarget(
             name: "RedisTests",
@@ -95,7 +101,8 @@ let package = Package(
                 "APNS", "CNghttp2", "PoolProbe", "TLS", "TestSupport", logging, nioCore, nioEmbedded, nioPosix,
             ]),
         .testTarget(
-            name: "PushQueueTests", dependencies: ["PushQueue", "Redis", "TestSupport", logging, nioCore, nioPosix]),
+            name: "PushQueueTests",
+            dependencies: ["PrintableText", "PushQueue", "Redis", "TestSupport", logging, nioCore, nioPosix]),
         .testTarget(
             name: "PushWorkerTests",
             dependencies: [
@@ -103,7 +110,8 @@ let package = Package(
             ],
             exclude: ["schema_verdicts.py"]),
         .testTarget(
-            name: "TelemetryTests", dependencies: ["Telemetry", "TestSupport", coreMetrics, logging, nioCore, nioPosix]),
+            name: "TelemetryTests",
+            dependencies: ["PrintableText", "Telemetry", "TestSupport", coreMetrics, logging, nioCore, nioPosix]),
         .testTarget(
             name: "APNSSimulatorTests",
             dependencies: ["APNS", "APNSSimulator", "TLS", "TestSupport", "apns-simulator", nioCore, nioPosix]),

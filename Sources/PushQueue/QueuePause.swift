@@ -25,7 +25,7 @@ public enum QueuePause {
         try await client.call(RedisCommand("DEL", keys.paused)).root.integer == 1
     }
 
-    /// Why the queue is paused, since when and by whom, fit to be shown whoever wrote it (see ``printable(_:)``).
+    /// Why the queue is paused, since when and by whom, fit to be shown whoever wrote it.
     /// - Returns: `nil` when it is not paused.
     /// - Throws: `RedisError`.
     public static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> AppPause? {
@@ -37,16 +37,5 @@ public enum QueuePause {
     /// - Throws: `RedisError`.
     public static func reason(_ client: RedisClient, _ keys: QueueKeys) async throws -> String? {
         try await read(client, keys)?.reason
-    }
-
-    /// A reason without control characters and line breaks, with which it could do something to a terminal or a log.
-    public static func printable(_ reason: String) -> String {
-        let shown = reason.unicodeScalars.filter { scalar in
-            switch scalar.properties.generalCategory {
-            case .control, .lineSeparator, .paragraphSeparator: false
-            default: true
-            }
-        }
-        return String(String.UnicodeScalarView(shown))
     }
 }

@@ -1,4 +1,5 @@
 import Glibc
+import PrintableText
 
 /// Seconds since 1970 as `2026-01-31T12:00:00Z`.
 package func utcTime(_ seconds: Int64) -> String {
@@ -14,10 +15,5 @@ package func utcTime(_ seconds: Int64) -> String {
 /// A text from outside, fit for a log line: a certificate's names are the peer's to choose, and may hold line breaks
 /// or terminal escapes.
 package func printable(_ text: String) -> String {
-    let kept = text.unicodeScalars.prefix(253).map { scalar in
-        scalar.properties.generalCategory == .control || scalar.properties.generalCategory == .format
-            || scalar.properties.generalCategory == .lineSeparator
-            || scalar.properties.generalCategory == .paragraphSeparator ? "?" : Character(scalar)
-    }
-    return String(kept)
+    text.printable(replacing: "?", atMost: 253)
 }

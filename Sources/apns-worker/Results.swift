@@ -81,11 +81,11 @@ struct Results: AsyncParsableCommand {
     private func textLine(_ result: StoredResult) -> String {
         let time = result["time"].flatMap { Int64($0) }.map { LogTime(milliseconds: $0).text } ?? result.entry
         var parts = [time, result["outcome"] ?? "?"]
-        if let reason = result["reason"] { parts.append(LogEscape.printable(reason)) }
+        if let reason = result["reason"] { parts.append(LogEscape.escaped(reason)) }
         for name in ["status", "app", "id", "attempt", "apns_id", "trace_id"] {
-            if let value = result[name] { parts.append("\(name)=\(LogEscape.printable(value))") }
+            if let value = result[name] { parts.append("\(name)=\(LogEscape.escaped(value))") }
         }
-        if let token = result["token"] { parts.append("token=\(LogEscape.printable(String(token.prefix(8))))…") }
+        if let token = result["token"] { parts.append("token=\(LogEscape.escaped(String(token.prefix(8))))…") }
         return parts.joined(separator: " ")
     }
 

@@ -1,5 +1,6 @@
 import Foundation
 import Logging
+import PrintableText
 import Testing
 
 @testable import Telemetry
@@ -51,7 +52,7 @@ struct LogLineTests {
         let text = text(line(hostile, ["job": "\(hostile)", "\(hostile)": "x"]), format)
         #expect(text.hasSuffix("\n"))
         let bare = text.dropLast()
-        #expect(!bare.unicodeScalars.contains(where: LogEscape.isHostile))
+        #expect(!bare.unicodeScalars.contains { $0.isUnprintable })
         #expect(bare.utf8.count < 3 * 8192 * 6 + 1000)
     }
 

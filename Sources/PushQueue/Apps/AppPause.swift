@@ -1,9 +1,10 @@
 import FoundationEssentials
 import NIOCore
+import PrintableText
 
 /// What Redis holds of a paused app or queue: a breaker that tripped, or a pause that somebody ordered.
 public struct AppPause: Sendable, Equatable {
-    /// Why, fit to be shown (see ``QueuePause/printable(_:)``).
+    /// Why, fit to be shown.
     public var reason: String
     /// Since when, in milliseconds since 1970; `nil` where nobody wrote it down.
     public var since: Int64?
@@ -29,13 +30,13 @@ public struct AppPause: Sendable, Equatable {
             var by: String?
         }
         guard let form = try? JSONDecoder().decode(Form.self, from: Data(text.readableBytesView)) else {
-            self.init(reason: QueuePause.printable(String(decoding: text.readableBytesView.prefix(200), as: UTF8.self)))
+            self.init(reason: String(decoding: text.readableBytesView.prefix(200), as: UTF8.self).printable)
             return
         }
         self.init(
-            reason: QueuePause.printable(String((form.reason ?? "paused").prefix(200))),
+            reason: (form.reason ?? "paused").prefix(200).printable,
             since: form.since.flatMap { Int64(exactly: $0.rounded()) },
-            until: form.until.flatMap { Int64(exactly: $0.rounded()) }, by: form.by.map(QueuePause.printable))
+            until: form.until.flatMap { Int64(exactly: $0.rounded()) }, by: form.by?.printable)
     }
 
     /// Why, since when, and what ends it, on one line.

@@ -1,4 +1,5 @@
 import NIOCore
+import PrintableText
 import Redis
 
 /// The pauses of apps, which the whole fleet keeps.
@@ -96,7 +97,7 @@ public final class AppPauses {
         case 1: return .success(.granted)
         case 2:
             return .success(
-                .wait(milliseconds: wait < 0 ? nil : Int64(wait), reason: QueuePause.printable(reason)))
+                .wait(milliseconds: wait < 0 ? nil : Int64(wait), reason: reason.printable))
         default: return .failure(.unexpectedReply(.probe))
         }
     }

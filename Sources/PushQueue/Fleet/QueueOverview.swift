@@ -1,4 +1,5 @@
 import NIOCore
+import PrintableText
 import Redis
 
 /// What a queue holds and who works on it, all in one moment, for people. Reading it changes nothing and costs Redis little,
@@ -109,7 +110,7 @@ public struct QueueOverview: Sendable {
             let end = parts[index + 1].string.flatMap(Double.init) ?? 0
             let left = max(-1e13, min(end - Double(now), 1e13))
             return Worker(
-                name: QueuePause.printable(String((parts[index].string ?? "").prefix(WorkerReport.maximumText))),
+                name: (parts[index].string ?? "").prefix(WorkerReport.maximumText).printable,
                 leaseLeft: left.isNaN ? 0 : Int64(left), claims: parts[index + 2].integer ?? 0,
                 report: parts[index + 3].bytes.flatMap { $0.readableBytes > 0 ? WorkerReport($0) : nil })
         }
@@ -120,7 +121,7 @@ public struct QueueOverview: Sendable {
         let parts = Array(element.children)
         var pairs: [String: Int] = [:]
         for index in stride(from: 0, to: parts.count - 1, by: 2) {
-            let name = QueuePause.printable(String((parts[index].string ?? "").prefix(WorkerReport.maximumText)))
+            let name = (parts[index].string ?? "").prefix(WorkerReport.maximumText).printable
             let count = parts[index + 1].integer ?? parts[index + 1].string.flatMap { Int($0) } ?? 0
             pairs[name] = max(0, min(count, 10_000_000_000_000))
         }

@@ -1,5 +1,6 @@
 import FoundationEssentials
 import NIOCore
+import PrintableText
 
 // Whoever can write to Redis can write a report: nothing in it is believed further than it can do harm.
 extension WorkerReport {
@@ -38,7 +39,7 @@ extension WorkerReport {
 
     /// Reads what stands in Redis; `nil` if it is no report.
     ///
-    /// Texts are fit to be shown (see ``QueuePause/printable(_:)``) and cut, numbers are within what can be added up.
+    /// Texts are fit to be shown and cut, numbers are within what can be added up.
     public init?(_ json: ByteBuffer) {
         guard let form = try? JSONDecoder().decode(Form.self, from: Data(json.readableBytesView)),
             let process = form.process, !process.isEmpty
@@ -57,7 +58,7 @@ extension WorkerReport {
         delivered = Self.count(form.delivered)
         rate = max(0, min(form.rate ?? 0, 1e9))
         redis = Self.shown(form.redis)
-        list = form.list.map { QueuePause.printable(String($0.prefix(255))) }
+        list = form.list.map { $0.prefix(255).printable }
         headIsRight = form.head == "right"
         let apps = form.apps ?? []
         self.apps = apps.prefix(Self.maximumApps).map { app in
@@ -77,7 +78,7 @@ extension WorkerReport {
     }
 
     private static func shown(_ text: String?) -> String {
-        QueuePause.printable(String((text ?? "").prefix(maximumText)))
+        (text ?? "").prefix(maximumText).printable
     }
 
     /// A number that is none is 0; half a million of the largest can be added up, and it holds the times of centuries.

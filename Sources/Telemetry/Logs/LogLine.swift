@@ -1,4 +1,5 @@
 import Logging
+import PrintableText
 
 /// One line of a log, and how it looks in each format. Whatever is in it, it stays one line, and nothing in it reaches a
 /// terminal as a command: jobs' ids and servers' words are written by others.
@@ -54,7 +55,7 @@ struct LogLine {
         let isPlain =
             !text.isEmpty
             && text.unicodeScalars.allSatisfy {
-                $0 != " " && $0 != "\"" && $0 != "=" && $0 != "\\" && !LogEscape.isHostile($0)
+                $0 != " " && $0 != "\"" && $0 != "=" && $0 != "\\" && !$0.isUnprintable
             }
         if isPlain {
             line += text.utf8

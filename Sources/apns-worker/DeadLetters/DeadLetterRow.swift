@@ -1,5 +1,6 @@
 import FoundationEssentials
 import NIOCore
+import PrintableText
 import PushQueue
 
 /// A dead letter as it is shown.
@@ -35,10 +36,11 @@ struct DeadLetterRow {
 
     /// A line of a table. Nothing in it does anything to a terminal.
     func cells(now: Int64) -> [String] {
-        [
-            Moment.text(at), Moment.age(now - at), key, reason, header?.app ?? "-", header?.id ?? "-",
-            header?.attempts.map(String.init) ?? "-", error,
-        ].map(QueuePause.printable)
+        let attempts = header?.attempts.map(String.init) ?? "-"
+        let cells = [
+            Moment.text(at), Moment.age(now - at), key, reason, header?.app ?? "-", header?.id ?? "-", attempts, error,
+        ]
+        return cells.map(\.printable)
     }
 
     private var error: String {
@@ -65,10 +67,10 @@ struct DeadLetterRow {
         var text = ""
         for (name, value) in members {
             guard let value else { continue }
-            text += name.padded(to: 12) + QueuePause.printable(value) + "\n"
+            text += name.padded(to: 12) + value.printable + "\n"
         }
         let job = String(decoding: original.readableBytesView, as: UTF8.self)
-        return text + "\n" + QueuePause.printable(job) + "\n"
+        return text + "\n" + job.printable + "\n"
     }
 
     private struct Object: Encodable {

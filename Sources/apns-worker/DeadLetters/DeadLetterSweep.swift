@@ -1,4 +1,5 @@
 import NIOCore
+import PrintableText
 import PushQueue
 import Redis
 
@@ -15,7 +16,7 @@ struct DeadLetterSweep {
         /// Such as `12 BadPayload, 3 UnknownApp`.
         var byReason: String {
             reasons.sorted { ($1.value, $0.key) < ($0.value, $1.key) }
-                .map { "\($0.value) \(QueuePause.printable($0.key))" }.joined(separator: ", ")
+                .map { "\($0.value) \($0.key.printable)" }.joined(separator: ", ")
         }
     }
 

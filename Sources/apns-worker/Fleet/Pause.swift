@@ -1,5 +1,6 @@
 import ArgumentParser
 import FoundationEssentials
+import PrintableText
 import PushQueue
 import Redis
 
@@ -22,7 +23,7 @@ struct Pause: AsyncParsableCommand {
     var json = false
 
     func validate() throws {
-        guard !QueuePause.printable(reason).allSatisfy(\.isWhitespace), reason.count <= 200 else {
+        guard !reason.printable.allSatisfy(\.isWhitespace), reason.count <= 200 else {
             throw ValidationError("--reason has to say why, in at most 200 characters")
         }
     }
@@ -70,14 +71,14 @@ struct Pause: AsyncParsableCommand {
     private func pause(_ client: RedisClient, since: Int64?) async throws -> AppPause {
         let time = try await client.call(RedisCommand("TIME")).root.children.compactMap(\.string).first
         let now = time.flatMap { Int64($0) } ?? Int64(Date().timeIntervalSince1970)
-        return AppPause(reason: QueuePause.printable(reason), since: since ?? now * 1000, by: Person.name)
+        return AppPause(reason: reason.printable, since: since ?? now * 1000, by: Person.name)
     }
 
     private func report(_ change: PauseChange) throws {
         if json { return print(try Output.json(change)) }
         let subject = change.subject
-        guard let before = change.before else { return print("\(subject) is paused: \(QueuePause.printable(reason))") }
-        print("\(subject) is paused: \(QueuePause.printable(reason)) (it was paused before: \(before.inWords))")
+        guard let before = change.before else { return print("\(subject) is paused: \(reason.printable)") }
+        print("\(subject) is paused: \(reason.printable) (it was paused before: \(before.inWords))")
     }
 
     private static func flags(_ settings: Settings, _ keys: QueueKeys) -> String {

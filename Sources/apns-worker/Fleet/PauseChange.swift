@@ -1,4 +1,5 @@
 import FoundationEssentials
+import PrintableText
 import PushQueue
 
 #if canImport(Glibc)
@@ -45,7 +46,7 @@ enum Person {
         let machine = String(decoding: host.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
         let environment = ProcessInfo.processInfo.environment
         let user = ["SUDO_USER", "USER", "LOGNAME"].compactMap { environment[$0] }.first { !$0.isEmpty }
-        return QueuePause.printable("\(user ?? account ?? "uid \(getuid())")@\(machine)")
+        return "\(user ?? account ?? "uid \(getuid())")@\(machine)".printable
     }
 }
 

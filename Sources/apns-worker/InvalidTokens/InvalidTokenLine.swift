@@ -1,5 +1,6 @@
 import FoundationEssentials
 import NIOCore
+import PrintableText
 import PushQueue
 
 /// An invalid token as it is written for people and programs.
@@ -20,7 +21,7 @@ struct InvalidTokenLine {
     }
 
     /// A line of a table. Nothing in it does anything to a terminal.
-    var cells: [String] { values.map { $0.map { QueuePause.printable(String(buffer: $0)) } ?? "-" } }
+    var cells: [String] { values.map { $0.map { String(buffer: $0).printable } ?? "-" } }
 
     /// What is counted together.
     var group: String { cells.dropFirst(2).joined(separator: "\t") }

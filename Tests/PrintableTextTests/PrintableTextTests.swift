@@ -1,0 +1,24 @@
+import PrintableText
+import Testing
+
+@Suite("Texts of others")
+struct PrintableTextTests {
+    @Test("are shown as they are", arguments: ["", "plain", "Grüße 👩‍👩‍👧 e\u{301}", "  a\u{A0}b  ", "שלום عليكم नमस्ते"])
+    func kept(_ text: String) {
+        #expect(text.printable == text)
+        #expect(text.printable(replacing: "?", atMost: 100) == text)
+    }
+
+    @Test("do nothing to a terminal or a line of log")
+    func hostile() {
+        let controls = "\u{1B}[31m\0a\r\nb\u{7F}\u{85}\u{9B}c\u{2028}\u{2029}\t"
+        #expect(controls.printable == "[31mabc")
+        #expect(controls.printable(replacing: "?", atMost: 100) == "?[31m?a??b???c???")
+        // Trojan Source: what stands between these is shown in another order than it is in.
+        let turned = "a\u{202E}\u{2066}b\u{2069}\u{200F}\u{061C}c\u{FEFF}"
+        #expect(turned.printable == "abc")
+    }
+
+    @Test("can be cut, by characters of Unicode and not by bytes")
+    func cut() { #expect("éé\u{0}éé".printable(replacing: "?", atMost: 4) == "éé?é") }
+}
