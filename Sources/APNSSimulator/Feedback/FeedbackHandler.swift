@@ -9,7 +9,7 @@ final class FeedbackHandler: ChannelInboundHandler {
     private let service: SimulatedService
     private let tls: TLSHandler
     private var delivery: FeedbackDelivery?
-    private var timer: Scheduled<Void>?
+    private let wakeUp = WakeUp()
 
     init(_ service: SimulatedService, tls: TLSHandler) {
         self.service = service
@@ -59,8 +59,7 @@ final class FeedbackHandler: ChannelInboundHandler {
     }
 
     private func end() {
-        timer?.cancel()
-        timer = nil
+        wakeUp.cancel()
         delivery = nil
     }
 
@@ -76,12 +75,6 @@ final class FeedbackHandler: ChannelInboundHandler {
             case .close: SocketEnding.close(context, tls)
             }
         }
-        guard timer == nil, let next = delivery?.nextTime else { return }
-        timer = context.eventLoop.assumeIsolated().scheduleTask(
-            deadline: .uptimeNanoseconds(UInt64(max(next, 0)) * 1000)
-        ) {
-            self.timer = nil
-            self.proceed(context)
-        }
+        wakeUp.set(at: delivery?.nextTime, on: context.eventLoop) { self.proceed(context) }
     }
 }

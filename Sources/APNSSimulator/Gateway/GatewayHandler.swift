@@ -9,7 +9,7 @@ final class GatewayHandler: ChannelInboundHandler {
     private let service: SimulatedService
     private let tls: TLSHandler
     private var connection: GatewayConnection?
-    private var timer: Scheduled<Void>?
+    private let wakeUp = WakeUp()
 
     init(_ service: SimulatedService, tls: TLSHandler) {
         self.service = service
@@ -57,8 +57,7 @@ final class GatewayHandler: ChannelInboundHandler {
     }
 
     private func end() {
-        timer?.cancel()
-        timer = nil
+        wakeUp.cancel()
         connection = nil
     }
 
@@ -71,13 +70,7 @@ final class GatewayHandler: ChannelInboundHandler {
             case .stopReading: stopReading(context)
             }
         }
-        guard timer == nil, let next = connection?.nextTime else { return }
-        timer = context.eventLoop.assumeIsolated().scheduleTask(
-            deadline: .uptimeNanoseconds(UInt64(max(next, 0)) * 1000)
-        ) {
-            self.timer = nil
-            self.proceed(context)
-        }
+        wakeUp.set(at: connection?.nextTime, on: context.eventLoop) { self.proceed(context) }
     }
 
     private func stopReading(_ context: ChannelHandlerContext) {

@@ -21,8 +21,7 @@ final class SimulatorHandler: ChannelInboundHandler {
     private let service: SimulatedService
     private let tls: TLSHandler
     private var connection: SimulatedConnection?
-    private var timer: Scheduled<Void>?
-    private var timerDue: Int64 = .max
+    private let wakeUp = WakeUp()
     private var isClosing = false
     // The reason of a shutdown that came before the connection could say so.
     private var pendingShutdown: String?
@@ -98,8 +97,7 @@ final class SimulatorHandler: ChannelInboundHandler {
     }
 
     private func end() {
-        timer?.cancel()
-        timer = nil
+        wakeUp.cancel()
         connection?.closed()
         connection = nil
     }
@@ -117,40 +115,24 @@ final class SimulatorHandler: ChannelInboundHandler {
         switch connection.end {
         case .dropped: drop(context)
         case .finished: finish(context)
-        case nil: schedule(context, connection)
+        case nil:
+            wakeUp.set(at: connection.nextTime, on: context.eventLoop) {
+                self.connection?.advance(to: .now())
+                self.flush(context)
+            }
         }
     }
 
-    // Through the TLS handler it would say close_notify first; from its place in the pipeline it says nothing.
     private func drop(_ context: ChannelHandlerContext) {
         guard !isClosing else { return }
         isClosing = true
-        do {
-            try context.pipeline.syncOperations.context(handler: tls).close(promise: nil)
-        } catch {
-            context.close(promise: nil)
-        }
+        SocketEnding.drop(context, tls)
     }
 
     private func finish(_ context: ChannelHandlerContext) {
         guard !isClosing else { return }
         isClosing = true
         context.eventLoop.assumeIsolated().scheduleTask(in: Self.linger) { context.close(promise: nil) }
-    }
-
-    private func schedule(_ context: ChannelHandlerContext, _ connection: SimulatedConnection) {
-        // One timer, for whatever is due first; an earlier one that comes to nothing costs less than to cancel it.
-        guard let next = connection.nextTime, next < timerDue else { return }
-        timer?.cancel()
-        timerDue = next
-        timer = context.eventLoop.assumeIsolated().scheduleTask(
-            deadline: .uptimeNanoseconds(UInt64(max(next, 0)) * 1000)
-        ) {
-            self.timerDue = .max
-            self.timer = nil
-            self.connection?.advance(to: .now())
-            self.flush(context)
-        }
     }
 }
 

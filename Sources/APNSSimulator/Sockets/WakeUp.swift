@@ -1,0 +1,29 @@
+import NIOCore
+
+/// One timer of a connection, for whatever is due first. An earlier one that comes to nothing costs less than to cancel it.
+///
+/// Not thread-safe; everything happens on the connection's event loop.
+final class WakeUp {
+    private var timer: Scheduled<Void>?
+    private var due: Int64 = .max
+
+    /// Does something at a time, unless something is to be done before that anyway.
+    /// - Parameter time: microseconds of uptime; `nil` for nothing.
+    func set(at time: Int64?, on eventLoop: any EventLoop, _ action: @escaping () -> Void) {
+        guard let time, time < due else { return }
+        timer?.cancel()
+        due = time
+        let deadline = NIODeadline.uptimeNanoseconds(UInt64(max(time, 0)) * 1000)
+        timer = eventLoop.assumeIsolated().scheduleTask(deadline: deadline) { [self] in
+            due = .max
+            timer = nil
+            action()
+        }
+    }
+
+    func cancel() {
+        timer?.cancel()
+        timer = nil
+        due = .max
+    }
+}
