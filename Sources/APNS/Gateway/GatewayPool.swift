@@ -13,9 +13,9 @@ public final class GatewayPool: Transport {
     /// Who hears of completions. Held strongly until ``close()`` is done.
     public var delegate: (any TransportDelegate)?
     /// Why the last connection could not be made or was given up; `nil` once one has worked since.
-    public private(set) var lastFailure: (any Error)?
+    public var lastFailure: (any Error)? { failures.last }
     /// See ``Transport/failureCounts``.
-    public private(set) var failureCounts: [String: Int] = [:]
+    public var failureCounts: [String: Int] { failures.counts }
 
     private var configuration: Configuration
     private let eventLoop: any EventLoop
@@ -28,7 +28,7 @@ public final class GatewayPool: Transport {
     /// Connections in a row that were accepted, and dropped with the first notification.
     private var hangUps = 0
     private var generation = 0
-    private var lastLogged = NIODeadline.distantPast
+    private var failures: ConnectionFailures
     private var closed: EventLoopPromise<Void>?
 
     /// After so many connections that took a notification and were dropped without a word, it is the certificate.
@@ -40,6 +40,7 @@ public final class GatewayPool: Transport {
         self.eventLoop = eventLoop
         self.logger = logger
         state = ConnectionPoolState(configuration.poolLimits)
+        failures = ConnectionFailures("the gateway", configuration.endpoint, logger)
     }
 
     /// How many notifications can be submitted now.
@@ -229,38 +230,18 @@ public final class GatewayPool: Transport {
     }
 
     private func limitHandshake(_ connection: GatewayConnection) {
-        let timeout = configuration.connectTimeout
-        connection.handshakeTimer = eventLoop.assumeIsolated().scheduleTask(in: timeout) { [endpoint] in
-            guard connection.state.phase == .connecting else { return }
-            connection.close(
-                APNSConnectionError.unresponsive(endpoint, "TLS was not set up within \(timeout.inWords)"))
-        }
+        connection.handshakeTimer = connection.limitHandshake(
+            to: configuration.connectTimeout, endpoint, on: eventLoop)
     }
 
     private func connectionFailed(_ error: any Error, wasConnecting: Bool) {
-        let now = eventLoop.now
-        let pause = state.failed(wasConnecting: wasConnecting, now: now, jitter: .random(in: 0..<1))
-        lastFailure = error
-        failureCounts[APNSConnectionError.word(for: error), default: 0] += 1
-        // One line an incident: the first failure, and then a reminder now and again.
-        if state.failures == 1 || now - lastLogged > .seconds(60) {
-            lastLogged = now
-            logger.error(
-                "no connection to the gateway: \(error)",
-                metadata: [
-                    "endpoint": "\(endpoint)", "failures": "\(state.failures)",
-                    "retry_in_ms": "\(pause.nanoseconds / 1_000_000)",
-                ])
-        }
+        failures.failed(error, wasConnecting: wasConnecting, &state, now: eventLoop.now)
         delegate?.transportChanged(self)
     }
 
     private func worked() {
         hangUps = 0
-        guard state.failures > 0 else { return }
-        logger.notice("the gateway takes notifications again", metadata: ["endpoint": "\(endpoint)"])
-        state.worked()
-        lastFailure = nil
+        failures.worked(&state, news: "the gateway takes notifications again")
     }
 }
 

@@ -53,29 +53,12 @@ extension ConnectionPool {
     }
 
     private func limitHandshake(_ connection: HTTP2Connection) {
-        let timeout = configuration.connectTimeout
-        connection.notes.handshakeTimer = eventLoop.assumeIsolated().scheduleTask(in: timeout) { [endpoint] in
-            guard connection.state.phase == .connecting else { return }
-            connection.close(
-                APNSConnectionError.unresponsive(endpoint, "TLS was not set up within \(timeout.inWords)"))
-        }
+        connection.notes.handshakeTimer = connection.limitHandshake(
+            to: configuration.connectTimeout, endpoint, on: eventLoop)
     }
 
     func connectionFailed(_ error: any Error, wasConnecting: Bool) {
-        let now = eventLoop.now
-        let pause = state.failed(wasConnecting: wasConnecting, now: now, jitter: Double.random(in: 0..<1))
-        lastFailure = error
-        failureCounts[APNSConnectionError.word(for: error), default: 0] += 1
-        // One line an incident: the first failure, and then a reminder now and again.
-        if state.failures == 1 || now - lastLogged > .seconds(60) {
-            lastLogged = now
-            logger.error(
-                "no connection to APNs: \(error)",
-                metadata: [
-                    "endpoint": "\(endpoint)", "failures": "\(state.failures)",
-                    "retry_in_ms": "\(pause.nanoseconds / 1_000_000)",
-                ])
-        }
+        failures.failed(error, wasConnecting: wasConnecting, &state, now: eventLoop.now)
         delegate?.transportChanged(self)
     }
 }

@@ -12,9 +12,9 @@ public final class ConnectionPool: Transport {
     /// Who hears of completions. Held strongly until ``close()`` is done.
     public var delegate: (any TransportDelegate)?
     /// Why the last connection could not be made or was given up; `nil` once one has worked since.
-    public internal(set) var lastFailure: (any Error)?
+    public var lastFailure: (any Error)? { failures.last }
     /// See ``Transport/failureCounts``.
-    public internal(set) var failureCounts: [String: Int] = [:]
+    public var failureCounts: [String: Int] { failures.counts }
 
     var configuration: Configuration
     let eventLoop: any EventLoop
@@ -23,7 +23,7 @@ public final class ConnectionPool: Transport {
     /// All on which TCP is set up.
     var connections: [HTTP2Connection] = []
     var nextID = 0
-    var lastLogged = NIODeadline.distantPast
+    var failures: ConnectionFailures
     var generation = 0
     private(set) var closed: EventLoopPromise<Void>?
     private var authorization: HeaderText?
@@ -35,6 +35,7 @@ public final class ConnectionPool: Transport {
         self.eventLoop = eventLoop
         self.logger = logger
         state = ConnectionPoolState(configuration.poolLimits)
+        failures = ConnectionFailures("APNs", configuration.endpoint, logger)
     }
 
     /// How many notifications can be submitted now.
@@ -172,9 +173,7 @@ extension ConnectionPool: HTTP2ConnectionOwner {
         }
         if !connection.notes.isProven, connection.state.hasAnswered {
             connection.notes.isProven = true
-            if state.failures > 0 { logger.notice("connected to APNs again", metadata: ["endpoint": "\(endpoint)"]) }
-            state.worked()
-            lastFailure = nil
+            failures.worked(&state, news: "connected to APNs again")
         }
         if connection.state.serverErrorsInARow >= HTTP2ConnectionState.serverErrorLimit { recycle(connection) }
         if state.outgoing > 0 { retireOutgoing() }

@@ -1,0 +1,48 @@
+import Logging
+import NIOCore
+
+/// Why a pool has no connection: for the log, for metrics, and for whoever asks.
+struct ConnectionFailures {
+    /// Why the last connection could not be made or was given up; `nil` once one has worked since.
+    private(set) var last: (any Error)?
+    /// See ``Transport/failureCounts``.
+    private(set) var counts: [String: Int] = [:]
+
+    private let service: StaticString
+    private let endpoint: APNSEndpoint
+    private let logger: Logger
+    private var lastLogged = NIODeadline.distantPast
+
+    /// - Parameter service: what the connections lead to, in words.
+    init(_ service: StaticString, _ endpoint: APNSEndpoint, _ logger: Logger) {
+        self.service = service
+        self.endpoint = endpoint
+        self.logger = logger
+    }
+
+    /// A connection could not be made, or went away without ever having worked. The log has one line an incident: the first
+    /// failure, and then a reminder now and again.
+    mutating func failed(
+        _ error: any Error, wasConnecting: Bool, _ state: inout ConnectionPoolState, now: NIODeadline
+    ) {
+        let pause = state.failed(wasConnecting: wasConnecting, now: now, jitter: .random(in: 0..<1))
+        last = error
+        counts[APNSConnectionError.word(for: error), default: 0] += 1
+        guard state.failures == 1 || now - lastLogged > .seconds(60) else { return }
+        lastLogged = now
+        logger.error(
+            "no connection to \(service): \(error)",
+            metadata: [
+                "endpoint": "\(endpoint)", "failures": "\(state.failures)",
+                "retry_in_ms": "\(pause.nanoseconds / 1_000_000)",
+            ])
+    }
+
+    /// A connection has worked.
+    /// - Parameter news: what the log says of it, if there have been failures.
+    mutating func worked(_ state: inout ConnectionPoolState, news: StaticString) {
+        if state.failures > 0 { logger.notice("\(news)", metadata: ["endpoint": "\(endpoint)"]) }
+        state.worked()
+        last = nil
+    }
+}
