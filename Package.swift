@@ -42,6 +42,8 @@ let package = Package(
 
         // Texts of others, and what they must not do to a terminal or a log.
         .target(name: "PrintableText"),
+        // A port of HTTP/1.1 in the clear: the worker's admin port, the simulator's control port.
+        .target(name: "HTTPPort", dependencies: [hummingbird, lifecycle, nioCore, nioPosix, logging]),
         .target(name: "TLS", dependencies: ["COpenSSL", "PrintableText", nioCore]),
         .target(name: "Redis", dependencies: ["CHiredis", "TLS", nioCore, nioPosix, logging]),
         .target(name: "APNS", dependencies: ["CNghttp2", "COpenSSL", "TLS", nioCore, nioPosix, logging]),
@@ -54,19 +56,19 @@ let package = Package(
         .target(
             name: "Telemetry",
             dependencies: [
-                "PrintableText", hummingbird, lifecycle, nioConcurrency, nioCore, nioPosix, coreMetrics, logging,
+                "HTTPPort", "PrintableText", hummingbird, lifecycle, nioConcurrency, nioCore, nioPosix, coreMetrics,
+                logging,
             ]),
         .target(
             name: "APNSSimulator",
             dependencies: [
-                "APNS", "CNghttp2", "COpenSSL", "TLS", hummingbird, lifecycle, nioCore, nioPosix, logging,
+                "APNS", "CNghttp2", "COpenSSL", "HTTPPort", "TLS", hummingbird, nioCore, nioPosix, logging,
             ]),
         .executableTarget(
             name: "apns-worker",
             dependencies: [
-                "APNS", "APNSSimulator", "PrintableText", "PushQueue", "PushWorker", "Redis", "TLS", "Telemetry",
-                argumentParser,
-                configuration, nioHTTP1, logging, lifecycle, unixSignals, yams,
+                "APNS", "APNSSimulator", "HTTPPort", "PrintableText", "PushQueue", "PushWorker", "Redis", "TLS",
+                "Telemetry", argumentParser, configuration, nioHTTP1, logging, lifecycle, unixSignals, yams,
             ]),
         .executableTarget(
             name: "apns-simulator", dependencies: ["APNSSimulator", argumentParser, logging, lifecycle]),
@@ -111,10 +113,14 @@ let package = Package(
             exclude: ["schema_verdicts.py"]),
         .testTarget(
             name: "TelemetryTests",
-            dependencies: ["PrintableText", "Telemetry", "TestSupport", coreMetrics, logging, nioCore, nioPosix]),
+            dependencies: [
+                "HTTPPort", "PrintableText", "Telemetry", "TestSupport", coreMetrics, logging, nioCore, nioPosix,
+            ]),
         .testTarget(
             name: "APNSSimulatorTests",
-            dependencies: ["APNS", "APNSSimulator", "TLS", "TestSupport", "apns-simulator", nioCore, nioPosix]),
+            dependencies: [
+                "APNS", "APNSSimulator", "HTTPPort", "TLS", "TestSupport", "apns-simulator", nioCore, nioPosix,
+            ]),
         .testTarget(
             name: "EndToEndTests",
             dependencies: ["APNS", "PushQueue", "Redis", "TestSupport", "apns-worker", "apns-simulator", yams]),

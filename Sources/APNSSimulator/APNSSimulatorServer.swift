@@ -1,3 +1,4 @@
+import HTTPPort
 import NIOCore
 import NIOPosix
 import TLS
@@ -23,11 +24,11 @@ public final class APNSSimulatorServer: Sendable {
     private let group: MultiThreadedEventLoopGroup
     private let listeners: Listeners
     private let connections: OpenConnections
-    private let control: ControlServer?
+    private let control: HTTPPort?
 
     private init(
         service: SimulatedService, group: MultiThreadedEventLoopGroup, listeners: Listeners,
-        connections: OpenConnections, control: ControlServer?
+        connections: OpenConnections, control: HTTPPort?
     ) {
         port = listeners.main.port
         gatewayPort = listeners.gateway?.port
@@ -41,7 +42,7 @@ public final class APNSSimulatorServer: Sendable {
 
     /// Starts to listen.
     /// - Throws: `TLSError` when the certificate or the client authorities are not usable, the system's error when
-    ///   the address is taken, or ``ControlPortFailure`` when that of the control port is.
+    ///   the address is taken, or `HTTPPortFailure` when that of the control port is.
     public static func start(_ configuration: SimulatorConfiguration) async throws -> APNSSimulatorServer {
         var configuration = configuration
         if configuration.controlPort != nil, configuration.recorder == nil { configuration.recorder = Recorder() }
@@ -108,10 +109,11 @@ public final class APNSSimulatorServer: Sendable {
 
     private static func control(
         _ configuration: SimulatorConfiguration, _ target: ControlTarget, _ group: MultiThreadedEventLoopGroup
-    ) async throws -> ControlServer? {
+    ) async throws -> HTTPPort? {
         guard let port = configuration.controlPort else { return nil }
-        return try await ControlServer.start(
-            host: configuration.controlHost, port: port, routes: ControlRoutes(target), group: group)
+        return try await HTTPPort.listen(
+            "control port", host: configuration.controlHost, port: port, on: group,
+            router: ControlRoutes(target).router())
     }
 
     /// What it has seen and said so far.

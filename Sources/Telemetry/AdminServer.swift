@@ -1,20 +1,7 @@
-import Hummingbird
-import Logging
+import HTTPPort
 import NIOCore
 import NIOPosix
 import ServiceLifecycle
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
-
-/// The admin port cannot be listened on.
-public struct AdminPortFailure: Error, Equatable, Sendable, CustomStringConvertible {
-    /// Which address, why, and what to do.
-    public let description: String
-}
 
 /// The admin port: HTTP/1.1 in the clear, for those who scrape and probe.
 ///
@@ -42,56 +29,27 @@ public struct AdminServer: Service, CustomStringConvertible {
     }
 
     /// The port that it listens on.
-    public let port: Int
-    private let services: ServiceGroup
-    private let running: Task<Void, any Error>
+    public var port: Int { server.port }
+    private let server: HTTPPort
     private let group: MultiThreadedEventLoopGroup
 
-    /// How long requests that are under way may take once it is to stop.
-    private static let grace = Duration.seconds(2)
     /// Scrapers keep their connection, and ask again within this.
     private static let idleTimeout = TimeAmount.minutes(5)
 
     /// Begins to listen.
     /// - Parameter port: 0 for a free one.
-    /// - Throws: ``AdminPortFailure``.
+    /// - Throws: `HTTPPortFailure`.
     public static func start(host: String, port: Int, sources: Sources) async throws -> AdminServer {
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
-        // Whoever asks is told in the answer.
-        var logger = Logger(label: "apns-worker.admin") { StreamLogHandler.standardError(label: $0) }
-        logger.logLevel = .critical
-        let (ports, listening) = AsyncThrowingStream.makeStream(of: Int.self)
-        let application = Application(
-            router: AdminRoutes(sources: sources).router(),
-            server: .http1(configuration: .init(idleTimeout: idleTimeout)),
-            configuration: ApplicationConfiguration(address: .hostname(host, port: port), serverName: nil),
-            onServerRunning: { channel in listening.yield(channel.localAddress?.port ?? port) },
-            eventLoopGroupProvider: .shared(group), logger: logger)
-        var configuration = ServiceGroupConfiguration(services: [application], logger: logger)
-        configuration.maximumGracefulShutdownDuration = grace
-        let services = ServiceGroup(configuration: configuration)
-        let running = Task {
-            do {
-                try await services.run()
-                listening.finish()
-            } catch {
-                listening.finish(throwing: error)
-                throw error
-            }
-        }
         do {
-            for try await port in ports {
-                return AdminServer(port: port, services: services, running: running, group: group)
-            }
+            let server = try await HTTPPort.listen(
+                "admin port", host: host, port: port, idleTimeout: idleTimeout, on: group,
+                router: AdminRoutes(sources: sources).router())
+            return AdminServer(server: server, group: group)
         } catch {
             try await group.shutdownGracefully()
-            // NIO's own words name its functions.
-            let why = (error as? IOError).map { String(cString: strerror($0.errnoCode)) } ?? "\(error)"
-            throw AdminPortFailure(
-                description: "the admin port cannot be \(host):\(port): \(why). Choose another; 0 takes a free one")
+            throw error
         }
-        try await group.shutdownGracefully()
-        throw AdminPortFailure(description: "the admin port \(host):\(port) ended before it began")
     }
 
     /// What the log calls it.
@@ -106,8 +64,7 @@ public struct AdminServer: Service, CustomStringConvertible {
 
     /// Answers what is under way and closes the port.
     public func stop() async throws {
-        await services.triggerGracefulShutdown()
-        try await running.value
+        try await server.stop()
         try await group.shutdownGracefully()
     }
 }

@@ -1,5 +1,6 @@
 import APNSSimulator
 import Foundation
+import HTTPPort
 import TestSupport
 import Testing
 
@@ -265,7 +266,7 @@ struct ControlPortTests {
             var configuration = SimulatorConfiguration(identity: try SimulatedAuthority().serverIdentity())
             let port = try #require(server.controlPort)
             configuration.controlPort = port
-            let failure = await #expect(throws: ControlPortFailure.self) {
+            let failure = await #expect(throws: HTTPPortFailure.self) {
                 try await APNSSimulatorServer.start(configuration)
             }
             #expect(failure?.description.contains("127.0.0.1:\(port)") == true)

@@ -1,4 +1,5 @@
 import Foundation
+import HTTPPort
 import NIOCore
 import NIOPosix
 import TestSupport
@@ -74,7 +75,7 @@ struct AdminServerTests {
         let other = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
             .bind(host: "127.0.0.1", port: 0).get()
         let port = try #require(other.localAddress?.port)
-        let failure = await #expect(throws: AdminPortFailure.self) {
+        let failure = await #expect(throws: HTTPPortFailure.self) {
             try await AdminServer.start(host: "127.0.0.1", port: port, sources: Self.sources())
         }
         #expect(

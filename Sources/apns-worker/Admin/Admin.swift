@@ -22,7 +22,7 @@ struct Admin {
     }
 
     /// Begins to listen.
-    /// - Throws: `AdminPortFailure`.
+    /// - Throws: `HTTPPortFailure`.
     func start(for worker: Worker) async throws -> AdminServer {
         let process = ProcessMetrics(factory: metrics)
         let server = try await AdminServer.start(

@@ -1,6 +1,7 @@
 import APNS
 import APNSSimulator
 import ArgumentParser
+import HTTPPort
 import Logging
 import PushWorker
 import ServiceLifecycle
@@ -40,7 +41,7 @@ struct Simulation: Service, CustomStringConvertible {
             return simulation
         } catch let error as RecordFile.Failure {
             throw ValidationError("--simulate-record: \(error)")
-        } catch let error as ControlPortFailure {
+        } catch let error as HTTPPortFailure {
             throw ValidationError("--simulate-control-port: \(error)")
         }
     }
