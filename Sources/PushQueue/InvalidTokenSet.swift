@@ -33,6 +33,9 @@ public struct InvalidTokenSet {
     /// Whether one server has the set and the details, so that one script can write both.
     var isWithOneServer: Bool { tokens === details }
 
+    /// Whether that client's server has the set and the details.
+    public func isWith(_ client: RedisClient) -> Bool { tokens === client && details === client }
+
     /// Whether tokens can be added now.
     public var isReady: Bool { tokens.isReady && details.isReady }
 

@@ -1,4 +1,7 @@
 import Foundation
+import NIOCore
+import PushQueue
+import Synchronization
 import TestSupport
 import Testing
 
@@ -129,6 +132,39 @@ extension EndToEnd {
             #expect(simulated.distinctTokens == scene.count && simulated.distinctIDs == scene.count)
             #expect(simulated.duplicates <= claims)
             #expect(account.delivered + second.delivered == simulated.accepted)
+        }
+
+        @Test("an invalid token that was confirmed, and is not known to the Redis that comes next, is written again")
+        func forgottenToken() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess(rules: ["answer=Unregistered"])
+            let settles = Mutex(false)
+            let sent = Mutex("")
+            // The script that settles is the only one with five keys.
+            let proxy = try await FaultProxy(to: redis.port) { bytes in
+                let all = sent.withLock { sent in
+                    sent += String(buffer: bytes)
+                    return sent
+                }
+                guard let token = all.range(of: "SADD") else { return }
+                if all[token.upperBound...].contains("\r\n$1\r\n5\r\n$") { settles.withLock { $0 = true } }
+            }
+            try redis.push([TestJob.text(TestJob.token("a", 1))])
+            try await proxy.begin(.delay(.milliseconds(500)))
+            let worker = try WorkerProcess(
+                redis: "redis://127.0.0.1:\(proxy.port)", endpoint: simulator.port, options: ["--exit-when-done"])
+            try await eventually("the job is to be settled") { settles.withLock { $0 } }
+            try await proxy.reset()
+            let before = try QueueContents(redis)
+            #expect(before.claims == 1 && before.invalidTokens == [TestJob.token("a", 1)])
+            // As after a failover to a replica that was a little behind.
+            try redis.run("DEL", SharedKeys().invalidTokens, SharedKeys().invalidTokenDetails)
+            try await proxy.heal()
+            expectAgreement(try await worker.finish(), try QueueContents(redis), try await simulator.stop())
+            let queue = try QueueContents(redis)
+            #expect(queue.isSettled && queue.count("invalid") == 1)
+            #expect(queue.invalidTokens == before.invalidTokens)
+            #expect(queue.invalidTokenDetails[TestJob.token("a", 1)]?.reason == "Unregistered")
         }
 
         @Test("silent for longer than any answer may take: what was sent may be executed after all")

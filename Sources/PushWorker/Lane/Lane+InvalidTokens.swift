@@ -43,7 +43,7 @@ extension Lane {
         }
     }
 
-    private func invalidTokensRefused(_ error: RedisError) {
+    func invalidTokensRefused(_ error: RedisError) {
         invalidTokensRefusal = "\(error)"
         invalidTokensNotBefore = eventLoop.now + QueueLane.refusalPause
         trouble(.error, "Redis does not take invalid tokens: \(error)", "invalid tokens", at: "\(index)")

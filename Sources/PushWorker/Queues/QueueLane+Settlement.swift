@@ -11,6 +11,7 @@ extension QueueLane {
     func settle(_ entry: JobEntry) {
         guard let tally = entry.tally, let job = entry.job else { return }
         let claim = entry.claim
+        settledTokens += tally.invalidTokens
         lane.metrics.count(tally.jobOutcome(isAlone: job.tokens == nil), queue: index)
         let isOnlyDead = tally.retry == nil && tally.kinds == 0
         for (index, dead) in tally.dead.enumerated() {
@@ -83,12 +84,39 @@ extension QueueLane {
         unconfirmedClaims += settlement.count
         unconfirmedSize += settlement.size
         settlement = Settlement()
+        if !settledTokens.isEmpty {
+            unconfirmedTokens[number] = settledTokens
+            settledTokens = []
+        }
         write(number, again: false)
     }
 
     /// Redis is back: what it had not confirmed is written again. What it had done all the same does nothing now.
+    ///
+    /// After a failover it may be another Redis that has a job as claimed and not its invalid tokens, although the one
+    /// before had confirmed them. So they are written again too, and first.
     func resendUnconfirmed() {
         refusedSettlements = []
+        let tokens = unconfirmedTokens.sorted { $0.key < $1.key }.flatMap(\.value) + settledTokens
+        // In a Cluster the set may be with a server that was there all the time.
+        guard !tokens.isEmpty, let set = lane.invalidTokens, set.isWith(client) else { return writeUnconfirmed() }
+        let generation = generation
+        set.add(tokens) { [self] result in
+            guard generation == self.generation else { return }
+            switch result {
+            case .success: writeUnconfirmed()
+            case .failure(let error) where !error.isAnswer:
+                break  // Written again when the connection is back.
+            case .failure(let error):
+                lane.invalidTokensRefused(error)
+                eventLoop.scheduleTask(in: Self.refusalPause) { [self] in
+                    if generation == self.generation, client.isReady { resendUnconfirmed() }
+                }
+            }
+        }
+    }
+
+    private func writeUnconfirmed() {
         for number in unconfirmed.keys.sorted() { write(number, again: true) }
     }
 
@@ -102,6 +130,7 @@ extension QueueLane {
             case .success(let settled):
                 // It may have been written twice: then only the first answer counts.
                 guard unconfirmed.removeValue(forKey: number) != nil else { return }
+                if !unconfirmedTokens.isEmpty { unconfirmedTokens[number] = nil }
                 unconfirmedClaims -= batch.count
                 unconfirmedSize -= batch.size
                 tellOfEvictions(settled.evicted)
