@@ -85,7 +85,6 @@ struct Check: AsyncParsableCommand {
     }
 
     private func checkRedis(_ settings: Settings, _ apps: [AppConfiguration], _ printer: VerdictPrinter) async throws {
-        let keys = settings.sharedKeys
         let place: RedisTopology
         do { place = try settings.redisTopology() } catch let error as ValidationError {
             return printer.tell([.init(.failure, "redis", error.message)])
@@ -93,7 +92,7 @@ struct Check: AsyncParsableCommand {
         var isFirst = true
         for queue in try settings.queues() {
             do {
-                try await queues.redis.withClient(for: queue.keys.jobs) { client in
+                try await settings.withClient(for: queue.keys.jobs) { client in
                     let report = try await QueueCheck(client, queue.keys).run(now: Int64(Date().timeIntervalSince1970))
                     if isFirst {
                         printer.tell([
@@ -112,7 +111,7 @@ struct Check: AsyncParsableCommand {
             }
         }
         for app in apps {
-            try await queues.redis.withClient(for: keys.appPaused(app.name)) { client in
+            try await settings.withClient(forApp: app.name) { client, keys in
                 guard let pause = try await AppPauses.read(app.name, client, keys) else { return }
                 printer.tell([.init(.warning, "app \(app.name)", "it is paused: \(pause.inWords)")])
             }

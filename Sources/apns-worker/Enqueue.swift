@@ -52,8 +52,9 @@ struct Enqueue: AsyncParsableCommand {
 
     func run() async throws {
         // A mistake in the flags shows at once, and not after a wait for Redis.
-        let configuration = try queue.only()
-        let format = configuration.format
+        let settings = try queue.settings()
+        let configuration = try queue.only(settings)
+        let (keys, format) = (configuration.keys, configuration.format)
         let now = Int64(Date().timeIntervalSince1970 * 1000)
         let job: ByteBuffer? =
             switch format {
@@ -61,11 +62,11 @@ struct Enqueue: AsyncParsableCommand {
             // The time is the wrapper's to tell.
             case .sidekiq(let classes):
                 try jobOfFlags(enqueuedAt: nil).map {
-                    SidekiqWrapper(queue: configuration.keys.queue, className: classes.first ?? "PushJob").wrap(
+                    SidekiqWrapper(queue: keys.queue, className: classes.first ?? "PushJob").wrap(
                         $0, at: now)
                 }
             }
-        try await queue.withClient { client, keys in
+        try await settings.withClient(for: keys.jobs) { client in
             if let job {
                 try await push([job], client, keys)
                 print("enqueued 1 job on \(keys.queue)")

@@ -49,9 +49,9 @@ struct Run: AsyncParsableCommand {
 
     func run() async throws {
         let credentials = try simulate.credentials()
-        let settings = try queues.redis.configuration.settings(
-            queues.given, app.given, work.given, self.admin.given)
-        var configuration = try settings.worker(named: Self.uniqueName(), simulated: credentials)
+        let name = Self.uniqueName()
+        let settings = try settings()
+        var configuration = try settings.worker(named: name, simulated: credentials)
         let level = SharedLogLevel(settings.text(.logLevel).flatMap(Logger.Level.init(rawValue:)) ?? .info)
         let logger = Logger(
             label: "apns-worker",
@@ -76,18 +76,14 @@ struct Run: AsyncParsableCommand {
         let systemd = SystemdNotifier(worker, environment: ProcessInfo.processInfo.environment, logger: logger)
         if let systemd { services.insert(.init(service: systemd), at: 0) }
         services.append(.init(service: worker, successTerminationBehavior: .gracefullyShutdownGroup))
-        let name = configuration.workerName
-        services.append(
-            .init(
-                service: ConfigurationReload(worker, initial: settings, level: level, systemd: systemd, logger: logger)
-                {
-                    [simulation, queues, app, work, given = self.admin.given] in
-                    let settings = try queues.redis.configuration.settings(
-                        queues.given, app.given, work.given, given)
-                    var configuration = try settings.worker(named: name, simulated: credentials)
-                    if let simulation { configuration.apps = configuration.apps.map { simulation.directed($0) } }
-                    return (settings, configuration)
-                }))
+        let reload = ConfigurationReload(worker, initial: settings, level: level, systemd: systemd, logger: logger) {
+            [self, simulation] in
+            let settings = try self.settings()
+            var configuration = try settings.worker(named: name, simulated: credentials)
+            if let simulation { configuration.apps = configuration.apps.map { simulation.directed($0) } }
+            return (settings, configuration)
+        }
+        services.append(.init(service: reload))
         if exitWhenDone || progress {
             services.append(
                 .init(
@@ -104,6 +100,10 @@ struct Run: AsyncParsableCommand {
         if let account { try await Account(counters: worker.counters()).write(to: account) }
         // It was told when it happened; whoever looks at the status only must not take the recording for whole.
         if let simulation, !simulation.hasRecordedAll { throw ExitCode.failure }
+    }
+
+    private func settings() throws -> Settings {
+        try queues.redis.configuration.settings(queues.given, app.given, work.given, admin.given)
     }
 
     /// A name that no other process has, nor this one after a restart.

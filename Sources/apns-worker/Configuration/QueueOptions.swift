@@ -17,11 +17,9 @@ struct QueueOptions: ParsableArguments {
         try redis.configuration.settings(redis.given, SettingKey.given([(.queueNames, queue)]), format.given)
     }
 
-    func keys() throws -> QueueKeys { try only().keys }
-
     /// The queue with all that is said of it.
-    func only() throws -> QueueConfiguration {
-        let queues = try settings().queues()
+    func only(_ settings: Settings) throws -> QueueConfiguration {
+        let queues = try settings.queues()
         guard let only = queues.first, queues.count == 1 else {
             throw ValidationError("APNS_WORKER_QUEUE names \(queues.count) queues; say which one with --queue")
         }
@@ -31,8 +29,9 @@ struct QueueOptions: ParsableArguments {
     /// Does something with the queue over a client that is ready, and is closed then.
     /// - Throws: what `body` throws; an error of Redis as one that is told as a mistake of usage is.
     func withClient(_ body: (RedisClient, QueueKeys) async throws -> Void) async throws {
-        let keys = try keys()
-        try await redis.withClient(for: keys.jobs) { try await body($0, keys) }
+        let settings = try settings()
+        let keys = try only(settings).keys
+        try await settings.withClient(for: keys.jobs) { try await body($0, keys) }
     }
 }
 

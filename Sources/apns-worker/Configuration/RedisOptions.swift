@@ -1,9 +1,4 @@
 import ArgumentParser
-import Logging
-import NIOCore
-import NIOPosix
-import PushQueue
-import Redis
 
 /// Where Redis is: the same flags for every command.
 struct RedisOptions: ParsableArguments {
@@ -40,37 +35,4 @@ struct RedisOptions: ParsableArguments {
 
     /// All settings of a command that has these flags only.
     func settings() throws -> Settings { try configuration.settings(given) }
-
-    /// A client for a command, which has begun to connect.
-    /// - Parameter key: in a Cluster, any key of the slot that the client is to serve.
-    func client(for key: String) throws -> RedisClient {
-        let settings = try settings()
-        var configuration = try settings.redisClient()
-        configuration.clientName = "apns-worker:command"
-        let client = RedisClient(
-            topology: try settings.redisTopology(), key: key, eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
-            configuration: configuration, logger: Logger(label: "redis", factory: { _ in SwiftLogNoOpLogHandler() }))
-        client.start()
-        return client
-    }
-
-    /// Does something with what all workers know of an app, over a client that is ready, and is closed then.
-    /// - Throws: what `body` throws; an error of Redis as one that is told as a mistake of usage is.
-    func withClient(for app: String, _ body: (RedisClient, SharedKeys) async throws -> Void) async throws {
-        let keys = try settings().sharedKeys
-        try await withClient(for: keys.appPaused(app)) { try await body($0, keys) }
-    }
-
-    /// Does something over a client that is ready, and is closed then.
-    /// - Parameter key: in a Cluster, any key of the slot that the client is to serve.
-    func withClient(for key: String, _ body: (RedisClient) async throws -> Void) async throws {
-        let client = try client(for: key)
-        do {
-            try await client.waitUntilReady(timeout: .seconds(10))
-            try await body(client)
-        } catch let error as RedisError {
-            throw ValidationError("\(error)")
-        }
-        try? await client.close().get()
-    }
 }

@@ -116,18 +116,15 @@ struct Feedback: AsyncParsableCommand {
         if let spill, let problem = FeedbackSpill.problem(with: spill) {
             throw ValidationError("--spill \(spill) cannot be written: \(problem)")
         }
-        var client = try all.redisClient()
-        client.clientName = "apns-worker:feedback"
-        let silent = Logger(label: "feedback", factory: { _ in SwiftLogNoOpLogHandler() })
+        let redis = try CommandRedis(all, as: "apns-worker:feedback")
         let writer = try await InvalidTokenWriter.start(
-            topology: try all.redisTopology(), keys: all.sharedKeys, configuration: client,
-            logger: silent)
+            topology: redis.topology, keys: all.sharedKeys, configuration: redis.configuration, logger: redis.logger)
         let service = FeedbackService(
             choices: choices, options: self, writer: writer, limits: limits, interval: interval)
         let group = ServiceGroup(
             configuration: .init(
                 services: [.init(service: service, successTerminationBehavior: .gracefullyShutdownGroup)],
-                gracefulShutdownSignals: [.sigterm, .sigint], logger: silent))
+                gracefulShutdownSignals: [.sigterm, .sigint], logger: redis.logger))
         try await group.run()
         await writer.close()
         if service.hasFailed.load(ordering: .relaxed) { throw ExitCode(1) }

@@ -23,11 +23,10 @@ struct FleetOptions: ParsableArguments {
     static func withFleet<Result>(
         _ settings: Settings, searches: Bool, _ body: (Fleet) async throws -> Result
     ) async throws -> Result {
-        var configuration = try settings.redisClient()
-        configuration.clientName = "apns-worker:command"
+        let redis = try CommandRedis(settings)
         let clients = RedisClients(
-            topology: try settings.redisTopology(), eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
-            configuration: configuration, logger: Logger(label: "redis", factory: { _ in SwiftLogNoOpLogHandler() }))
+            topology: redis.topology, eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
+            configuration: redis.configuration, logger: redis.logger)
         let fleet = Fleet(
             clients: clients, prefix: settings.keyPrefix, named: try settings.queues().map(\.keys),
             isNamed: settings.given(.queueNames) != nil || !settings.queueNamesOfFile.isEmpty, searches: searches)

@@ -52,7 +52,7 @@ struct Pause: AsyncParsableCommand {
 
     private func pause(app: String) async throws {
         let settings = try queue.settings()
-        try await queue.redis.withClient(for: app) { client, keys in
+        try await settings.withClient(forApp: app) { client, keys in
             let before = try? await AppPauses.read(app, client, keys)
             let pause = try await pause(client, since: before?.since)
             try await AppPauses.order(pause, of: app, client, keys)

@@ -19,7 +19,7 @@ struct Resume: AsyncParsableCommand {
     func run() async throws {
         if let app {
             let settings = try queue.settings()
-            try await queue.redis.withClient(for: app) { client, keys in
+            try await settings.withClient(forApp: app) { client, keys in
                 // What is there may be of any kind; it can be ended all the same.
                 let before = try? await AppPauses.read(app, client, keys)
                 let wasPaused = try await AppPauses.end(app, client, keys)

@@ -66,11 +66,10 @@ extension RedisOptions {
     /// - Throws: what `body` throws; an error of Redis as one that is told as a mistake of usage is.
     func withInvalidTokens(_ body: (InvalidTokenInspector) async throws -> Void) async throws {
         let settings = try settings()
-        var configuration = try settings.redisClient()
-        configuration.clientName = "apns-worker:command"
+        let redis = try CommandRedis(settings)
         let inspector = try await InvalidTokenInspector.start(
-            topology: try settings.redisTopology(), keys: settings.sharedKeys, configuration: configuration,
-            logger: Logger(label: "redis", factory: { _ in SwiftLogNoOpLogHandler() }))
+            topology: redis.topology, keys: settings.sharedKeys, configuration: redis.configuration,
+            logger: redis.logger)
         do {
             try await inspector.waitUntilReady(timeout: .seconds(10))
             try await body(inspector)
