@@ -255,6 +255,46 @@ extension EndToEnd {
             #expect(try await watch.wait() == .exited(0))
         }
 
+        @Test("--watch draws on a terminal in its place, no more than there is room, and leaves it as it was")
+        func terminal() async throws {
+            let redis = try RedisServer()
+            for number in 0..<20 { try redis.push([TestJob.text("ab")], queue: "queue-\(number)") }
+            let folder = FileManager.default.temporaryDirectory.appending(path: "watch-\(UUID().uuidString)")
+            defer { try? FileManager.default.removeItem(at: folder) }
+            let program = try BuiltProgram.path("apns-worker")
+            let command = """
+                stty rows 16 cols 70; echo $$ > \(folder.path); \
+                exec \(program) status --watch 0.1 --redis \(redis.url)
+                """
+            let terminal = try ChildProcess("script", ["-qec", command, "/dev/null"], environment: ["TERM": "xterm"])
+            let home = "\u{1B}[H"
+            try await eventually("it is drawn again and again") {
+                terminal.output.components(separatedBy: home).count > 5
+            }
+            let text = try String(contentsOf: folder, encoding: .utf8)
+            let process = try #require(pid_t(text.trimmingCharacters(in: .whitespacesAndNewlines)))
+            #expect(kill(process, SIGINT) == 0)
+            #expect(try await terminal.wait() == .exited(0))
+
+            // The terminal itself puts a carriage return before each line feed.
+            let output = String(String.UnicodeScalarView(terminal.output.unicodeScalars.filter { $0 != "\r" }))
+            let frames = output.components(separatedBy: home)
+            #expect(frames[0] == "\u{1B}[?1049h\u{1B}[?25l")
+            #expect(frames.last?.hasSuffix("\u{1B}[J\u{1B}[?25h\u{1B}[?1049l") == true)
+            for frame in frames.dropFirst() {
+                let page = try #require(frame.components(separatedBy: "\u{1B}[J").first)
+                // What is left of a longer line is wiped out, and the last line ends without a feed that would scroll.
+                let lines = page.components(separatedBy: "\n")
+                #expect(lines.count == 16 && lines.allSatisfy { $0.hasSuffix("\u{1B}[K") })
+                let bare = lines.map { $0.replacing(/\u{1B}\[[0-9;]*[A-Za-z]/, with: "") }
+                #expect(bare.allSatisfy { $0.count <= 70 }, "\(bare)")
+                #expect(bare.last?.wholeMatch(of: /… \d+ more lines/) != nil, "\(bare)")
+                // What is wrong with all of them leaves room for the table.
+                #expect(bare.contains { $0.hasPrefix("! the same of 18 more: queue-") }, "\(bare)")
+                #expect(bare.contains { $0.hasPrefix("QUEUE ") } && bare.contains { $0.hasPrefix("queue-0 ") })
+            }
+        }
+
         @Test("hundreds of thousands of tokens, dead letters and other keys do not make it slow")
         func many() async throws {
             let redis = try RedisServer()

@@ -30,11 +30,22 @@ struct StatusPage {
         return [styled(cut("\(Words.clock(status.at)) UTC  \(rate)  \(status.redis)\(prefix)"), .dim)]
     }
 
+    /// So many of a kind are told of each by itself; the rest is told of together.
+    private static let shownOfKind = 3
+
     private var problems: [String] {
         var lines: [String] = []
-        for problem in status.problems {
-            lines += wrapped("! " + problem.message, indent: "  ").map { styled($0, .red) }
-            lines += wrapped("→ " + problem.advice, lead: "  ", indent: "    ")
+        var told: Set<String> = []
+        for problem in status.problems where told.insert(problem.kind.rawValue).inserted {
+            let alike = status.problems.filter { $0.kind == problem.kind }
+            let rest = alike.count > Self.shownOfKind ? alike.dropFirst(Self.shownOfKind - 1) : []
+            for problem in alike.dropLast(rest.count) {
+                lines += wrapped("! " + problem.message, indent: "  ").map { styled($0, .red) }
+                lines += wrapped("→ " + problem.advice, lead: "  ", indent: "    ")
+            }
+            guard !rest.isEmpty else { continue }
+            let names = rest.prefix(8).map(\.subject).joined(separator: ", ") + (rest.count > 8 ? ", …" : "")
+            lines += wrapped("! the same of \(rest.count) more: \(names)", indent: "  ").map { styled($0, .red) }
         }
         return lines.isEmpty ? [] : [""] + lines
     }
