@@ -49,7 +49,7 @@ extension Lane {
         trouble(.error, "Redis does not take invalid tokens: \(error)", "invalid tokens", at: "\(index)")
     }
 
-    private func invalidTokensAccepted() {
+    func invalidTokensAccepted() {
         guard invalidTokensRefusal != nil else { return }
         invalidTokensRefusal = nil
         guard let after = troubles.ended("invalid tokens", at: "\(index)") else { return }

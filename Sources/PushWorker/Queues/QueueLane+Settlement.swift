@@ -104,7 +104,9 @@ extension QueueLane {
         set.add(tokens) { [self] result in
             guard generation == self.generation else { return }
             switch result {
-            case .success: writeUnconfirmed()
+            case .success:
+                lane.invalidTokensAccepted()
+                writeUnconfirmed()
             case .failure(let error) where !error.isAnswer:
                 break  // Written again when the connection is back.
             case .failure(let error):
