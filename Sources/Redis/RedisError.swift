@@ -58,6 +58,11 @@ public enum RedisError: Error, Sendable, Equatable, CustomStringConvertible {
         }
     }
 
+    /// Whether the server answered, and refused.
+    public var isAnswer: Bool {
+        if case .server = self { true } else { false }
+    }
+
     /// What is wrong, where, and what to do.
     public var description: String {
         switch self {

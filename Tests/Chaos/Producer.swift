@@ -62,13 +62,25 @@ final class Producer: Sendable {
     /// Makes sure, when all is well again, that Redis has all of them.
     func confirm() async throws {
         for batch in 0..<batches {
-            let command = RedisCommand("SISMEMBER", Self.batchesKey, "\(batch)")
-            if try await client.call(command).root.integer == 1 { continue }
+            if try await isThere(batch) { continue }
             progress.withLock { $0.lostByRedis += 1 }
             try await push(batch)
             progress.withLock { $0.pushed -= jobs(of: batch).count }
         }
         try await client.close().get()
+    }
+
+    /// Its connection may have been among those that the last fault has killed.
+    private func isThere(_ batch: Int) async throws -> Bool {
+        let command = RedisCommand("SISMEMBER", Self.batchesKey, "\(batch)")
+        let deadline = ContinuousClock.now + .seconds(30)
+        while true {
+            do {
+                return try await client.call(command).root.integer == 1
+            } catch let error as RedisError where !error.isAnswer && ContinuousClock.now < deadline {
+                try await Task.sleep(for: .milliseconds(50))
+            }
+        }
     }
 
     private var batches: Int { (maker.count + Self.batch - 1) / Self.batch }

@@ -407,10 +407,3 @@ final class QueueLane: @unchecked Sendable {
         client.send(RedisCommand("CLIENT", "UNBLOCK", "\(waiterID)")) { _ in }
     }
 }
-
-extension RedisError {
-    /// Whether the server answered, and refused.
-    var isAnswer: Bool {
-        if case .server = self { true } else { false }
-    }
-}
