@@ -36,6 +36,9 @@ public struct Settlement: Sendable {
     private var otherClaims: [Int] = []
     /// How many claims are settled.
     public private(set) var count = 0
+    /// Tokens that these jobs have found to be invalid. They are in the set before this is written, and no part of it; but a
+    /// Redis that comes in another's place may not have them, and has to be told of them again before this.
+    public var invalidTokens: [InvalidToken] = []
 
     /// An empty batch.
     public init() {}

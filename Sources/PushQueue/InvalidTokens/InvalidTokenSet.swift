@@ -34,7 +34,7 @@ public struct InvalidTokenSet {
     var isWithOneServer: Bool { tokens === details }
 
     /// Whether that client's server has the set and the details.
-    public func isWith(_ client: RedisClient) -> Bool { tokens === client && details === client }
+    public func isWith(_ client: RedisClient) -> Bool { tokens === client && isWithOneServer }
 
     /// Whether tokens can be added now.
     public var isReady: Bool { tokens.isReady && details.isReady }

@@ -11,7 +11,7 @@ extension QueueLane {
     func settle(_ entry: JobEntry) {
         guard let tally = entry.tally, let job = entry.job else { return }
         let claim = entry.claim
-        settledTokens += tally.invalidTokens
+        settlement.invalidTokens += tally.invalidTokens
         lane.metrics.count(tally.jobOutcome(isAlone: job.tokens == nil), queue: index)
         let isOnlyDead = tally.retry == nil && tally.kinds == 0
         for (index, dead) in tally.dead.enumerated() {
@@ -84,10 +84,6 @@ extension QueueLane {
         unconfirmedClaims += settlement.count
         unconfirmedSize += settlement.size
         settlement = Settlement()
-        if !settledTokens.isEmpty {
-            unconfirmedTokens[number] = settledTokens
-            settledTokens = []
-        }
         write(number, again: false)
     }
 
@@ -97,7 +93,7 @@ extension QueueLane {
     /// before had confirmed them. So they are written again too, and first.
     func resendUnconfirmed() {
         refusedSettlements = []
-        let tokens = unconfirmedTokens.sorted { $0.key < $1.key }.flatMap(\.value) + settledTokens
+        let tokens = (unconfirmed.sorted { $0.key < $1.key }.map(\.value) + [settlement]).flatMap(\.invalidTokens)
         // In a Cluster the set may be with a server that was there all the time.
         guard !tokens.isEmpty, let set = lane.invalidTokens, set.isWith(client) else { return writeUnconfirmed() }
         let generation = generation
@@ -132,7 +128,6 @@ extension QueueLane {
             case .success(let settled):
                 // It may have been written twice: then only the first answer counts.
                 guard unconfirmed.removeValue(forKey: number) != nil else { return }
-                if !unconfirmedTokens.isEmpty { unconfirmedTokens[number] = nil }
                 unconfirmedClaims -= batch.count
                 unconfirmedSize -= batch.size
                 tellOfEvictions(settled.evicted)

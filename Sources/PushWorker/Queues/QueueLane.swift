@@ -40,10 +40,6 @@ final class QueueLane: @unchecked Sendable {
     /// What is to be settled next, and what was written and not yet confirmed.
     var settlement = Settlement()
     var unconfirmed: [Int: Settlement] = [:]
-    /// The invalid tokens of those jobs, by the number of what was written, and of those that are to be settled next. They
-    /// are in the set; but a Redis that comes in another's place may not have them.
-    var unconfirmedTokens: [Int: [InvalidToken]] = [:]
-    var settledTokens: [InvalidToken] = []
     var nextSettlement = 0
     var unconfirmedClaims = 0
     var unconfirmedSize = 0
@@ -296,8 +292,6 @@ final class QueueLane: @unchecked Sendable {
         lane.counters.lostClaims += settlement.count + unconfirmedClaims
         settlement = Settlement()
         unconfirmed = [:]
-        unconfirmedTokens = [:]
-        settledTokens = []
         unconfirmedClaims = 0
         unconfirmedSize = 0
         accepted(.settlements)
