@@ -108,9 +108,7 @@ struct Run: AsyncParsableCommand {
 
     /// A name that no other process has, nor this one after a restart.
     private static func uniqueName() -> String {
-        var host = [CChar](repeating: 0, count: 256)
-        gethostname(&host, host.count - 1)
-        let bytes: [UInt8] = host.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }.filter { byte in
+        let bytes: [UInt8] = HostName.current.utf8.filter { byte in
             let isAlphanumeric = byte &- 0x30 < 10 || (byte | 0x20) &- 0x61 < 26
             return isAlphanumeric || byte == 0x2D || byte == 0x2E
         }

@@ -22,7 +22,7 @@ extension Lane {
         let now = eventLoop.now
         var report = WorkerReport()
         report.process = configuration.workerName
-        report.host = Self.hostName
+        report.host = HostName.current
         report.processIdentifier = Int(getpid())
         report.version = WorkerVersion.current
         report.lane = index
@@ -45,12 +45,6 @@ extension Lane {
         report.apps = apps.filter { !$0.isLeaving }.map(\.report)
         return WorkerNews(report, uptime: (now - startedAt).nanoseconds / 1_000_000)
     }
-
-    private static let hostName: String = {
-        var host = [CChar](repeating: 0, count: 256)
-        gethostname(&host, host.count - 1)
-        return String(decoding: host.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
-    }()
 
     // MARK: Orders
 

@@ -1,6 +1,7 @@
 import FoundationEssentials
 import PrintableText
 import PushQueue
+import PushWorker
 
 #if canImport(Glibc)
     import Glibc
@@ -23,9 +24,7 @@ struct PauseChange: Encodable {
 extension FleetStatus.Pause {
     /// Why, since when and by whom.
     var inWords: String {
-        let since = since.map {
-            ", since " + Date(timeIntervalSince1970: Double($0) / 1000).formatted(.iso8601)
-        }
+        let since = since.map { ", since " + Moment.text($0) }
         let by = by.map { isByHand ? ", by \($0)" : ", noticed by \($0)" }
         return reason + (since ?? "") + (by ?? "")
     }
@@ -41,12 +40,9 @@ enum Person {
 
     /// The user's name and the host's, as far as they can be had.
     static var name: String {
-        var host = [CChar](repeating: 0, count: 256)
-        gethostname(&host, host.count - 1)
-        let machine = String(decoding: host.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
         let environment = ProcessInfo.processInfo.environment
         let user = ["SUDO_USER", "USER", "LOGNAME"].compactMap { environment[$0] }.first { !$0.isEmpty }
-        return "\(user ?? account ?? "uid \(getuid())")@\(machine)".printable
+        return "\(user ?? account ?? "uid \(getuid())")@\(HostName.current)".printable
     }
 }
 
