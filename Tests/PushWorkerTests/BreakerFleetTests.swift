@@ -1,4 +1,5 @@
 import NIOCore
+import PushQueue
 import TestSupport
 import Testing
 
@@ -29,15 +30,9 @@ private struct BreakerFleet {
         case redisTrips(isProbe: Bool)
         case redisCloses
         case read(pause: Int?, version: Int)
-        case told(AppBreakerAnswer)
+        case told(AppPauses.ProbeAnswer)
         case tripped(wait: Int)
         case probeAnswered
-    }
-
-    enum AppBreakerAnswer {
-        case closed
-        case granted
-        case wait(Int)
     }
 
     /// What Redis has of the app: until when it is paused, and for how long.
@@ -111,8 +106,8 @@ private struct BreakerFleet {
                 probes.append(now)
                 schedule(lane, in: Int.random(in: 5...50, using: &random), .probeAnswered)
             }
-        case .told(.wait(let wait)):
-            lanes[lane].breaker.denied(reason: "x", wait: .milliseconds(Int64(wait)), now: deadline)
+        case .told(.wait(let wait, let reason)):
+            lanes[lane].breaker.denied(reason: reason, wait: wait.map { .milliseconds($0) }, now: deadline)
         case .tripped(let wait):
             _ = lanes[lane].breaker.learned(reason: "x", wait: .milliseconds(Int64(wait)), now: deadline)
         case .probeAnswered: answered(lane, isProbe: true)
@@ -144,9 +139,9 @@ private struct BreakerFleet {
         }
     }
 
-    private mutating func redisProbes() -> AppBreakerAnswer {
+    private mutating func redisProbes() -> AppPauses.ProbeAnswer {
         guard let pause else { return .closed }
-        guard pause.until <= now else { return .wait(pause.until - now) }
+        guard pause.until <= now else { return .wait(milliseconds: Int64(pause.until - now), reason: "x") }
         self.pause?.until = now + Self.probeLimit
         return .granted
     }
