@@ -29,7 +29,13 @@ struct QueueOptions: ParsableArguments {
     /// Does something with the queue over a client that is ready, and is closed then.
     /// - Throws: what `body` throws; an error of Redis as one that is told as a mistake of usage is.
     func withClient(_ body: (RedisClient, QueueKeys) async throws -> Void) async throws {
-        let settings = try settings()
+        try await withClient(settings(), body)
+    }
+
+    /// The same for a command that has read its settings already.
+    func withClient(
+        _ settings: Settings, _ body: (RedisClient, QueueKeys) async throws -> Void
+    ) async throws {
         let keys = try only(settings).keys
         try await settings.withClient(for: keys.jobs) { try await body($0, keys) }
     }

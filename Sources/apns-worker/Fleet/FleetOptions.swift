@@ -12,11 +12,15 @@ struct FleetOptions: ParsableArguments {
     @Option(help: "These queues only, such as critical,default; without it, all that are found in Redis.")
     var queue: String?
 
+    /// All settings of a command that has these flags only.
+    func settings() throws -> Settings {
+        try redis.configuration.settings(redis.given, SettingKey.given([(.queueNames, queue)]))
+    }
+
     /// Does something with the fleet over clients that are closed then.
     /// - Throws: what `body` throws; an error of Redis as one that is told as a mistake of usage is.
     func withFleet<Result>(_ body: (Fleet) async throws -> Result) async throws -> Result {
-        let settings = try redis.configuration.settings(redis.given, SettingKey.given([(.queueNames, queue)]))
-        return try await Self.withFleet(settings, searches: queue == nil, body)
+        try await Self.withFleet(settings(), searches: queue == nil, body)
     }
 
     /// - Parameter searches: whether queues are looked for beyond those that the settings name.

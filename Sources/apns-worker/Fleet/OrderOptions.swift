@@ -121,17 +121,7 @@ struct OrderOptions: ParsableArguments {
             var workers: [String]
             var done: Bool?
         }
-        return try Output.json(Answer(order: kind.rawValue, workers: workers.map(\.name), done: done))
-    }
-}
-
-/// What commands print for programs.
-enum Output {
-    /// One object on a line, its members named with underscores.
-    static func json(_ value: some Encodable) throws -> String {
-        let encoder = JSONEncoder()
-        encoder.keyEncodingStrategy = .convertToSnakeCase
-        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-        return String(decoding: try encoder.encode(value), as: UTF8.self)
+        return try JSONLine.text(
+            Answer(order: kind.rawValue, workers: workers.map(\.name), done: done), keys: .convertToSnakeCase)
     }
 }

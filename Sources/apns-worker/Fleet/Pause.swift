@@ -31,7 +31,7 @@ struct Pause: AsyncParsableCommand {
     func run() async throws {
         if let app { return try await pause(app: app) }
         let settings = try queue.settings()
-        try await queue.withClient { client, keys in
+        try await queue.withClient(settings) { client, keys in
             let before = try? await QueuePause.read(client, keys)
             let pause = try await pause(client, since: before?.since)
             try await QueuePause.set(client, keys, pause)
@@ -75,7 +75,7 @@ struct Pause: AsyncParsableCommand {
     }
 
     private func report(_ change: PauseChange) throws {
-        if json { return print(try Output.json(change)) }
+        if json { return print(try JSONLine.text(change, keys: .convertToSnakeCase)) }
         let subject = change.subject
         guard let before = change.before else { return print("\(subject) is paused: \(reason.printable)") }
         print("\(subject) is paused: \(reason.printable) (it was paused before: \(before.inWords))")

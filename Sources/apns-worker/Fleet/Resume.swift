@@ -35,7 +35,7 @@ struct Resume: AsyncParsableCommand {
     }
 
     private func report(_ change: PauseChange, _ wasPaused: Bool) throws {
-        if json { return print(try Output.json(change)) }
+        if json { return print(try JSONLine.text(change, keys: .convertToSnakeCase)) }
         guard wasPaused else { return print("\(change.subject) was not paused") }
         print("\(change.subject) is resumed" + (change.before.map { "; it was paused: \($0.inWords)" } ?? ""))
     }

@@ -65,8 +65,10 @@ struct Status: AsyncParsableCommand {
     private var maximumAge: Int64? { maxAge.flatMap(JobDuration.seconds).map { $0 * 1000 } }
 
     func run() async throws {
-        let apps = try configuredApps()
-        let isFine = try await fleet.withFleet { fleet in
+        let settings = try fleet.settings()
+        // Apps that are named here are looked at even where no worker lives that knows them.
+        let apps = try settings.appNames
+        let isFine = try await FleetOptions.withFleet(settings, searches: fleet.queue == nil) { fleet in
             if watch {
                 try await watch(fleet, apps)
                 return true
@@ -76,7 +78,7 @@ struct Status: AsyncParsableCommand {
             if let incomplete { status.notes.append(incomplete) }
             let screen = StatusScreen()
             if json {
-                _ = screen.write(try Output.json(status) + "\n")
+                _ = screen.write(try JSONLine.text(status, keys: .convertToSnakeCase) + "\n")
             } else if check {
                 _ = screen.write(Self.summary(status) + "\n")
             } else {
@@ -85,11 +87,6 @@ struct Status: AsyncParsableCommand {
             return status.problems.isEmpty
         }
         if check, !isFine { throw ExitCode.failure }
-    }
-
-    /// Apps that are named here are looked at even where no worker lives that knows them.
-    private func configuredApps() throws -> [String] {
-        try fleet.redis.settings().appNames
     }
 
     // MARK: One look
@@ -157,7 +154,7 @@ struct Status: AsyncParsableCommand {
                 Terminal.tell("\(failure)\n")
                 return true
             }
-            return try status.map { screen.write(try Output.json($0) + "\n") } ?? true
+            return try status.map { screen.write(try JSONLine.text($0, keys: .convertToSnakeCase) + "\n") } ?? true
         }
         let trouble = failure.map { ["! \($0); what follows is what was seen before", ""] } ?? []
         return screen.draw(trouble + (status.map { page($0, screen) } ?? []))
