@@ -25,18 +25,20 @@ public final class QueueConnection {
     public struct Claimed: Sendable {
         /// Whether the queue is paused.
         public var isPaused: Bool
-        /// Whether the worker's lease had ended and its claims were returned: it must go on under another name.
+        /// True when the lane's lease had expired and its claims were reclaimed: it must go on under another name.
         public var leaseLost: Bool
         /// Redis' time in milliseconds since 1970.
         public var now: Int64
-        /// In how many milliseconds the next retry is due; `nil` when none waits.
+        /// Milliseconds until more jobs can be claimed: 0 when some wait, `nil` when none do.
         public var nextDue: Int64?
-        /// A worker whose lease has ended and whose claims somebody should return.
+        /// A lane whose lease has expired and whose claims should be reclaimed.
         public var expiredWorker: String?
         /// How many dead letters had to go to keep within the limits.
         public var evicted: Int
         /// What a person wants the worker's process to do, where it has told of itself; it is seen again and again.
         public var order: WorkerOrder?
+        /// The stamp of the claims; empty without jobs.
+        public var stamp: String
         /// The jobs, under consecutive numbers from the one that was given. They share one buffer.
         public var bodies: [ByteBuffer]
     }
@@ -49,14 +51,24 @@ public final class QueueConnection {
         public var evicted: Int
     }
 
-    /// What became of the claims of a worker that is gone.
-    public struct Reaped: Sendable, Equatable {
-        /// How many jobs went back to the list.
+    /// What a reclaim did.
+    public struct Reclaimed: Sendable, Equatable {
+        /// Jobs that went back to the list.
         public var reclaimed: Int
-        /// How many became dead letters.
+        /// Jobs that became dead letters.
         public var poisoned: Int
-        /// How many dead letters had to go to keep within the limits.
+        /// Dead letters that were evicted to keep within the limits.
         public var evicted: Int
+        /// Claims that are still there: a call gives back only as many as take Redis a few milliseconds.
+        public var left: Int
+    }
+
+    /// What a release did.
+    public struct Released: Sendable, Equatable {
+        /// Jobs that went back to the list.
+        public var released: Int
+        /// Claims that are still there: a call gives back only as many as take Redis a few milliseconds.
+        public var left: Int
     }
 
     /// The keys of the queue.
@@ -89,8 +101,8 @@ public final class QueueConnection {
         completion: @escaping (Result<Claimed, Failure>) -> Void
     ) {
         var keyNames = [
-            keys.jobs, keys.retry, keys.claimed(worker), keys.inbox(worker), keys.workers, keys.paused, keys.dead,
-            keys.statsPrefix, keys.next(worker), keys.results,
+            keys.jobs, keys.retry, keys.claimed(worker), keys.inbox, keys.workers, keys.paused, keys.dead,
+            keys.deadBytes, keys.statsPrefix, keys.next(worker), keys.results,
         ]
         if let news { keyNames += [keys.workerInfo, keys.order(news.process)] }
         scripts.run(
@@ -101,10 +113,12 @@ public final class QueueConnection {
                 command.append(limits.lease)
                 command.append(count)
                 command.append(first)
+                command.append(Self.nonce())
                 command.append(limits.maximumJobSize)
                 command.append(limits.maximumClaimSize)
                 command.append(limits.maximumDeadLetters)
                 command.append(limits.maximumDeadLetterAge)
+                command.append(limits.maximumDeadLetterBytes)
                 command.append(head)
                 command.append(limits.resultsKept)
                 guard let news else { return }
@@ -114,11 +128,18 @@ public final class QueueConnection {
             completion: { result in completion(result.flatMap(Self.readClaim)) })
     }
 
+    /// Four letters and digits for a stamp.
+    private static func nonce() -> String {
+        let text = String(UInt32.random(in: 0..<1_679_616), radix: 36)
+        return String(repeating: "0", count: 4 - text.utf8.count) + text
+    }
+
     private static func readClaim(_ reply: RESPReply) -> Result<Claimed, Failure> {
         var elements = reply.root.children
         guard let status = elements.next()?.integer, let now = elements.next()?.integer,
             let due = elements.next()?.integer, let expired = elements.next()?.string,
-            let evicted = elements.next()?.integer, let order = elements.next()?.string
+            let evicted = elements.next()?.integer, let order = elements.next()?.string,
+            let stamp = elements.next()?.string
         else { return .failure(.unexpectedReply(.claim)) }
         var bodies: [ByteBuffer] = []
         bodies.reserveCapacity(elements.underestimatedCount)
@@ -130,7 +151,7 @@ public final class QueueConnection {
             Claimed(
                 isPaused: status == 1, leaseLost: status == 2, now: Int64(now), nextDue: due < 0 ? nil : Int64(due),
                 expiredWorker: expired.isEmpty ? nil : expired, evicted: evicted,
-                order: order.isEmpty ? nil : WorkerOrder(order), bodies: bodies))
+                order: order.isEmpty ? nil : WorkerOrder(order), stamp: stamp, bodies: bodies))
     }
 
     /// Makes sure that jobs are the only ones with their ids.
@@ -142,12 +163,13 @@ public final class QueueConnection {
         scripts.run(
             .reserve, [keys.claimed(worker), keys.statsPrefix, keys.results],
             then: reservations.map { keys.unique($0.id) },
-            expecting: reservations.count * 7 + 4,
+            expecting: reservations.count * 8 + 4,
             arguments: { [worker, limits] command in
                 command.append(worker)
                 command.append(limits.resultsKept)
                 for reservation in reservations {
                     command.append(reservation.claim)
+                    command.append(reservation.reservedClaim)
                     command.append(Int(reservation.milliseconds))
                     command.append(reservation.head)
                     command.append(reservation.original.lowerBound)
@@ -179,12 +201,13 @@ public final class QueueConnection {
     /// Settles claims.
     public func settle(_ settlement: Settlement, completion: @escaping (Result<Settled, Failure>) -> Void) {
         scripts.run(
-            .settle, [keys.claimed(worker), keys.retry, keys.dead, keys.statsPrefix, keys.results],
+            .settle, [keys.claimed(worker), keys.retry, keys.dead, keys.deadBytes, keys.statsPrefix, keys.results],
             expecting: settlement.expectedArguments,
             arguments: { [worker, limits] command in
                 command.append(worker)
                 command.append(limits.maximumDeadLetters)
                 command.append(limits.maximumDeadLetterAge)
+                command.append(limits.maximumDeadLetterBytes)
                 command.append(limits.resultsKept)
                 settlement.append(to: &command)
             },
@@ -199,43 +222,42 @@ public final class QueueConnection {
             })
     }
 
-    /// Returns the claims of a worker whose lease has ended.
-    /// - Parameter completion: gets `nil` when the lease has not ended, or somebody was faster.
-    public func reap(_ other: String, completion: @escaping (Result<Reaped?, Failure>) -> Void) {
+    /// Puts claims of a lane whose lease has expired back into the queue.
+    /// - Parameter completion: gets `nil` when the lease has not expired, or another lane was faster.
+    public func reclaim(_ other: String, completion: @escaping (Result<Reclaimed?, Failure>) -> Void) {
         scripts.run(
-            .reap,
+            .reclaim,
             [
-                keys.workers, keys.claimed(other), keys.inbox(other), keys.jobs, keys.dead, keys.statsPrefix,
-                keys.next(other), keys.results, keys.workerInfo,
+                keys.workers, keys.claimed(other), keys.jobs, keys.dead, keys.deadBytes, keys.statsPrefix, keys.results,
+                keys.workerInfo,
             ],
             arguments: { [limits, keys] command in
                 command.append(other)
                 command.append(limits.maximumReclaims)
                 command.append(limits.maximumDeadLetters)
                 command.append(limits.maximumDeadLetterAge)
+                command.append(limits.maximumDeadLetterBytes)
                 command.append(keys.head.rawValue)
                 command.append(limits.resultsKept)
             },
             completion: { result in
                 completion(
                     result.flatMap { reply in
-                        guard reply.root.count == 3, let reclaimed = reply.root[0].integer,
-                            let poisoned = reply.root[1].integer, let evicted = reply.root[2].integer
-                        else { return .failure(.unexpectedReply(.reap)) }
+                        guard reply.root.count == 4, let reclaimed = reply.root[0].integer,
+                            let poisoned = reply.root[1].integer, let evicted = reply.root[2].integer,
+                            let left = reply.root[3].integer
+                        else { return .failure(.unexpectedReply(.reclaim)) }
                         if reclaimed < 0 { return .success(nil) }
-                        return .success(Reaped(reclaimed: reclaimed, poisoned: poisoned, evicted: evicted))
+                        return .success(
+                            Reclaimed(reclaimed: reclaimed, poisoned: poisoned, evicted: evicted, left: left))
                     })
             })
     }
 
-    /// Gives back what has not been settled, and ends the lease.
-    /// - Parameters:
-    ///   - process: the worker's process, where it ends and needs no orders any more.
-    ///   - completion: gets how many jobs went back.
-    public func release(endOf process: String? = nil, completion: @escaping (Result<Int, Failure>) -> Void) {
-        let keyNames = [
-            keys.workers, keys.claimed(worker), keys.inbox(worker), keys.jobs, keys.next(worker), keys.workerInfo,
-        ]
+    /// Gives back claims that have not been settled; the call that gives back the last of them ends the lease.
+    /// - Parameter process: the worker's process, where it ends and needs no orders any more.
+    public func release(endOf process: String? = nil, completion: @escaping (Result<Released, Failure>) -> Void) {
+        let keyNames = [keys.workers, keys.claimed(worker), keys.inbox, keys.jobs, keys.workerInfo]
         scripts.run(
             .release, keyNames + (process.map { [keys.order($0)] } ?? []),
             arguments: { [worker, keys] command in
@@ -245,28 +267,26 @@ public final class QueueConnection {
             completion: { result in
                 completion(
                     result.flatMap { reply in
-                        guard let released = reply.root.count == 1 ? reply.root[0].integer : nil else {
-                            return .failure(.unexpectedReply(.release))
-                        }
-                        return .success(released)
+                        guard reply.root.count == 2, let released = reply.root[0].integer,
+                            let left = reply.root[1].integer
+                        else { return .failure(.unexpectedReply(.release)) }
+                        return .success(Released(released: released, left: left))
                     })
             })
     }
 
     // MARK: What Redis holds
 
-    /// The numbers of all the worker's claims.
-    public func claimNumbers(completion: @escaping (Result<[Int], RedisError>) -> Void) {
+    /// All the lane's claims.
+    public func claims(completion: @escaping (Result<[ClaimID], RedisError>) -> Void) {
         client.send(RedisCommand("HKEYS", keys.claimed(worker))) { result in
-            completion(result.map { reply in reply.root.children.compactMap { $0.string.flatMap(Int.init) } })
+            completion(result.map { reply in reply.root.children.compactMap { $0.string.flatMap(ClaimID.init(field:)) } })
         }
     }
 
-    /// The jobs of some of the worker's claims; `nil` for one that is not there any more.
-    public func bodies(
-        of claims: [Int], completion: @escaping (Result<[ByteBuffer?], RedisError>) -> Void
-    ) {
-        var command = RedisCommand("HMGET", expecting: claims.count + 1, bytes: 64 + claims.count * 16)
+    /// The jobs of some of the lane's claims; `nil` for one that is not there any more.
+    public func bodies(of claims: [ClaimID], completion: @escaping (Result<[ByteBuffer?], RedisError>) -> Void) {
+        var command = RedisCommand("HMGET", expecting: claims.count + 1, bytes: 64 + claims.count * 24)
         command.append(keys.claimed(worker))
         for claim in claims { command.append(claim) }
         client.send(command) { result in completion(result.map { $0.root.children.map(\.bytes) }) }

@@ -25,12 +25,12 @@ public struct QueueDepth: Sendable, Equatable {
     public static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> QueueDepth {
         var command = RedisCommand("EVAL", expecting: 8, bytes: 2048)
         command.append(QueueScript.depth.source)
-        command.append(3)
+        command.append(4)
         command.append(keys.jobs)
+        command.append(keys.inbox)
         command.append(keys.retry)
         command.append(keys.workers)
         command.append(keys.claimed(""))
-        command.append(keys.inbox(""))
         let reply = try await client.call(command)
         guard reply.root.count == 3, let jobs = reply.root[0].integer, let retries = reply.root[1].integer,
             let claims = reply.root[2].integer

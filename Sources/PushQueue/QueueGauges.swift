@@ -23,6 +23,9 @@ public struct QueueGauges: Sendable {
     /// How large the job at the head may be, in bytes, to be looked at.
     public static let headLimit = 65_536
 
+    /// For how many milliseconds the fleet's workers share a reading: it costs Redis more, the more lanes there are.
+    public static let maximumAge = 9500
+
     /// When the job at the head was enqueued, in milliseconds since 1970, as far as it says.
     /// - Parameter format: how the queue's jobs are written.
     public func headEnqueuedAt(as format: JobFormat) -> Int64? {
@@ -39,15 +42,15 @@ public struct QueueGauges: Sendable {
 }
 
 extension QueueConnection {
-    /// Counts what the queue holds. Cheap for Redis, however much that is.
+    /// Counts what the queue holds, or returns what another worker has counted within ``QueueGauges/maximumAge``.
     public func gauges(completion: @escaping (Result<QueueGauges, Failure>) -> Void) {
         scripts.run(
-            .gauges, [keys.jobs, keys.retry, keys.workers, keys.dead, keys.paused],
+            .gauges, [keys.jobs, keys.inbox, keys.retry, keys.workers, keys.dead, keys.paused, keys.gauges],
             arguments: { [keys] command in
                 command.append(keys.claimed(""))
-                command.append(keys.inbox(""))
                 command.append(QueueGauges.headLimit)
                 command.append(keys.head.rawValue)
+                command.append(QueueGauges.maximumAge)
             },
             completion: { result in
                 completion(
@@ -60,7 +63,8 @@ extension QueueConnection {
                             QueueGauges(
                                 now: Int64(numbers[0]), jobs: numbers[1], retries: numbers[2], claims: numbers[3],
                                 dead: numbers[4], isPaused: numbers[5] == 1,
-                                firstDue: numbers[2] > 0 ? Int64(numbers[6]) : nil, head: reply.root[7].bytes))
+                                firstDue: numbers[2] > 0 ? Int64(numbers[6]) : nil,
+                                head: reply.root[7].bytes.flatMap { $0.readableBytes > 0 ? $0 : nil }))
                     })
             })
     }

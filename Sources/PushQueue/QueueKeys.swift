@@ -22,8 +22,14 @@ public struct QueueKeys: Sendable {
     public let retry: String
     /// ZSET of workers by the end of their lease in ms.
     public let workers: String
+    /// LIST of jobs that blocking waits have moved; every claim takes from it first.
+    public let inbox: String
     /// ZSET of dead letters by time in ms.
     public let dead: String
+    /// STRING: the sum of the dead letters' lengths in bytes.
+    public let deadBytes: String
+    /// STRING: a copy of what was last counted for metrics; expires.
+    public let gauges: String
     /// STREAM of what became of notifications, for producers who want to know.
     public let results: String
     /// STRING: why the queue is paused.
@@ -72,7 +78,10 @@ public struct QueueKeys: Sendable {
         jobs = list ?? base + "jobs"
         retry = base + "retry"
         workers = base + "workers"
+        inbox = base + "inbox"
         dead = base + "dead"
+        deadBytes = base + "dead-bytes"
+        gauges = base + "gauges"
         results = base + "results"
         paused = base + "paused"
         workerInfo = base + "worker-info"
@@ -86,11 +95,8 @@ public struct QueueKeys: Sendable {
     /// Whether the list of jobs, or its head, is not what it is by default.
     public var hasOtherList: Bool { jobs != base + "jobs" || head != .left }
 
-    /// HASH of a worker's claims: claim number → job.
+    /// HASH of a lane's claims: ``ClaimID`` → job.
     public func claimed(_ worker: String) -> String { "\(base)claimed:\(worker)" }
-
-    /// LIST of at most one job, moved there by a worker's blocking wait.
-    public func inbox(_ worker: String) -> String { "\(base)inbox:\(worker)" }
 
     /// STRING: the claim that has reserved a job's id.
     /// - Parameter id: a producer's id, of any bytes: only ever behind the prefix, which has the hash tag already.
@@ -100,7 +106,7 @@ public struct QueueKeys: Sendable {
         return key
     }
 
-    /// STRING: the number after the last that a claim of the worker asked for.
+    /// STRING: `<next> <first> <stamp>` of the lane's last claim that took jobs.
     public func next(_ worker: String) -> String { "\(base)next:\(worker)" }
 
     /// STRING: what a person wants a process to do (see ``WorkerOrder``).

@@ -1,6 +1,6 @@
 /// The bounds that keep a queue's memory in hand.
 public struct QueueLimits: Sendable {
-    /// A worker's lease in milliseconds: for how long its claims stay its own without a word from it.
+    /// A lane's lease in milliseconds: the time for which its claims stay its own without a renewal.
     public var lease = 30_000
     /// Larger jobs become dead letters before they travel, in bytes.
     public var maximumJobSize = 16 * 1024 * 1024
@@ -10,6 +10,8 @@ public struct QueueLimits: Sendable {
     public var maximumDeadLetters = 1_000_000
     /// For how long dead letters are kept, in milliseconds.
     public var maximumDeadLetterAge = 90 * 86_400_000
+    /// Up to which total length dead letters are kept, in bytes.
+    public var maximumDeadLetterBytes = 1 << 30
     /// Which results are kept for producers.
     public var results = ResultsKept.off
     /// How many results are kept, about: Redis drops the oldest in blocks.

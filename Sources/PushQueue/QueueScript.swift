@@ -3,7 +3,7 @@ public enum QueueScript: Int, CaseIterable, Sendable {
     case claim
     case reserve
     case settle
-    case reap
+    case reclaim
     case release
     case depth
     case letters
@@ -26,7 +26,7 @@ public enum QueueScript: Int, CaseIterable, Sendable {
             case .claim: PackageResources.claim_lua
             case .reserve: PackageResources.reserve_lua
             case .settle: PackageResources.settle_lua
-            case .reap: PackageResources.reap_lua
+            case .reclaim: PackageResources.reclaim_lua
             case .release: PackageResources.release_lua
             case .depth: PackageResources.depth_lua
             case .letters: PackageResources.letters_lua

@@ -5,8 +5,10 @@ import NIOCore
 /// The claim in Redis is replaced by ``body``, which says that the job is reserved. Everything that is settled with offsets
 /// into the job must use those of ``body`` from then on, and no longer those of what was claimed: decode it anew.
 public struct Reservation: Sendable {
-    /// The number of the claim.
-    public let claim: Int
+    /// The job's claim.
+    public let claim: ClaimID
+    /// The claim of the reserved job, which takes the place of ``claim``.
+    public var reservedClaim: ClaimID { claim.reserved }
     /// The reserved job: what the claim holds when the reservation is granted.
     public let body: ByteBuffer
     /// What is added to the queue's results if the job turns out to be a duplicate.
@@ -19,13 +21,13 @@ public struct Reservation: Sendable {
     let original: Range<Int>
 
     /// - Returns: `nil` for a job that does not ask to be unique, or that has its reservation.
-    public init?(of job: Job, claim: Int) {
+    public init?(of job: Job, claim: ClaimID) {
         guard let milliseconds = job.uniqueFor, let id = job.id, !job.envelope.isReserved else { return nil }
         self.init(
             claim: claim, id: job.text(id), milliseconds: milliseconds, claimed: job.body, envelope: job.envelope)
     }
 
-    init(claim: Int, id: ByteBuffer, milliseconds: Int64, claimed: ByteBuffer, envelope: Envelope) {
+    init(claim: ClaimID, id: ByteBuffer, milliseconds: Int64, claimed: ByteBuffer, envelope: Envelope) {
         self.claim = claim
         self.id = id
         self.milliseconds = milliseconds
@@ -44,7 +46,8 @@ public struct Reservation: Sendable {
     /// A wrapper's own head with one member more, so that nothing it says is lost; for a bare job a new one.
     private static func head(_ claimed: ByteBuffer, _ envelope: Envelope) -> ByteBuffer {
         var head = ByteBuffer()
-        head.writeStaticString(#"{"v":1,"reserved":true,"#)
+        head.writeStaticString(Envelope.prefix)
+        head.writeStaticString(#""reserved":true,"#)
         if envelope.isWrapped {
             let bytes = claimed.readableBytesView
             let start = bytes.startIndex + Envelope.prefix.utf8CodeUnitCount

@@ -29,13 +29,15 @@ public struct Settlement: Sendable {
         case at(milliseconds: Int64)
     }
 
-    private var acknowledged: [[Int]] = Array(repeating: [], count: Ending.allCases.count)
+    private var acknowledged: [[ClaimID]] = Array(repeating: [], count: Ending.allCases.count)
     /// The same, each with its results.
     private var done: [Ending: (count: Int, arguments: RedisArguments)] = [:]
     private var arguments = RedisArguments()
-    private var otherClaims: [Int] = []
+    private var otherClaims: [ClaimID] = []
     /// How many claims are settled.
     public private(set) var count = 0
+    /// How many bytes of jobs the script copies.
+    public private(set) var copiedBytes = 0
     /// Tokens that these jobs have found to be invalid. They are in the set before this is written, and no part of it; but a
     /// Redis that comes in another's place may not have them, and has to be told of them again before this.
     public var invalidTokens: [InvalidToken] = []
@@ -44,17 +46,17 @@ public struct Settlement: Sendable {
     public init() {}
 
     /// Roughly how many bytes it takes to keep it.
-    public var size: Int { done.values.reduce(count * 16 + arguments.size) { $0 + $1.arguments.size } }
+    public var size: Int { done.values.reduce(count * 32 + arguments.size) { $0 + $1.arguments.size } }
 
     /// Whether there is nothing to write.
     public var isEmpty: Bool { count == 0 }
 
     /// The claims that are settled.
-    public var claims: [Int] { acknowledged.flatMap { $0 } + otherClaims }
+    public var claims: [ClaimID] { acknowledged.flatMap { $0 } + otherClaims }
 
     /// The job has ended.
     /// - Parameter notifications: how many notifications have ended with it, in that way.
-    public mutating func end(_ claim: Int, _ ending: Ending, notifications: Int = 1) {
+    public mutating func end(_ claim: ClaimID, _ ending: Ending, notifications: Int = 1) {
         count += 1
         guard notifications > 1 || ending == .fannedOut else { return acknowledged[ending.index].append(claim) }
         otherClaims.append(claim)
@@ -69,7 +71,7 @@ public struct Settlement: Sendable {
 
     /// The job has ended with its only notification.
     /// - Parameter results: what producers are told of it; there may be none.
-    public mutating func end(_ claim: Int, _ ending: Ending, results: PackedResults) {
+    public mutating func end(_ claim: ClaimID, _ ending: Ending, results: PackedResults) {
         guard !results.isEmpty else { return end(claim, ending) }
         count += 1
         otherClaims.append(claim)
@@ -92,7 +94,7 @@ public struct Settlement: Sendable {
     ///   - reason: counted too, as `<counter>:<reason>`, where there is one.
     ///   - original: where the original's bytes stand in the claimed job.
     public mutating func retry(
-        _ claim: Int, due: Due, head: ByteBuffer, counter: StaticString, reason: String?, original: Range<Int>
+        _ claim: ClaimID, due: Due, head: ByteBuffer, counter: StaticString, reason: String?, original: Range<Int>
     ) {
         arguments.append("retry")
         arguments.append(claim)
@@ -104,6 +106,7 @@ public struct Settlement: Sendable {
         arguments.append(head)
         arguments.append(original.lowerBound)
         arguments.append(original.count)
+        copiedBytes += original.count
         if let reason { addCount("\(counter):\(reason)", 1) }
         otherClaims.append(claim)
         count += 1
@@ -117,7 +120,7 @@ public struct Settlement: Sendable {
     ///   - original: where the original's bytes stand in the claimed job.
     ///   - text: where the tokens do not stand in the claimed job as they are to be written: what `pieces` are places in.
     public mutating func split(
-        _ claim: Int, prefix: ByteBuffer, pieces: [Range<Int>], cut: Range<Int>, original: Range<Int>,
+        _ claim: ClaimID, prefix: ByteBuffer, pieces: [Range<Int>], cut: Range<Int>, original: Range<Int>,
         text: ByteBuffer? = nil
     ) {
         arguments.append("split")
@@ -128,6 +131,7 @@ public struct Settlement: Sendable {
         arguments.append(original.lowerBound)
         arguments.append(original.count)
         arguments.append(pieces.count)
+        copiedBytes += original.count * pieces.count
         for piece in pieces {
             if let text {
                 arguments.append("-")
@@ -149,12 +153,13 @@ public struct Settlement: Sendable {
     ///   - original: where the original's bytes stand in the claimed job.
     ///   - settles: `false` where other notifications of the job go on, and a settlement for those follows.
     public mutating func bury(
-        _ claim: Int, reason: String, attempts: Int, members: ByteBuffer, original: Range<Int>, settles: Bool = true
+        _ claim: ClaimID, reason: String, attempts: Int, members: ByteBuffer, original: Range<Int>, settles: Bool = true
     ) {
         arguments.append(settles ? "dead" : "letter")
         arguments.append(claim)
         arguments.append(reason)
         var all = ByteBuffer()
+        copiedBytes += original.count
         all.writeString(",\"attempts\":\(attempts)")
         all.writeImmutableBuffer(members)
         arguments.append(all)
@@ -223,6 +228,7 @@ struct RedisArguments: Sendable {
 
     mutating func append(_ text: String) { lengths.append(bytes.writeString(text)) }
     mutating func append(_ number: Int) { lengths.append(bytes.writeString(String(number))) }
+    mutating func append(_ claim: ClaimID) { lengths.append(bytes.write(claim)) }
     mutating func append(_ buffer: ByteBuffer) { lengths.append(bytes.writeImmutableBuffer(buffer)) }
 
     func append(to command: inout RedisCommand) {

@@ -70,6 +70,9 @@ public final class Worker: Service {
             let others = lanes.filter { $0 !== lane }
             lane.onOrder = { [weak self] order in self?.obey(order) }
             if !others.isEmpty { lane.onBacklog = { queue in others.forEach { $0.wake(queue: queue) } } }
+            if let polling = others.first(where: \.polls) {
+                lane.onDue = { queue, time in polling.wake(queue: queue, at: time) }
+            }
             try await lane.start()
         }
         let apps = configuration.apps.map { "\($0.name) → \($0.endpoint)" }.joined(separator: ", ")

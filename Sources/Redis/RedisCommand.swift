@@ -9,8 +9,8 @@ public struct RedisCommand: Sendable {
     /// hiredis 0.14 counts the length of a command in an `int`.
     static let maximumSize = 512 * 1024 * 1024
 
-    private var arguments: ByteBuffer
-    private var lengths: [Int] = []
+    @usableFromInline var arguments: ByteBuffer
+    @usableFromInline var lengths: [Int] = []
 
     /// A command.
     ///
@@ -60,6 +60,13 @@ public struct RedisCommand: Sendable {
     /// Adds bytes.
     public mutating func append(_ argument: some Sequence<UInt8>) {
         lengths.append(arguments.writeBytes(argument))
+    }
+
+    /// Adds an argument in parts.
+    /// - Parameter write: returns the number of bytes that it has written.
+    @inlinable
+    public mutating func append(_ write: (inout ByteBuffer) -> Int) {
+        lengths.append(write(&arguments))
     }
 
     /// Writes the command as Redis reads it.

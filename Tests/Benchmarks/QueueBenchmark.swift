@@ -68,7 +68,7 @@ enum QueueBenchmark {
                 case .success(let claimed) where claimed.bodies.count == batch:
                     // The first batch makes the scripts known and warms up.
                     if done > 0 { claim.add(since: start, times: batch) }
-                    settleBatch(first)
+                    settleBatch(first, claimed.stamp)
                 case .success(let claimed):
                     promise.fail(ValidationError("a claim brought \(claimed.bodies.count) jobs, not \(batch)"))
                 case .failure(let error): promise.fail(error)
@@ -76,10 +76,12 @@ enum QueueBenchmark {
             }
         }
 
-        private func settleBatch(_ first: Int) {
+        private func settleBatch(_ first: Int, _ stamp: String) {
             let start = Usage.now()
             var settlement = Settlement()
-            for number in first..<first + batch { settlement.end(number, .delivered) }
+            for number in first..<first + batch {
+                settlement.end(ClaimID(number: number, stamp: stamp), .delivered)
+            }
             queue.settle(settlement) { [self] result in
                 switch result {
                 case .success(let settled) where settled.lost > 0:

@@ -37,7 +37,7 @@ struct HostileJobs {
             UInt8.random(in: 0...255, using: &generator)
         }
         // What begins like a wrapper of the worker's own is somebody else's all the same.
-        return Bool.random(using: &generator) ? bytes : Array(#"{"v":1,"attempt":2,"job":"#.utf8) + bytes
+        return Bool.random(using: &generator) ? bytes : Array(#"{"apns_worker":1,"attempt":2,"job":"#.utf8) + bytes
     }
 
     private mutating func nested(_ number: Int) -> [UInt8] {

@@ -115,7 +115,7 @@ extension EndToEnd {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
             let bodies: [[UInt8]] = [
-                [0xFF, 0x00, 0x0A], Array("{".utf8), Array(#"{"v":1,"job":[]}"#.utf8), Array("}".utf8),
+                [0xFF, 0x00, 0x0A], Array("{".utf8), Array(#"{"apns_worker":1,"job":[]}"#.utf8), Array("}".utf8),
             ]
             try redis.push(bodies)
             for round in 0..<3 {

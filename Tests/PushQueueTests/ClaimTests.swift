@@ -37,10 +37,10 @@ struct ClaimTests {
         try await withQueue { queue in
             try queue.push(["fresh"])
             try queue.push(retry: "again", at: 1)
-            try queue.redis.run("RPUSH", queue.keys.inbox("w"), "waited")
+            try queue.redis.run("RPUSH", queue.keys.inbox, "waited")
             let claimed = try await queue.worker("w").claim(1)
             #expect(claimed.texts == ["waited"])
-            #expect(try queue.inbox("w").isEmpty)
+            #expect(try queue.inbox().isEmpty)
             #expect(try await Set(queue.worker("w").claimTexts(2, first: 2)) == ["fresh", "again"])
         }
     }
@@ -56,7 +56,7 @@ struct ClaimTests {
             #expect(due > 50_000 && due <= 60_000)
             try queue.push(retry: "now", at: now)
             #expect(try await queue.worker("w").claim(0).nextDue == 0)
-            #expect(try await queue.worker("w").claimTexts(5, first: 6) == ["now"])
+            #expect(try await queue.worker("w").claimTexts(5) == ["now"])
         }
     }
 
@@ -64,14 +64,14 @@ struct ClaimTests {
     func renewal() async throws {
         try await withQueue { queue in
             try queue.push(["a"])
-            try queue.redis.run("RPUSH", queue.keys.inbox("w"), "waited")
+            try queue.redis.run("RPUSH", queue.keys.inbox, "waited")
             let before = try queue.everything()
             #expect(try await queue.worker("w").claim(0).bodies.isEmpty)
             #expect(try queue.everything() == before)
             try queue.endLease("w")
             let claimed = try await queue.worker("w").claim(0, join: false)
             #expect(!claimed.leaseLost && claimed.expiredWorker == nil)
-            #expect(try await queue.worker("x").reap("w") == nil)
+            #expect(try await queue.worker("x").reclaim("w") == nil)
         }
     }
 
@@ -82,7 +82,7 @@ struct ClaimTests {
             try queue.push(["a", "b"])
             try queue.push(retry: "again", at: 1)
             #expect(try await worker.claim(1).bodies.count == 1)
-            try queue.redis.run("RPUSH", queue.keys.inbox("w"), "waited")
+            try queue.redis.run("RPUSH", queue.keys.inbox, "waited")
             try queue.redis.run("SET", queue.keys.paused, "maintenance")
             let before = try queue.everything()
             let claimed = try await worker.claim(5, first: 2)
@@ -95,7 +95,7 @@ struct ClaimTests {
         }
     }
 
-    @Test("passed on by the network after it was repeated and answered, it takes nothing, also of what is settled")
+    @Test("delivered late, after it was repeated and answered, it takes nothing, also of what is settled")
     func late() async throws {
         try await withQueue { queue in
             let worker = queue.worker("w")
@@ -109,13 +109,66 @@ struct ClaimTests {
             #expect(try await worker.claim(3).bodies.isEmpty)
             #expect(try queue.jobs() == ["d"] && queue.claims("w").isEmpty)
             #expect(try await worker.claimTexts(3, first: 4) == ["d"])
-            // One that had brought nothing is no better.
-            #expect(try await worker.claim(3, first: 7).bodies.isEmpty)
-            try queue.push(["e"])
-            #expect(try await worker.claim(3, first: 7).bodies.isEmpty)
-            #expect(try await worker.claimTexts(3, first: 10) == ["e"])
-            try await worker.release()
-            #expect(try queue.everything().keys.allSatisfy { !$0.contains("next") })
+            #expect(try await worker.claim(3).bodies.isEmpty)
+        }
+    }
+
+    @Test("delivered late, after the same claim had found nothing, it takes jobs that the next claim returns")
+    func lateAfterNothing() async throws {
+        try await withQueue { queue in
+            let worker = queue.worker("w")
+            #expect(try await worker.claim(3).bodies.isEmpty)
+            try queue.push(["a", "b"])
+            let late = try await worker.claim(3)
+            let next = try await worker.claim(256)
+            #expect(next.texts == ["a", "b"] && next.stamp == late.stamp)
+            #expect(try queue.claims("w") == [1: "a", 2: "b"])
+        }
+    }
+
+    @Test("delivered after its lane was reclaimed or released, it ends no job that its lane has settled", arguments: [true, false])
+    func lateAfterReclaim(isReleased: Bool) async throws {
+        try await withQueue { queue in
+            let worker = queue.worker("w")
+            try queue.push(["a", "b", "c", "d", "e", "f"])
+            // The lane has answers for a, b and c.
+            let claimed = try await worker.claim(3)
+            let settlement = worker.filled { settlement in
+                for number in 1...3 { settlement.end(number, .delivered) }
+            }
+            if isReleased {
+                try await worker.release()
+            } else {
+                try queue.endLease("w")
+                try await queue.worker("x").reclaim("w")
+            }
+            #expect(try await queue.worker("x").claim(3).bodies.count == 3)
+            // The network delivers the first claim once more.
+            let late = try await worker.claim(3)
+            #expect(late.stamp != claimed.stamp || late.bodies.isEmpty)
+            let before = try queue.everything()
+            #expect(try await worker.settle(settlement) == 3)
+            #expect(try queue.everything() == before)
+            #expect(try queue.jobs().count + queue.claims("x").count + queue.claims("w").count == 6)
+        }
+    }
+
+    @Test("executed again on an older state of Redis, it takes jobs that the settlement of the first does not end")
+    func rollback() async throws {
+        try await withQueue { queue in
+            let worker = queue.worker("w")
+            try queue.push(["a", "b", "c"])
+            let claimed = try await worker.claim(3)
+            let settlement = worker.filled { settlement in
+                for number in 1...3 { settlement.end(number, .delivered) }
+            }
+            // A failover to a replica that has neither the claim nor the pushes, but others.
+            try queue.redis.run("DEL", queue.keys.claimed("w"), queue.keys.next("w"))
+            try queue.push(["d", "e", "f"])
+            let again = try await worker.claim(3)
+            #expect(again.texts == ["d", "e", "f"] && again.stamp != claimed.stamp)
+            #expect(try await worker.settle(settlement) == 3)
+            #expect(try queue.claims("w") == [1: "d", 2: "e", 3: "f"])
         }
     }
 
@@ -171,7 +224,7 @@ struct ClaimTests {
             var limits = QueueLimits()
             limits.maximumJobSize = 100
             let big = String(repeating: "x\u{0}\n", count: 40)
-            let again = #"{"v":1,"attempt":2,"claim":"w:9","tokens":["aa","bb"],"job":"# + big + "}"
+            let again = #"{"apns_worker":1,"attempt":2,"claim":"w:9","tokens":["aa","bb"],"job":"# + big + "}"
             try queue.push([big, "a", big, "b"])
             try queue.push(retry: again, at: 1)
             let claimed = try await queue.worker("w", limits).claim(10)
@@ -201,7 +254,7 @@ struct ClaimTests {
         }
     }
 
-    @Test("what is beyond the claim's bytes goes back where it was, in its order")
+    @Test("a claim stops at its bytes, with one job of each kind at least, and the rest stays in its order")
     func byteBudget() async throws {
         try await withQueue { queue in
             var limits = QueueLimits()
@@ -210,7 +263,7 @@ struct ClaimTests {
             let retries = (0..<6).map { "retry-000\($0)" }
             try queue.push(fresh)
             for (index, retry) in retries.enumerated() { try queue.push(retry: retry, at: Int64(index + 1)) }
-            try queue.redis.run("RPUSH", queue.keys.inbox("w"), "inbox")
+            try queue.redis.run("RPUSH", queue.keys.inbox, "inbox")
             let claimed = try await queue.worker("w", limits).claim(12)
             // One each: neither kind of job can keep the other out.
             #expect(claimed.texts.first == "inbox")
@@ -223,6 +276,68 @@ struct ClaimTests {
         }
     }
 
+    @Test(
+        "jobs of any size are popped once and not pushed back: a backlog of large jobs does not block Redis",
+        arguments: [(350, 4000), (14_000, 600), (70_000, 200), (1_000_000, 12)])
+    func largeJobs(size: Int, count: Int) async throws {
+        let server = try RedisServer()
+        try await withQueue(on: server) { queue in
+            let body = String(repeating: "x", count: size)
+            for start in stride(from: 0, to: count, by: 100) {
+                try queue.redis.run((["RPUSH", queue.keys.jobs] + Array(repeating: body, count: min(100, count - start))).map { Array($0.utf8) })
+            }
+            try queue.redis.run("CONFIG", "RESETSTAT")
+            let worker = queue.worker("w")
+            var (first, claims) = (1, 0)
+            while true {
+                let claimed = try await worker.claim(256, first: first)
+                if claimed.bodies.isEmpty { break }
+                #expect(claimed.bodies.count == 1 || claimed.bodies.count * size <= 1 << 20)
+                claims += 1
+                first += claimed.bodies.count
+                try await worker.settle { settlement in
+                    for number in first - claimed.bodies.count..<first { settlement.end(number, .delivered) }
+                }
+            }
+            #expect(first == count + 1)
+            let full = max(1, min(256, (1 << 20) / size))
+            #expect(claims <= count / max(1, full * 9 / 10) + 2, "\(claims) claims")
+            let calls = try queue.calls()
+            #expect(calls["lpush"] == nil && calls["rpush"] == nil)
+            // With the hundreds of jobs of a full claim, a pop of its own for each would cost a third more.
+            #expect((calls["lpop"] ?? 0) <= claims * 20)
+        }
+    }
+
+    @Test("where a few jobs are much larger than those around them, no more than a portion is pushed back")
+    func mixedSizes() async throws {
+        let server = try RedisServer()
+        try await withQueue(on: server) { queue in
+            var random = SeededGenerator(seed: 13)
+            var pushed: [Int] = []
+            for _ in 0..<600 {
+                let size = Int.random(in: 0..<20, using: &random) == 0 ? 700_000 : 300
+                pushed.append(size)
+                try queue.push([String(repeating: "x", count: size)])
+            }
+            try queue.redis.run("CONFIG", "RESETSTAT")
+            let worker = queue.worker("w")
+            var claimedSizes: [Int] = []
+            var claims = 0
+            while true {
+                let claimed = try await worker.claim(256, first: claimedSizes.count + 1)
+                if claimed.bodies.isEmpty { break }
+                claims += 1
+                let sizes = claimed.bodies.map(\.readableBytes)
+                #expect(sizes.count == 1 || sizes.reduce(0, +) <= 1 << 20)
+                claimedSizes += sizes
+            }
+            #expect(claimedSizes == pushed)
+            let pushedBack = try queue.calls()["lpush"] ?? 0
+            #expect(pushedBack <= claims, "\(pushedBack) in \(claims) claims")
+        }
+    }
+
     @Test("at least one job comes, however large it is")
     func atLeastOne() async throws {
         try await withQueue { queue in
@@ -230,7 +345,7 @@ struct ClaimTests {
             limits.maximumClaimSize = 1
             try queue.push(["aaaa", "bbbb"])
             #expect(try await queue.worker("w", limits).claim(5).texts == ["aaaa"])
-            #expect(try await queue.worker("w", limits).claim(5, first: 6).texts == ["bbbb"])
+            #expect(try await queue.worker("w", limits).claim(5, first: 2).texts == ["bbbb"])
         }
     }
 

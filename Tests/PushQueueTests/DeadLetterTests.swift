@@ -50,7 +50,7 @@ struct DeadLetterTests {
             try await worker.settle { $0.bury(2, reason: "X") }
             #expect(try queue.dead().map(\.original.text) == ["old", "job1", "job2"])
             // What is thrown out to make room counts as dead all the same.
-            let last = Settlement.filled { settlement in for claim in 3...5 { settlement.bury(claim, reason: "X") } }
+            let last = worker.filled { settlement in for claim in 3...5 { settlement.bury(claim, reason: "X") } }
             #expect(try await worker.settled(last) == QueueConnection.Settled(lost: 0, evicted: 3))
             #expect(try await worker.settled(last) == QueueConnection.Settled(lost: 3, evicted: 0))
             #expect(try queue.dead().map(\.original.text) == ["job3", "job4", "job5"])
@@ -92,8 +92,8 @@ struct DeadLetterTests {
             try queue.endLease("w")
             let reaper = queue.worker("x", limits)
             #expect(
-                try await reaper.reaped("w") == QueueConnection.Reaped(reclaimed: 0, poisoned: 2, evicted: 2))
-            #expect(try await reaper.reaped("w") == nil)
+                try await reaper.reclaimed("w") == QueueConnection.Reclaimed(reclaimed: 0, poisoned: 2, evicted: 2, left: 0))
+            #expect(try await reaper.reclaimed("w") == nil)
             #expect(try queue.dead().count == 1)
             #expect(try queue.stats() == ["dead": 4, "dead:JobTooLarge": 2, "dead:Poison": 2, "dead_evicted": 3])
         }

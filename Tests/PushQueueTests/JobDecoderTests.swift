@@ -253,8 +253,8 @@ struct JobDecoderTests {
         #expect(jobError(job)?.description.contains("`unique_for` but no `id`") == true)
         #expect(jobError(Self.job(#""unique_for":null"#)) == nil)
         #expect(jobError(#"{"unique_for":"1h","payload":{}}"#) == .missingToken)
-        #expect(try decodeJob(#"{"v":1,"id":"made","job":\#(job)}"#).uniqueFor == 3_600_000)
-        #expect(jobError(#"{"v":1,"origin":"w:1","job":\#(job)}"#) == .missingID)
+        #expect(try decodeJob(#"{"apns_worker":1,"id":"made","job":\#(job)}"#).uniqueFor == 3_600_000)
+        #expect(jobError(#"{"apns_worker":1,"origin":"w:1","job":\#(job)}"#) == .missingID)
     }
 
     @Test("integers may be written in any way that JSON has")

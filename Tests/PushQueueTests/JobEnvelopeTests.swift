@@ -10,7 +10,7 @@ struct JobEnvelopeTests {
     @Test("reads everything a wrapper says, and the job inside")
     func everything() throws {
         let job = try decodeJob(
-            #"{"v":1,"id":"m\u0061de","origin":"host-1.0:17","attempt":3,"reclaims":2,"tokens":["cd","ef"],"#
+            #"{"apns_worker":1,"id":"m\u0061de","origin":"host-1.0:17","attempt":3,"reclaims":2,"tokens":["cd","ef"],"#
                 + #""error":{"status":503,"reason":"Shutdown","at":1},"claim":"host-1.1:4","enqueued":1700000000123,"reserved":true,"#
                 + #""later":{"x":[1]},"job":\#(Self.original)}"#)
         let envelope = job.envelope
@@ -33,7 +33,7 @@ struct JobEnvelopeTests {
 
     @Test("a wrapper that says nothing leaves the job as it is")
     func nothing() throws {
-        let job = try decodeJob(#"{"v":1,"job":\#(Self.original)}"#)
+        let job = try decodeJob(#"{"apns_worker":1,"job":\#(Self.original)}"#)
         #expect(job.envelope.isWrapped)
         #expect(job.envelope.attempt == 1)
         #expect(job.envelope.reclaims == 0)
@@ -44,7 +44,7 @@ struct JobEnvelopeTests {
 
     @Test("the producer's time of enqueueing wins over when the job was first seen")
     func enqueued() throws {
-        let job = try decodeJob(#"{"v":1,"enqueued":9000,"job":{"enqueued_at":5,"token":"ab","payload":{}}}"#)
+        let job = try decodeJob(#"{"apns_worker":1,"enqueued":9000,"job":{"enqueued_at":5,"token":"ab","payload":{}}}"#)
         #expect(job.enqueuedAt == 5000)
         #expect(job.envelope.enqueued == 9000)
     }
@@ -57,7 +57,7 @@ struct JobEnvelopeTests {
             #""token":"a","token":"b","#,
         ])
     func override(member: String) throws {
-        let job = try decodeJob(#"{"v":1,"tokens":["cd"],"job":{\#(member)"payload":{}}}"#)
+        let job = try decodeJob(#"{"apns_worker":1,"tokens":["cd"],"job":{\#(member)"payload":{}}}"#)
         #expect(job.token == nil)
         #expect(job.tokenStrings == ["cd"])
     }
@@ -66,10 +66,10 @@ struct JobEnvelopeTests {
         "an original that nobody can read still comes out of its wrapper byte for byte",
         arguments: [
             "", "hello", "{", "}", "}}", "\"", "\\", "{\"token\":", "\u{0}\u{1}", "[1,]", "nested \"job\":{}", " {} ",
-            "{\"v\":1,\"job\":{}}", String(repeating: "[", count: 1000),
+            "{\"apns_worker\":1,\"job\":{}}", String(repeating: "[", count: 1000),
         ])
     func garbage(original: String) throws {
-        let body = ByteBuffer(string: #"{"v":1,"attempt":2,"id":"x","job":\#(original)}"#)
+        let body = ByteBuffer(string: #"{"apns_worker":1,"attempt":2,"id":"x","job":\#(original)}"#)
         let envelope = Envelope.read(body)
         #expect(envelope.isWrapped)
         #expect(envelope.attempt == 2)
@@ -80,7 +80,7 @@ struct JobEnvelopeTests {
 
     @Test("bytes that are not even text come out as well")
     func binary() {
-        var body = ByteBuffer(string: #"{"v":1,"job":"#)
+        var body = ByteBuffer(string: #"{"apns_worker":1,"job":"#)
         body.writeBytes([0xFF, 0x00, 0x80, 0x7D])
         body.writeString("}")
         let envelope = Envelope.read(body)
@@ -89,32 +89,33 @@ struct JobEnvelopeTests {
 
     @Test("offsets in errors count from the start of what the producer wrote")
     func offsets() {
-        #expect(jobError(#"{"v":1,"attempt":2,"job":[]}"#) == .notAnObject(offset: 0))
+        #expect(jobError(#"{"apns_worker":1,"attempt":2,"job":[]}"#) == .notAnObject(offset: 0))
         let inner = #"{"token":"ab","priority":3,"payload":{}}"#
         #expect(jobError(inner) == .invalidMember(.priority, offset: 25))
-        #expect(jobError(#"{"v":1,"attempt":2,"job":\#(inner)}"#) == .invalidMember(.priority, offset: 25))
+        #expect(jobError(#"{"apns_worker":1,"attempt":2,"job":\#(inner)}"#) == .invalidMember(.priority, offset: 25))
         #expect(
-            jobError(#"{"v":1,"attempt":2,"job":{"token":x}}"#)
+            jobError(#"{"apns_worker":1,"attempt":2,"job":{"token":x}}"#)
                 == .malformedJSON(JSONError(kind: .expectedValue, offset: 9)))
-        #expect(jobError(#"{"v":1,"job":}"#) == .malformedJSON(JSONError(kind: .unexpectedEnd, offset: 0)))
+        #expect(jobError(#"{"apns_worker":1,"job":}"#) == .malformedJSON(JSONError(kind: .unexpectedEnd, offset: 0)))
     }
 
     @Test(
         "what is not exactly a wrapper is a plain job",
         arguments: [
-            #"{"v":1}"#, #"{"v":1,}"#, #"{"v":1,"job"}"#, #"{"v":1,"job" :{}}"#, #"{ "v":1,"job":{}}"#,
-            #"{"v": 1,"job":{}}"#, #"{"v":2,"job":{}}"#, #"{"v":1.0,"job":{}}"#, #"{"job":{},"v":1}"#,
-            #"{"v":1,"job":{}} "#,
-            #"{"v":1,"job":{}"# + "\n", #"{"v":1,"id":5,"job":{}}"#, #"{"v":1,"id":"","job":{}}"#,
-            #"{"v":1,"attempt":0,"job":{}}"#, #"{"v":1,"attempt":"2","job":{}}"#, #"{"v":1,"attempt":1e99,"job":{}}"#,
-            #"{"v":1,"reclaims":-1,"job":{}}"#, #"{"v":1,"tokens":[],"job":{}}"#, #"{"v":1,"tokens":[1],"job":{}}"#,
-            #"{"v":1,"attempt":2,"attempt":3,"job":{}}"#, #"{"v":1,"error":"x","job":{}}"#,
-            #"{"v":1,attempt:2,"job":{}}"#,
-            #"{"v":1,"attempt":2 "job":{}}"#, #"{"v":1,"x":tru,"job":{}}"#, #"{"v":1,"attempt":2,"jo"#, #"{"v":1,"#,
-            #"{"v":1,"reserved":false,"job":{}}"#, #"{"v":1,"reserved":1,"job":{}}"#,
-            #"{"v":1,"reserved":trux,"job":{}}"#,
-            #"{"v":1,"reserved":"true","job":{}}"#, #"{"v":1,"reserved":true,"reserved":true,"job":{}}"#,
-            #"{"v":1,"x":"job":{}}"#, #"{"v":1,"token":"ab","payload":{},"job":{}}"#, "",
+            #"{"v":1}"#, #"{"apns_worker":1,}"#, #"{"apns_worker":1,"job"}"#, #"{"apns_worker":1,"job" :{}}"#, #"{ "apns_worker":1,"job":{}}"#,
+            #"{"apns_worker": 1,"job":{}}"#, #"{"apns_worker":2,"job":{}}"#, #"{"apns_worker":1.0,"job":{}}"#,
+            #"{"job":{},"apns_worker":1}"#, #"{"v":1,"job":{}}"#,
+            #"{"apns_worker":1,"job":{}} "#,
+            #"{"apns_worker":1,"job":{}"# + "\n", #"{"apns_worker":1,"id":5,"job":{}}"#, #"{"apns_worker":1,"id":"","job":{}}"#,
+            #"{"apns_worker":1,"attempt":0,"job":{}}"#, #"{"apns_worker":1,"attempt":"2","job":{}}"#, #"{"apns_worker":1,"attempt":1e99,"job":{}}"#,
+            #"{"apns_worker":1,"reclaims":-1,"job":{}}"#, #"{"apns_worker":1,"tokens":[],"job":{}}"#, #"{"apns_worker":1,"tokens":[1],"job":{}}"#,
+            #"{"apns_worker":1,"attempt":2,"attempt":3,"job":{}}"#, #"{"apns_worker":1,"error":"x","job":{}}"#,
+            #"{"apns_worker":1,attempt:2,"job":{}}"#,
+            #"{"apns_worker":1,"attempt":2 "job":{}}"#, #"{"apns_worker":1,"x":tru,"job":{}}"#, #"{"apns_worker":1,"attempt":2,"jo"#, #"{"apns_worker":1,"#,
+            #"{"apns_worker":1,"reserved":false,"job":{}}"#, #"{"apns_worker":1,"reserved":1,"job":{}}"#,
+            #"{"apns_worker":1,"reserved":trux,"job":{}}"#,
+            #"{"apns_worker":1,"reserved":"true","job":{}}"#, #"{"apns_worker":1,"reserved":true,"reserved":true,"job":{}}"#,
+            #"{"apns_worker":1,"x":"job":{}}"#, "",
         ])
     func plain(text: String) {
         let envelope = Envelope.read(ByteBuffer(string: text))
@@ -123,19 +124,19 @@ struct JobEnvelopeTests {
 
     @Test("a producer's own job that looks like a wrapper at first is read as a job")
     func lookalike() throws {
-        let job = try decodeJob(#"{"v":1,"token":"ab","payload":{},"job":{"title":"baker"}}"#)
+        let job = try decodeJob(#"{"v":1,"token":"ab","job":"campaign-7","payload":{}}"#)
         #expect(!job.envelope.isWrapped)
         #expect(job.string(job.token) == "ab")
     }
 
     @Test("wrappers do not nest: one inside another is a job without a token")
     func nested() {
-        #expect(jobError(#"{"v":1,"job":{"v":1,"job":\#(Self.original)}}"#) == .missingToken)
+        #expect(jobError(#"{"apns_worker":1,"job":{"apns_worker":1,"job":\#(Self.original)}}"#) == .missingToken)
     }
 
     @Test("cut anywhere, a wrapper is never read beyond its end")
     func truncations() {
-        let bytes = Array(#"{"v":1,"attempt":2,"id":"a}b","tokens":["c}"],"error":{"at":1},"job":{"payload":{}}}"#.utf8)
+        let bytes = Array(#"{"apns_worker":1,"attempt":2,"id":"a}b","tokens":["c}"],"error":{"at":1},"job":{"payload":{}}}"#.utf8)
         for length in 0...bytes.count {
             let envelope = Envelope.read(ByteBuffer(bytes: bytes[..<length]))
             #expect(envelope.original.upperBound <= length)
@@ -188,7 +189,7 @@ struct JobEnvelopeTests {
         writer.write(reserved: true)
         #expect(
             String(buffer: writer.head())
-                == #"{"v":1,"attempt":2,"id":"7","tokens":["ab","cd"],"error":{"status":503,"reason":"Shutdown","at":12},"#
+                == #"{"apns_worker":1,"attempt":2,"id":"7","tokens":["ab","cd"],"error":{"status":503,"reason":"Shutdown","at":12},"#
                 + #""reserved":true,"job":"#)
         var bare = EnvelopeWriter(into: ByteBuffer(string: "before"))
         bare.write(tokens: EmptyCollection())
@@ -196,7 +197,7 @@ struct JobEnvelopeTests {
         bare.write(errorStatus: nil, reason: "ConnectionLost", at: 5)
         #expect(
             String(buffer: bare.wrapping(ByteBuffer(string: "x")))
-                == #"before{"v":1,"attempt":1,"error":{"reason":"ConnectionLost","at":5},"job":x}"#)
+                == #"before{"apns_worker":1,"attempt":1,"error":{"reason":"ConnectionLost","at":5},"job":x}"#)
     }
 
     @Test("text that is not UTF-8 is written as text that is")

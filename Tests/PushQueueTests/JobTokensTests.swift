@@ -56,9 +56,9 @@ struct JobTokensTests {
         let single = #"{"token":"a","payload":{}}"#
         #expect(originalWithoutTokens(try decodeJob(single)) == single)
         let many = #"{"tokens":["a","b"],"payload":{}}"#
-        let wrapped = try decodeJob(#"{"v":1,"tokens":["b"],"job":\#(many)}"#)
+        let wrapped = try decodeJob(#"{"apns_worker":1,"tokens":["b"],"job":\#(many)}"#)
         #expect(originalWithoutTokens(wrapped) == many)
-        let cut = try decodeJob(#"{"v":1,"attempt":2,"job":\#(many)}"#)
+        let cut = try decodeJob(#"{"apns_worker":1,"attempt":2,"job":\#(many)}"#)
         #expect(originalWithoutTokens(cut) == #"{"payload":{}}"#)
     }
 

@@ -32,12 +32,17 @@ struct OtherListTests {
             #expect(try await worker("w").release() == 32)
             #expect(try oldestFirst() == jobs)
 
-            _ = try await worker("v").claim(3)
-            try queue.redis.run("RPUSH", keys.inbox("v"), "waited")
+            let v = worker("v")
+            _ = try await v.claim(3)
+            try queue.redis.run("RPUSH", keys.inbox, "waited")
             try queue.redis.run("ZADD", keys.workers, "XX", "1", "v")
-            #expect(try await worker("x").reap("v") == [4, 0])
-            let reclaimed = (1...3).map { #"{"v":1,"reclaims":1,"origin":"v:\#($0)","job":job \#($0)}"# }
-            #expect(try oldestFirst() == reclaimed + ["waited"] + Array(jobs.dropFirst(3)))
+            let claims = (1...3).map(v.id)
+            #expect(try await worker("x").reclaim("v") == [3, 0])
+            let reclaimed = (1...3).map {
+                #"{"apns_worker":1,"reclaims":1,"origin":"v:\#(claims[$0 - 1])","job":job \#($0)}"#
+            }
+            #expect(try oldestFirst() == reclaimed + Array(jobs.dropFirst(3)))
+            #expect(try await worker("x").claim(1).bodies.first.map { String(buffer: $0) } == "waited")
             #expect(try queue.redis.run("EXISTS", "\(list):{q}:jobs") == .integer(0))
         }
     }
@@ -72,8 +77,8 @@ struct OtherListTests {
             let rest = #"{"class":"P","args":["{\"alert\":\"\u00e9\"}"]}"#
             #expect(
                 try queue.retries() == [
-                    #"{"v":1,"attempt":1,"claim":"w:1/1","tokens":["aa","bb"],"job":\#(rest)}"#,
-                    #"{"v":1,"attempt":1,"claim":"w:1/2","tokens":["cc"],"job":\#(rest)}"#,
+                    #"{"apns_worker":1,"attempt":1,"claim":"w:\#(worker.id(1))/1","tokens":["aa","bb"],"job":\#(rest)}"#,
+                    #"{"apns_worker":1,"attempt":1,"claim":"w:\#(worker.id(1))/2","tokens":["cc"],"job":\#(rest)}"#,
                 ])
         }
     }

@@ -16,8 +16,8 @@ struct QueueConnectionTests {
                 try queue.push(["a", "b", "c"])
                 #expect(try await worker.claim(3, first: first).bodies.count == 3)
                 #expect(try await worker.settle { $0.end(first, .delivered) } == 0)
-                #expect(try await worker.reserve([.bare(first + 1, "b", id: "\(first)")]) == [.granted])
-                #expect(try await queue.worker("x").reap("w") == nil)
+                #expect(try await worker.reserve([.bare(worker.id(first + 1), "b", id: "\(first)")]) == [.granted])
+                #expect(try await queue.worker("x").reclaim("w") == nil)
                 #expect(try await worker.release() == 2)
                 try queue.redis.run("DEL", queue.keys.jobs)
                 first += 3
@@ -62,12 +62,12 @@ struct QueueConnectionTests {
         let stats = try #require(queue.redis.run("KEYS", keys.statsPrefix + "*").elements?.first?.text)
         return switch script {
         case .claim:
-            [keys.jobs, keys.retry, keys.claimed("w"), keys.inbox("w"), keys.workers, keys.dead, keys.results, stats]
+            [keys.jobs, keys.retry, keys.claimed("w"), keys.inbox, keys.workers, keys.dead, keys.results, stats]
         case .reserve: [keys.claimed("w"), keys.results, stats, keys.unique(ByteBuffer(string: "x")).text]
         case .settle: [keys.claimed("w"), keys.retry, keys.dead, keys.results, stats]
-        case .reap:
-            [keys.workers, keys.claimed("w"), keys.inbox("w"), keys.jobs, keys.dead, keys.results, stats]
-        case .release: [keys.workers, keys.claimed("w"), keys.inbox("w"), keys.jobs]
+        case .reclaim:
+            [keys.workers, keys.claimed("w"), keys.jobs, keys.dead, keys.results, stats]
+        case .release: [keys.workers, keys.claimed("w"), keys.inbox, keys.jobs]
         // Those of apps and tokens are elsewhere.
         case .letters: [keys.dead, keys.jobs, stats]
         case .depth, .trip, .probe, .close, .rate, .token, .find, .mark, .describe, .register, .gauges, .overview: []
@@ -76,7 +76,7 @@ struct QueueConnectionTests {
 
     @Test(
         "a key of the wrong type is named, and nothing is changed, lost or doubled",
-        arguments: [QueueScript.claim, .reserve, .settle, .reap, .release])
+        arguments: [QueueScript.claim, .reserve, .settle, .reclaim, .release])
     func wrongType(script: QueueScript) async throws {
         try await withQueue { queue in
             var limits = QueueLimits()
@@ -87,10 +87,10 @@ struct QueueConnectionTests {
             try await worker.settle { $0.end(4, .delivered, results: .sample) }
             try queue.push(["fresh", "much too large to be claimed by this worker"])
             try queue.push(retry: "due", at: 1)
-            try queue.redis.run("RPUSH", queue.keys.inbox("w"), "waited")
+            try queue.redis.run("RPUSH", queue.keys.inbox, "waited")
             try queue.redis.run("ZADD", queue.keys.dead, "1", "{}\nolder")
-            if script == .reap { try queue.endLease("w") }
-            if script == .reserve { #expect(try await worker.reserve([.bare(1, "job 1", id: "x")]) == [.granted]) }
+            if script == .reclaim { try queue.endLease("w") }
+            if script == .reserve { #expect(try await worker.reserve([.bare(worker.id(1), "job 1", id: "x")]) == [.granted]) }
             for key in try keys(script, queue) {
                 #expect(try queue.redis.run("RENAME", key, key + ":away") == .status("OK"))
                 // What is a string anyway is replaced by something else than a string.
@@ -102,20 +102,22 @@ struct QueueConnectionTests {
                     case .claim: _ = try await worker.claim(10, first: 5)
                     case .reserve:
                         // The key's own check is asked for by the second, after the first could have been granted.
-                        _ = try await worker.reserve([.bare(2, "job 2", id: "new"), .bare(3, "job 3", id: "x")])
+                        _ = try await worker.reserve([.bare(worker.id(2), "job 2", id: "new"), .bare(worker.id(3), "job 3", id: "x")])
                     case .settle:
                         try await worker.settle {
                             $0.end(1, .delivered)
                             $0.retry(2)
                             $0.bury(3, reason: "X")
                         }
-                    case .reap: try await queue.worker("x", limits).reap("w")
+                    case .reclaim: try await queue.worker("x", limits).reclaim("w")
                     default: try await worker.release()
                     }
                 }
                 let text = failure?.description ?? ""
                 #expect(text.contains("WRONGTYPE \(key) holds a \(kind)"), "\(text)")
                 #expect(try queue.everything() == before, "\(key)")
+                // A lane that can't be reclaimed is left for an hour.
+                if script == .reclaim, key == queue.keys.claimed("w") { try queue.endLease("w") }
                 #expect(try queue.redis.run("RENAME", key + ":away", key) == .status("OK"))
             }
         }
@@ -130,24 +132,44 @@ struct QueueConnectionTests {
         }
     }
 
-    @Test("a server without memory refuses claims and reaping with nothing lost, and still lets jobs end")
+    @Test("on a server whose memory is full, all that ends jobs works, and producers are refused")
     func outOfMemory() async throws {
         let server = try RedisServer()
         try await withQueue(on: server) { queue in
-            let worker = try await queue.worker("w", claiming: ["job 1", "job 2"])
-            try queue.push(["fresh"])
+            var limits = QueueLimits()
+            limits.maximumJobSize = 100
+            limits.maximumReclaims = 0
+            let worker = try await queue.worker("w", claiming: (1...8).map { "job \($0)" }, limits)
+            try queue.push(["fresh", String(repeating: "x", count: 200)])
+            try queue.push(retry: "due", at: 1)
+            _ = try await queue.worker("gone", limits).claim(0)
+            try queue.endLease("gone")
             try queue.redis.run("CONFIG", "SET", "maxmemory", "1")
-            let before = try queue.everything()
-            await #expect(throws: QueueConnection.Failure.self) { _ = try await worker.claim(5, first: 3) }
-            await #expect(throws: QueueConnection.Failure.self) { try await worker.release() }
-            await #expect(throws: QueueConnection.Failure.self) {
-                _ = try await worker.reserve([.bare(1, "job 1", id: "x")])
+            #expect(try queue.redis.run("RPUSH", queue.keys.jobs, "one more").text?.hasPrefix("OOM") == true)
+            // Renewal, claims with retries and a job that is too large, reservations, all kinds of settlements.
+            _ = try await worker.claim(0)
+            #expect(try await Set(worker.claim(5, first: 9).texts) == ["fresh", "due"])
+            #expect(try await worker.reserve([.bare(worker.id(1), "job 1", id: "x")]) == [.granted])
+            let lost = try await worker.settle {
+                $0.bury(6, reason: "Part", attempts: 1, members: ByteBuffer(), original: 0..<5, settles: false)
+                $0.end(6, .fannedOut)
             }
-            #expect(try queue.everything() == before)
-            #expect(try await worker.settle { $0.end(1, .delivered) } == 0)
+            #expect(lost == 0)
+            #expect(try await worker.settle { $0.retry(2) } == 0)
+            #expect(try await worker.settle { $0.bury(3, reason: "X") } == 0)
+            #expect(try await worker.settle { $0.end(4, .delivered, results: .sample) } == 0)
+            #expect(try await worker.settle { $0.end(5, .delivered) } == 0)
+            #expect(try await queue.worker("other", limits).reclaim("gone") == [0, 0])
             try queue.redis.run("CONFIG", "SET", "maxmemory", "0")
-            #expect(try await worker.claimTexts(5, first: 3) == ["fresh"])
-            #expect(try queue.stats() == ["delivered": 1])
+            try queue.endLease("w")
+            try queue.redis.run("CONFIG", "SET", "maxmemory", "1")
+            let counts = try await queue.worker("other", limits).reclaim("w")
+            #expect(counts == [0, 5])
+            let last = queue.worker("last", limits)
+            #expect(try await last.claim(5).bodies.count == 1)
+            #expect(try await last.release() == 1)
+            try queue.redis.run("CONFIG", "SET", "maxmemory", "0")
+            #expect(try queue.jobs().count == 1 && queue.retries().isEmpty && queue.dead().count == 8)
         }
     }
 }

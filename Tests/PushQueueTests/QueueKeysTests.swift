@@ -15,7 +15,7 @@ struct QueueKeysTests {
         #expect(keys.statsPrefix == "push:{default}:stats:")
         #expect(keys.stats("2026-11-21") == "push:{default}:stats:2026-11-21")
         #expect(keys.claimed("host.1") == "push:{default}:claimed:host.1")
-        #expect(keys.inbox("host.1") == "push:{default}:inbox:host.1")
+        #expect(keys.inbox == "push:{default}:inbox")
         #expect(keys.unique(ByteBuffer(string: "a{b}:é\n")).text == "push:{default}:unique:a{b}:é\n")
         #expect(SharedKeys(prefix: "push").invalidTokens == "push:invalid-tokens")
         #expect(SharedKeys(prefix: "push").invalidTokenDetails == "push:invalid-tokens:details")

@@ -4,7 +4,7 @@ import Testing
 
 @testable import PushQueue
 
-/// Workers that claim, settle, die, come back, reap and release in random order, and an account of where every job is.
+/// Lanes that claim, settle, die, come back, reclaim and release in random order, and an account of where every job is.
 @Suite("A queue under workers that do anything at any time")
 struct QueueModelTests {
     @Test("every job is in one place at any time, and ends once", arguments: 1...8)
@@ -88,13 +88,10 @@ private struct Model {
             workers.remove(at: index)
             addWorker()
         case 87..<94:
-            try await reap(by: index)
+            try await reclaim(by: index)
         case 94..<97:
-            // As the server would for a blocking wait, while the worker is on the roll.
-            guard workers[index].hasJoined, try queue.workers().contains(name), try queue.inbox(name).isEmpty else {
-                return
-            }
-            try queue.redis.run("LMOVE", queue.keys.jobs, queue.keys.inbox(name), "LEFT", "RIGHT")
+            // As the server does for a blocking wait.
+            try queue.redis.run("LMOVE", queue.keys.jobs, queue.keys.inbox, "LEFT", "RIGHT")
         default:
             try await workers[index].connection.release()
             workers.remove(at: index)
@@ -109,7 +106,7 @@ private struct Model {
             let body =
                 switch Int.random(in: 0..<4, using: &random) {
                 case 0: "garbage \u{0}\n\(mark)"
-                case 1: #"{"v":1,"attempt":2,"token":"\#(mark)","payload":{}}"#
+                case 1: #"{"apns_worker":1,"attempt":2,"token":"\#(mark)","payload":{}}"#
                 case 2: #"{"token":"ab","payload":"\#(filling)\#(mark)"}"#
                 default: mark
                 }
@@ -148,14 +145,16 @@ private struct Model {
             held[$0] == nil
         }
         numbers += Set(foreign)
+        let connection = workers[index].connection
         var settlement = Settlement()
         var endings: [Int: String] = [:]
         for number in numbers {
+            let id = connection.id(number)
             let body = held[number].map { ByteBuffer(string: $0) } ?? ByteBuffer()
             let envelope = Envelope.read(body)
             switch Int.random(in: 0..<8, using: &random) {
             case 0...2:
-                settlement.end(number, Ending.allCases.randomElement(using: &random) ?? .delivered)
+                settlement.end(id, Ending.allCases.randomElement(using: &random) ?? .delivered)
                 endings[number] = held[number]
             case 3...5:
                 var writer = EnvelopeWriter(attempt: envelope.attempt + 1)
@@ -164,13 +163,13 @@ private struct Model {
                 writer.write(reserved: envelope.isReserved)
                 let delay = Int64(Bool.random(using: &random) ? 0 : 600_000)
                 settlement.retry(
-                    number, due: .after(milliseconds: delay), head: writer.head(), counter: "retried",
+                    id, due: .after(milliseconds: delay), head: writer.head(), counter: "retried",
                     reason: "Shutdown", original: envelope.original)
             case 6:
                 settlement.bury(
-                    number, reason: "BadTopic", attempts: 1, members: ByteBuffer(), original: envelope.original)
+                    id, reason: "BadTopic", attempts: 1, members: ByteBuffer(), original: envelope.original)
             default:
-                settlement.end(number, .fannedOut, notifications: 3)
+                settlement.end(id, .fannedOut, notifications: 3)
                 endings[number] = held[number]
             }
         }
@@ -193,7 +192,7 @@ private struct Model {
             let id = "id-\(Int.random(in: 0..<60, using: &random))"
             reservations.append(
                 Reservation(
-                    claim: number, id: ByteBuffer(string: id), milliseconds: 600_000, claimed: body, envelope: envelope)
+                    claim: worker.connection.id(number), id: ByteBuffer(string: id), milliseconds: 600_000, claimed: body, envelope: envelope)
             )
             if reservedIDs.insert(id).inserted {
                 expected.append(.granted)
@@ -205,7 +204,7 @@ private struct Model {
             }
         }
         if worker.next > 1 {
-            reservations.append(.bare(1_000_000, "x", id: "never"))
+            reservations.append(.bare(worker.connection.id(1_000_000), "x", id: "never"))
             expected.append(.lost)
         }
         #expect(try await worker.connection.reserve(reservations) == expected)
@@ -215,22 +214,22 @@ private struct Model {
         #expect(try await worker.connection.reserve(reservations) == again)
         #expect(try queue.everything() == before)
         for (reservation, result) in zip(reservations, expected) where result == .granted {
-            #expect(try queue.claims(worker.connection.name)[reservation.claim] == reservation.body.text)
+            #expect(try queue.claims(worker.connection.name)[reservation.claim.number] == reservation.body.text)
         }
         // A claim that was asked about has been answered: it is not repeated.
         workers[index].lastClaim = nil
     }
 
-    private mutating func reap(by index: Int) async throws {
+    private mutating func reclaim(by index: Int) async throws {
         guard let other = try queue.workers().randomElement(using: &random) else { return }
-        if let counts = try await workers[index].connection.reap(other) { reclaimed += counts[0] }
+        if let counts = try await workers[index].connection.reclaim(other) { reclaimed += counts[0] }
     }
 
     /// All workers die, and one that is patient enough ends what is left.
     mutating func finish() async throws {
         for name in try queue.workers() {
             try queue.endLease(name)
-            if let counts = try await queue.worker("reaper").reap(name) { reclaimed += counts[0] }
+            if let counts = try await queue.worker("reclaimer").reclaim(name) { reclaimed += counts[0] }
         }
         for member in try queue.retries() { try queue.redis.run("ZADD", queue.keys.retry, "1", member) }
         let last = queue.worker("last")
@@ -255,13 +254,11 @@ private struct Model {
             places.append(try Self.number(of: letter.original.text))
             #expect(!Envelope.read(letter.original).isWrapped)
         }
-        var bodies = try queue.jobs() + queue.retries()
+        var bodies = try queue.jobs() + queue.inbox() + queue.retries()
         for key in try queue.everything().keys {
             guard let worker = key.split(separator: ":").last.map(String.init) else { continue }
             if key == queue.keys.claimed(worker) {
                 bodies += try queue.claims(worker).values
-            } else if key == queue.keys.inbox(worker) {
-                bodies += try queue.inbox(worker)
             }
         }
         for body in bodies {

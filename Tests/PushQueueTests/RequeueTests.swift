@@ -14,7 +14,7 @@ struct RequeueTests {
         let originals: [[UInt8]] = [
             Array(#"{"token":"ab","payload":{"aps":{"alert":"é\n"}}}"#.utf8), [], [0x0A, 0x0A],
             [0xFF, 0x00, 0x7D, 0x0A, 0x80],
-            Array(#"{"v":1,"job":{"token":"ab"}}"#.utf8), Array("%s %d }}".utf8),
+            Array(#"{"apns_worker":1,"job":{"token":"ab"}}"#.utf8), Array("%s %d }}".utf8),
             Array(repeating: 0x78, count: 2_000_000),
         ]
         try await withQueue { queue in
@@ -36,7 +36,7 @@ struct RequeueTests {
         try await withQueue { queue in
             let original = #"{"token":"ab","unique_for":"1h","id":"i/\"d","payload":{}}"#
             try queue.bury(
-                #"{"v":1,"reason":"X","at":9,"claim":"w:7:letter","attempts":3,"id":"i/\"d","enqueued":1700000000123,"#
+                #"{"v":1,"reason":"X","at":9,"claim":"w:7.a1:letter","attempts":3,"id":"i/\"d","enqueued":1700000000123,"#
                     + #""requeues":4,"tokens":["ab/\"","CD"]}"# + "\n" + original, at: 1)
             #expect(try await queue.sweep(Self.plain, .init()).tally == 1)
             let body = try #require(queue.bodies().first)
@@ -45,7 +45,7 @@ struct RequeueTests {
             #expect(job.enqueuedAt == 1_700_000_000_123)
             #expect(job.id.map(job.text)?.text == #"i/"d"#)
             #expect(job.envelope.tokens(in: body).map(\.text) == [#"ab/""#, "CD"])
-            #expect(Reservation(of: job, claim: 1) == nil)
+            #expect(Reservation(of: job, claim: .none) == nil)
             #expect(body.text.hasSuffix(#","job":\#(original)}"#))
         }
     }
@@ -53,9 +53,9 @@ struct RequeueTests {
     @Test(
         "a job without an id keeps the identity that its notifications' ids come from",
         arguments: [
-            (#""claim":"a:b:7""#, "a:b:7"), (#""claim":"w:7:letter""#, "w:7"), (#""claim":"w:7:big""#, "w:7"),
-            (#""claim":"w:7","origin":"first:1""#, "first:1"), (#""claim":"strange""#, nil), (#""claim":7"#, nil),
-            (#""claim":"w:7","id":"\u0001""#, "w:7"),
+            (#""claim":"a:b:7.a1""#, "a:b:7.a1"), (#""claim":"w:7.a1:letter""#, "w:7.a1"), (#""claim":"w:7.a1:big""#, "w:7.a1"),
+            (#""claim":"w:7.a1","origin":"first:1""#, "first:1"), (#""claim":"strange""#, nil), (#""claim":7"#, nil),
+            (#""claim":"w:7.a1","id":"\u0001""#, "w:7.a1"),
         ])
     func origin(members: String, expected: String?) async throws {
         try await withQueue { queue in
@@ -133,11 +133,11 @@ struct RequeueTests {
             var limits = QueueLimits()
             limits.maximumReclaims = 0
             let piece =
-                #"{"v":1,"attempt":2,"id":"big","enqueued":1700000000123,"requeues":2,"tokens":["ab","cd"],"job":{"payload":{}}}"#
+                #"{"apns_worker":1,"attempt":2,"id":"big","enqueued":1700000000123,"requeues":2,"tokens":["ab","cd"],"job":{"payload":{}}}"#
             try queue.push([piece])
             _ = try await queue.worker("w", limits).claim(1)
             try queue.endLease("w")
-            #expect(try await queue.worker("x", limits).reap("w") == [0, 1])
+            #expect(try await queue.worker("x", limits).reclaim("w") == [0, 1])
             #expect(try await queue.sweep(Self.plain, .init()).tally == 1)
             let worker = queue.worker("y", limits)
             let body = try #require(try await worker.claim(1).bodies.first)

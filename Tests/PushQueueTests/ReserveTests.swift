@@ -11,18 +11,19 @@ struct ReserveTests {
     }
 
     /// What a worker asks for when it has claimed this.
-    private static func reservation(_ claim: Int, _ body: String) throws -> Reservation {
-        try #require(Reservation(of: JobDecoder.decode(ByteBuffer(string: body)), claim: claim))
+    private static func reservation(_ claim: Int, _ body: String, _ worker: TestWorker? = nil) throws -> Reservation {
+        let id = worker?.id(claim) ?? ClaimID(number: claim, stamp: "x")
+        return try #require(Reservation(of: JobDecoder.decode(ByteBuffer(string: body)), claim: id))
     }
 
     @Test("a job without unique_for asks for nothing, nor does one that has its reservation")
     func unasked() throws {
         let plain = try JobDecoder.decode(ByteBuffer(string: #"{"id":"x","token":"ab","payload":{}}"#))
-        #expect(Reservation(of: plain, claim: 1) == nil)
+        #expect(Reservation(of: plain, claim: .none) == nil)
         let reserved = try JobDecoder.decode(Self.reservation(1, Self.job("x")).body)
         #expect(reserved.envelope.isReserved)
         #expect(reserved.uniqueFor == 3_600_000)
-        #expect(Reservation(of: reserved, claim: 1) == nil)
+        #expect(Reservation(of: reserved, claim: .none) == nil)
     }
 
     @Test("of the jobs with one id, the first is reserved and the others end as duplicates")
@@ -30,13 +31,13 @@ struct ReserveTests {
         try await withQueue { queue in
             let jobs = [Self.job("x"), Self.job("y"), Self.job("x", for: "2h"), Self.job(#"\u0078"#)]
             let worker = try await queue.worker("w", claiming: jobs)
-            let reservations = try jobs.enumerated().map { try Self.reservation($0.offset + 1, $0.element) }
+            let reservations = try jobs.enumerated().map { try Self.reservation($0.offset + 1, $0.element, worker) }
             #expect(try await worker.reserve(reservations) == [.granted, .granted, .duplicate, .duplicate])
             #expect(try queue.claims("w") == [1: reservations[0].body.text, 2: reservations[1].body.text])
-            #expect(try queue.claims("w")[1] == #"{"v":1,"reserved":true,"job":\#(jobs[0])}"#)
+            #expect(try queue.claims("w")[1] == #"{"apns_worker":1,"reserved":true,"job":\#(jobs[0])}"#)
             #expect(try queue.stats() == ["duplicate": 2])
             let key = queue.keys.unique(ByteBuffer(string: "x")).text
-            #expect(try queue.redis.run("GET", key) == "w:1")
+            #expect(try queue.redis.run("GET", key).text == "w:\(reservations[0].claim)")
             let left = try #require(queue.redis.run("PTTL", key).number)
             #expect(left > 3_500_000 && left <= 3_600_000)
         }
@@ -47,14 +48,14 @@ struct ReserveTests {
         try await withQueue { queue in
             let job = Self.job("x")
             let first = try await queue.worker("w", claiming: [job])
-            #expect(try await first.reserve([Self.reservation(1, job)]) == [.granted])
+            #expect(try await first.reserve([Self.reservation(1, job, first)]) == [.granted])
             // What is settled, in whatever way, has been sent once.
             try await first.settle { $0.end(1, .delivered) }
             let second = try await queue.worker("x", claiming: [job])
-            #expect(try await second.reserve([Self.reservation(1, job)]) == [.duplicate])
+            #expect(try await second.reserve([Self.reservation(1, job, second)]) == [.duplicate])
             try queue.redis.run("PEXPIRE", queue.keys.unique(ByteBuffer(string: "x")).text, "0")
             let third = try await queue.worker("y", claiming: [job])
-            #expect(try await third.reserve([Self.reservation(1, job)]) == [.granted])
+            #expect(try await third.reserve([Self.reservation(1, job, third)]) == [.granted])
             #expect(try queue.stats() == ["delivered": 1, "duplicate": 1])
         }
     }
@@ -62,9 +63,9 @@ struct ReserveTests {
     @Test("run twice, the second run grants what the first has granted, and changes nothing")
     func twice() async throws {
         try await withQueue { queue in
-            let jobs = [Self.job("x"), #"{"v":1,"attempt":2,"claim":"a:1","job":\#(Self.job("y"))}"#, Self.job("x")]
+            let jobs = [Self.job("x"), #"{"apns_worker":1,"attempt":2,"claim":"a:1","job":\#(Self.job("y"))}"#, Self.job("x")]
             let worker = try await queue.worker("w", claiming: jobs)
-            let reservations = try jobs.enumerated().map { try Self.reservation($0.offset + 1, $0.element) }
+            let reservations = try jobs.enumerated().map { try Self.reservation($0.offset + 1, $0.element, worker) }
             #expect(try await worker.reserve(reservations) == [.granted, .granted, .duplicate])
             let before = try queue.everything()
             #expect(try await worker.reserve(reservations) == [.granted, .granted, .lost])
@@ -73,31 +74,32 @@ struct ReserveTests {
         }
     }
 
-    @Test("a claim that was taken over or settled before is left alone, and its id stays free")
+    @Test("a claim that was reclaimed or settled before is left alone, and its id stays free")
     func lost() async throws {
         try await withQueue { queue in
             let jobs = [Self.job("x"), Self.job("y")]
             let worker = try await queue.worker("w", claiming: jobs)
             try await worker.settle { $0.end(1, .delivered) }
             try queue.endLease("w")
-            #expect(try await queue.worker("x").reap("w") == [1, 0])
+            #expect(try await queue.worker("x").reclaim("w") == [1, 0])
             let before = try queue.everything()
-            let reservations = try jobs.enumerated().map { try Self.reservation($0.offset + 1, $0.element) }
+            let reservations = try jobs.enumerated().map { try Self.reservation($0.offset + 1, $0.element, worker) }
             #expect(try await worker.reserve(reservations) == [.lost, .lost])
             #expect(try queue.everything() == before)
         }
     }
 
-    @Test("the reservation goes with the job through a reap, a release, a retry and a split")
+    @Test("the reservation goes with the job through a reclaim, a release, a retry and a split")
     func travels() async throws {
         try await withQueue { queue in
             let original = #"{"id":"x","unique_for":"1h","tokens":["aa","bb"],"payload":{}}"#
             var worker = try await queue.worker("w1", claiming: [original])
-            #expect(try await worker.reserve([Self.reservation(1, original)]) == [.granted])
+            let first = "w1:\(worker.id(1))"
+            #expect(try await worker.reserve([Self.reservation(1, original, worker)]) == [.granted])
 
             try queue.endLease("w1")
             worker = queue.worker("w2")
-            #expect(try await worker.reap("w1") == [1, 0])
+            #expect(try await worker.reclaim("w1") == [1, 0])
             #expect(try await self.claimReserved(worker).envelope.reclaims == 1)
 
             #expect(try await worker.release() == 1)
@@ -124,31 +126,31 @@ struct ReserveTests {
                 #expect(piece.tokenCount == 1)
                 #expect(piece.originalBytes.text == #"{"id":"x","unique_for":"1h","payload":{}}"#)
             }
-            #expect(try queue.redis.run("GET", queue.keys.unique(ByteBuffer(string: "x")).text) == "w1:1")
+            #expect(try queue.redis.run("GET", queue.keys.unique(ByteBuffer(string: "x")).text).text == first)
         }
     }
 
     private func claimReserved(_ worker: TestWorker, first: Int = 1) async throws -> Job {
         let job = try JobDecoder.decode(try #require(await worker.claim(1, first: first).bodies.first))
         #expect(job.envelope.isReserved && job.uniqueFor == 3_600_000)
-        #expect(Reservation(of: job, claim: first) == nil)
+        #expect(Reservation(of: job, claim: worker.id(first)) == nil)
         return job
     }
 
     @Test(
         "a wrapper keeps all that it says, and its original every byte",
         arguments: [
-            #"{"v":1,"job":"#, #"{"v":1,"attempt":7,"id":"made","reclaims":2,"enqueued":5,"job":"#,
-            #"{"v":1,"tokens":["cd","ef"],"error":{"reason":"\"job\":","at":1},"origin":"w:1","later":[1],"job":"#,
+            #"{"apns_worker":1,"job":"#, #"{"apns_worker":1,"attempt":7,"id":"made","reclaims":2,"enqueued":5,"job":"#,
+            #"{"apns_worker":1,"tokens":["cd","ef"],"error":{"reason":"\"job\":","at":1},"origin":"w:1","later":[1],"job":"#,
         ])
     func wrapped(head: String) async throws {
         try await withQueue { queue in
             let original = " " + Self.job("x", "\"é\\u0000\": [\"\\\"job\\\":\"],\n") + "\t"
             let body = head + original + "}"
             let worker = try await queue.worker("w", claiming: [body])
-            #expect(try await worker.reserve([Self.reservation(1, body)]) == [.granted])
+            #expect(try await worker.reserve([Self.reservation(1, body, worker)]) == [.granted])
             let held = try #require(queue.claims("w")[1])
-            #expect(held == #"{"v":1,"reserved":true,"# + head.dropFirst(7) + original + "}")
+            #expect(held == #"{"apns_worker":1,"reserved":true,"# + head.dropFirst(17) + original + "}")
             let (before, after) = (Envelope.read(ByteBuffer(string: body)), Envelope.read(ByteBuffer(string: held)))
             #expect(after.isReserved && !before.isReserved)
             #expect(after.attempt == before.attempt && after.reclaims == before.reclaims)
@@ -167,7 +169,7 @@ struct ReserveTests {
             let ids = texts.map { Array($0.utf8) } + [[], [0xFF], [0xFF, 0xFE], [0xC3], Array(0...254)]
             let worker = try await queue.worker("w", claiming: Array(repeating: "body", count: ids.count * 2))
             func reservations(from first: Int) -> [Reservation] {
-                ids.enumerated().map { .bare(first + $0.offset, "body", id: ByteBuffer(bytes: $0.element)) }
+                ids.enumerated().map { .bare(worker.id(first + $0.offset), "body", id: ByteBuffer(bytes: $0.element)) }
             }
             let granted = try await worker.reserve(reservations(from: 1))
             #expect(granted == ids.map { _ in .granted })
@@ -182,17 +184,17 @@ struct ReserveTests {
 
     @Test(
         "an original of any bytes stays what it is",
-        arguments: ["", "}", "\0\n", #"{"v":1,"reserved":true,"job":x}"#])
+        arguments: ["", "}", "\0\n", #"{"apns_worker":1,"reserved":true,"job":x}"#])
     func hostileOriginals(original: String) async throws {
         try await withQueue { queue in
-            let worker = try await queue.worker("w", claiming: [#"{"v":1,"attempt":2,"job":\#(original)}"#])
+            let worker = try await queue.worker("w", claiming: [#"{"apns_worker":1,"attempt":2,"job":\#(original)}"#])
             let body = ByteBuffer(string: try #require(queue.claims("w")[1]))
             let reservation = Reservation(
-                claim: 1, id: ByteBuffer(string: "x"), milliseconds: 1000, claimed: body, envelope: Envelope.read(body))
+                claim: worker.id(1), id: ByteBuffer(string: "x"), milliseconds: 1000, claimed: body, envelope: Envelope.read(body))
             #expect(try await worker.reserve([reservation]) == [.granted])
             let held = try #require(queue.claims("w")[1])
             #expect(held == reservation.body.text)
-            #expect(held == #"{"v":1,"reserved":true,"attempt":2,"job":\#(original)}"#)
+            #expect(held == #"{"apns_worker":1,"reserved":true,"attempt":2,"job":\#(original)}"#)
         }
     }
 
@@ -202,7 +204,7 @@ struct ReserveTests {
             let count = 5000
             let worker = try await queue.worker("w", claiming: Array(repeating: "body", count: count))
             #expect(try await worker.reserve([]) == [])
-            let results = try await worker.reserve((1...count).map { .bare($0, "body", id: "id \($0 % 4000)") })
+            let results = try await worker.reserve((1...count).map { .bare(worker.id($0), "body", id: "id \($0 % 4000)") })
             #expect(results.count { $0 == .granted } == 4000)
             #expect(results[4000...].allSatisfy { $0 == .duplicate })
             #expect(try queue.claims("w").count == 4000)
@@ -217,7 +219,7 @@ struct ReserveTests {
             var workers: [TestWorker] = []
             for number in 0..<20 { workers.append(try await queue.worker("w\(number)", claiming: [job])) }
             let results = try await withThrowingTaskGroup(of: [ReservationResult].self) { group in
-                for worker in workers { group.addTask { try await worker.reserve([Self.reservation(1, job)]) } }
+                for worker in workers { group.addTask { try await worker.reserve([Self.reservation(1, job, worker)]) } }
                 return try await group.reduce([], +)
             }
             #expect(results.count { $0 == .granted } == 1)
@@ -229,11 +231,11 @@ struct ReserveTests {
 
 extension Reservation {
     /// Of a bare body that need not be a job.
-    static func bare(_ claim: Int, _ body: String, id: String) -> Reservation {
+    static func bare(_ claim: ClaimID, _ body: String, id: String) -> Reservation {
         bare(claim, body, id: ByteBuffer(string: id))
     }
 
-    static func bare(_ claim: Int, _ body: String, id: ByteBuffer) -> Reservation {
+    static func bare(_ claim: ClaimID, _ body: String, id: ByteBuffer) -> Reservation {
         let body = ByteBuffer(string: body)
         return Reservation(
             claim: claim, id: id, milliseconds: 600_000, claimed: body, envelope: Envelope.read(body))

@@ -68,7 +68,7 @@ struct ResultsTests {
     func once() async throws {
         try await withQueue { queue in
             let worker = try await queue.worker("w", claiming: ["a", "b", "c", "d"], Self.limits)
-            var settlement = Settlement()
+            let settlement = worker.filled { settlement in
             settlement.end(1, .delivered, results: .of(Self.result("a")))
             settlement.end(2, .invalid, results: .of(Self.result("b", .invalidToken)))
             settlement.bury(3, reason: "X")
@@ -79,6 +79,7 @@ struct ResultsTests {
             settlement.end(9, .delivered, results: .of(Self.result("nobody's")))
             settlement.end(8, .fannedOut)
             settlement.addResults(.of(Self.result("nobody's either")))
+            }
             #expect(try await worker.settle(settlement) == 2)
             #expect(Set(try await Self.ids(queue)) == ["a", "b", "c", "d1", "d2"])
             #expect(try queue.stats() == ["delivered": 3, "invalid": 1, "dead": 1, "dead:X": 1, "fanned_out": 1])
@@ -92,7 +93,7 @@ struct ResultsTests {
         try await withQueue { queue in
             let zombie = try await queue.worker("zombie", claiming: ["job"], Self.limits)
             try queue.endLease("zombie")
-            try await queue.worker("other", Self.limits).reap("zombie")
+            try await queue.worker("other", Self.limits).reclaim("zombie")
             #expect(try await zombie.settle { $0.end(1, .delivered, results: .of(Self.result("job"))) } == 1)
             #expect(try await Self.ids(queue).isEmpty)
         }
@@ -122,14 +123,14 @@ struct ResultsTests {
             limits.maximumReclaims = 0
             let filler = String(repeating: "x", count: 300)
             try queue.push([
-                "plain \(filler)", #"{"v":1,"attempt":2,"id":"piece","tokens":["aa","bb"],"job":{"x":"\#(filler)"}}"#,
+                "plain \(filler)", #"{"apns_worker":1,"attempt":2,"id":"piece","tokens":["aa","bb"],"job":{"x":"\#(filler)"}}"#,
             ])
             let worker = queue.worker("w", limits)
             #expect(try await worker.claim(5).bodies.isEmpty)
-            try queue.push([#"{"v":1,"attempt":1,"id":"poison","job":{}}"#])
+            try queue.push([#"{"apns_worker":1,"attempt":1,"id":"poison","job":{}}"#])
             #expect(try await worker.claim(5, first: 6).bodies.count == 1)
             try queue.endLease("w")
-            try await queue.worker("other", limits).reap("w")
+            try await queue.worker("other", limits).reclaim("w")
             let results = try await StoredResult.read(after: "0", count: 10, queue.client, queue.keys)
             let told = results.map {
                 "\($0["id"] ?? "-") \($0["token"] ?? "-") \($0["outcome"] ?? "-") \($0["reason"] ?? "-")"
@@ -148,7 +149,7 @@ struct ResultsTests {
     func duplicates() async throws {
         try await withQueue { queue in
             let worker = try await queue.worker("w", claiming: ["one", "two"], Self.limits)
-            var reservations = [Reservation.bare(1, "one", id: "x"), .bare(2, "two", id: "x")]
+            var reservations = [Reservation.bare(worker.id(1), "one", id: "x"), .bare(worker.id(2), "two", id: "x")]
             reservations[0].results = .of(Self.result("first", .dropped))
             reservations[1].results = .of(Self.result("second", .dropped))
             #expect(try await worker.reserve(reservations) == [.granted, .duplicate])

@@ -25,7 +25,7 @@ struct SettleTests {
                     1, due: .after(milliseconds: 60_000), head: EnvelopeWriter(attempt: 2).head(), counter: "retried",
                     reason: "Shutdown", original: 0..<original.utf8.count)
             }
-            #expect(try queue.retries() == [#"{"v":1,"attempt":2,"job":\#(original)}"#])
+            #expect(try queue.retries() == [#"{"apns_worker":1,"attempt":2,"job":\#(original)}"#])
             let due = try #require(await worker.claim(0).nextDue)
             #expect(due > 50_000 && due <= 60_000)
             #expect(try queue.claims("w").isEmpty)
@@ -42,7 +42,7 @@ struct SettleTests {
                     1, due: .at(milliseconds: 1_792_800_000_123), head: EnvelopeWriter().head(), counter: "scheduled",
                     reason: nil, original: 0..<4)
             }
-            let member = #"{"v":1,"attempt":1,"job":body}"#
+            let member = #"{"apns_worker":1,"attempt":1,"job":body}"#
             #expect(try queue.redis.run("ZSCORE", queue.keys.retry, member) == "1792800000123")
             #expect(try queue.stats() == ["scheduled": 1])
         }
@@ -63,7 +63,7 @@ struct SettleTests {
                         counter: "retried", reason: nil, original: range)
                 }
                 let bodies = try await worker.claim(1, first: first + 1).texts
-                #expect(bodies == [#"{"v":1,"attempt":\#(attempt),"job":\#(original)}"#])
+                #expect(bodies == [#"{"apns_worker":1,"attempt":\#(attempt),"job":\#(original)}"#])
             }
         }
     }
@@ -71,8 +71,8 @@ struct SettleTests {
     @Test("a dead letter has what is known about it, and the original's bytes")
     func dead() async throws {
         try await withQueue { queue in
-            let original = "\u{0}\u{1}\n{\"v\":1,"
-            let wrapped = #"{"v":1,"attempt":3,"claim":"v:4","job":\#(original)}"#
+            let original = "\u{0}\u{1}\n{\"apns_worker\":1,"
+            let wrapped = #"{"apns_worker":1,"attempt":3,"claim":"v:4","job":\#(original)}"#
             let worker = try await queue.worker("w", claiming: [wrapped])
             let range = Envelope.read(ByteBuffer(string: wrapped)).original
             try await worker.settle {
@@ -85,7 +85,7 @@ struct SettleTests {
             #expect(letter.header.text.hasPrefix(#"{"v":1,"reason":"BadTopic","at":"#))
             #expect(
                 letter.header.text.hasSuffix(
-                    #""claim":"w:1","size":\#(original.utf8.count),"attempts":3,"status":400,"#
+                    #""claim":"w:\#(worker.id(1))","size":\#(original.utf8.count),"attempts":3,"status":400,"#
                         + #""detail":"a \"detail\"\n%s %d"}"#))
             #expect(try jsonObject(letter.header))
             #expect(try queue.claims("w").isEmpty)
@@ -158,7 +158,7 @@ struct SettleTests {
             let body = #"{"id":"s","tokens":["aa","bb","cc","dd","ee"],"payload":{}}"#
             let worker = try await queue.worker("w", claiming: [body])
             let job = try JobDecoder.decode(ByteBuffer(string: body))
-            let batch = Settlement.filled {
+            let batch = worker.filled {
                 $0.split(
                     1, prefix: EnvelopeWriter().prefix(), pieces: job.tokenPieces(of: 2), cut: job.tokensMember,
                     original: job.original)
@@ -168,9 +168,9 @@ struct SettleTests {
             let rest = #"{"id":"s","payload":{}}"#
             #expect(
                 try queue.retries() == [
-                    #"{"v":1,"attempt":1,"claim":"w:1/1","tokens":["aa","bb"],"job":\#(rest)}"#,
-                    #"{"v":1,"attempt":1,"claim":"w:1/2","tokens":["cc","dd"],"job":\#(rest)}"#,
-                    #"{"v":1,"attempt":1,"claim":"w:1/3","tokens":["ee"],"job":\#(rest)}"#,
+                    #"{"apns_worker":1,"attempt":1,"claim":"w:\#(worker.id(1))/1","tokens":["aa","bb"],"job":\#(rest)}"#,
+                    #"{"apns_worker":1,"attempt":1,"claim":"w:\#(worker.id(1))/2","tokens":["cc","dd"],"job":\#(rest)}"#,
+                    #"{"apns_worker":1,"attempt":1,"claim":"w:\#(worker.id(1))/3","tokens":["ee"],"job":\#(rest)}"#,
                 ])
             #expect(try await worker.claim(0).nextDue == 0)
             let before = try queue.everything()
@@ -184,7 +184,7 @@ struct SettleTests {
     func twice() async throws {
         try await withQueue { queue in
             let worker = try await queue.worker("w", claiming: (1...8).map { "job \($0)" })
-            let batch = Self.mixture
+            let batch = Self.mixture(worker)
             #expect(try await worker.settle(batch) == 0)
             let before = try queue.everything()
             #expect(try await worker.settle(batch) == batch.count)
@@ -198,10 +198,10 @@ struct SettleTests {
         try await withQueue { queue in
             let worker = try await queue.worker("w", claiming: (1...8).map { "job \($0)" })
             try queue.endLease("w")
-            #expect(try await queue.worker("x").reap("w") == [8, 0])
+            #expect(try await queue.worker("x").reclaim("w") == [8, 0])
             _ = try await queue.worker("x").claim(4)
             let before = try queue.everything()
-            #expect(try await worker.settle(Self.mixture) == Self.mixture.count)
+            #expect(try await worker.settle(Self.mixture(worker)) == 6)
             #expect(try queue.everything() == before)
         }
     }
@@ -213,22 +213,24 @@ struct SettleTests {
             try await worker.settle { settlement in
                 for claim in [1, 3, 5] { settlement.end(claim, .delivered) }
             }
-            #expect(try await worker.settle(Self.mixture) == 3)
+            #expect(try await worker.settle(Self.mixture(worker)) == 3)
             #expect(try Set(queue.claims("w").keys) == [7, 8])
             #expect(try queue.retries().count + queue.dead().count == 2)
         }
     }
 
     /// One of each, for the claims 1 to 6.
-    private static let mixture = Settlement.filled {
-        $0.end(1, .delivered)
-        $0.end(2, .expired)
-        $0.retry(3)
-        $0.retry(4)
-        $0.addCount("extra", 3)
-        $0.bury(5, reason: "First")
-        $0.bury(6, reason: "Part", attempts: 1, members: ByteBuffer(), original: 0..<5, settles: false)
-        $0.end(6, .fannedOut)
+    private static func mixture(_ worker: TestWorker) -> Settlement {
+        worker.filled {
+            $0.end(1, .delivered)
+            $0.end(2, .expired)
+            $0.retry(3)
+            $0.retry(4)
+            $0.addCount("extra", 3)
+            $0.bury(5, reason: "First")
+            $0.bury(6, reason: "Part", attempts: 1, members: ByteBuffer(), original: 0..<5, settles: false)
+            $0.end(6, .fannedOut)
+        }
     }
 
     @Test("thousands of claims in one batch")
@@ -255,9 +257,9 @@ struct SettleTests {
             let reply = try queue.eval(
                 .settle,
                 [
-                    queue.keys.claimed("w"), queue.keys.retry, queue.keys.dead, queue.keys.statsPrefix,
-                    queue.keys.results,
-                ], ["w", "100", "100000", "0", "explode", "1"])
+                    queue.keys.claimed("w"), queue.keys.retry, queue.keys.dead, queue.keys.deadBytes,
+                    queue.keys.statsPrefix, queue.keys.results,
+                ], ["w", "100", "100000", "1000000", "0", "explode", "1"])
             #expect(reply == .error("ERR settle: unknown action explode"))
             #expect(try queue.claims("w") == [1: "a"])
             #expect(try await worker.settle(Settlement()) == 0)
@@ -300,12 +302,6 @@ extension TestQueue {
 }
 
 extension Settlement {
-    static func filled(_ fill: (inout Settlement) -> Void) -> Settlement {
-        var settlement = Settlement()
-        fill(&settlement)
-        return settlement
-    }
-
     /// A retry of a bare job, due at once, that no other is equal to.
     mutating func retry(_ claim: Int) {
         var writer = EnvelopeWriter(attempt: 2)

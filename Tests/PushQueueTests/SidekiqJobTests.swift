@@ -105,7 +105,7 @@ struct SidekiqJobTests {
         let text = #"{"class":"P","args":[{"token":"ab","alert":"","priority":2}]}"#
         #expect(refusal(text) == .invalidMember(.priority, offset: text.utf8.count - 4))
         #expect(
-            refusal(#"{"v":1,"attempt":2,"job":\#(text)}"#) == .invalidMember(.priority, offset: text.utf8.count - 4))
+            refusal(#"{"apns_worker":1,"attempt":2,"job":\#(text)}"#) == .invalidMember(.priority, offset: text.utf8.count - 4))
         #expect(
             refusal(#"{"class":"P","args":["{\"token\":\"ab\",\"alert\":\"\",\"priority\":2}"]}"#)
                 == .invalidMember(.priority, offset: 36))
@@ -164,7 +164,7 @@ struct SidekiqJobTests {
                 pieces.compactMap { $0.map { String(buffer: $0) }?.filter { $0 != " " } } == [#""aa","bb""#, #""cc""#])
             var rest = Array(form.utf8)
             rest.removeSubrange(job.tokensMember)
-            let text = #"{"v":1,"attempt":1,"tokens":["dd"],"job":\#(String(decoding: rest, as: UTF8.self))}"#
+            let text = #"{"apns_worker":1,"attempt":1,"tokens":["dd"],"job":\#(String(decoding: rest, as: UTF8.self))}"#
             let piece = try decode(text)
             #expect(piece.tokens?.map { String(buffer: piece.text($0)) } == ["dd"])
             #expect(try piece.payload(limit: 4096) == native.payload(limit: 4096))

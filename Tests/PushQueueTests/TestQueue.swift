@@ -1,8 +1,9 @@
 import Logging
 import NIOCore
 import NIOPosix
-import PushQueue
+@testable import PushQueue
 import Redis
+import Synchronization
 import TestSupport
 import Testing
 
@@ -14,6 +15,7 @@ final class TestQueue {
     let sharedKeys: SharedKeys
     let redis: RedisTestConnection
     let client: RedisClient
+    private var stamps: [String: Stamps] = [:]
 
     init(redis: RedisTestConnection, client: RedisClient) throws {
         let prefix = "test-\(UInt64.random(in: 0...UInt64.max))"
@@ -24,7 +26,9 @@ final class TestQueue {
     }
 
     func worker(_ name: String, _ limits: QueueLimits = QueueLimits()) -> TestWorker {
-        TestWorker(name, client: client, keys: keys, limits: limits)
+        let known = stamps[name] ?? Stamps()
+        stamps[name] = known
+        return TestWorker(name, client: client, keys: keys, limits: limits, stamps: known)
     }
 
     func addInvalidTokens(_ tokens: [InvalidToken]) async throws {
@@ -41,13 +45,18 @@ final class TestQueue {
     func endLease(_ worker: String) throws { try redis.run("ZADD", keys.workers, "XX", "1", worker) }
 
     func jobs() throws -> [String] { try texts("LRANGE", keys.jobs, "0", "-1") }
-    func inbox(_ worker: String) throws -> [String] { try texts("LRANGE", keys.inbox(worker), "0", "-1") }
+    func inbox() throws -> [String] { try texts("LRANGE", keys.inbox, "0", "-1") }
     func retries() throws -> [String] { try texts("ZRANGE", keys.retry, "0", "-1") }
     func workers() throws -> [String] { try texts("ZRANGE", keys.workers, "0", "-1") }
 
+    /// The jobs of a lane's claims by their numbers, which must be different ones.
     func claims(_ worker: String) throws -> [Int: String] {
         let flat = try texts("HGETALL", keys.claimed(worker))
-        return stride(from: 0, to: flat.count, by: 2).reduce(into: [:]) { $0[Int(flat[$1])!] = flat[$1 + 1] }
+        return try stride(from: 0, to: flat.count, by: 2).reduce(into: [:]) { claims, index in
+            let number = try #require(ClaimID(field: flat[index])).number
+            try #require(claims[number] == nil)
+            claims[number] = flat[index + 1]
+        }
     }
 
     func dead() throws -> [DeadLetter] {
@@ -64,6 +73,18 @@ final class TestQueue {
             for at in stride(from: 0, to: flat.count, by: 2) { stats[flat[at], default: 0] += Int(flat[at + 1])! }
         }
         return stats
+    }
+
+    /// How often each command was called since the server's statistics were reset, within scripts too.
+    func calls() throws -> [String: Int] {
+        var calls: [String: Int] = [:]
+        for line in (try redis.run("INFO", "commandstats").text ?? "").split(whereSeparator: \.isNewline) {
+            guard line.hasPrefix("cmdstat_"), let colon = line.firstIndex(of: ":"),
+                let number = line[colon...].firstRange(of: "calls=").map({ line[$0.upperBound...].prefix(while: \.isNumber) })
+            else { continue }
+            calls[String(line.dropFirst(8)[..<colon])] = Int(number)
+        }
+        return calls
     }
 
     /// Everything that the queue has in Redis, to see that nothing has changed; but for the ends of leases.
@@ -101,14 +122,34 @@ extension RedisValue {
     }
 }
 
+/// The stamps of a lane's claims, so that tests can name a claim by its number.
+final class Stamps: Sendable {
+    @TaskLocal static var current: Stamps?
+    private let known = Mutex<[Int: String]>([:])
+
+    subscript(number: Int) -> ClaimID {
+        ClaimID(number: number, stamp: known.withLock { $0[number] } ?? "unclaimed")
+    }
+
+    func learn(_ stamp: String, of numbers: Range<Int>) {
+        known.withLock { known in for number in numbers { known[number] = stamp } }
+    }
+
+    static func id(_ number: Int) -> ClaimID { (current ?? Stamps())[number] }
+}
+
 /// A worker's connection to a queue, from a test's task.
 struct TestWorker: Sendable {
     let name: String
+    let stamps: Stamps
     private let queue: NIOLoopBoundBox<QueueConnection>
     private let eventLoop: any EventLoop
 
-    init(_ name: String, client: RedisClient, keys: QueueKeys, limits: QueueLimits) {
+    init(
+        _ name: String, client: RedisClient, keys: QueueKeys, limits: QueueLimits, stamps: Stamps = Stamps()
+    ) {
         self.name = name
+        self.stamps = stamps
         eventLoop = client.eventLoop
         queue = .makeBoxSendingValue(
             QueueConnection(client: client, keys: keys, worker: name, limits: limits),
@@ -118,14 +159,27 @@ struct TestWorker: Sendable {
     func claim(
         _ count: Int, first: Int = 1, join: Bool = true, telling news: WorkerNews? = nil
     ) async throws -> QueueConnection.Claimed {
-        try await call { $0.claim(count: count, first: first, join: join, telling: news, completion: $1) }
+        let claimed = try await call {
+            $0.claim(count: count, first: first, join: join, telling: news, completion: $1)
+        }
+        stamps.learn(claimed.stamp, of: first..<first + claimed.bodies.count)
+        return claimed
+    }
+
+    /// A claim of this lane.
+    func id(_ number: Int) -> ClaimID { stamps[number] }
+
+    func filled(_ fill: (inout Settlement) -> Void) -> Settlement {
+        Stamps.$current.withValue(stamps) {
+            var settlement = Settlement()
+            fill(&settlement)
+            return settlement
+        }
     }
 
     @discardableResult
     func settle(_ fill: (inout Settlement) -> Void) async throws -> Int {
-        var settlement = Settlement()
-        fill(&settlement)
-        return try await settle(settlement)
+        try await settle(filled(fill))
     }
 
     @discardableResult
@@ -138,21 +192,37 @@ struct TestWorker: Sendable {
     }
 
     func reserve(_ reservations: [Reservation]) async throws -> [ReservationResult] {
-        try await call { $0.reserve(reservations, completion: $1) }
+        let results = try await call { $0.reserve(reservations, completion: $1) }
+        for (reservation, result) in zip(reservations, results) where result == .granted {
+            let claim = reservation.reservedClaim
+            stamps.learn(claim.stamp, of: claim.number..<claim.number + 1)
+        }
+        return results
     }
 
+    /// - Returns: how many jobs went back and how many became dead letters; `nil` when the lease had not expired.
     @discardableResult
-    func reap(_ other: String) async throws -> [Int]? {
-        try await reaped(other).map { [$0.reclaimed, $0.poisoned] }
+    func reclaim(_ other: String) async throws -> [Int]? {
+        var all: [Int]?
+        while let counts = try await reclaimed(other) {
+            all = [(all?[0] ?? 0) + counts.reclaimed, (all?[1] ?? 0) + counts.poisoned]
+            if counts.left == 0 { break }
+        }
+        return all
     }
 
-    func reaped(_ other: String) async throws -> QueueConnection.Reaped? {
-        try await call { $0.reap(other, completion: $1) }
+    func reclaimed(_ other: String) async throws -> QueueConnection.Reclaimed? {
+        try await call { $0.reclaim(other, completion: $1) }
     }
 
     @discardableResult
     func release(endOf process: String? = nil) async throws -> Int {
-        try await call { $0.release(endOf: process, completion: $1) }
+        var all = 0
+        while true {
+            let released = try await call { $0.release(endOf: process, completion: $1) }
+            all += released.released
+            if released.left == 0 { return all }
+        }
     }
 
     private func call<Value: Sendable>(
@@ -204,6 +274,38 @@ func addInvalidTokensToSet(_ tokens: [InvalidToken], _ keys: SharedKeys, on topo
 
 extension ByteBuffer {
     var text: String { String(decoding: readableBytesView, as: UTF8.self) }
+}
+
+/// Claims by their numbers, of the worker whose settlement is filled.
+extension Settlement {
+    mutating func end(_ number: Int, _ ending: Ending, notifications: Int = 1) {
+        end(Stamps.id(number), ending, notifications: notifications)
+    }
+
+    mutating func end(_ number: Int, _ ending: Ending, results: PackedResults) {
+        end(Stamps.id(number), ending, results: results)
+    }
+
+    mutating func retry(
+        _ number: Int, due: Due, head: ByteBuffer, counter: StaticString, reason: String?, original: Range<Int>
+    ) {
+        retry(Stamps.id(number), due: due, head: head, counter: counter, reason: reason, original: original)
+    }
+
+    mutating func split(
+        _ number: Int, prefix: ByteBuffer, pieces: [Range<Int>], cut: Range<Int>, original: Range<Int>,
+        text: ByteBuffer? = nil
+    ) {
+        split(Stamps.id(number), prefix: prefix, pieces: pieces, cut: cut, original: original, text: text)
+    }
+
+    mutating func bury(
+        _ number: Int, reason: String, attempts: Int, members: ByteBuffer, original: Range<Int>, settles: Bool = true
+    ) {
+        bury(
+            Stamps.id(number), reason: reason, attempts: attempts, members: members, original: original,
+            settles: settles)
+    }
 }
 
 extension QueueConnection.Claimed {

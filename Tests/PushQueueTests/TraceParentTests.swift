@@ -39,7 +39,7 @@ struct TraceParentTests {
     func inJob() throws {
         let job = #"{"traceparent":"\#(Self.valid)","tracestate":"a=1","token":"ab","payload":{}}"#
         let escaped = job.replacing("00-0af", with: #"\u0030\u0030-0af"#)
-        for body in [job, escaped, #"{"v":1,"attempt":2,"job":\#(job)}"#] {
+        for body in [job, escaped, #"{"apns_worker":1,"attempt":2,"job":\#(job)}"#] {
             let decoded = try JobDecoder.decode(ByteBuffer(string: body))
             #expect(decoded.trace?.traceID == "0af7651916cd43dd8448eb211c80319c", "\(body)")
         }

@@ -128,7 +128,7 @@ struct WorkerOrderTests {
     }
 
     @Test("what a dead worker told goes when its jobs are taken over")
-    func reap() async throws {
+    func reclaim() async throws {
         try await withQueue { queue in
             let dead = queue.worker("host.7.ab.0")
             _ = try await dead.claim(0, telling: WorkerNews(WorkerReportTests.report("host.7.ab"), uptime: 1))
@@ -138,7 +138,7 @@ struct WorkerOrderTests {
             let before = try await QueueOverview.read(queue.client, queue.keys)
             let gone = try #require(before.workers.first { $0.name == "host.7.ab.0" })
             #expect(gone.leaseLeft < 0 && gone.report?.process == "host.7.ab")
-            #expect(try await living.reap("host.7.ab.0") != nil)
+            #expect(try await living.reclaim("host.7.ab.0") != nil)
             #expect(try queue.redis.run("HKEYS", queue.keys.workerInfo) == .array(["host.8.ab.0"]))
         }
     }
@@ -158,7 +158,7 @@ struct WorkerOrderTests {
             #expect(try await queue.worker("p.0").release() == 1)
             #expect(try await queue.worker("p.1").claim(5).texts == ["a"])
             try queue.endLease("p.1")
-            #expect(try await queue.worker("p.0").reap("p.1") == [1, 0])
+            #expect(try await queue.worker("p.0").reclaim("p.1") == [1, 0])
         }
     }
 

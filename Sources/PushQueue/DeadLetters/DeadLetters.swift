@@ -72,10 +72,11 @@ public struct DeadLetters: Sendable {
         var command = RedisCommand("EVAL", expecting: 32, bytes: 24_000)
         // Whole each time: after a failover the new master does not know it, and Redis reads it in some 0.1 ms.
         command.append(QueueScript.letters.source)
-        command.append(3)
+        command.append(4)
         command.append(keys.dead)
         command.append(keys.jobs)
         command.append(keys.statsPrefix)
+        command.append(keys.deadBytes)
         command.append(action.name)
         command.append(cursor ?? "start")
         command.append(Self.pageSize)

@@ -64,14 +64,13 @@ public struct QueueOverview: Sendable {
     public static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> QueueOverview {
         var command = RedisCommand("EVAL", expecting: 16, bytes: 16_384)
         command.append(QueueScript.overview.source)
-        command.append(7)
+        command.append(8)
         for key in [
-            keys.jobs, keys.retry, keys.workers, keys.dead, keys.paused, keys.workerInfo, keys.statsPrefix,
+            keys.jobs, keys.retry, keys.workers, keys.dead, keys.paused, keys.workerInfo, keys.statsPrefix, keys.inbox,
         ] {
             command.append(key)
         }
         command.append(keys.claimed(""))
-        command.append(keys.inbox(""))
         command.append(maximumWorkers)
         command.append(maximumSample)
         command.append(maximumBytes)

@@ -1,7 +1,7 @@
 import NIOCore
 
 /// What stands around a job that comes back from the queue, read from
-/// `{"v":1,"id":…,"attempt":2,…,"job":<the producer's bytes>}`.
+/// `{"apns_worker":1,"attempt":2,"id":…,…,"job":<the producer's bytes>}`.
 ///
 /// Everything behind `"job":` up to the last `}` is the producer's, byte for byte, and need not be JSON: a body that
 /// nobody could read is wrapped too. Wrappers never nest. A body that does not start exactly like one, or whose head
@@ -63,7 +63,8 @@ public struct Envelope: Equatable, Sendable {
         }
     }
 
-    static let prefix: StaticString = #"{"v":1,"#
+    /// The mark of a wrapper: a member that no producer's job has, with the version of the format.
+    static let prefix: StaticString = #"{"apns_worker":1,"#
 }
 
 private enum EnvelopeReader {
@@ -85,8 +86,6 @@ private enum EnvelopeReader {
                 envelope.original = scanner.offset..<end
                 return envelope
             }
-            // A producer's own job may start with these bytes too; a wrapper never has these members.
-            if name.isEqual(to: "payload") || name.isEqual(to: "token") { return nil }
             if let member = HeadMember(name: name) {
                 guard seen.isDisjoint(with: member) else { return nil }
                 seen.formUnion(member)

@@ -13,7 +13,8 @@ public struct EnvelopeWriter: Sendable {
     ///   - attempt: the number of the attempt that is to be made next, from 1.
     public init(into buffer: ByteBuffer = ByteBuffer(), attempt: Int = 1) {
         self.buffer = buffer
-        self.buffer.writeStaticString(#"{"v":1,"attempt":"#)
+        self.buffer.writeStaticString(Envelope.prefix)
+        self.buffer.writeStaticString(#""attempt":"#)
         self.buffer.writeJSONInteger(Int64(attempt))
     }
 

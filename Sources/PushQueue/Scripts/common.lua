@@ -1,4 +1,8 @@
--- Put before each script: what they share. No KEYS or ARGV of its own.
+-- The code that scripts share; it is put before each of them. It has no KEYS or ARGV of its own.
+--
+-- A script that raises keeps what it has done so far: what it has popped would be lost, what it has pushed, doubled. So a
+-- script reads and checks all it needs, then computes, then writes; after its first write only commands follow that can't
+-- fail, or whose failure is caught (`redis.pcall`).
 
 -- Redis' clock in milliseconds since 1970: workers' clocks never matter.
 local function now_ms()
@@ -9,8 +13,7 @@ end
 -- Lua passes at most some thousand arguments at once.
 local CHUNK = 1000
 
--- An error reply when a key holds something else than it should, else nil; to be asked for before anything is changed.
--- A script that fails half way keeps what it has done: what it has popped would be lost, what it has pushed, doubled.
+-- An error reply when a key holds another type than it should, else nil. Call it before the first write.
 local function wrong_type(expected)
     for key, kind in pairs(expected) do
         local is = redis.call('TYPE', key).ok
@@ -22,60 +25,109 @@ local function wrong_type(expected)
     return nil
 end
 
--- Takes what a worker told of itself away. It is for people, and a key of another kind there must stop nothing.
-local function forget(info, worker)
-    redis.pcall('HDEL', info, worker)
+-- Lets the script write on a server whose memory is full: Redis judges only a script's first write, and PERSIST needs no
+-- memory. For scripts that free memory in the end, or that an operator needs just then.
+local function write_when_full(key)
+    redis.call('PERSIST', key)
 end
 
--- The command that puts a job back where jobs are taken from.
+-- Removes a lane's heartbeat. It is for people: a key of another type there must not stop the script.
+local function forget(info, lane)
+    redis.pcall('HDEL', info, lane)
+end
+
+-- The command that puts a job back at the head of the list.
 local function push_head(head)
     return head == 'RIGHT' and 'RPUSH' or 'LPUSH'
 end
 
--- Whether a wrapper's number is one that the worker writes.
+-- Pushes many jobs in their order.
+local function push_all(command, key, bodies)
+    for i = 1, #bodies, CHUNK do
+        redis.call(command, key, unpack(bodies, i, math.min(i + CHUNK - 1, #bodies)))
+    end
+end
+
+-- Wrapped jobs.
+--
+-- A retry, a scheduled job and a piece of a split job are the producer's bytes in a wrapper:
+-- {"apns_worker":1,<members>,"job":<the producer's bytes>}. Any producer can write one, so nothing in it is trusted: a head
+-- with a member that the worker would not write makes the whole body a plain job.
+
+local WRAPPER = '{"apns_worker":1,'
+-- The worker writes heads with at most a thousand tokens.
+local MAX_HEAD, MAX_TOKENS = 4194304, 1000
+
+-- True for nil, and for an integer from `least` that the worker could have written.
 local function is_counter(value, least)
     return value == nil or (type(value) == 'number' and value >= least and value < 2 ^ 31 and value % 1 == 0)
 end
 
--- The head of a wrapped job, up to and with `"job":`, the original's bytes, and how often it was reclaimed; nil and the
--- body for a bare one. A producer's own job may begin alike, but not without its token and payload. What `"job":` is found
--- first is the wrapper's: within a string its quotes would be escaped, and within an object the head would be no JSON.
-local function unwrap(body)
-    if string.sub(body, 1, 7) == '{"v":1,' and string.sub(body, -1) == '}' then
-        local _, stop = string.find(body, '"job":', 1, true)
-        local head = stop and string.sub(body, 1, stop)
-        local is_json, members = pcall(cjson.decode, (head or '') .. 'null}')
-        if head and is_json and members.payload == nil and members.token == nil
-            and is_counter(members.attempt, 1) and is_counter(members.reclaims, 0) and is_counter(members.requeues, 0)
-            and (members.reserved == nil or members.reserved == true) then
-            return head, string.sub(body, stop + 1, -2), members.reclaims or 0
-        end
-    end
-    return nil, body, 0
+-- True for a time in ms from 1970 to 9999.
+local function is_time(value)
+    return type(value) == 'number' and value >= 0 and value < 253402300800000 and value % 1 == 0
 end
 
--- What a dead letter has to say of a wrapped job, so that it can go back as what it was: that it is to go to some of its
--- tokens only, because the others have had it or are in pieces of their own, and what its wrapper knew besides. JSON members
--- with a leading comma, and the number of tokens; '' and 1 for a bare job.
-local function carried(head)
-    if not head then
-        return '', 1
+local function is_text(value)
+    return value == nil or type(value) == 'string'
+end
+
+-- True for nil, and for a JSON array of at least one string.
+local function is_token_list(value)
+    if value == nil then
+        return true
     end
-    local members, said, tokens = cjson.decode(head .. 'null}'), '', 1
+    if type(value) ~= 'table' or #value == 0 then
+        return false
+    end
+    local members = 0
+    for _, token in pairs(value) do
+        if type(token) ~= 'string' then
+            return false
+        end
+        members = members + 1
+    end
+    return members == #value
+end
+
+-- Splits a wrapped job into its head, up to and with `"job":`, the producer's bytes, and the head's members; returns nil, the
+-- whole body and no members for a plain job. The first `"job":` is the wrapper's: in a string its quotes would be escaped,
+-- and within an object the head would not be JSON.
+local function unwrap(body)
+    if string.sub(body, 1, #WRAPPER) == WRAPPER and string.sub(body, -1) == '}' then
+        local _, stop = string.find(body, '"job":', 1, true)
+        if stop and stop <= MAX_HEAD then
+            local head = string.sub(body, 1, stop)
+            local is_json, members = pcall(cjson.decode, head .. 'null}')
+            if is_json and is_counter(members.attempt, 1) and is_counter(members.reclaims, 0)
+                and is_counter(members.requeues, 0) and (members.enqueued == nil or is_time(members.enqueued))
+                and (members.reserved == nil or members.reserved == true) and is_text(members.id)
+                and is_text(members.origin) and is_token_list(members.tokens) then
+                return head, string.sub(body, stop + 1, -2), members
+            end
+        end
+    end
+    return nil, body, {}
+end
+
+-- The members of a dead letter that restore what the wrapper knew when the job is requeued, each with a leading comma, and
+-- the number of notifications: a wrapper may name some of the job's tokens only, because the others have ended.
+local function carried(members)
+    local text, notifications = '', 1
     for _, name in ipairs({ 'id', 'origin' }) do
-        if type(members[name]) == 'string' then
-            said = said .. ',"' .. name .. '":' .. cjson.encode(members[name])
+        if members[name] then
+            text = text .. ',"' .. name .. '":' .. cjson.encode(members[name])
         end
     end
     for _, name in ipairs({ 'enqueued', 'requeues' }) do
-        if type(members[name]) == 'number' then
-            said = said .. string.format(',"%s":%.0f', name, members[name])
+        if members[name] then
+            text = text .. string.format(',"%s":%.0f', name, members[name])
         end
     end
-    if type(members.tokens) == 'table' and #members.tokens > 0 then
-        said, tokens = said .. ',"tokens":' .. cjson.encode(members.tokens), #members.tokens
+    if members.tokens then
+        text, notifications = text .. ',"tokens":' .. cjson.encode(members.tokens), #members.tokens
     end
-    return said, tokens
+    return text, notifications
 end
 
 -- The date of a time in UTC, '2026-11-21' (days to civil, as Howard Hinnant describes it).
@@ -97,32 +149,62 @@ local function stats_key(stats, now)
     return stats .. date(now)
 end
 
--- Adds to today's counters. They are kept for forty days.
+-- Adds to today's counters, which are kept for forty days. A field that holds no number is left alone.
 local function count(stats, now, field, amount)
     if amount ~= 0 then
         local key = stats_key(stats, now)
-        if redis.call('HINCRBY', key, field, amount) == amount then
+        if redis.pcall('HINCRBY', key, field, amount) == amount then
             redis.call('EXPIRE', key, 40 * 86400)
         end
     end
 end
 
--- Adds a dead letter: one line of JSON about it, a line feed, and the original's bytes. Two equal letters must not become
--- one member of the set, hence `claim`, which is unique. `members` is further JSON members, each with a leading comma.
-local function bury(dead, now, claim, reason, members, original)
+-- Dead letters.
+--
+-- A member of the sorted set is a line of JSON about the job, a line feed, and the producer's bytes. `dead-bytes` holds the
+-- sum of their lengths: a count alone would not bound the memory.
+
+local buried_letters, buried_bytes = 0, 0
+
+-- Adds a dead letter. `claim` is unique, so that two equal letters do not become one member; `members` is further JSON
+-- members, each with a leading comma.
+local function bury(dead, dead_bytes, now, claim, reason, members, original)
     local head = string.format(
-        '{"v":1,"reason":"%s","at":%d,"claim":"%s","size":%d%s}\n', reason, now, claim, #original, members)
+        '{"v":1,"reason":"%s","at":%d,"claim":%s,"size":%d%s}\n', reason, now, cjson.encode(claim), #original, members)
     redis.call('ZADD', dead, now, head .. original)
+    redis.pcall('INCRBY', dead_bytes, #head + #original)
+    buried_letters, buried_bytes = buried_letters + 1, buried_bytes + #head + #original
 end
 
--- Keeps the dead letters within their bounds; what is evicted is counted, and the number is returned.
-local function trim_dead(dead, stats, now, max_count, max_age)
-    local evicted = redis.call('ZREMRANGEBYSCORE', dead, '-inf', now - max_age)
-    local excess = redis.call('ZCARD', dead) - max_count
-    if excess > 0 then
-        evicted = evicted + redis.call('ZREMRANGEBYRANK', dead, 0, excess - 1)
+-- Subtracts the length of removed dead letters. A set that is empty has none, whatever was removed by other means.
+local function unburied(dead, dead_bytes, bytes)
+    if redis.call('ZCARD', dead) == 0 then
+        redis.call('DEL', dead_bytes)
+    else
+        redis.pcall('DECRBY', dead_bytes, bytes)
     end
-    count(stats, now, 'dead_evicted', evicted)
+end
+
+-- Evicts the oldest dead letters that exceed a bound of `limits` (count, age in ms, bytes), at most some thousand a call or
+-- twice what the call has added. Counts them, and returns their number.
+local function trim_dead(dead, dead_bytes, stats, now, limits)
+    local excess = math.max(
+        redis.call('ZCOUNT', dead, '-inf', now - limits.age), redis.call('ZCARD', dead) - limits.count)
+    local total = redis.pcall('GET', dead_bytes)
+    local bytes_over = (type(total) == 'string' and tonumber(total) or 0) - limits.bytes
+    local most, most_bytes = math.max(1000, 2 * buried_letters), math.max(1048576, 2 * buried_bytes)
+    local evicted, freed = 0, 0
+    while (evicted < excess or freed < bytes_over) and evicted < most and freed < most_bytes do
+        local letter = redis.call('ZPOPMIN', dead)[1]
+        if not letter then
+            break
+        end
+        evicted, freed = evicted + 1, freed + #letter
+    end
+    if evicted > 0 then
+        unburied(dead, dead_bytes, freed)
+        count(stats, now, 'dead_evicted', evicted)
+    end
     return evicted
 end
 
@@ -157,32 +239,74 @@ local function describe(details, token, at, text)
     redis.call('HSET', details, token, text)
 end
 
--- Adds an entry to the stream of results: `values` are those of its fields but for the time. What is not known is an empty
--- string and not left out: entries that have the same fields share their names, which halves the memory they take.
+-- Adds an entry to the stream of results: `values` are those of its fields except the time. An unknown value is an empty
+-- string and not left out: entries with the same fields share the names, which halves their memory.
 local function add_result(results, limit, now, values)
-    redis.call('XADD', results, 'MAXLEN', '~', limit, '*', 'id', values[1], 'token', values[2], 'outcome', values[3],
+    redis.pcall('XADD', results, 'MAXLEN', '~', limit, '*', 'id', values[1], 'token', values[2], 'outcome', values[3],
         'reason', values[4], 'status', values[5], 'apns_id', values[6], 'app', values[7], 'attempt', values[8],
         'time', now, 'trace_id', values[9], 'parent_id', values[10])
 end
 
 -- Adds the results of one argument: MessagePack, an array of arrays of values.
 local function add_results(results, limit, now, packed)
-    for _, values in ipairs(cmsgpack.unpack(packed)) do
-        add_result(results, limit, now, values)
+    local is_packed, entries = pcall(cmsgpack.unpack, packed)
+    if is_packed and type(entries) == 'table' then
+        for _, values in ipairs(entries) do
+            add_result(results, limit, now, values)
+        end
     end
 end
 
--- Adds results for a job that becomes a dead letter where no worker has read it: one for each token that its wrapper names,
+-- Adds results for a job that becomes a dead letter before a worker has read it: one for each token that its wrapper names,
 -- or one without a token. `limit` is 0 where no results are kept.
-local function add_dead_results(results, limit, now, head, reason)
+local function add_dead_results(results, limit, now, members, reason)
     if limit == 0 then
         return
     end
-    local members = head and cjson.decode(head .. 'null}') or {}
-    local id = type(members.id) == 'string' and members.id or ''
-    local tokens = type(members.tokens) == 'table' and #members.tokens > 0 and members.tokens or { '' }
-    for _, token in ipairs(tokens) do
+    local tokens = members.tokens or { '' }
+    for i = 1, math.min(#tokens, MAX_TOKENS) do
         add_result(results, limit, now,
-            { id, string.sub(tostring(token), 1, 255), 'dead', reason, '', '', '', '0', '', '' })
+            { members.id or '', string.sub(tokens[i], 1, 255), 'dead', reason, '', '', '', '0', '', '' })
+    end
+end
+
+-- Claims.
+
+-- The number of a claim in the hash of a lane's claims, whose fields are `<number>.<stamp>`; nil for another field.
+local function claim_number(field)
+    return tonumber(string.match(field, '^(%d+)%.%w+$'))
+end
+
+-- How much of a lane's claims one call gives back.
+local GIVE_BACK_JOBS, GIVE_BACK_BYTES = 1000, 1048576
+
+-- The fields of a lane's claims that one call gives back: those that were claimed last come first, so that a push of each to
+-- the head restores their order. Also returns how many there are in all.
+local function fields_to_give_back(claimed)
+    local fields = redis.call('HKEYS', claimed)
+    local number = {}
+    for _, field in ipairs(fields) do
+        number[field] = claim_number(field) or math.huge
+    end
+    table.sort(fields, function(a, b)
+        if number[a] ~= number[b] then
+            return number[a] > number[b]
+        end
+        return a > b
+    end)
+    local some, bytes = {}, 0
+    for _, field in ipairs(fields) do
+        some[#some + 1] = field
+        bytes = bytes + redis.call('HSTRLEN', claimed, field)
+        if #some >= GIVE_BACK_JOBS or bytes >= GIVE_BACK_BYTES then
+            break
+        end
+    end
+    return some, #fields
+end
+
+local function remove_claims(claimed, fields)
+    for i = 1, #fields, CHUNK do
+        redis.call('HDEL', claimed, unpack(fields, i, math.min(i + CHUNK - 1, #fields)))
     end
 end

@@ -3,6 +3,7 @@
 -- KEYS  1 dead            ZSET   dead letters by time (ms)
 --       2 jobs            LIST   fresh jobs
 --       3 stats:          prefix of the day's counters
+--       4 dead-bytes      STRING sum of the dead letters' lengths
 -- ARGV  1 action          requeue, delete, count, list (their lines) or show (their lines and the originals)
 --       2 cursor          'start', then what the reply before has
 --       3 page            how many letters are looked at, at the most
@@ -58,10 +59,6 @@ end
 local function is_identifier(text)
     return type(text) == 'string' and #text >= 1 and #text <= 255
         and not string.find(text, '[%z\1-\31\127]') and not string.find(text, '\194[\128-\159]')
-end
-
-local function is_time(value)
-    return type(value) == 'number' and value >= 0 and value < 253402300800000 and value % 1 == 0
 end
 
 -- What was asked for.
@@ -152,15 +149,8 @@ local function read(member)
         return nil
     end
     -- Without them the job would go to all its tokens, and not only to those that it failed for.
-    if head.tokens ~= nil then
-        if type(head.tokens) ~= 'table' or #head.tokens == 0 then
-            return nil
-        end
-        for _, token in ipairs(head.tokens) do
-            if type(token) ~= 'string' then
-                return nil
-            end
-        end
+    if not is_token_list(head.tokens) then
+        return nil
     end
     return head, stop
 end
@@ -233,10 +223,10 @@ local function wrapped(head, original)
     local attempts = is_counter(head.attempts, 0) and head.attempts or 0
     local requeues = is_counter(head.requeues, 0) and head.requeues or 0
     -- Its own reservation may still last, and it must not end as a duplicate of itself.
-    local parts = { string.format('{"v":1,"attempt":%d,"reserved":true,"requeues":%d',
+    local parts = { WRAPPER .. string.format('"attempt":%d,"reserved":true,"requeues":%d',
         option.keep and math.min(attempts + 1, 2 ^ 31 - 1) or 1, math.min(requeues + 1, 2 ^ 31 - 1)) }
     -- What is sent again carries the apns-id that it had.
-    local origin = head.origin or string.match(tostring(head.claim), '^(.+:%d+)')
+    local origin = head.origin or string.match(tostring(head.claim), '^(.+:%d+%.%w+)')
     if is_identifier(head.id) then
         parts[#parts + 1] = ',"id":' .. cjson.encode(head.id)
     elseif is_identifier(origin) then
@@ -325,20 +315,23 @@ end
 local head = push_head(option.right and 'RIGHT' or 'LEFT')
 local tail = push_head(option.right and 'LEFT' or 'RIGHT')
 if option.first then
-    for i = #bodies, 1, -CHUNK do
-        local some = {}
-        for j = i, math.max(1, i - CHUNK + 1), -1 do
-            some[#some + 1] = bodies[j]
-        end
-        redis.call(head, jobs, unpack(some))
+    local backwards = {}
+    for i = #bodies, 1, -1 do
+        backwards[#backwards + 1] = bodies[i]
     end
+    push_all(head, jobs, backwards)
 else
-    for i = 1, #bodies, CHUNK do
-        redis.call(tail, jobs, unpack(bodies, i, math.min(i + CHUNK - 1, #bodies)))
-    end
+    push_all(tail, jobs, bodies)
 end
 for i = 1, #members, CHUNK do
     redis.call('ZREM', dead, unpack(members, i, math.min(i + CHUNK - 1, #members)))
+end
+if #members > 0 then
+    local removed = 0
+    for _, member in ipairs(members) do
+        removed = removed + #member
+    end
+    unburied(dead, KEYS[4], removed)
 end
 count(stats, now, 'requeued', #bodies)
 if action == 'delete' then

@@ -7,12 +7,12 @@
 --       5 paused          STRING why the queue is paused
 --       6 worker-info     HASH   worker -> JSON: what it tells of itself
 --       7 stats:          prefix of the day's counters
--- ARGV  1 claimed:        prefix of a worker's HASH, claim number -> job
---       2 inbox:          prefix of a worker's LIST of at most one job
---       3 workers         how many of them are looked at
---       4 letters         how many dead letters are looked at, the newest first
---       5 bytes           no more are looked at when they add up to this; a head of the list that is larger is not told
---       6 head            the index of the list's head, 0 or -1
+--       8 inbox           LIST   jobs that blocking waits moved
+-- ARGV  1 claimed:        prefix of a lane's HASH of claims
+--       2 workers         how many of them are looked at
+--       3 letters         how many dead letters are looked at, the newest first
+--       4 bytes           no more are looked at when they add up to this; a larger head of the list is not returned
+--       5 head            the index of the list's head, 0 or -1
 -- Reply { now, jobs, due, later, dead, overdue, paused, head, members, workers, counters, sampled, reasons }
 --       overdue           for how long the first retry has been due, ms; -1 when none is
 --       paused            what stands there; nil when the queue is not paused
@@ -29,11 +29,12 @@
 local now = now_ms()
 local wrong = wrong_type({
     [KEYS[1]] = 'list', [KEYS[2]] = 'zset', [KEYS[3]] = 'zset', [KEYS[4]] = 'zset', [stats_key(KEYS[7], now)] = 'hash',
+    [KEYS[8]] = 'list',
 })
 if wrong then
     return wrong
 end
-local max_bytes = tonumber(ARGV[5])
+local max_bytes = tonumber(ARGV[4])
 
 local retries = redis.call('ZCARD', KEYS[2])
 local due = redis.call('ZCOUNT', KEYS[2], '-inf', now)
@@ -52,18 +53,19 @@ elseif kind ~= 'none' then
     paused = 'a ' .. kind .. ' instead of a reason'
 end
 
-local head = redis.call('LINDEX', KEYS[1], ARGV[6]) or ''
+local head = redis.call('LINDEX', KEYS[1], ARGV[5]) or ''
 if #head > max_bytes then
     head = ''
 end
 
 local workers = {}
-local members = redis.call('ZRANGE', KEYS[3], 0, tonumber(ARGV[3]) - 1, 'WITHSCORES')
+local members = redis.call('ZRANGE', KEYS[3], 0, tonumber(ARGV[2]) - 1, 'WITHSCORES')
 for i = 1, #members, 2 do
     local info = redis.pcall('HGET', KEYS[6], members[i])
     workers[#workers + 1] = members[i]
     workers[#workers + 1] = members[i + 1]
-    workers[#workers + 1] = redis.call('HLEN', ARGV[1] .. members[i]) + redis.call('LLEN', ARGV[2] .. members[i])
+    local claims = redis.pcall('HLEN', ARGV[1] .. members[i])
+    workers[#workers + 1] = type(claims) == 'number' and claims or 0
     workers[#workers + 1] = type(info) == 'string' and #info <= 65536 and info or ''
 end
 
@@ -73,7 +75,7 @@ if redis.call('HLEN', stats_key(KEYS[7], now)) <= 2000 then
 end
 
 local sampled, bytes, by_reason = 0, 0, {}
-while sampled < tonumber(ARGV[4]) and bytes < max_bytes do
+while sampled < tonumber(ARGV[3]) and bytes < max_bytes do
     local letter = redis.call('ZREVRANGE', KEYS[4], sampled, sampled)[1]
     if not letter then
         break
@@ -90,6 +92,6 @@ for reason, n in pairs(by_reason) do
 end
 
 return {
-    now, redis.call('LLEN', KEYS[1]), due, retries - due, redis.call('ZCARD', KEYS[4]), overdue, paused, head,
+    now, redis.call('LLEN', KEYS[1]) + redis.call('LLEN', KEYS[8]), due, retries - due, redis.call('ZCARD', KEYS[4]), overdue, paused, head,
     redis.call('ZCARD', KEYS[3]), workers, counters, sampled, reasons,
 }

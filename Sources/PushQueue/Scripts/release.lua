@@ -1,37 +1,49 @@
--- Gives a worker's unsettled claims back to the head of the list, in their old order, and takes the worker off the roll.
--- For a worker that leaves in peace: what it gives back was not sent, so no reclaim is counted.
+-- Puts a lane's unsettled claims back at the head of the list, in their old order, and then ends its lease. For a lane that
+-- stops: what it gives back was not sent, so this counts as no reclaim.
 --
--- KEYS  1 workers         ZSET   worker -> lease end (ms)
---       2 claimed:<worker> HASH  claim number -> job
---       3 inbox:<worker>  LIST   a job that the worker had not yet claimed
---       4 jobs            LIST   fresh jobs
---       5 next:<worker>   STRING where its claims' numbers had got to
---       6 worker-info     HASH   worker -> what it tells of itself
---       7 order:<process> STRING what a person wants its process to do; only where the process ends
--- ARGV  1 worker          its name
+-- KEYS  1 workers         ZSET   lane -> lease end (ms)
+--       2 claimed:<lane>  HASH   `<number>.<stamp>` -> job
+--       3 inbox           LIST   jobs that blocking waits moved
+--       4 jobs            LIST   jobs to send
+--       5 worker-info     HASH   lane -> its heartbeat
+--       6 order:<process> STRING the command of an operator for the lane's process; only where the process ends
+-- ARGV  1 lane            its name
 --       2 head            which end of the jobs is their head, LEFT or RIGHT
--- Reply { released }      how many jobs went back
+-- Reply { released, left }
+--       released          how many claims went back
+--       left              claims that are still there: call again
 --
--- Run twice, the second run finds nothing.
+-- The inbox goes back too, behind the claims: it was popped after them, and others that use the list look only there.
+-- Run twice, the second run finds what the first left.
 
-local wrong = wrong_type({ [KEYS[1]] = 'zset', [KEYS[2]] = 'hash', [KEYS[3]] = 'list', [KEYS[4]] = 'list' })
+local workers, claimed, inbox, jobs = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local wrong = wrong_type({ [workers] = 'zset', [claimed] = 'hash', [inbox] = 'list', [jobs] = 'list' })
 if wrong then
     return wrong
 end
+write_when_full(workers)
 
-local numbers = redis.call('HKEYS', KEYS[2])
-table.sort(numbers, function(a, b) return tonumber(a) > tonumber(b) end)
-local inbox = redis.call('LRANGE', KEYS[3], 0, -1)
-for i = #inbox, 1, -1 do
-    redis.call(push_head(ARGV[2]), KEYS[4], inbox[i])
+local push = push_head(ARGV[2])
+local waited = redis.call('LRANGE', inbox, 0, GIVE_BACK_JOBS - 1)
+local bodies = {}
+for i = #waited, 1, -1 do
+    bodies[#bodies + 1] = waited[i]
 end
-for _, number in ipairs(numbers) do
-    redis.call(push_head(ARGV[2]), KEYS[4], redis.call('HGET', KEYS[2], number))
+push_all(push, jobs, bodies)
+redis.call('LTRIM', inbox, #waited, -1)
+
+local fields, all = fields_to_give_back(claimed)
+bodies = {}
+for i, field in ipairs(fields) do
+    bodies[i] = redis.call('HGET', claimed, field)
 end
-redis.call('DEL', KEYS[2], KEYS[3], KEYS[5])
-redis.call('ZREM', KEYS[1], ARGV[1])
-forget(KEYS[6], ARGV[1])
-if KEYS[7] then
-    redis.call('DEL', KEYS[7])
+push_all(push, jobs, bodies)
+remove_claims(claimed, fields)
+if #fields == all then
+    redis.call('ZREM', workers, ARGV[1])
+    forget(KEYS[5], ARGV[1])
+    if KEYS[6] then
+        redis.call('DEL', KEYS[6])
+    end
 end
-return { #numbers + #inbox }
+return { #fields, all - #fields }

@@ -1,42 +1,44 @@
--- Settles claims, each of them only while it is still the worker's own.
+-- Settles claims of a lane, each of them only while it is still the lane's own.
 --
--- KEYS  1 claimed:<worker> HASH  claim number -> job
+-- KEYS  1 claimed:<lane>  HASH   `<number>.<stamp>` -> job
 --       2 retry           ZSET   wrapped jobs by due time (ms)
---       3 dead            ZSET   dead letters by time
---       4 stats:          prefix of the day's counters
---       5 results         STREAM what became of notifications, where that is wanted
--- ARGV  1 worker          its name
+--       3 dead            ZSET   dead letters by time (ms)
+--       4 dead-bytes      STRING sum of their lengths
+--       5 stats:          prefix of the day's counters
+--       6 results         STREAM outcomes of notifications, where they are kept
+-- ARGV  1 lane            its name
 --       2 max dead        how many dead letters are kept
 --       3 max dead age    for how long, ms
---       4 max results     how many results are kept, about
---       then any number of
---         ack    outcome n number...             these have ended with this outcome, which is counted
---         done   outcome n (number results)...   the same, each with its results: MessagePack, an array of arrays of
+--       4 max dead bytes  up to which total length
+--       5 max results     how many results are kept, about
+--       then any number of actions; `claim` is a field, `<number>.<stamp>`
+--         ack    outcome n claim...              these jobs have ended with this outcome, which is counted
+--         done   outcome n (claim results)...    the same, each with its results: MessagePack, an array of arrays of
 --                                                values (see add_results)
---         retry  number reason delay head start length
+--         retry  claim reason delay head start length
 --                                                again in `delay` ms ('+500'), or at a time ('@1792800000000'); the new
 --                                                job is `head`, the original, which is `length` bytes of the claimed
 --                                                one from `start` (from 0), and '}'; counted by reason
---         dead   number reason members start length   a dead letter with the original, and JSON members about it
---         split  number prefix cut cut_length start length pieces (token_start token_length)...
+--         dead   claim reason members start length   a dead letter with the original, and JSON members about it
+--         split  claim prefix cut cut_length start length pieces (token_start token_length)...
 --                                                the job is replaced by pieces that are due at once. A piece is `prefix`,
 --                                                its tokens, which are the bytes of the claimed job from `token_start`,
 --                                                and the original without its list of tokens, which is at `cut`;
 --                                                a `token_start` of '-' has the tokens themselves behind it
---         letter number reason members start length   the same, but the claim stays to be settled by what follows: some of
---                                                a job's notifications can never be delivered, the others go on
+--         letter claim reason members start length   the same as dead, but the claim stays, to be settled by what follows:
+--                                                some of a job's notifications can never be delivered, the others go on
 --         count  field amount                    counted if the settlement before it found its claim
 --         result results                         these results are added if the settlement before it found its claim
 -- Reply { settled, lost, evicted }
---       settled           how many claims were the worker's own
---       lost              how many were not: they were taken over, or settled before, and are left alone
---       evicted           dead letters that had to go because there were too many, or were too old
+--       settled           how many claims were the lane's own
+--       lost              how many were not: they were reclaimed, or settled before, and are left alone
+--       evicted           dead letters evicted to keep within the bounds
 --
 -- Run twice, the second run finds no claims and does nothing.
 
 local now = now_ms()
-local claimed, retry, dead, stats, results = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local max_results = ARGV[4]
+local claimed, retry, dead, dead_bytes, stats, results = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local lane, max_results = ARGV[1], ARGV[5]
 local settled, lost, evicted, buried, found = 0, 0, 0, false, false
 
 local wrong = wrong_type({
@@ -45,12 +47,13 @@ local wrong = wrong_type({
 if wrong then
     return wrong
 end
+write_when_full(claimed)
 
-local function take(number)
-    local body = redis.call('HGET', claimed, number)
+local function take(claim)
+    local body = redis.call('HGET', claimed, claim)
     found = body and true or false
     if found then
-        redis.call('HDEL', claimed, number)
+        redis.call('HDEL', claimed, claim)
         settled = settled + 1
     else
         lost = lost + 1
@@ -58,7 +61,7 @@ local function take(number)
     return body
 end
 
-local i = 5
+local i = 6
 while i <= #ARGV do
     local action = ARGV[i]
     if action == 'ack' then
@@ -103,7 +106,7 @@ while i <= #ARGV do
         if body then
             local start = tonumber(ARGV[i + 4])
             local original = string.sub(body, start + 1, start + tonumber(ARGV[i + 5]))
-            bury(dead, now, ARGV[1] .. ':' .. ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], original)
+            bury(dead, dead_bytes, now, lane .. ':' .. ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], original)
             count(stats, now, 'dead', 1)
             count(stats, now, 'dead:' .. ARGV[i + 2], 1)
             buried = true
@@ -122,7 +125,7 @@ while i <= #ARGV do
                     tokens = string.sub(body, at + 1, at + tonumber(tokens))
                 end
                 redis.call('ZADD', retry, now, string.format('%s,"claim":"%s:%s/%d","tokens":[%s],"job":%s}',
-                    ARGV[i + 2], ARGV[1], ARGV[i + 1], piece, tokens, original))
+                    ARGV[i + 2], lane, ARGV[i + 1], piece, tokens, original))
             end
             count(stats, now, 'split', 1)
         end
@@ -133,7 +136,7 @@ while i <= #ARGV do
         if found then
             local start = tonumber(ARGV[i + 4])
             local original = string.sub(body, start + 1, start + tonumber(ARGV[i + 5]))
-            bury(dead, now, ARGV[1] .. ':' .. ARGV[i + 1] .. ':letter', ARGV[i + 2], ARGV[i + 3], original)
+            bury(dead, dead_bytes, now, lane .. ':' .. ARGV[i + 1] .. ':letter', ARGV[i + 2], ARGV[i + 3], original)
             buried = true
         end
         i = i + 6
@@ -152,6 +155,7 @@ while i <= #ARGV do
     end
 end
 if buried then
-    evicted = trim_dead(dead, stats, now, tonumber(ARGV[2]), tonumber(ARGV[3]))
+    evicted = trim_dead(dead, dead_bytes, stats, now,
+        { count = tonumber(ARGV[2]), age = tonumber(ARGV[3]), bytes = tonumber(ARGV[4]) })
 end
 return { settled, lost, evicted }

@@ -7,8 +7,7 @@ import PushQueue
 /// Small on purpose, for most jobs are delivered at once and need no more than their claim's number. What else there is to
 /// know is read from the body again when it is needed.
 struct JobEntry: LinkedEntry {
-    /// The claim's number in Redis.
-    var claim = 0
+    var claim = ClaimID.none
     /// What was claimed.
     var body = ByteBuffer()
     /// The notification of a job with one token, until it is submitted.

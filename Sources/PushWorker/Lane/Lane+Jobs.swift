@@ -8,7 +8,7 @@ extension Lane {
     private static let maximumTokens = 1000
 
     /// - Parameter isRecovered: whether the job may have been sent before, under the same claim.
-    func accept(_ body: ByteBuffer, claim: Int, from queue: QueueLane, isRecovered: Bool = false) {
+    func accept(_ body: ByteBuffer, claim: ClaimID, from queue: QueueLane, isRecovered: Bool = false) {
         let job: Job
         do throws(JobError) {
             job = try JobDecoder.decode(body, as: queue.format)
@@ -31,7 +31,7 @@ extension Lane {
     }
 
     private func accept(
-        _ job: Job, _ body: ByteBuffer, claim: Int, from queue: QueueLane, isRecovered: Bool
+        _ job: Job, _ body: ByteBuffer, claim: ClaimID, from queue: QueueLane, isRecovered: Bool
     ) throws(Unsendable) {
         let now = queue.now
         if var reservation = Reservation(of: job, claim: claim) {
@@ -109,7 +109,7 @@ extension Lane {
     }
 
     /// Replaces a job for many devices by pieces: so it spreads over the fleet, and a crash or a retry concerns a piece.
-    private func split(_ job: Job, claim: Int, in queue: QueueLane, firstSeen: Int64) {
+    private func split(_ job: Job, claim: ClaimID, in queue: QueueLane, firstSeen: Int64) {
         metrics.count(.split, queue: queue.index)
         let writer = envelope(
             of: job, claim: claim, in: queue, attempt: job.envelope.attempt, firstSeen: firstSeen, namesClaim: false)
@@ -123,11 +123,12 @@ extension Lane {
     }
 
     /// A job that must not be sent yet waits among the retries.
-    private func hold(_ job: Job, claim: Int, in queue: QueueLane, until time: Int64) {
+    private func hold(_ job: Job, claim: ClaimID, in queue: QueueLane, until time: Int64) {
         counters.scheduled += 1
         count(.scheduled, .scheduled, job, in: queue, reason: "")
         var writer = envelope(of: job, claim: claim, in: queue, attempt: job.envelope.attempt, firstSeen: queue.now)
         if job.envelope.overridesTokens, let tokens = job.tokens { writer.write(tokens: tokens.map(job.text)) }
+        queue.nextRetry = min(queue.nextRetry, eventLoop.now + .milliseconds(time - queue.now))
         queue.settlement.retry(
             claim, due: .at(milliseconds: time), head: writer.head(), counter: "scheduled", reason: nil,
             original: job.original)
@@ -136,7 +137,7 @@ extension Lane {
 
     /// What `apns-id`s are derived from: the job's id or, for a job without one, its first claim.
     /// - Parameter generation: that in which it was claimed; the queue's own without it.
-    func identity(of job: Job, claim: Int, in queue: QueueLane, generation: Int? = nil) -> ByteBuffer {
+    func identity(of job: Job, claim: ClaimID, in queue: QueueLane, generation: Int? = nil) -> ByteBuffer {
         if let id = job.id ?? job.envelope.origin { return job.text(id) }
         let worker = generation.map { queue.name($0) } ?? queue.worker
         return ByteBuffer(string: "\(worker):\(claim)")
@@ -144,7 +145,7 @@ extension Lane {
 
     /// The head of the wrapper for the next attempt.
     func envelope(
-        of job: Job, claim: Int, in queue: QueueLane, attempt: Int, firstSeen: Int64, namesClaim: Bool = true
+        of job: Job, claim: ClaimID, in queue: QueueLane, attempt: Int, firstSeen: Int64, namesClaim: Bool = true
     ) -> EnvelopeWriter {
         var writer = EnvelopeWriter(attempt: attempt)
         if let id = job.id {
@@ -160,7 +161,7 @@ extension Lane {
         return writer
     }
 
-    private func bury(_ job: Job, claim: Int, in queue: QueueLane, reason: String, detail: String) {
+    private func bury(_ job: Job, claim: ClaimID, in queue: QueueLane, reason: String, detail: String) {
         counters.dead += job.tokenCount
         count(.dead, .dead, job, in: queue, reason: reason)
         queue.settlement.bury(

@@ -61,7 +61,7 @@ extension Lane {
             guard quiet != isQuiet, phase == .running || phase == .starting else { return }
             isQuiet = quiet
             for queue in queues {
-                if quiet { queue.stopWaiting() } else { queue.window.wake() }
+                if !quiet { queue.window.wake() }
                 queue.tellSoon()
             }
             schedulePump()

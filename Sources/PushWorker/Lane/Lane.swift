@@ -36,6 +36,8 @@ final class Lane: @unchecked Sendable {
     let startedAt = NIODeadline.now()
     /// Called when a claim was full, so that other lanes look for work too. From this lane's event loop.
     var onBacklog: (@Sendable (_ queue: Int) -> Void)?
+    /// Called with the time at which a retry becomes due, for the lane that polls. From this lane's event loop.
+    var onDue: (@Sendable (_ queue: Int, _ time: NIODeadline) -> Void)?
 
     private let clients: RedisClients
     var queues: [QueueLane] = []
@@ -165,10 +167,9 @@ final class Lane: @unchecked Sendable {
             if case .ready = state { writeInvalidTokens() }
         }
         for (number, queue) in configuration.queues.enumerated() {
-            let waiter = index == 0 ? makeWaiter(for: queue.keys) : nil
+            let waiter = polls ? makeWaiter(for: queue.keys) : nil
             let queueLane = QueueLane(
                 queue, index: number, lane: self, client: clients.client(for: queue.keys.jobs), waiter: waiter)
-            waiter?.onStateChange = { [unowned queueLane] state in queueLane.waiterChanged(state) }
             waiter?.start()
             queues.append(queueLane)
         }
@@ -211,6 +212,7 @@ final class Lane: @unchecked Sendable {
         for queue in queues {
             queue.renewLeaseIfDue()
             queue.lookForForgottenIfDue()
+            if phase == .running, !isQuiet { queue.delegatePollIfDue() }
         }
         writeInvalidTokens()
         if isFullSecond {
@@ -303,6 +305,14 @@ final class Lane: @unchecked Sendable {
         }
     }
 
+    /// A retry becomes due. From anywhere.
+    func wake(queue: Int, at time: NIODeadline) {
+        eventLoop.execute { [self] in queues[queue].wake(at: time) }
+    }
+
+    /// Whether this is the lane of its process that polls (see ``ClaimWindow``).
+    var polls: Bool { index == 0 }
+
     /// How many notifications could be under way in addition to those that are.
     var room: Int {
         let now = eventLoop.now
@@ -348,11 +358,11 @@ final class Lane: @unchecked Sendable {
     }
 
     /// The claims of a queue that are being worked on, under the name that the queue has now.
-    func claims(of queue: QueueLane) -> [Int] {
+    func claims(of queue: QueueLane) -> [ClaimID] {
         let waiting = awaitingInvalidTokens + writingInvalidTokens
         // Entries that hold nothing have no claim.
         return (jobs.entries + waiting).filter {
-            $0.claim > 0 && $0.queue == queue.index && $0.generation == queue.generation
+            $0.claim.number > 0 && $0.queue == queue.index && $0.generation == queue.generation
         }.map(\.claim)
     }
 
@@ -370,7 +380,8 @@ final class Lane: @unchecked Sendable {
             phase = .draining
             drainDeadline = eventLoop.now + limit
             for queue in queues {
-                queue.stopWaiting()
+                // A wait that is still blocked would move a job of which this lane wants to know nothing.
+                _ = queue.waiter?.close()
                 queue.tellSoon()
             }
             dropUnsent()

@@ -86,8 +86,8 @@ extension Lane {
         LaneReport.Queue(
             name: queue.keys.queue,
             leaseAge: queue.leaseRenewedAt.map { Double((eventLoop.now - $0).nanoseconds) / 1e9 },
-            settlements: queue.unconfirmedClaims + queue.settlement.count + queue.awaitingInvalidTokens,
-            settlementBytes: queue.unconfirmedSize + queue.settlement.size, isConnected: queue.client.isReady,
+            settlements: queue.unconfirmed.count + queue.settlement.count + queue.awaitingInvalidTokens,
+            settlementBytes: queue.unconfirmed.size + queue.settlement.size, isConnected: queue.client.isReady,
             claims: metrics[claimsOf: queue.index],
             jobs: JobOutcome.allCases.map { metrics.jobs($0, queue: queue.index) },
             queueTimes: .init(metrics.queueTimes.row(queue.index), unitsPerSecond: 1000),

@@ -6,6 +6,18 @@ extension QueueLane {
     /// How many are reserved in one call.
     private static let reservationBatch = 256
 
+    /// How many bytes of jobs one call copies at most, unless the first alone has more.
+    private static let reservationBytes = 1 << 20
+
+    private var nextReservations: [(reservation: Reservation, isRecovered: Bool)] {
+        var bytes = 0
+        return Array(
+            awaitingReservation.prefix(Self.reservationBatch).prefix { waiting in
+                defer { bytes += waiting.reservation.body.readableBytes }
+                return bytes < Self.reservationBytes
+            })
+    }
+
     /// Keeps a job until it has its reservation. All of a claim are asked for together.
     func reserve(_ reservation: Reservation, isRecovered: Bool) {
         awaitingReservation.append((reservation, isRecovered))
@@ -17,7 +29,7 @@ extension QueueLane {
     func makeReservations() {
         guard !awaitingReservation.isEmpty, !isReserving, client.isReady, lane.phase == .running else { return }
         isReserving = true
-        let batch = Array(awaitingReservation.prefix(Self.reservationBatch))
+        let batch = nextReservations
         let generation = generation
         connection.reserve(batch.map(\.reservation)) { [self] result in
             isReserving = false
@@ -44,7 +56,7 @@ extension QueueLane {
         switch result {
         // In a drain it is given back with what is claimed, and keeps its reservation.
         case .granted where lane.phase == .running:
-            lane.accept(reservation.body, claim: reservation.claim, from: self, isRecovered: isRecovered)
+            lane.accept(reservation.body, claim: reservation.reservedClaim, from: self, isRecovered: isRecovered)
         case .granted: break
         case .duplicate:
             lane.counters.duplicates += 1

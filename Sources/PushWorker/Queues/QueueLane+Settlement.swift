@@ -6,6 +6,8 @@ extension QueueLane {
     /// A batch leaves when it has so many claims, or this long after its first, or when the lane has nothing under way.
     private static let batch = 256
     private static let batchDelay = TimeAmount.milliseconds(10)
+    /// A batch leaves when its script would copy so many bytes of jobs: it blocks Redis for some milliseconds.
+    private static let batchBytes = 1 << 20
 
     /// Settles a job, all of whose notifications have ended, and whose invalid tokens are in the set.
     func settle(_ entry: JobEntry) {
@@ -46,6 +48,7 @@ extension QueueLane {
             firstSeen: entry.firstSeen)
         if job.tokens != nil { writer.write(tokens: retry.tokens) }
         writer.write(errorStatus: retry.status, reason: retry.reason, at: now)
+        nextRetry = min(nextRetry, eventLoop.now + .milliseconds(retry.delay))
         let counter: StaticString = retry.spendsAttempt ? "retried" : "parked"
         settlement.retry(
             entry.claim, due: .after(milliseconds: retry.delay), head: writer.head(), counter: counter,
@@ -66,7 +69,7 @@ extension QueueLane {
     }
 
     func settlementGrew() {
-        if settlement.count >= Self.batch { return flushSettlement() }
+        if settlement.count >= Self.batch || settlement.copiedBytes >= Self.batchBytes { return flushSettlement() }
         guard !isSettleScheduled else { return }
         isSettleScheduled = true
         eventLoop.scheduleTask(in: Self.batchDelay) { [self] in
@@ -78,13 +81,12 @@ extension QueueLane {
     func flushSettlement() {
         lane.writeInvalidTokens()
         guard !settlement.isEmpty, client.isReady else { return }
-        let number = nextSettlement
-        nextSettlement += 1
-        unconfirmed[number] = settlement
-        unconfirmedClaims += settlement.count
-        unconfirmedSize += settlement.size
+        let number = unconfirmed.append(settlement)
         settlement = Settlement()
         write(number, again: false)
+        // Later ones are found by the lane that polls.
+        if nextRetry < eventLoop.now + ClaimWindow.idlePoll { wake(at: nextRetry) }
+        nextRetry = .distantFuture
     }
 
     /// Redis is back: what it had not confirmed is written again. What it had done all the same does nothing now.
@@ -92,8 +94,8 @@ extension QueueLane {
     /// After a failover it may be another Redis that has a job as claimed and not its invalid tokens, although the one
     /// before had confirmed them. So they are written again too, and first.
     func resendUnconfirmed() {
-        refusedSettlements = []
-        let tokens = (unconfirmed.sorted { $0.key < $1.key }.map(\.value) + [settlement]).flatMap(\.invalidTokens)
+        unconfirmed.areWrittenAgain()
+        let tokens = unconfirmed.invalidTokens + settlement.invalidTokens
         // In a Cluster the set may be with a server that was there all the time.
         guard !tokens.isEmpty, let set = lane.invalidTokens, set.isWith(client) else { return writeUnconfirmed() }
         let generation = generation
@@ -115,7 +117,7 @@ extension QueueLane {
     }
 
     private func writeUnconfirmed() {
-        for number in unconfirmed.keys.sorted() { write(number, again: true) }
+        for number in unconfirmed.numbers { write(number, again: true) }
     }
 
     private func write(_ number: Int, again: Bool) {
@@ -127,9 +129,7 @@ extension QueueLane {
             switch result {
             case .success(let settled):
                 // It may have been written twice: then only the first answer counts.
-                guard unconfirmed.removeValue(forKey: number) != nil else { return }
-                unconfirmedClaims -= batch.count
-                unconfirmedSize -= batch.size
+                guard unconfirmed.confirmed(number) != nil else { return }
                 tellOfEvictions(settled.evicted)
                 if !again { lane.counters.lostClaims += settled.lost }
                 if lane.phase == .draining { lane.schedulePump() }
@@ -137,10 +137,10 @@ extension QueueLane {
                 break  // Written again when the connection is back.
             case .failure(let failure):
                 refused(.settlements, failure)
-                refusedSettlements.insert(number)
+                unconfirmed.wasRefused(number)
                 eventLoop.scheduleTask(in: Self.refusalPause) {
-                    // A new connection has written it meanwhile: once is enough.
-                    if self.refusedSettlements.remove(number) != nil { self.write(number, again: true) }
+                    // A new connection may have written it in the meantime: once is enough.
+                    if self.unconfirmed.takeRefused(number) { self.write(number, again: true) }
                 }
             }
         }

@@ -24,7 +24,8 @@ final class QueueLane: @unchecked Sendable {
     let logger: Logger
 
     var connection: QueueConnection
-    var window = ClaimWindow()
+    var window: ClaimWindow
+    private var continuity = LeaseContinuity()
     /// Redis' clock: what it said, and when.
     private var clock: (at: NIODeadline, milliseconds: Int64) = (.distantPast, 0)
     /// The name under which jobs are claimed changes when a lease is lost, and this with it.
@@ -37,38 +38,33 @@ final class QueueLane: @unchecked Sendable {
     /// In which of the lane's rounds the queue last had its turn.
     var lastTurn = 0
 
-    /// What is to be settled next, and what was written and not yet confirmed.
+    /// The settlements to write next.
     var settlement = Settlement()
-    var unconfirmed: [Int: Settlement] = [:]
-    var nextSettlement = 0
-    var unconfirmedClaims = 0
-    var unconfirmedSize = 0
-    /// Settlements that were refused, and are written again after a while.
-    var refusedSettlements: Set<Int> = []
+    var unconfirmed = UnconfirmedSettlements()
     var isSettleScheduled = false
+    /// When the first of the retries in ``settlement`` is due.
+    var nextRetry = NIODeadline.distantFuture
     /// Invalid tokens that are to be written before their jobs are settled.
     var awaitingInvalidTokens = 0
 
     /// Jobs that wait for their reservation, in the order of their claims.
     var awaitingReservation: [(reservation: Reservation, isRecovered: Bool)] = []
     var isReserving = false
-    /// Claims that Redis has brought back, and whether some of them are being fetched.
-    var forgotten: [Int] = []
+    var forgotten = ForgottenClaims()
+    /// True while some of them are being read.
     var isTakingForgotten = false
     var lastLook = NIODeadline.now()
 
     private var isWaiting = false
-    private var waiterID: Int?
-    private var reapAfter: [String: NIODeadline] = [:]
+    /// When the other lanes were last asked to poll in this lane's place.
+    private var delegatedAt = NIODeadline.distantPast
+    private var reclaimAfter: [String: NIODeadline] = [:]
     private var lastRenewal = NIODeadline.distantPast
     /// When it last told of itself, and whether it has something to tell at once.
     private var toldAt = NIODeadline.distantPast
     private var isNewsUrgent = false
-    /// Whether the wait may have brought a job that no claim has taken up.
-    private(set) var inboxMayHoldJob = false
 
-    /// How long the server may hold the blocking wait, in seconds. Less than any lease: when a lease has ended, no wait of
-    /// its owner can still put a job into the inbox.
+    /// How long the server may hold the blocking wait, in seconds.
     private static let waitSeconds = 5
     /// Settlements that Redis has not confirmed: beyond this the lane claims no more of the queue.
     private static let maximumUnconfirmed = 10_000
@@ -84,6 +80,7 @@ final class QueueLane: @unchecked Sendable {
         self.lane = lane
         self.client = client
         self.waiter = waiter
+        window = ClaimWindow(polls: lane.polls)
         var logger = lane.logger
         if lane.configuration.queues.count > 1 { logger[metadataKey: "queue"] = "\(keys.queue)" }
         self.logger = logger
@@ -121,17 +118,13 @@ final class QueueLane: @unchecked Sendable {
     /// Whether Redis has said what time it is.
     var knowsTime: Bool { clock.at > .distantPast }
 
-    /// Whether Redis has confirmed all that there was to settle, and no wait can bring another job.
-    var isSettled: Bool { isSettledButForWaiting && !isWaiting }
-
-    private var isSettledButForWaiting: Bool {
-        settlement.isEmpty && unconfirmed.isEmpty && awaitingInvalidTokens == 0
-    }
+    /// True when Redis has confirmed all settlements.
+    var isSettled: Bool { settlement.isEmpty && unconfirmed.isEmpty && awaitingInvalidTokens == 0 }
 
     func redisChanged(_ state: RedisClient.State) {
         if case .disconnected(let error, _) = state { connectionError = error }
         guard case .ready = state else { return }
-        forgotten = []
+        forgotten = ForgottenClaims()
         lookForForgotten()
         resendUnconfirmed()
         makeReservations()
@@ -152,31 +145,28 @@ final class QueueLane: @unchecked Sendable {
         send(claim)
     }
 
-    /// Takes what the wait has brought, and what a claim without an answer may have taken: for a lane that is quiet.
+    /// Repeats a claim without an answer, which may have taken jobs: for a lane that is quiet.
     func claimOwn() {
-        guard canClaim, inboxMayHoldJob || window.isInDoubt,
-            let claim = window.next(free: 1, busy: 0, now: eventLoop.now)
-        else { return }
+        guard canClaim, window.isInDoubt, let claim = window.next(free: 1, busy: 0, now: eventLoop.now) else { return }
         send(claim)
     }
 
     /// Whether a claim could be made if there were room for its jobs.
     private var canClaim: Bool {
         !window.isAsking && client.isReady
-            && unconfirmedClaims + settlement.count + awaitingInvalidTokens < Self.maximumUnconfirmed
-            && unconfirmedSize + settlement.size < Self.maximumUnconfirmedSize
+            && unconfirmed.count + settlement.count + awaitingInvalidTokens < Self.maximumUnconfirmed
+            && unconfirmed.size + settlement.size < Self.maximumUnconfirmedSize
     }
 
     /// Whether it waits for nothing but jobs.
     var isAtRest: Bool {
-        client.isReady && !isNewsUrgent && isSettledButForWaiting && forgotten.isEmpty && awaitingReservation.isEmpty
+        client.isReady && !isNewsUrgent && isSettled && forgotten.isEmpty && awaitingReservation.isEmpty
     }
 
     /// When it wants to ask for jobs.
     var nextClaim: NIODeadline {
         if window.isAsking { return .distantFuture }
-        // A quiet lane wants none, but for its own.
-        return lane.isQuiet && !inboxMayHoldJob && !window.isInDoubt ? .distantFuture : window.nextClaim
+        return lane.isQuiet && !window.isInDoubt ? .distantFuture : window.nextClaim
     }
 
     /// Whether it can be asked for jobs.
@@ -187,8 +177,9 @@ final class QueueLane: @unchecked Sendable {
     }
 
     func renewLeaseIfDue() {
-        let longest = lane.isQuiet ? Lane.newsInterval : Lane.longestRenewal
-        let interval = min(.milliseconds(Int64(limits.lease) / 5), longest)
+        var interval = TimeAmount.milliseconds(Int64(limits.lease) / 3)
+        // One lane of the process hears of an operator's orders soon.
+        if window.polls { interval = min(interval, lane.isQuiet ? Lane.newsInterval : Lane.longestRenewal) }
         guard isNewsUrgent || eventLoop.now - lastRenewal > interval else { return }
         lastRenewal = eventLoop.now
         guard client.isReady, let claim = window.renewal(now: eventLoop.now) else { return }
@@ -210,19 +201,11 @@ final class QueueLane: @unchecked Sendable {
     private func send(_ claim: ClaimWindow.Claim) {
         lastRenewal = eventLoop.now
         let generation = generation
-        // What the wait brings from now on, this claim may come too early for; and one that is repeated may only be told what
-        // it took before.
-        let takesInbox = claim.count > 0 && inboxMayHoldJob && !window.isInDoubt
-        if takesInbox { inboxMayHoldJob = false }
         connection.claim(count: claim.count, first: claim.first, join: claim.join, telling: news()) { [self] result in
             guard generation == self.generation, lane.phase != .stopped else { return }
             switch result {
-            case .success(let claimed):
-                if takesInbox, claimed.isPaused { inboxMayHoldJob = true }
-                answered(claim, claimed)
-            case .failure(let failure):
-                if takesInbox { inboxMayHoldJob = true }
-                failed(failure)
+            case .success(let claimed): answered(claim, claimed)
+            case .failure(let failure): failed(failure)
             }
         }
     }
@@ -232,10 +215,12 @@ final class QueueLane: @unchecked Sendable {
         accepted(.claims)
         if let order = claimed.order { lane.heard(order) }
         if claimed.leaseLost { return startAfresh() }
+        continuity.renewed(now: eventLoop.now)
         tellOfEvictions(claimed.evicted)
         if claim.join { logger.debug("joined the queue", metadata: ["worker": "\(worker)"]) }
         hasBacklog = window.answered(
-            received: claimed.bodies.count, isPaused: claimed.isPaused, nextDue: claimed.nextDue, now: eventLoop.now)
+            received: claimed.bodies.count, isPaused: claimed.isPaused, nextDue: claimed.nextDue,
+            isWatched: waiter?.isReady == true && refusals[.waits] == nil, now: eventLoop.now)
         if claim.count > 0 { lane.schedule.answered(index, received: claimed.bodies.count, isDry: !hasBacklog) }
         // A drain began while the claim was under way: what it brought is given back with the worker's other claims.
         guard lane.phase == .running else { return lane.schedulePump() }
@@ -243,22 +228,39 @@ final class QueueLane: @unchecked Sendable {
         lane.metrics[claimsOf: index].claimed += claimed.bodies.count
         // A lane that has nothing to do need not know what the others do.
         if !claimed.bodies.isEmpty { lane.readFleetStateIfDue() }
-        for (offset, body) in claimed.bodies.enumerated() { lane.accept(body, claim: claim.first + offset, from: self) }
-        if let expired = claimed.expiredWorker, expired != worker { considerReaping(expired) }
+        for (offset, body) in claimed.bodies.enumerated() {
+            lane.accept(body, claim: ClaimID(number: claim.first + offset, stamp: claimed.stamp), from: self)
+        }
+        if let expired = claimed.expiredWorker, expired != worker { considerReclaiming(expired) }
         if hasBacklog {
             lane.onBacklog?(index)
         } else if claim.count > 0, !claimed.isPaused {
             waitForJob()
-            if let due = claimed.nextDue, due < 1000 { wake(in: .milliseconds(max(1, due))) }
+            wakeWhenDue()
         }
         lane.pump()
     }
 
-    private func wake(in delay: TimeAmount) {
-        eventLoop.scheduleTask(in: delay) { [self] in
-            window.wake()
-            lane.schedulePump()
-        }
+    /// Sees to it that the next claim is made in time, if that is before the lane's next tick.
+    private func wakeWhenDue() {
+        let due = window.nextClaim
+        guard due - eventLoop.now < .seconds(1) else { return }
+        eventLoop.scheduleTask(deadline: due) { [self] in lane.schedulePump() }
+    }
+
+    /// Wakes the other lanes when a poll is due that this one can't make, because it is full or has no connection.
+    func delegatePollIfDue() {
+        let now = eventLoop.now
+        guard window.cannotPoll(now: now), now - delegatedAt >= ClaimWindow.unwatchedPoll else { return }
+        delegatedAt = now
+        lane.onBacklog?(index)
+    }
+
+    /// A retry becomes due: a claim is made then, here or by the lane of the process that polls.
+    func wake(at time: NIODeadline) {
+        guard window.polls else { return lane.onDue?(index, time) ?? () }
+        window.wake(at: time)
+        wakeWhenDue()
     }
 
     private func failed(_ failure: QueueConnection.Failure) {
@@ -287,21 +289,16 @@ final class QueueLane: @unchecked Sendable {
             metadata: ["worker": "\(worker)", "in_flight": "\(lane.flights.count)"])
         generation += 1
         window.startAfresh()
-        inboxMayHoldJob = false
+        continuity.lost()
         isNewsUrgent = true
-        lane.counters.lostClaims += settlement.count + unconfirmedClaims
+        lane.counters.lostClaims += settlement.count + unconfirmed.count
         settlement = Settlement()
-        unconfirmed = [:]
-        unconfirmedClaims = 0
-        unconfirmedSize = 0
+        unconfirmed = UnconfirmedSettlements()
         accepted(.settlements)
         accepted(.reservations)
-        forgotten = []
+        forgotten = ForgottenClaims()
         lane.counters.lostClaims += awaitingReservation.count
         awaitingReservation = []
-        // A wait that was still blocked may have put a job into the old inbox.
-        let old = connection
-        old.release { _ in }
         connection = QueueConnection(
             client: client, keys: keys, worker: name(generation), limits: limits)
         lane.schedulePump()
@@ -310,94 +307,91 @@ final class QueueLane: @unchecked Sendable {
     /// Gives back what has not been settled, and ends the lease.
     func release() -> EventLoopFuture<Void> {
         let done = eventLoop.makePromise(of: Void.self)
+        release(given: 0, done)
+        return done.futureResult
+    }
+
+    private func release(given: Int, _ done: EventLoopPromise<Void>) {
         connection.release(endOf: lane.configuration.workerName) { [self] result in
             switch result {
+            case .success(let released) where released.left > 0: return release(given: given + released.released, done)
             case .success(let released):
-                if released > 0 { logger.info("gave unsent jobs back", metadata: ["jobs": "\(released)"]) }
+                let jobs = given + released.released
+                if jobs > 0 { logger.info("gave unsent jobs back", metadata: ["jobs": "\(jobs)"]) }
             case .failure(let error):
                 logger.warning(
                     "could not give unsent jobs back; another worker takes them when the lease ends: \(error)")
             }
             done.succeed(())
         }
-        return done.futureResult
     }
 
-    // MARK: Workers that are no more
+    // MARK: Lanes whose lease has expired
 
-    /// Takes over the claims of a worker whose lease has ended, after a pause of random length: whoever is first does it,
-    /// and fifty others need not try.
-    private func considerReaping(_ expired: String) {
+    /// Reclaims after a pause of random length, so that one lane of the fleet does it and not all at once; and only if this
+    /// lane's own lease shows that there was no outage (see ``LeaseContinuity``).
+    private func considerReclaiming(_ expired: String) {
         let now = eventLoop.now
-        guard let after = reapAfter[expired] else {
-            if reapAfter.count > 100 { reapAfter.removeAll() }
-            reapAfter[expired] = now + .milliseconds(.random(in: 0...1000))
+        guard continuity.isSteady(now: now) else { return }
+        guard let after = reclaimAfter[expired] else {
+            if reclaimAfter.count > 100 { reclaimAfter.removeAll() }
+            reclaimAfter[expired] = now + .milliseconds(.random(in: 0...1000))
             return
         }
         guard now >= after else { return }
-        reapAfter[expired] = nil
-        connection.reap(expired) { [self] result in
+        reclaimAfter[expired] = nil
+        reclaim(expired)
+    }
+
+    private func reclaim(_ expired: String) {
+        connection.reclaim(expired) { [self] result in
             switch result {
             case .success(let counts?):
                 tellOfEvictions(counts.evicted)
                 lane.metrics[claimsOf: index].takenOver += counts.reclaimed
                 lane.metrics[claimsOf: index].poisoned += counts.poisoned
                 logger.warning(
-                    "took over the jobs of a worker that is gone",
+                    "reclaimed the jobs of a lane whose lease had expired",
                     metadata: [
                         "worker": "\(expired)", "jobs": "\(counts.reclaimed)", "poisoned": "\(counts.poisoned)",
                     ])
                 window.wake()
+                if counts.left > 0, lane.phase == .running { reclaim(expired) }
                 lane.schedulePump()
             case .success(nil): break
             case .failure(let failure):
-                lane.incident(
-                    "could not take over the jobs of \(expired): \(failure)", key: "reap \(index)", logger)
+                lane.incident("could not reclaim the jobs of \(expired): \(failure)", key: "reclaim \(index)", logger)
             }
         }
     }
 
     // MARK: The blocking wait
 
-    func waiterChanged(_ state: RedisClient.State) {
-        guard case .ready = state, let waiter else { return }
-        waiter.send(RedisCommand("CLIENT", "ID")) { [self] result in
-            if case .success(let reply) = result { waiterID = reply.root.integer }
-        }
-    }
-
     /// Lets the server wake this process as soon as there is a job.
     private func waitForJob() {
         guard let waiter, !isWaiting, lane.phase == .running, !lane.isQuiet, waiter.isReady else { return }
         isWaiting = true
-        let connection = connection
         let command = RedisCommand(
-            "BLMOVE", keys.jobs, keys.inbox(worker), keys.head.rawValue, "RIGHT", "\(Self.waitSeconds)")
+            "BLMOVE", keys.jobs, keys.inbox, keys.head.rawValue, "RIGHT", "\(Self.waitSeconds)")
         waiter.send(command, deadline: .seconds(Int64(Self.waitSeconds) + 5)) { [self] result in
             isWaiting = false
             switch result {
             case .success(let reply):
                 accepted(.waits)
-                if !reply.root.isNull {
-                    inboxMayHoldJob = true
+                if reply.root.isNull {
+                    // Nothing has come. The next poll is a claim, which is dearer than to go on waiting.
+                    if window.nextClaim > eventLoop.now { waitForJob() }
+                } else {
                     window.wake()
                 }
             case .failure(.server(let error)) where error.prefix == "UNBLOCKED":
-                break  // Somebody wanted it to end, or the server became a replica, as the next answer will tell.
+                window.wake()  // The server became a replica, as the next answer will show.
             case .failure(let error):
-                // The timer finds jobs too, if later; a wait that fails at once must not be asked for again at once.
-                if error.isAnswer { refused(.waits, .redis(error)) } else { inboxMayHoldJob = true }
+                // Without a wait the list is polled more often.
+                if error.isAnswer { refused(.waits, .redis(error)) }
+                window.wake(at: eventLoop.now + ClaimWindow.unwatchedPoll)
             }
-            // A lease was lost meanwhile: what the wait has brought is under the old name.
-            if connection !== self.connection { connection.release { _ in } }
             lane.schedulePump()
         }
-    }
-
-    /// Ends the wait in such a way that no job can get into the inbox any more.
-    func stopWaiting() {
-        // In a failover the two may be with different servers, where the number is another client's.
-        guard isWaiting, let waiterID, client.isReady, client.server == waiter?.server else { return }
-        client.send(RedisCommand("CLIENT", "UNBLOCK", "\(waiterID)")) { _ in }
     }
 }

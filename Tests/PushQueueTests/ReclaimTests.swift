@@ -1,46 +1,35 @@
 import NIOCore
-import PushQueue
+@testable import PushQueue
 import TestSupport
 import Testing
 
-@Suite("The reap script")
-struct ReapTests {
+@Suite("The reclaim script")
+struct ReclaimTests {
     @Test("claims go back to the head of the list, in their order")
     func order() async throws {
         try await withQueue { queue in
             let jobs = (1...120).map { "job \($0)" }
-            _ = try await queue.worker("w", claiming: jobs)
+            let worker = try await queue.worker("w", claiming: jobs)
             try queue.push(["newer"])
             try queue.endLease("w")
-            #expect(try await queue.worker("x").reap("w") == [120, 0])
-            let expected = (1...120).map { #"{"v":1,"reclaims":1,"origin":"w:\#($0)","job":job \#($0)}"# }
+            #expect(try await queue.worker("x").reclaim("w") == [120, 0])
+            let expected = (1...120).map {
+                #"{"apns_worker":1,"reclaims":1,"origin":"w:\#(worker.id($0))","job":job \#($0)}"#
+            }
             #expect(try queue.jobs() == expected + ["newer"])
             #expect(try queue.workers().isEmpty && queue.claims("w").isEmpty)
             #expect(try queue.stats() == ["reclaimed": 120])
         }
     }
 
-    @Test("a job that the worker had not seen goes back behind its claims, as it was")
-    func inbox() async throws {
-        try await withQueue { queue in
-            _ = try await queue.worker("w", claiming: ["claimed"])
-            try queue.push(["newer"])
-            try queue.redis.run("RPUSH", queue.keys.inbox("w"), "waited")
-            try queue.endLease("w")
-            #expect(try await queue.worker("x").reap("w") == [2, 0])
-            #expect(try queue.jobs().dropFirst() == ["waited", "newer"])
-            #expect(try queue.inbox("w").isEmpty)
-        }
-    }
-
-    @Test("a worker whose lease has not ended, or who is not known, is left alone")
+    @Test("a lane whose lease has not expired, or that is not known, is left alone")
     func leaseNotEnded() async throws {
         try await withQueue { queue in
             _ = try await queue.worker("w", claiming: ["a"])
-            try queue.redis.run("RPUSH", queue.keys.inbox("nobody"), "waited")
+            try queue.redis.run("RPUSH", queue.keys.inbox, "waited")
             let before = try queue.everything()
-            #expect(try await queue.worker("x").reap("w") == nil)
-            #expect(try await queue.worker("x").reap("nobody") == nil)
+            #expect(try await queue.worker("x").reclaim("w") == nil)
+            #expect(try await queue.worker("x").reclaim("nobody") == nil)
             #expect(try queue.everything() == before)
             #expect(try queue.workers() == ["w"])
         }
@@ -51,10 +40,10 @@ struct ReapTests {
         try await withQueue { queue in
             _ = try await queue.worker("w", claiming: ["a", "b"])
             try queue.endLease("w")
-            #expect(try await queue.worker("x").reap("w") == [2, 0])
+            #expect(try await queue.worker("x").reclaim("w") == [2, 0])
             _ = try await queue.worker("x").claim(1)
             let before = try queue.everything()
-            #expect(try await queue.worker("x").reap("w") == nil)
+            #expect(try await queue.worker("x").reclaim("w") == nil)
             #expect(try queue.everything() == before)
         }
     }
@@ -65,21 +54,21 @@ struct ReapTests {
             _ = try await queue.worker("w", claiming: (1...50).map { "job \($0)" })
             try queue.endLease("w")
             let workers = (0..<20).map { queue.worker("x\($0)") }
-            let reaped = try await withThrowingTaskGroup(of: [Int]?.self) { group in
-                for worker in workers { group.addTask { try await worker.reap("w") } }
+            let counts = try await withThrowingTaskGroup(of: [Int]?.self) { group in
+                for worker in workers { group.addTask { try await worker.reclaim("w") } }
                 return try await group.reduce(into: [[Int]]()) { if let counts = $1 { $0.append(counts) } }
             }
-            #expect(reaped == [[50, 0]])
+            #expect(counts == [[50, 0]])
             #expect(try queue.jobs().count == 50)
         }
     }
 
-    @Test("a worker that held nothing is taken off the roll")
+    @Test("a lane without claims is removed")
     func nothingHeld() async throws {
         try await withQueue { queue in
             _ = try await queue.worker("w").claim(0)
             try queue.endLease("w")
-            #expect(try await queue.worker("x").reap("w") == [0, 0])
+            #expect(try await queue.worker("x").reclaim("w") == [0, 0])
             #expect(try queue.workers().isEmpty)
             #expect(try queue.stats().isEmpty)
         }
@@ -88,23 +77,23 @@ struct ReapTests {
     /// Bodies, and the original that must come out of each.
     static let bodies: [(body: String, original: String)] = [
         (#"{"token":"ab","payload":{}}"#, #"{"token":"ab","payload":{}}"#),
-        ("", ""), ("}", "}"), ("not JSON \u{0}\n", "not JSON \u{0}\n"), (#"{"v":1,"#, #"{"v":1,"#),
-        (#"{"v":1,"attempt":2,"claim":"a:1","job":{"token":"ab"}}"#, #"{"token":"ab"}"#),
-        (#"{"v":1,"attempt":2,"claim":"a:1","job":garbage "job":}}"#, #"garbage "job":}"#),
-        (#"{"v":1,"attempt":2,"reclaims":1,"enqueued":5,"job":{}}"#, "{}"),
-        (#"{"v":1,"attempt":7,"id":"payload","job":{}}"#, "{}"),
-        (#"{"v":1,"attempt":7,"id":"token","error":{"reason":"token"},"job":{}}"#, "{}"),
-        (#"{"v":1,"attempt":7,"id":"\"job\":","tokens":["job","payload"],"job":{}}"#, "{}"),
-        (#"{"v":1,"reserved":true,"attempt":2,"job":{}}"#, "{}"), (#"{"v":1,"reserved":true,"job":{}}"#, "{}"),
-        (#"{"v":1,"id":"x","attempt":2,"job":{}}"#, "{}"), (#"{"v":1,"job":}"#, ""),
+        ("", ""), ("}", "}"), ("not JSON \u{0}\n", "not JSON \u{0}\n"), (#"{"apns_worker":1,"#, #"{"apns_worker":1,"#),
+        (#"{"apns_worker":1,"attempt":2,"claim":"a:1","job":{"token":"ab"}}"#, #"{"token":"ab"}"#),
+        (#"{"apns_worker":1,"attempt":2,"claim":"a:1","job":garbage "job":}}"#, #"garbage "job":}"#),
+        (#"{"apns_worker":1,"attempt":2,"reclaims":1,"enqueued":5,"job":{}}"#, "{}"),
+        (#"{"apns_worker":1,"attempt":7,"id":"payload","job":{}}"#, "{}"),
+        (#"{"apns_worker":1,"attempt":7,"id":"token","error":{"reason":"token"},"job":{}}"#, "{}"),
+        (#"{"apns_worker":1,"attempt":7,"id":"\"job\":","tokens":["job","payload"],"job":{}}"#, "{}"),
+        (#"{"apns_worker":1,"reserved":true,"attempt":2,"job":{}}"#, "{}"), (#"{"apns_worker":1,"reserved":true,"job":{}}"#, "{}"),
+        (#"{"apns_worker":1,"id":"x","attempt":2,"job":{}}"#, "{}"), (#"{"apns_worker":1,"job":}"#, ""),
         // A producer's own jobs that begin like a wrapper.
         (#"{"v":1,"attempt":2,"token":"ab","payload":{}}"#, #"{"v":1,"attempt":2,"token":"ab","payload":{}}"#),
         (#"{"v":1,"reclaims":9,"payload":{"job":1},"job":2}"#, #"{"v":1,"reclaims":9,"payload":{"job":1},"job":2}"#),
-        (#"{"v":1,"attempt":1,"x":{"job":1},"token":"ab"}"#, #"{"v":1,"attempt":1,"x":{"job":1},"token":"ab"}"#),
-        (#"{"v":1,"attempt":x,"job":{}}"#, #"{"v":1,"attempt":x,"job":{}}"#),
-        (#"{"v":1,"reserved":1,"job":{}}"#, #"{"v":1,"reserved":1,"job":{}}"#),
-        (#"{"v":1,"attempt":0,"job":{}}"#, #"{"v":1,"attempt":0,"job":{}}"#),
-        (#"{"v":1,"attempt":1,"job":{}} "#, #"{"v":1,"attempt":1,"job":{}} "#),
+        (#"{"v":1,"tokens":["ab"],"job":"campaign-7"}"#, #"{"v":1,"tokens":["ab"],"job":"campaign-7"}"#),
+        (#"{"apns_worker":1,"attempt":x,"job":{}}"#, #"{"apns_worker":1,"attempt":x,"job":{}}"#),
+        (#"{"apns_worker":1,"reserved":1,"job":{}}"#, #"{"apns_worker":1,"reserved":1,"job":{}}"#),
+        (#"{"apns_worker":1,"attempt":0,"job":{}}"#, #"{"apns_worker":1,"attempt":0,"job":{}}"#),
+        (#"{"apns_worker":1,"attempt":1,"job":{}} "#, #"{"apns_worker":1,"attempt":1,"job":{}} "#),
     ]
 
     @Test(
@@ -123,7 +112,7 @@ struct ReapTests {
                 let dying = queue.worker("w\(reclaim)", limits)
                 #expect(try await dying.claim(1).bodies.count == 1)
                 try queue.endLease(dying.name)
-                #expect(try await queue.worker("x", limits).reap(dying.name) == [1, 0])
+                #expect(try await queue.worker("x", limits).reclaim(dying.name) == [1, 0])
                 let back = ByteBuffer(string: try #require(queue.jobs().first))
                 let envelope = Envelope.read(back)
                 #expect(envelope.isWrapped)
@@ -137,11 +126,11 @@ struct ReapTests {
             }
             _ = try await queue.worker("last", limits).claim(1)
             try queue.endLease("last")
-            #expect(try await queue.worker("x", limits).reap("last") == [0, 1])
+            #expect(try await queue.worker("x", limits).reclaim("last") == [0, 1])
             let letter = try #require(queue.dead().first)
             #expect(letter.original.text == original)
             #expect(letter.header.text.contains(#""reason":"Poison""#))
-            #expect(letter.header.text.contains(#""detail":"reclaimed from a dead worker 4 times""#))
+            #expect(letter.header.text.contains(#""detail":"reclaimed 4 times from lanes whose lease had expired""#))
             #expect(try jsonObject(letter.header))
             #expect(try queue.jobs().isEmpty && queue.workers().isEmpty)
             let tokens = before.overridesTokens ? 2 : 1
@@ -162,7 +151,7 @@ struct ReapTests {
         // An id may have no control characters.
         let ids = texts.filter { !$0.contains("\u{0}") }
         let originals = [
-            "{}", #"{"payload":{},"token":"ab"}"#, "", "}", #""job":{"#, "\u{0}\u{1}", #"{"v":1,"job":{}}"#,
+            "{}", #"{"payload":{},"token":"ab"}"#, "", "}", #""job":{"#, "\u{0}\u{1}", #"{"apns_worker":1,"job":{}}"#,
         ]
         try await withQueue { queue in
             var bodies: [ByteBuffer] = []
@@ -186,7 +175,7 @@ struct ReapTests {
             }
             _ = try await queue.worker("w", claiming: bodies.map(\.text))
             try queue.endLease("w")
-            #expect(try await queue.worker("x").reap("w") == [500, 0])
+            #expect(try await queue.worker("x").reclaim("w") == [500, 0])
             for (before, text) in zip(bodies, try queue.jobs()) {
                 let after = ByteBuffer(string: text)
                 let (old, new) = (Envelope.read(before), Envelope.read(after))
@@ -203,17 +192,78 @@ struct ReapTests {
         }
     }
 
+    @Test("a claim that can't be read becomes a dead letter with its bytes untouched, and the others go back")
+    func unreadableClaim() async throws {
+        try await withQueue { queue in
+            _ = try await queue.worker("w", claiming: ["a", "b"])
+            for field in ["x", "", "1", "-1.a", "1.", "1e999.a", "nan.a", "\u{0}\"\n"] {
+                try queue.redis.run("HSET", queue.keys.claimed("w"), field, "by hand \(field)")
+            }
+            try queue.endLease("w")
+            #expect(try await queue.worker("x").reclaim("w") == [2, 8])
+            #expect(try queue.jobs().map { $0.suffix(2) } == ["a}", "b}"])
+            let letters = try queue.dead()
+            #expect(letters.count == 8)
+            #expect(letters.allSatisfy { $0.original.text.hasPrefix("by hand ") })
+            for letter in letters {
+                #expect(letter.header.text.contains(#""reason":"UnreadableClaim""#))
+                #expect(try jsonObject(letter.header))
+            }
+            #expect(try queue.workers().isEmpty && !queue.redis.run("EXISTS", queue.keys.claimed("w")).isTrue)
+        }
+    }
+
+    @Test("a lane whose claims are no hash is left for an hour, so that others are reclaimed in the meantime")
+    func noHash() async throws {
+        try await withQueue { queue in
+            let now = try await queue.worker("w").claim(0).now
+            try queue.redis.run("SET", queue.keys.claimed("w"), "something else")
+            try queue.endLease("w")
+            await #expect(throws: QueueConnection.Failure.self) { try await queue.worker("x").reclaim("w") }
+            let lease = try #require(Double(queue.redis.run("ZSCORE", queue.keys.workers, "w").text ?? ""))
+            #expect(Int64(lease) - now > 3_500_000)
+            #expect(try await queue.worker("x").claim(0).expiredWorker == nil)
+        }
+    }
+
+    @Test("a call gives back a megabyte of claims and removes them with their push, so that many calls double nothing")
+    func portions() async throws {
+        try await withQueue { queue in
+            var limits = QueueLimits()
+            limits.maximumClaimSize = 64 << 20
+            let filling = String(repeating: "x", count: 70_000)
+            _ = try await queue.worker("w", claiming: (100..<160).map { "\($0)\(filling)" }, limits)
+            try queue.endLease("w")
+            var left = 60
+            while let counts = try await queue.worker("x").reclaimed("w") {
+                #expect(counts.reclaimed == min(15, left))
+                left -= counts.reclaimed
+                #expect(counts.left == left)
+                #expect(try queue.claims("w").count == left && queue.jobs().count == 60 - left)
+            }
+            #expect(left == 0)
+            let order = try queue.jobs().map { job in
+                job.firstRange(of: #""job":"#).map { job[$0.upperBound...].prefix(3) } ?? ""
+            }
+            #expect(order == (100..<160).map { "\($0)" })
+        }
+    }
+
     @Test("thousands of claims at once")
     func thousands() async throws {
         try await withQueue { queue in
             _ = try await queue.worker("w", claiming: (1...10_000).map { "job \($0)" })
             try queue.endLease("w")
-            #expect(try await queue.worker("x").reap("w") == [10_000, 0])
+            #expect(try await queue.worker("x").reclaim("w") == [10_000, 0])
             let jobs = try queue.jobs()
             #expect(jobs.count == 10_000)
             #expect(jobs[9999].hasSuffix(#""job":job 10000}"#))
         }
     }
+}
+
+extension RedisValue {
+    fileprivate var isTrue: Bool { number == 1 }
 }
 
 extension ByteBuffer {

@@ -1,0 +1,102 @@
+-- Puts claims of a lane whose lease has expired back at the head of the list.
+--
+-- KEYS  1 workers         ZSET   lane -> lease end (ms)
+--       2 claimed:<lane>  HASH   `<number>.<stamp>` -> job
+--       3 jobs            LIST   jobs to send
+--       4 dead            ZSET   dead letters by time (ms)
+--       5 dead-bytes      STRING sum of their lengths
+--       6 stats:          prefix of the day's counters
+--       7 results         STREAM outcomes of notifications
+--       8 worker-info     HASH   lane -> its heartbeat
+-- ARGV  1 lane            the one whose lease has expired
+--       2 max reclaims    a job that was reclaimed more often is poison, and becomes a dead letter
+--       3 max dead        how many dead letters are kept
+--       4 max dead age    for how long, ms
+--       5 max dead bytes  up to which total length
+--       6 head            which end of the jobs is their head, LEFT or RIGHT
+--       7 max results     how many results are kept, about; 0 for none
+-- Reply { reclaimed, poisoned, evicted, left }
+--       reclaimed         how many jobs went back; -1 when the lease has not expired, or another lane was faster
+--       poisoned          how many became dead letters
+--       evicted           dead letters evicted to keep within the bounds
+--       left              claims that are still there: call again
+--
+-- Each call gives back some of the claims, so that it ends soon however many and large they are; the last one removes the
+-- lane. Each claim is removed together with its push: run twice, the second run finds what the first left.
+
+local now = now_ms()
+local workers, claimed, jobs, dead, dead_bytes = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local stats, results = KEYS[6], KEYS[7]
+local lane, max_reclaims = ARGV[1], tonumber(ARGV[2])
+
+local wrong = wrong_type({
+    [workers] = 'zset', [jobs] = 'list', [dead] = 'zset', [stats_key(stats, now)] = 'hash', [results] = 'stream',
+})
+if wrong then
+    return wrong
+end
+
+local lease = redis.call('ZSCORE', workers, lane)
+if not lease or tonumber(lease) >= now then
+    return { -1, 0, 0, 0 }
+end
+write_when_full(workers)
+
+wrong = wrong_type({ [claimed] = 'hash' })
+if wrong then
+    -- An operator has to look at it. In the meantime, other lanes are reclaimed.
+    redis.call('ZADD', workers, now + 3600000, lane)
+    return wrong
+end
+
+local fields, all = fields_to_give_back(claimed)
+local bodies, letters = {}, {}
+for _, field in ipairs(fields) do
+    local body = redis.call('HGET', claimed, field)
+    local head, original, members = unwrap(body)
+    local reclaims = (members.reclaims or 0) + 1
+    if not claim_number(field) then
+        letters[#letters + 1] = { field, 'UnreadableClaim', 'a claim whose field is not a number and a stamp', {}, body }
+    elseif reclaims > max_reclaims then
+        letters[#letters + 1] = {
+            field, 'Poison', string.format('reclaimed %d times from lanes whose lease had expired', reclaims), members,
+            original,
+        }
+    elseif head then
+        -- From the comma behind the mark on, without the counter that was there.
+        local rest = string.gsub(string.sub(head, #WRAPPER), ',"reclaims":[^,]+', '', 1)
+        bodies[#bodies + 1] = WRAPPER .. string.format('"reclaims":%d', reclaims) .. rest .. original .. '}'
+    else
+        -- A job without an id gets its identity from its first claim, so that each resend carries the same apns-id.
+        bodies[#bodies + 1] = WRAPPER
+            .. '"reclaims":1,"origin":' .. cjson.encode(lane .. ':' .. field) .. ',"job":' .. original .. '}'
+    end
+end
+
+push_all(push_head(ARGV[6]), jobs, bodies)
+local notifications, evicted, by_reason = 0, 0, {}
+for index, letter in ipairs(letters) do
+    local field, reason, detail, members, original = unpack(letter)
+    local text, number = carried(members)
+    -- A field that can't be read may hold anything.
+    local claim = claim_number(field) and lane .. ':' .. field or lane .. ':' .. now .. '.' .. index
+    bury(dead, dead_bytes, now, claim, reason, string.format(',"attempts":0,"detail":"%s"', detail) .. text, original)
+    add_dead_results(results, tonumber(ARGV[7]), now, members, reason)
+    notifications = notifications + number
+    by_reason[reason] = (by_reason[reason] or 0) + number
+end
+remove_claims(claimed, fields)
+if #fields == all then
+    redis.call('ZREM', workers, lane)
+    forget(KEYS[8], lane)
+end
+count(stats, now, 'reclaimed', #bodies)
+if #letters > 0 then
+    count(stats, now, 'dead', notifications)
+    for reason, number in pairs(by_reason) do
+        count(stats, now, 'dead:' .. reason, number)
+    end
+    evicted = trim_dead(dead, dead_bytes, stats, now,
+        { count = tonumber(ARGV[3]), age = tonumber(ARGV[4]), bytes = tonumber(ARGV[5]) })
+end
+return { #bodies, #letters, evicted, all - #fields }
