@@ -12,7 +12,7 @@ struct ClaimWindowTests {
     func bounds() {
         var window = ClaimWindow()
         check(window.next(free: 7, busy: 0, now: start) == .init(first: 1, count: 7, join: true))
-        _ = window.answered(received: 7, isPaused: false, nextDue: nil, now: start)
+        _ = window.answered(received: 7, isPaused: false, nextDue: 0, now: start)
         check(window.next(free: 5000, busy: 0, now: start)?.count == ClaimWindow.maximumCount)
     }
 
@@ -36,7 +36,7 @@ struct ClaimWindowTests {
     func numbers() {
         var window = ClaimWindow()
         check(window.next(free: 10, busy: 0, now: start)?.first == 1)
-        check(window.answered(received: 10, isPaused: false, nextDue: nil, now: start))
+        check(window.answered(received: 10, isPaused: false, nextDue: 0, now: start))
         check(window.next(free: 10, busy: 0, now: start) == .init(first: 11, count: 10, join: false))
     }
 
@@ -81,16 +81,63 @@ struct ClaimWindowTests {
         check(window.next(free: 10, busy: 0, now: start + .milliseconds(200)) != nil)
     }
 
+    @Test("polls more often where no blocking wait brings new jobs")
+    func unwatched() {
+        var window = ClaimWindow()
+        _ = window.next(free: 10, busy: 0, now: start)
+        _ = window.answered(received: 0, isPaused: false, nextDue: nil, isWatched: false, now: start)
+        check(window.next(free: 10, busy: 0, now: start + .milliseconds(999)) == nil)
+        check(window.next(free: 10, busy: 0, now: start + .seconds(1)) != nil)
+    }
+
+    @Test("a lane that does not poll claims when it is woken, and as long as jobs wait")
+    func notPolling() {
+        var window = ClaimWindow(polls: false)
+        _ = window.next(free: 10, busy: 0, now: start)
+        check(!window.answered(received: 0, isPaused: false, nextDue: 5, now: start))
+        check(window.nextClaim == .distantFuture && !window.cannotPoll(now: start + .hours(1)))
+        window.wake()
+        check(window.next(free: 10, busy: 0, now: start) != nil)
+        check(window.answered(received: 10, isPaused: false, nextDue: 0, now: start))
+        check(window.next(free: 10, busy: 0, now: start) != nil)
+        _ = window.answered(received: 0, isPaused: false, nextDue: nil, now: start)
+        // A renewal of the lease sees that jobs wait, should the polling lane not have noticed.
+        _ = window.renewal(now: start)
+        _ = window.answered(received: 0, isPaused: false, nextDue: 0, now: start)
+        check(window.next(free: 10, busy: 0, now: start) != nil)
+    }
+
+    @Test("the polling lane notices that it can't poll, so that others do")
+    func cannotPoll() {
+        var window = ClaimWindow()
+        _ = window.next(free: 10, busy: 0, now: start)
+        _ = window.answered(received: 10, isPaused: false, nextDue: 0, now: start)
+        check(!window.cannotPoll(now: start + .milliseconds(999)))
+        check(window.cannotPoll(now: start + .seconds(1)))
+    }
+
+    @Test("a claim that brings nothing although jobs wait is made again after a pause, with later numbers")
+    func emptyHanded() {
+        var window = ClaimWindow()
+        _ = window.next(free: 10, busy: 0, now: start)
+        check(window.answered(received: 0, isPaused: false, nextDue: 0, now: start))
+        check(window.next(free: 10, busy: 0, now: start) == nil)
+        check(window.next(free: 10, busy: 0, now: start + .milliseconds(10))?.first == 11)
+    }
+
     @Test("repeats a claim whose reply was lost with the same numbers, whatever is free now")
     func doubt() {
         var window = ClaimWindow()
         let claim = window.next(free: 10, busy: 0, now: start)
         window.failed(mayHaveRun: true, now: start)
-        check(window.renewal(now: start) == nil)
+        // The lease must not expire while the claim can't be repeated, and a renewal is no answer to the claim.
+        check(window.renewal(now: start)?.count == 0)
+        _ = window.answered(received: 0, isPaused: false, nextDue: nil, now: start)
+        check(window.isInDoubt)
         check(window.next(free: 0, busy: 10, now: start) == claim)
         _ = window.answered(received: 4, isPaused: false, nextDue: nil, now: start)
         window.wake()
-        check(window.next(free: 10, busy: 0, now: start)?.first == 11)
+        check(window.next(free: 10, busy: 0, now: start)?.first == 5)
     }
 
     @Test("repeats it until it is answered, also when it is refused or not sent in the meantime")
@@ -105,12 +152,17 @@ struct ClaimWindowTests {
         check(window.next(free: 5, busy: 0, now: start) == claim)
         check(!window.wasAnswered(1))
         _ = window.answered(received: 2, isPaused: false, nextDue: nil, now: start)
-        check(window.wasAnswered(1) && window.wasAnswered(10) && !window.wasAnswered(11))
+        check(window.wasAnswered(1) && window.wasAnswered(11))
         // One that was not in doubt was not executed when it is refused.
         window.wake()
-        check(window.next(free: 5, busy: 0, now: start)?.first == 11)
+        check(window.next(free: 5, busy: 0, now: start)?.first == 3)
+        check(window.wasAnswered(2) && !window.wasAnswered(3))
         window.refused(now: start, pause: .seconds(1))
-        check(window.next(free: 7, busy: 0, now: start + .seconds(1)) == .init(first: 11, count: 7, join: false))
+        check(window.next(free: 7, busy: 0, now: start + .seconds(1)) == .init(first: 3, count: 7, join: false))
+        // A claim that Redis listed has its number.
+        window.refused(now: start, pause: .seconds(1))
+        window.adopted(9)
+        check(window.next(free: 1, busy: 0, now: start + .seconds(2))?.first == 10)
     }
 
     @Test("does not repeat a claim that was never sent")
@@ -125,7 +177,7 @@ struct ClaimWindowTests {
     func afresh() {
         var window = ClaimWindow()
         _ = window.next(free: 10, busy: 0, now: start)
-        _ = window.answered(received: 10, isPaused: false, nextDue: nil, now: start)
+        _ = window.answered(received: 10, isPaused: false, nextDue: 0, now: start)
         _ = window.next(free: 10, busy: 0, now: start)
         window.failed(mayHaveRun: true, now: start)
         window.startAfresh()
@@ -210,5 +262,29 @@ struct ClaimWindowTests {
     private func checkItGoesOn(_ window: ClaimWindow, now: NIODeadline) {
         var window = window
         check((window.next(free: 10, busy: 0, now: now)?.count ?? 0) > 0)
+    }
+}
+
+@Suite("The right to reclaim")
+struct LeaseContinuityTests {
+    let start = NIODeadline.uptimeNanoseconds(1_000_000_000)
+
+    @Test("needs a lease that was renewed without a gap for 15 s")
+    func steady() {
+        var continuity = LeaseContinuity()
+        check(!continuity.isSteady(now: start))
+        for second in stride(from: 0, through: 15, by: 5) {
+            continuity.renewed(now: start + .seconds(Int64(second)))
+            check(continuity.isSteady(now: start + .seconds(Int64(second))) == (second == 15))
+        }
+        // Redis went away.
+        check(!continuity.isSteady(now: start + .seconds(26)))
+        continuity.renewed(now: start + .seconds(40))
+        check(!continuity.isSteady(now: start + .seconds(41)))
+        continuity.renewed(now: start + .seconds(48))
+        continuity.renewed(now: start + .seconds(55))
+        check(continuity.isSteady(now: start + .seconds(55)))
+        continuity.lost()
+        check(!continuity.isSteady(now: start + .seconds(55)))
     }
 }
