@@ -20,12 +20,12 @@ struct QueueContents {
         var environment: String?
     }
 
-    /// What waits, in its order.
+    /// The jobs that wait, in their order, with those of the inbox first.
     let jobs: [[UInt8]]
     /// What waits for its time: the job as the worker wrapped it, and the time in ms.
     let retries: [(body: [UInt8], due: Double)]
     let workers: [String]
-    /// The claims of all workers, and what lies in their inboxes.
+    /// The claims of all lanes.
     let claims: Int
     let dead: [Letter]
     let invalidTokens: Set<String>
@@ -40,7 +40,9 @@ struct QueueContents {
         let connection = try redis.connect()
         let keys = Set(try connection.run("KEYS", "*").strings())
         self.keys = keys
-        jobs = try connection.run("LRANGE", base + "jobs", "0", "-1").list().map { try $0.rawBytes() }
+        jobs = try [base + "inbox", base + "jobs"].flatMap { try connection.run("LRANGE", $0, "0", "-1").list() }.map {
+            try $0.rawBytes()
+        }
         let retries = try connection.run("ZRANGE", base + "retry", "0", "-1", "WITHSCORES").list()
         self.retries = try stride(from: 0, to: retries.count, by: 2).map { index in
             (try retries[index].rawBytes(), try #require(retries[index + 1].text.flatMap(Double.init)))
@@ -48,7 +50,6 @@ struct QueueContents {
         workers = try connection.run("ZRANGE", base + "workers", "0", "-1").strings()
         claims = try keys.reduce(into: 0) { sum, key in
             if key.hasPrefix(base + "claimed:") { sum += try connection.run("HLEN", key).number ?? 0 }
-            if key.hasPrefix(base + "inbox:") { sum += try connection.run("LLEN", key).number ?? 0 }
         }
         dead = try connection.run("ZRANGE", base + "dead", "0", "-1").list().map { try Letter($0.rawBytes()) }
         // In a Cluster other servers may have them.
@@ -67,6 +68,13 @@ struct QueueContents {
             }
         }
         self.counters = counters
+    }
+
+    /// The keys of the queue that do not expire by themselves within minutes or the day's counters.
+    var lastingKeys: Set<String> {
+        keys.filter { key in
+            key.hasPrefix("push:{") && ![":stats:", ":next:", ":gauges"].contains { key.contains($0) }
+        }
     }
 
     /// Whether nothing is left to do.

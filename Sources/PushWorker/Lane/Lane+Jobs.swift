@@ -128,7 +128,7 @@ extension Lane {
         count(.scheduled, .scheduled, job, in: queue, reason: "")
         var writer = envelope(of: job, claim: claim, in: queue, attempt: job.envelope.attempt, firstSeen: queue.now)
         if job.envelope.overridesTokens, let tokens = job.tokens { writer.write(tokens: tokens.map(job.text)) }
-        queue.nextRetry = min(queue.nextRetry, eventLoop.now + .milliseconds(time - queue.now))
+        queue.retries(in: time - queue.now)
         queue.settlement.retry(
             claim, due: .at(milliseconds: time), head: writer.head(), counter: "scheduled", reason: nil,
             original: job.original)

@@ -300,6 +300,8 @@ final class Lane: @unchecked Sendable {
     /// Another lane has found more work than it can take. From anywhere.
     func wake(queue: Int) {
         eventLoop.execute { [self] in
+            // A lane that has not started claims when it does.
+            guard queues.indices.contains(queue) else { return }
             queues[queue].window.wake()
             schedulePump()
         }
@@ -307,7 +309,9 @@ final class Lane: @unchecked Sendable {
 
     /// A retry becomes due. From anywhere.
     func wake(queue: Int, at time: NIODeadline) {
-        eventLoop.execute { [self] in queues[queue].wake(at: time) }
+        eventLoop.execute { [self] in
+            if queues.indices.contains(queue) { queues[queue].wake(at: time) }
+        }
     }
 
     /// Whether this is the lane of its process that polls (see ``ClaimWindow``).

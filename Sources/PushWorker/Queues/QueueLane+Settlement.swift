@@ -48,7 +48,7 @@ extension QueueLane {
             firstSeen: entry.firstSeen)
         if job.tokens != nil { writer.write(tokens: retry.tokens) }
         writer.write(errorStatus: retry.status, reason: retry.reason, at: now)
-        nextRetry = min(nextRetry, eventLoop.now + .milliseconds(retry.delay))
+        retries(in: retry.delay)
         let counter: StaticString = retry.spendsAttempt ? "retried" : "parked"
         settlement.retry(
             entry.claim, due: .after(milliseconds: retry.delay), head: writer.head(), counter: counter,
@@ -57,6 +57,12 @@ extension QueueLane {
             settlement.addCount("\(counter)", retry.tokens.count - 1)
             settlement.addCount("\(counter):\(retry.reason)", retry.tokens.count - 1)
         }
+    }
+
+    /// Notes that a retry in ``settlement`` is due in so many milliseconds. Later ones are found by the lane that polls.
+    func retries(in delay: Int64) {
+        guard delay < ClaimWindow.idlePoll.nanoseconds / 1_000_000 else { return }
+        nextRetry = min(nextRetry, eventLoop.now + .milliseconds(delay))
     }
 
     private func bury(_ entry: JobEntry, _ job: Job, _ dead: JobTally.Dead, settles: Bool) {
@@ -84,8 +90,7 @@ extension QueueLane {
         let number = unconfirmed.append(settlement)
         settlement = Settlement()
         write(number, again: false)
-        // Later ones are found by the lane that polls.
-        if nextRetry < eventLoop.now + ClaimWindow.idlePoll { wake(at: nextRetry) }
+        if nextRetry < .distantFuture { wake(at: nextRetry) }
         nextRetry = .distantFuture
     }
 
