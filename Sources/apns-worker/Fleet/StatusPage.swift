@@ -55,18 +55,25 @@ struct StatusPage {
     private var servers: [String] {
         guard !status.servers.isEmpty else { return [] }
         return [""]
-            + status.servers.map { server in
-                let isBad = server.found.refusesWrites
-                return styled(cut(Self.line(server, isOnly: status.servers.count == 1)), isBad ? .red : nil)
+            + status.servers.flatMap { server in
+                var lines: [String] = []
+                for part in Self.parts(server, isOnly: status.servers.count == 1) {
+                    if let last = lines.last, last.count + part.count + 2 <= width {
+                        lines[lines.count - 1] += "  " + part
+                    } else {
+                        lines.append((lines.isEmpty ? "" : "  ") + part)
+                    }
+                }
+                return lines.map { styled(cut($0), server.found.refusesWrites ? .red : nil) }
             }
     }
 
     /// Such as `REDIS 7.0.15  21.4 of 20.5 MiB (full, noeviction)  AOF off`.
-    private static func line(_ server: FleetStatus.Server, isOnly: Bool) -> String {
+    private static func parts(_ server: FleetStatus.Server, isOnly: Bool) -> [String] {
         let found = server.found
         var parts = ["REDIS \(server.info?.version ?? "?")"]
         if found.isFailedOver || !isOnly { parts.append(found.address) }
-        guard let info = server.info else { return (parts + ["INFO is refused"]).joined(separator: "  ") }
+        guard let info = server.info else { return parts + ["INFO is refused"] }
         if let memory = info.memoryInWords {
             let policy = info.evictionPolicy.map { ", \($0)" } ?? ""
             if let share = info.memoryShare {
@@ -83,7 +90,7 @@ struct StatusPage {
         }
         if !found.isFull, found.refusesWrites { parts.append("refuses writes") }
         if !isOnly { parts.append(server.queues.joined(separator: ",")) }
-        return parts.joined(separator: "  ")
+        return parts
     }
 
     // MARK: Queues
