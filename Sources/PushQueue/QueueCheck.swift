@@ -17,9 +17,6 @@ public struct QueueCheck {
         public var failures: [String] = []
     }
 
-    /// The oldest Redis with all the commands that are used.
-    private static let oldestVersion = (6, 2)
-
     private let client: RedisClient
     private let keys: QueueKeys
 
@@ -34,10 +31,9 @@ public struct QueueCheck {
     /// - Throws: `RedisError` when the connection breaks; what the server refuses is in the report.
     public func run(now: Int64) async throws -> Report {
         var report = Report()
-        try await attempt("INFO", &report) { report in
-            let info = try await text(RedisCommand("INFO"))
-            Self.judge(Self.fields(info), &report)
-        }
+        Self.judge(try await QueueServer.read(client, keys), &report)
+        // A server that refuses writes is left, and found again.
+        try await client.waitUntilReady(timeout: .seconds(10))
         try await attempt("TIME", &report) { report in
             let time = try await client.call(RedisCommand("TIME")).root.children.compactMap(\.string)
             let seconds = time.first.flatMap { Int64($0) }
@@ -81,12 +77,7 @@ public struct QueueCheck {
         do {
             try await body(&report)
         } catch let error as RedisError where error.isRefusal {
-            // A worker does without INFO, and its user need not be allowed it.
-            if command == "INFO" {
-                report.warnings.append("Redis does not tell its version and settings, which are not checked: \(error)")
-            } else {
-                report.failures.append("Redis refuses \(command): \(error)")
-            }
+            report.failures.append("Redis refuses \(command): \(error)")
         }
     }
 
@@ -94,35 +85,29 @@ public struct QueueCheck {
         try await client.call(command).root.string ?? ""
     }
 
-    private static func fields(_ info: String) -> [Substring: Substring] {
-        var fields: [Substring: Substring] = [:]
-        for line in info.split(whereSeparator: \.isNewline) {
-            guard let colon = line.firstIndex(of: ":") else { continue }
-            fields[line[..<colon]] = line[line.index(after: colon)...]
+    private static func judge(_ server: QueueServer, _ report: inout Report) {
+        if case .success(let info) = server.info {
+            report.version = info.version ?? "unknown"
+            if let facts = facts(info, isFailedOver: server.isFailedOver) { report.facts.append(facts) }
         }
-        return fields
+        for finding in server.findings {
+            let sentence = "\(finding.message): \(finding.advice)"
+            if finding.kind.isFailure { report.failures.append(sentence) } else { report.warnings.append(sentence) }
+        }
     }
 
-    private static func judge(_ info: [Substring: Substring], _ report: inout Report) {
-        report.version = info["valkey_version"].map { "Valkey \($0)" } ?? String(info["redis_version"] ?? "unknown")
-        let parts = (info["redis_version"] ?? "").split(separator: ".").compactMap { Int($0) }
-        if parts.count >= 2, (parts[0], parts[1]) < oldestVersion {
-            report.failures.append(
-                "Redis \(report.version) is too old: 6.2 or later is needed, for BLMOVE, LPOP with a count and others")
+    /// Such as `memory 1.1 of 20.0 MiB (noeviction), append-only file on, 2 replicas`.
+    private static func facts(_ info: ServerInfo, isFailedOver: Bool) -> String? {
+        var facts: [String] = []
+        if let memory = info.memoryInWords {
+            let isLimited = info.memoryLimit ?? 0 > 0
+            facts.append("memory \(memory) (\(isLimited ? info.evictionPolicy ?? "policy unknown" : "no limit"))")
         }
-        if let policy = info["maxmemory_policy"], info["maxmemory"] != "0", policy != "noeviction" {
-            report.failures.append(
-                "Redis throws keys away when its memory is full (maxmemory-policy \(policy)), and jobs with them: "
-                    + "set maxmemory-policy to noeviction")
+        if let keeps = info.keepsAppendOnlyFile { facts.append("append-only file \(keeps ? "on" : "off")") }
+        if isFailedOver, let replicas = info.replicas {
+            facts.append(replicas == 1 ? "1 replica" : "\(replicas) replicas")
         }
-        if info["aof_enabled"] == "0" {
-            report.warnings.append(
-                """
-                Redis keeps no append-only file: what it took since its last snapshot is lost when it dies. Set \
-                appendonly to yes where that matters
-                """)
-        }
-        if info["role"] == "slave" { report.failures.append("this Redis is a replica, and takes no writes") }
+        return facts.isEmpty ? nil : facts.joined(separator: ", ")
     }
 }
 

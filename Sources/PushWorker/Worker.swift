@@ -4,6 +4,7 @@ import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
 import PushQueue
+import Redis
 import ServiceLifecycle
 import Synchronization
 
@@ -25,6 +26,7 @@ public final class Worker: Service {
     /// What had been done when the event loops stopped.
     private let final = NIOLockedValueBox<LaneCounters?>(nil)
     private let isDraining = NIOLockedValueBox(false)
+    private let servers: ServerWatch
     private let collector: MetricsCollector?
 
     /// - Parameters:
@@ -52,9 +54,11 @@ public final class Worker: Service {
                 troubles: troubles, takesTimes: metrics != nil, wallClock: wallClock)
         }
         self.lanes = lanes
+        let servers = ServerWatch(logger)
+        self.servers = servers
         collector = metrics.map { factory in
             MetricsCollector(
-                lanes: lanes, factory: factory, version: version,
+                lanes: lanes, servers: servers, factory: factory, version: version,
                 leaseLength: configuration.queues.map(\.limits.lease).max() ?? 0,
                 wallClock: wallClock)
         }
@@ -83,12 +87,22 @@ public final class Worker: Service {
         logger.info("started", metadata: metadata)
         hasStarted.store(true, ordering: .releasing)
         let keeper = Task { await keepAllCredentials() }
+        let watch = Task { [servers] in await servers.run(queueClients()) }
         let interval = configuration.summaryInterval
         let summaries = interval > 0 ? Task { await summarize(every: interval) } : nil
         await waitForTheEnd()
         keeper.cancel()
+        watch.cancel()
         summaries?.cancel()
         await drain()
+    }
+
+    /// The first lane's clients, by queue.
+    private func queueClients() async -> [(client: RedisClient, keys: QueueKeys)] {
+        guard let lane = lanes.first else { return [] }
+        let clients = lane.eventLoop.submit { lane.queues.map { (client: $0.client, keys: $0.keys) } }
+        // Only a loop that has ended does not answer.
+        return (try? await clients.get()) ?? []
     }
 
     /// Until a graceful shutdown, cancellation or an order: all of them drain.

@@ -11,13 +11,22 @@ public struct RedisServerError: Error, Sendable, Equatable, CustomStringConverti
     public init(text: String) {
         // Redis repeats the arguments of a command it does not know, and those are payloads or a password.
         let end = text.firstRange(of: ", with args beginning with:")?.lowerBound ?? text.endIndex
-        message = String(Self.refusal(ofScript: text) ?? text[..<end])
-        let word = message.prefix { $0 != " " }
+        let whole = Self.refusal(ofScript: text) ?? text[..<end]
+        let word = whole.prefix { $0 != " " }
         prefix = word.utf8.allSatisfy { (0x41...0x5a).contains($0) || $0 == UInt8(ascii: "_") } ? String(word) : ""
+        message = String(Self.withoutPlaceInScript(whole, prefix: prefix))
     }
 
     /// The text of the error.
     public var description: String { message }
+
+    /// From Redis 7 on, the place in the script where a command was refused follows: `OOM command not allowed … script:
+    /// <digest>, on @user_script:242.` It says nothing of why; but of an error in the script itself it is the best clue.
+    private static func withoutPlaceInScript(_ text: Substring, prefix: String) -> Substring {
+        guard prefix != "ERR", let place = text.firstRange(of: " script: "), text[place.upperBound...].contains("user_script:")
+        else { return text }
+        return text[..<place.lowerBound]
+    }
 
     /// Before Redis 7, why a script may not write stands behind the place where it was about to:
     /// `ERR Error running script (call to f_…): @user_script:7: @user_script: 7: -READONLY You can't write …`. An error of

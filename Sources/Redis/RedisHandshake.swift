@@ -70,6 +70,9 @@ struct RedisHandshake {
         case (.setName, "ERR"), (.setName, "NOPERM"), (.ping, "NOPERM"):
             // The name is a courtesy that a proxy or an ACL may refuse, and who may not PING may yet do the work.
             return nil
+        case (.ping, "MISCONF"):
+            // A server that cannot write to its disk refuses writes and PING, and answers all else.
+            return nil
         case (.select, "ERR"):
             return .connect(
                 address: address, reason: "\(error.message): check the database (/db) of the Redis URL")

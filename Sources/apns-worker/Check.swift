@@ -90,6 +90,8 @@ struct Check: AsyncParsableCommand {
             return printer.tell([.init(.failure, "redis", error.message)])
         }
         var isFirst = true
+        // Queues that are with the same server have its findings in common.
+        var told: Set<String> = []
         for queue in try settings.queues() {
             do {
                 try await settings.withClient(for: queue.keys.jobs) { client in
@@ -102,9 +104,13 @@ struct Check: AsyncParsableCommand {
                         ])
                     }
                     isFirst = false
-                    printer.tell(report.facts.map { .init(.ok, "redis", $0) })
-                    printer.tell(report.warnings.map { .init(.warning, "redis", $0) })
-                    printer.tell(report.failures.map { .init(.failure, "redis", $0) })
+                    for (level, sentences) in [
+                        (CheckVerdict.Level.ok, report.facts), (.warning, report.warnings), (.failure, report.failures),
+                    ] {
+                        for sentence in sentences where told.insert(sentence).inserted {
+                            printer.tell([.init(level, "redis", sentence)])
+                        }
+                    }
                 }
             } catch let error as ValidationError {
                 return printer.tell([.init(.failure, "redis", "\(place): \(error.message)")])

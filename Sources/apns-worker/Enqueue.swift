@@ -21,6 +21,10 @@ struct Enqueue: AsyncParsableCommand {
             A line that is no job is reported with its number and not enqueued; the others are, and the exit status is 1. \
             With --unchecked all lines are enqueued as they are.
 
+            With --replicas 1 a job counts as enqueued when a replica has it too, so that a failover does not lose it. If \
+            too few confirm in time, the exit status is 1 and the error says which jobs that is about: they are in the \
+            queue nevertheless, and enqueueing them again may send them twice. Lines behind them are not enqueued.
+
             With --format sidekiq or resque the job of the flags is written as Sidekiq writes it, of the first --job-class or of \
             PushJob, and lines have to be in that format.
             """)
@@ -48,7 +52,30 @@ struct Enqueue: AsyncParsableCommand {
     @Flag(help: "Before all others in the queue.") var first = false
     @Flag(help: "Enqueue lines of standard input even if they are no jobs.") var unchecked = false
 
+    @Option(help: "Wait until so many replicas have the jobs (WAIT). Needs a user that may +wait.")
+    var replicas: Int?
+    @Option(help: "With --replicas: how long to wait for each thousand jobs, in whole seconds such as 5s. (default 5s)")
+    var replicasTimeout: String?
+
     @OptionGroup(title: "Instead of a payload") var shortForms: ShortFormOptions
+
+    func validate() throws {
+        guard let replicas else {
+            if replicasTimeout != nil { throw ValidationError("--replicas-timeout is for --replicas") }
+            return
+        }
+        guard (1...1000).contains(replicas) else { throw ValidationError("--replicas must be from 1 to 1000") }
+        // To Redis, 0 is for ever.
+        guard let replicasTimeout else { return }
+        guard let seconds = JobDuration.seconds(replicasTimeout), (1...3600).contains(seconds) else {
+            throw ValidationError("--replicas-timeout must be a duration from 1s to 1h, such as 5s or 1m")
+        }
+    }
+
+    /// What a push waits for; `nil` for nothing but the answer of the master.
+    private var confirmation: PushConfirmation? {
+        replicas.map { .init(replicas: $0, seconds: replicasTimeout.flatMap(JobDuration.seconds) ?? 5) }
+    }
 
     func run() async throws {
         // A mistake in the flags shows at once, and not after a wait for Redis.
@@ -68,8 +95,17 @@ struct Enqueue: AsyncParsableCommand {
             }
         try await settings.withClient(for: keys.jobs) { client in
             if let job {
-                try await push([job], client, keys)
-                print("enqueued 1 job on \(keys.queue)")
+                let pushed = try await push([job], client, keys)
+                guard let shortfall = pushed.shortfall else {
+                    return print("enqueued 1 job on \(keys.queue)\(pushed.inWords("it"))")
+                }
+                Terminal.tell(
+                    """
+                    enqueued 1 job on \(keys.queue), but \(shortfall): a failover may lose it; enqueueing it again may \
+                    send it twice
+
+                    """)
+                throw ExitCode(1)
             } else {
                 try await enqueueLines(client, keys, format)
             }
@@ -142,9 +178,13 @@ struct Enqueue: AsyncParsableCommand {
         var (number, enqueued, refused) = (0, 0, 0)
         var batch: [ByteBuffer] = []
         var bytes = 0
+        // The line that the batch begins with.
+        var first = 1
+        var last = PushConfirmation.Outcome.unasked
         let lines = StandardInputLines()
-        while let line = lines.next({ ByteBuffer(bytes: $0) }) {
+        while last.shortfall == nil, let line = lines.next({ ByteBuffer(bytes: $0) }) {
             number += 1
+            if batch.isEmpty { first = number }
             guard line.readableBytes > 0 else { continue }
             if !unchecked {
                 do throws(JobError) {
@@ -158,25 +198,38 @@ struct Enqueue: AsyncParsableCommand {
             batch.append(line)
             bytes += line.readableBytes
             if batch.count == 1000 || bytes > 1 << 20 {
-                try await push(batch, client, keys)
+                last = try await push(batch, client, keys)
                 enqueued += batch.count
                 (batch, bytes) = ([], 0)
             }
         }
-        if !batch.isEmpty { try await push(batch, client, keys) }
+        if !batch.isEmpty { last = try await push(batch, client, keys) }
         enqueued += batch.count
         let jobs = enqueued == 1 ? "1 job" : "\(enqueued) jobs"
-        print("enqueued \(jobs) on \(keys.queue)" + (refused > 0 ? ", refused \(refused)" : ""))
-        if refused > 0 { throw ExitCode(1) }
+        let others = refused > 0 ? ", refused \(refused)" : ""
+        print("enqueued \(jobs) on \(keys.queue)\(last.inWords(enqueued == 1 ? "it" : "them"))\(others)")
+        if let shortfall = last.shortfall {
+            Terminal.tell(
+                """
+                lines \(first) to \(number): \(shortfall): a failover may lose their jobs; enqueueing them again may send \
+                them twice; no later line was enqueued
+
+                """)
+        }
+        if refused > 0 || last.shortfall != nil { throw ExitCode(1) }
     }
 
-    private func push(_ batch: [ByteBuffer], _ client: RedisClient, _ keys: QueueKeys) async throws {
+    private func push(
+        _ batch: [ByteBuffer], _ client: RedisClient, _ keys: QueueKeys
+    ) async throws -> PushConfirmation.Outcome {
         let atLeft = first == (keys.head == .left)
         var command = RedisCommand(
             atLeft ? "LPUSH" : "RPUSH", expecting: batch.count + 1, bytes: batch.reduce(100) { $0 + $1.readableBytes })
         command.append(keys.jobs)
         // What is pushed last at the head comes out first.
         for job in first ? batch.reversed() : batch { command.append(job) }
+        if let confirmation { return try await confirmation.push(command, client) }
         _ = try await client.call(command, deadline: .seconds(30))
+        return .unasked
     }
 }

@@ -14,6 +14,15 @@ struct FleetView: Decodable {
         let by: String?
     }
 
+    struct Server: Decodable {
+        let address: String
+        let queues: [String]
+        let full: Bool
+        let version, role, eviction_policy, writes_refused, error: String?
+        let used_memory_bytes, max_memory_bytes, replicas, replicas_in_step: Int?
+        let append_only: Bool?
+    }
+
     struct Queue: Decodable {
         let name: String
         let waiting, due, later, claimed, dead, workers, dead_sampled: Int
@@ -26,7 +35,7 @@ struct FleetView: Decodable {
     struct Worker: Decodable {
         let name, host, version, state, redis: String
         let pid, lanes, lanes_total, in_flight, claimed, done: Int
-        let queues: [String]
+        let queues, not_ready: [String]
         let started_at, updated_at, silence: Int64?
         let rate: Double
         let lease_left: Int64
@@ -44,6 +53,7 @@ struct FleetView: Decodable {
     let redis, prefix: String
     let problems: [Problem]
     let notes: [String]
+    let servers: [Server]
     let queues: [Queue]
     let workers: [Worker]
     let apps: [App]

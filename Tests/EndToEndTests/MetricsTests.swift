@@ -74,6 +74,7 @@ extension EndToEnd {
             #expect(page.value("apns_worker_in_flight", ["app": "default"]) == 0)
             #expect(page.value("apns_worker_lanes") == 2 && page.value("apns_worker_lanes_stuck") == 0)
             #expect(page.value("apns_worker_redis_up", ["queue": "default"]) == 1)
+            #expect(page.value("apns_worker_ready") == 1)
             #expect(try #require(page.value("apns_worker_provider_token_age_seconds", ["app": "default"])) < 3600)
             #expect(page.families["apns_worker_lease_age_seconds"]?.samples.count == 2)
 
@@ -142,6 +143,7 @@ extension EndToEnd {
                 try await Self.get(port, "/readyz").body.contains("Redis cannot be reached for the queue default")
             }
             #expect(try await Self.page(port).value("apns_worker_redis_up", ["queue": "default"]) == 0)
+            #expect(try await Self.page(port).value("apns_worker_ready") == 0)
             #expect(try await Self.page(port).sum("apns_worker_redis_failures_total") >= 1)
             #expect(try await Self.get(port, "/healthz").body == "alive\n")
             try redis.restart()

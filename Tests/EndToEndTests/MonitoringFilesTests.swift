@@ -95,7 +95,8 @@ extension EndToEnd {
 
         @Test("every metric that is named there is one that a worker has")
         func names() async throws {
-            let redis = try RedisServer()
+            // Without a limit there is no metric of one.
+            let redis = try RedisServer(arguments: ["--maxmemory", "1gb"])
             let simulator = try await SimulatorProcess(
                 gateway: [], options: ["--client-ca", try TestCertificates.path("ca.pem")])
             let folder = try ConfigurationTests.Folder(

@@ -54,6 +54,12 @@ struct RedisHandshakeTests {
         #expect(handshake.receive(.failure(forbidden)) == .ready)
     }
 
+    @Test("does without PING where the server cannot write to its disk: it can be read")
+    func misconfigured() {
+        var handshake = RedisHandshake(endpoint: RedisEndpoint(location: .unixSocket("/r")), clientName: nil)
+        #expect(handshake.receive(.failure(.server(RedisServerError(text: "MISCONF Errors writing")))) == .ready)
+    }
+
     private var status: RESPReply {
         var builder = RESPReplyBuilder()
         Array("OK".utf8).withUnsafeBytes { builder.add(.status, bytes: $0) }

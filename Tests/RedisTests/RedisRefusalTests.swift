@@ -57,6 +57,18 @@ struct RedisRefusalTests {
         #expect(error.message.hasPrefix(error.prefix + " ") && !error.message.hasSuffix(" "), "\(text)")
     }
 
+    @Test("is told without the place in the script where it was met, but an error of the script is told with it")
+    func place() throws {
+        let server = try RedisServer(arguments: ["--maxmemory", "1"])
+        func error(_ script: String) throws -> RedisServerError {
+            let reply = try server.run("EVAL", script, "1", "key")
+            return RedisServerError(text: try #require(reply.text))
+        }
+        let full = try error("redis.call('TIME') return redis.call('SET', KEYS[1], 1)")
+        #expect(full.message == "OOM command not allowed when used memory > 'maxmemory'." && full.prefix == "OOM")
+        #expect(try error("return redis.call('GET', KEYS[1]) + nothing").message.contains("user_script:1"))
+    }
+
     @Test("is not to be found in what a script's commands say")
     func scriptError() {
         let text = "ERR Error running script (call to f_1): @user_script:7: WRONGTYPE Operation against a key "

@@ -24,6 +24,14 @@ public struct WorkerNews: Sendable {
         json.writeString(#","state":"\#(report.state.rawValue)","in_flight":\#(report.inFlight)"#)
         json.writeString(",\"done\":\(report.done),\"delivered\":\(report.delivered)")
         json.writeString(#","rate":\#((report.rate * 10).rounded() / 10),"redis":"\#(report.redis)""#)
+        if !report.obstacles.isEmpty {
+            json.writeString(",\"obstacles\":[")
+            for (index, obstacle) in report.obstacles.prefix(WorkerReport.maximumObstacles).enumerated() {
+                if index > 0 { json.writeString(",") }
+                json.write(obstacle)
+            }
+            json.writeString("]")
+        }
         if let list = report.list {
             json.writeString(",\"list\":")
             json.writeJSONString(list)
@@ -51,6 +59,16 @@ public struct WorkerNews: Sendable {
 extension ByteBuffer {
     fileprivate mutating func writeShort(_ text: String) {
         writeJSONString(String(text.prefix(WorkerReport.maximumText)))
+    }
+
+    fileprivate mutating func write(_ obstacle: WorkerReport.Obstacle) {
+        writeString(#"{"reason":"#)
+        writeShort(obstacle.reason)
+        if let app = obstacle.app {
+            writeString(",\"app\":")
+            writeShort(app)
+        }
+        writeString("}")
     }
 
     fileprivate mutating func write(_ app: WorkerReport.App) {

@@ -17,6 +17,11 @@ extension WorkerReport {
             var failure: String?
         }
 
+        struct Obstacle: Decodable {
+            var reason: String?
+            var app: String?
+        }
+
         var process: String?
         var host: String?
         var pid: Int?
@@ -26,6 +31,7 @@ extension WorkerReport {
         var started_at: Int64?
         var updated_at: Int64?
         var state: String?
+        var obstacles: [Obstacle]?
         var in_flight: Int?
         var done: Int?
         var delivered: Int?
@@ -53,6 +59,10 @@ extension WorkerReport {
         startedAt = Int64(Self.count(form.started_at.map { Int($0) }))
         updatedAt = Int64(Self.count(form.updated_at.map { Int($0) }))
         state = form.state.flatMap(State.init(rawValue:)) ?? .running
+        obstacles = (form.obstacles ?? []).prefix(Self.maximumObstacles).compactMap { obstacle in
+            let reason = Self.shown(obstacle.reason)
+            return reason.isEmpty ? nil : Obstacle(reason, app: obstacle.app.map(Self.shown))
+        }
         inFlight = Self.count(form.in_flight)
         done = Self.count(form.done)
         delivered = Self.count(form.delivered)

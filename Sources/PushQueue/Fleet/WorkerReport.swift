@@ -38,6 +38,22 @@ public struct WorkerReport: Sendable, Equatable {
         public init() {}
     }
 
+    /// Something that keeps the lane from its work.
+    public struct Obstacle: Sendable, Equatable {
+        /// What it is, in a sentence.
+        public var reason: String
+        /// The app that it is about; `nil` where it is about Redis, or the process itself.
+        public var app: String?
+
+        /// From its parts.
+        public init(_ reason: String, app: String? = nil) {
+            self.reason = reason
+            self.app = app
+        }
+    }
+
+    /// How many obstacles a report has at most.
+    public static let maximumObstacles = 5
     /// How many apps are told; those first that are in trouble.
     public static let maximumApps = 50
     /// How many characters of a text are told.
@@ -61,6 +77,9 @@ public struct WorkerReport: Sendable, Equatable {
     public var updatedAt: Int64 = 0
     /// What the process is doing.
     public var state = State.running
+    /// What keeps the lane from its work, and has done so for a second at least, ``maximumObstacles`` at most. None where it
+    /// is ready, or just does not work because somebody wants that.
+    public var obstacles: [Obstacle] = []
     /// Notifications that were sent and have no answer.
     public var inFlight = 0
     /// Notifications that have ended since the start, whatever became of them.

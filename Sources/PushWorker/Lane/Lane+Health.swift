@@ -1,5 +1,6 @@
 import Logging
 import NIOCore
+import PushQueue
 import Redis
 
 /// Whether the lane can do its work.
@@ -10,12 +11,21 @@ extension Lane {
         if phase == .starting { problems.append("the worker is starting") }
         if phase == .draining || phase == .stopped { problems.append("the worker is draining") }
         if isQuiet, phase == .running { problems.append("the worker is quiet: it takes no jobs until it is told to") }
-        problems += queues.compactMap(\.problem)
-        if let invalidTokensRefusal { problems.append("Redis does not take invalid tokens: \(invalidTokensRefusal)") }
+        return problems + obstacles.map(\.reason)
+    }
+
+    /// The same without what is so because somebody wants it.
+    var obstacles: [WorkerReport.Obstacle] {
+        var obstacles = queues.compactMap(\.problem).map { WorkerReport.Obstacle($0) }
+        if let invalidTokensRefusal {
+            obstacles.append(.init("Redis does not take invalid tokens: \(invalidTokensRefusal)"))
+        }
         // As long as one app can send there is work to do; the others' jobs are put off.
-        let apps = apps.filter { !$0.isLeaving }.map(\.problem)
-        if !apps.contains(nil) { problems += apps.compactMap { $0 } }
-        return problems
+        let apps = apps.filter { !$0.isLeaving }.map { ($0.configuration.name, $0.problem) }
+        if !apps.contains(where: { $0.1 == nil }) {
+            obstacles += apps.compactMap { name, problem in problem.map { .init($0, app: name) } }
+        }
+        return obstacles
     }
 
     /// Tells of a change that has lasted for a moment.
@@ -24,8 +34,10 @@ extension Lane {
         note(problems, now: now)
         switch readiness.update(isReady: problems.isEmpty || phase != .running || isQuiet, now: now) {
         case .lost:
+            for queue in queues { queue.tellSoon() }
             trouble(.warning, "not ready: \(problems.joined(separator: "; "))", "ready", at: "\(index)")
         case .regained:
+            for queue in queues { queue.tellSoon() }
             guard let after = troubles.ended("ready", at: "\(index)") else { return }
             logger.notice("ready again", metadata: ["after_ms": "\(after)"])
         case nil: break

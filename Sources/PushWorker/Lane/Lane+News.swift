@@ -28,6 +28,7 @@ extension Lane {
         report.lane = index
         report.lanes = laneCount
         report.state = phase == .running ? (isQuiet ? .quiet : .running) : .draining
+        report.obstacles = lastingObstacles(now: now)
         report.inFlight = flights.count
         report.done = counters.done
         report.delivered = counters.delivered

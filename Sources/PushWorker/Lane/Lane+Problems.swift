@@ -1,4 +1,5 @@
 import NIOCore
+import PushQueue
 
 /// Since when the lane cannot do its work.
 extension Lane {
@@ -7,6 +8,11 @@ extension Lane {
         guard !problems.isEmpty || !problemsSince.isEmpty else { return }
         let before = problemsSince
         problemsSince = Dictionary(problems.map { ($0, before[$0] ?? now) }) { one, _ in one }
+    }
+
+    /// The obstacles that are worth a report: one that lasts for less than a moment is gone before a person has read of it.
+    func lastingObstacles(now: NIODeadline) -> [WorkerReport.Obstacle] {
+        obstacles.filter { now - (problemsSince[$0.reason] ?? now) >= Readiness.patience }
     }
 
     /// Whether the lane can do its work now. From anywhere.

@@ -42,6 +42,8 @@ struct LaneReport: Sendable {
     }
 
     var lane: Int
+    /// Whether it can do its work.
+    var isReady: Bool
     var counters: LaneCounters
     var apps: [App]
     var queues: [Queue]
@@ -77,7 +79,7 @@ extension Lane {
                 sendTimes: .init(metrics.sendTimes.row(index), unitsPerSecond: 1_000_000))
         }
         return LaneReport(
-            lane: index, counters: counters, apps: apps, queues: queues.map(report),
+            lane: index, isReady: problems.isEmpty, counters: counters, apps: apps, queues: queues.map(report),
             notifications: metrics.notifications, redisConnections: metrics.redisConnections,
             redisFailures: metrics.redisFailures, invalidTokens: gauges.invalidTokens)
     }

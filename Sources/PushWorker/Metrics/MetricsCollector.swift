@@ -1,6 +1,7 @@
 import APNS
 import CoreMetrics
 import NIOCore
+import PushQueue
 
 /// Gathers what all lanes have counted and are doing, and hands it to swift-metrics: when somebody asks, and never else.
 actor MetricsCollector {
@@ -8,6 +9,7 @@ actor MetricsCollector {
     private static let patience = Duration.seconds(1)
 
     private let lanes: [Lane]
+    private let servers: ServerWatch
     private let version: String
     private let leaseLength: Int
     private let wallClock: @Sendable () -> Int64
@@ -18,10 +20,11 @@ actor MetricsCollector {
 
     /// - Parameter leaseLength: in milliseconds.
     init(
-        lanes: [Lane], factory: any MetricsFactory, version: String, leaseLength: Int,
+        lanes: [Lane], servers: ServerWatch, factory: any MetricsFactory, version: String, leaseLength: Int,
         wallClock: @escaping @Sendable () -> Int64
     ) {
         self.lanes = lanes
+        self.servers = servers
         self.version = version
         self.leaseLength = leaseLength
         self.wallClock = wallClock
@@ -59,6 +62,7 @@ actor MetricsCollector {
 
     private func handOver(stuck: Int) {
         let reports = reports.values.sorted { $0.lane < $1.lane }
+        handover.set(.ready, [], stuck == 0 && !reports.isEmpty && reports.allSatisfy(\.isReady) ? 1 : 0)
         handover.set(.lanes, [], lanes.count)
         handover.set(.lanesStuck, [], stuck)
         handover.set(.buildInfo, [version], 1)
@@ -72,7 +76,16 @@ actor MetricsCollector {
         }
         handOverQueues(Dictionary(grouping: reports.flatMap(\.queues), by: \.name))
         if let tokens = reports.compactMap(\.invalidTokens).first { handover.set(.invalidTokens, [], tokens) }
+        for server in servers.latest { handOver(server) }
         handover.finishRound()
+    }
+
+    private func handOver(_ server: QueueServer) {
+        handover.set(.redisWritesRefused, [server.address], server.refusesWrites ? 1 : 0)
+        guard case .success(let info) = server.info else { return }
+        if let used = info.usedMemory { handover.set(.redisMemoryUsed, [server.address], used) }
+        if let limit = info.memoryLimit, limit > 0 { handover.set(.redisMemoryMaximum, [server.address], limit) }
+        if info.evictionPolicy != nil { handover.set(.redisEvicts, [server.address], info.evicts ? 1 : 0) }
     }
 
     private func handOverCounters(_ reports: [LaneReport]) {

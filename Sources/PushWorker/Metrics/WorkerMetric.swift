@@ -35,7 +35,7 @@ public struct WorkerMetric: Sendable {
     private init(_ name: String, _ kind: Kind, _ help: String) { self.init(name, kind, [], help) }
 
     /// All of them.
-    public static let all = counters + histograms + appGauges + queueGauges + processGauges
+    public static let all = counters + histograms + appGauges + queueGauges + serverGauges + processGauges
 
     // MARK: Counters
 
@@ -144,11 +144,27 @@ public struct WorkerMetric: Sendable {
         invalidTokens,
     ]
 
+    static let redisMemoryUsed = WorkerMetric(
+        "redis_memory_used_bytes", .gauge, ["server"],
+        "The memory of a Redis server that counts against its limit. The same from every worker.")
+    static let redisMemoryMaximum = WorkerMetric(
+        "redis_memory_max_bytes", .gauge, ["server"], "maxmemory of a Redis server; absent where there is no limit.")
+    static let redisWritesRefused = WorkerMetric(
+        "redis_writes_refused", .gauge, ["server"],
+        "1 while a Redis server refuses writes such as producers make: full, read-only, without its disk or its replicas.")
+    static let redisEvicts = WorkerMetric(
+        "redis_evicts", .gauge, ["server"],
+        "1 where a Redis server evicts keys when its memory is full: maxmemory is set, and maxmemory-policy is not "
+            + "noeviction.")
+
+    private static let serverGauges = [redisMemoryUsed, redisMemoryMaximum, redisWritesRefused, redisEvicts]
+
+    static let ready = WorkerMetric("ready", .gauge, "1 while the worker can take and send jobs, as /readyz says.")
     static let lanes = WorkerMetric("lanes", .gauge, "Event loops that work.")
     static let lanesStuck = WorkerMetric(
         "lanes_stuck", .gauge, "Event loops that have not turned for some seconds; of their metrics the last are shown."
     )
     static let buildInfo = WorkerMetric("build_info", .gauge, ["version"], "1, with the program's version.")
 
-    private static let processGauges = [lanes, lanesStuck, buildInfo]
+    private static let processGauges = [ready, lanes, lanesStuck, buildInfo]
 }

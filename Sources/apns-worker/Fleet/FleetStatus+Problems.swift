@@ -1,5 +1,16 @@
 import PushQueue
 
+extension FleetStatus.Server {
+    /// What of it needs a person now. What only endangers jobs when it dies is for `check`.
+    fileprivate var problems: [FleetStatus.Problem] {
+        found.findings.compactMap { finding in
+            FleetStatus.Problem.Kind(rawValue: finding.kind.rawValue).map {
+                .init(kind: $0, subject: found.address, message: finding.message, advice: finding.advice)
+            }
+        }
+    }
+}
+
 // What needs a person, without any I/O.
 extension FleetStatus {
     /// For how long the lease of a worker may have ended before that is a problem, in milliseconds: those that live take its
@@ -8,8 +19,15 @@ extension FleetStatus {
 
     /// - Parameter maximumAge: how old the oldest job may be, in milliseconds; `nil` for any age.
     func findProblems(maximumAge: Int64?) -> [Problem] {
-        var problems: [Problem] = []
+        var problems = servers.flatMap(\.problems)
         for queue in queues { problems += self.problems(of: queue, maximumAge: maximumAge) }
+        for worker in workers where worker.state == .running && !worker.ownObstacles.isEmpty {
+            problems.append(
+                Problem(
+                    kind: .workerNotReady, subject: worker.name,
+                    message: "worker \(worker.name) is not ready: \(worker.ownObstacles.joined(separator: "; "))",
+                    advice: "its log says since when; it goes on by itself when that is over"))
+        }
         for worker in workers where worker.state == .gone && worker.leaseLeft < -Self.reapingTime {
             let jobs = worker.claimed == 1 ? "1 job" : "\(worker.claimed) jobs"
             problems.append(
@@ -40,6 +58,9 @@ extension FleetStatus {
         return problems
     }
 
+    /// The queues whose server refuses writes, so that no worker can renew its lease there.
+    var unwritableQueues: Set<String> { Set(servers.filter(\.found.refusesWrites).flatMap(\.queues)) }
+
     private func problems(of queue: Queue, maximumAge: Int64?) -> [Problem] {
         if let error = queue.error {
             return [
@@ -51,6 +72,7 @@ extension FleetStatus {
         }
         var problems: [Problem] = []
         let ready = queue.waiting + queue.due
+        let isUnwritable = unwritableQueues.contains(queue.name)
         let takers = living.filter { $0.queues.contains(queue.name) }
         if ready > 0, queue.paused == nil, !takers.contains(where: { $0.state == .running || $0.state == .unknown }) {
             let jobs = ready == 1 ? "1 job waits" : "\(Words.number(ready)) jobs wait"
@@ -60,17 +82,22 @@ extension FleetStatus {
                     kind: .noWorker, subject: queue.name,
                     message: "queue \(queue.name): \(jobs), and no worker takes them"
                         + (others.isEmpty ? "" : " (\(others))"),
-                    advice: takers.contains { $0.state == .quiet }
-                        ? "`apns-worker quiet --all --undo`, or start a worker"
-                        : "start a worker with --queue \(queue.name)"))
+                    advice: isUnwritable
+                        ? "see to Redis first; workers that run go on by themselves"
+                        : takers.contains { $0.state == .quiet }
+                            ? "`apns-worker quiet --all --undo`, or start a worker"
+                            : "start a worker with --queue \(queue.name)"))
         }
         if let maximumAge, let age = queue.oldestAge, age > maximumAge {
             problems.append(
                 Problem(
                     kind: .tooOld, subject: queue.name,
                     message: "queue \(queue.name): the oldest job should have been sent \(Words.duration(age)) ago",
-                    advice: queue.paused == nil
-                        ? "start more workers, or see what slows them down" : "`apns-worker resume` ends its pause"))
+                    advice: isUnwritable
+                        ? "see to Redis first"
+                        : queue.paused == nil
+                            ? "start more workers, or see what slows them down"
+                            : "`apns-worker resume` ends its pause"))
         }
         return problems
     }

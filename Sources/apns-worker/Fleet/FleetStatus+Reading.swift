@@ -19,10 +19,11 @@ extension FleetStatus {
         status.redis = "\(fleet.clients.topology)"
         status.prefix = fleet.prefix
         let looks = try await look(fleet, queues)
+        status.servers = try await servers(fleet, queues)
         status.take(looks)
         let sightings = looks.flatMap(sightings)
         let reports = newest(sightings)
-        status.workers = workers(sightings)
+        status.workers = workers(sightings, unwritable: status.unwritableQueues)
         status.rate = reports.reduce(0) { $0 + $1.rate }
         let names = Set(reports.flatMap(\.apps).map(\.name) + apps).filter { !$0.isEmpty }
         status.apps = self.apps(reports, pauses: try await pauses(of: names, fleet))
@@ -39,6 +40,21 @@ extension FleetStatus {
         }
         status.problems = status.findProblems(maximumAge: maximumAge)
         return status
+    }
+
+    /// Each server that has queues, once.
+    private static func servers(_ fleet: Fleet, _ queues: [QueueKeys]) async throws -> [Server] {
+        var servers: [Server] = []
+        for keys in queues {
+            let client = try await fleet.client(for: keys.retry)
+            let address = try await client.eventLoop.submit { client.server?.address }.get()
+            if let known = servers.firstIndex(where: { $0.found.address == address }) {
+                servers[known].queues.append(keys.queue)
+            } else {
+                servers.append(Server(found: try await QueueServer.read(client, keys), queues: [keys.queue]))
+            }
+        }
+        return servers
     }
 
     private static func look(_ fleet: Fleet, _ queues: [QueueKeys]) async throws -> [Look] {

@@ -31,7 +31,8 @@ extension FleetStatus {
         return Array(newest.values)
     }
 
-    static func workers(_ sightings: [Sighting]) -> [Worker] {
+    /// - Parameter unwritable: queues in which no worker can renew its lease.
+    static func workers(_ sightings: [Sighting], unwritable: Set<String>) -> [Worker] {
         Dictionary(grouping: sightings, by: \.process).map { name, sightings in
             let living = sightings.filter { $0.worker.leaseLeft >= 0 }
             let reports = newest(sightings)
@@ -55,7 +56,12 @@ extension FleetStatus {
             worker.inFlight = reports.reduce(0) { $0 + $1.inFlight }
             worker.done = reports.reduce(0) { $0 + $1.done }
             worker.rate = reports.reduce(0) { $0 + $1.rate }
+            let obstacles = reports.flatMap(\.obstacles)
+            worker.notReady = Set(obstacles.map(\.reason)).sorted()
+            worker.ownObstacles = Set(obstacles.filter { $0.app == nil }.map(\.reason)).sorted()
             worker.state = state(living: !living.isEmpty, reports)
+            // Of a lease that could not be renewed nothing follows.
+            if worker.state == .gone, worker.queues.contains(where: unwritable.contains) { worker.state = .unknown }
             return worker
         }.sorted { ($0.host, $0.pid, $0.name) < ($1.host, $1.pid, $1.name) }
     }

@@ -1,3 +1,4 @@
+import PrintableText
 import PushQueue
 
 /// How everything is, as `status --json` prints it. The names of the members stay; members that say nothing are left out.
@@ -5,16 +6,23 @@ struct FleetStatus: Encodable, Sendable {
     /// What needs a person.
     struct Problem: Encodable, Sendable, Equatable {
         enum Kind: String, Encodable, Sendable {
+            case redisTooOld = "redis_too_old"
+            case redisReplica = "redis_is_replica"
+            case redisFull = "redis_full"
+            case redisNearlyFull = "redis_nearly_full"
+            case redisRefusesWrites = "redis_refuses_writes"
+            case redisEvicts = "redis_evicts"
             case queueUnreadable = "queue_unreadable"
             case noWorker = "no_worker"
             case workerGone = "worker_gone"
+            case workerNotReady = "worker_not_ready"
             case appPaused = "app_paused"
             case appUnconnected = "app_unconnected"
             case tooOld = "too_old"
         }
 
         var kind: Kind
-        /// The queue, the worker or the app.
+        /// The Redis server, the queue, the worker or the app.
         var subject: String
         /// What is wrong.
         var message: String
@@ -35,6 +43,38 @@ struct FleetStatus: Encodable, Sendable {
         }
 
         var isByHand: Bool { until == nil }
+    }
+
+    /// A Redis server that holds queues.
+    struct Server: Encodable, Sendable {
+        var found: QueueServer
+        /// The queues that it holds.
+        var queues: [String]
+
+        /// What it reports, unless it refuses to.
+        var info: ServerInfo? { try? found.info.get() }
+
+        private enum CodingKeys: String, CodingKey {
+            case address, queues, version, role, usedMemoryBytes, maxMemoryBytes, evictionPolicy, appendOnly, replicas
+            case replicasInStep, full, writesRefused, error
+        }
+
+        func encode(to encoder: any Encoder) throws {
+            var members = encoder.container(keyedBy: CodingKeys.self)
+            try members.encode(found.address, forKey: .address)
+            try members.encode(queues, forKey: .queues)
+            try members.encode(found.isFull, forKey: .full)
+            try members.encodeIfPresent(found.writeRefusal?.message.printable, forKey: .writesRefused)
+            if case .failure(let answer) = found.info { try members.encode(answer.message.printable, forKey: .error) }
+            try members.encodeIfPresent(info?.version, forKey: .version)
+            try members.encodeIfPresent(info?.role.map { "\($0)" }, forKey: .role)
+            try members.encodeIfPresent(info?.usedMemory, forKey: .usedMemoryBytes)
+            try members.encodeIfPresent(info?.memoryLimit, forKey: .maxMemoryBytes)
+            try members.encodeIfPresent(info?.evictionPolicy, forKey: .evictionPolicy)
+            try members.encodeIfPresent(info?.keepsAppendOnlyFile, forKey: .appendOnly)
+            try members.encodeIfPresent(info?.replicas, forKey: .replicas)
+            try members.encodeIfPresent(info?.replicasInStep, forKey: .replicasInStep)
+        }
     }
 
     struct Queue: Encodable, Sendable {
@@ -83,6 +123,10 @@ struct FleetStatus: Encodable, Sendable {
         var updatedAt: Int64?
         /// How long ago that is, in milliseconds.
         var silence: Int64?
+        /// What keeps it from its work, a sentence each.
+        var notReady: [String] = []
+        /// The same without what is the matter with its apps, which is shown of them.
+        var ownObstacles: [String] = []
         /// Notifications without an answer.
         var inFlight = 0
         /// Jobs that it has.
@@ -94,6 +138,11 @@ struct FleetStatus: Encodable, Sendable {
         /// In how many milliseconds the first of its leases ends; negative when it has ended.
         var leaseLeft: Int64 = 0
         var redis = ""
+
+        enum CodingKeys: String, CodingKey {
+            case name, host, pid, version, state, lanes, lanesTotal, queues, startedAt, updatedAt, silence, notReady
+            case inFlight, claimed, done, rate, leaseLeft, redis
+        }
     }
 
     struct App: Encodable, Sendable {
@@ -121,6 +170,7 @@ struct FleetStatus: Encodable, Sendable {
     var problems: [Problem] = []
     /// What is to be known of what is shown here.
     var notes: [String] = []
+    var servers: [Server] = []
     var queues: [Queue] = []
     var workers: [Worker] = []
     var apps: [App] = []

@@ -17,21 +17,23 @@ struct Status: AsyncParsableCommand {
                                                                         should have been sent, if it can be known
               rate/s    notifications ended, the last minute   seen     when the worker last told of itself
 
-            A worker tells of itself every few seconds. One that is `gone` has lost its lease: another worker gives its \
-            jobs back, within seconds if there is one. Of very many dead letters the newest thousand are looked at for \
-            their reasons.
+            A worker reports every few seconds what it does. One that is `gone` has lost its lease: another worker gives \
+            its jobs back, within seconds if there is one. One that is `not ready` says why. Of very many dead letters the \
+            newest thousand are looked at for their reasons.
 
-            For cron and Nagios, --check prints a line and exits 1 if something needs a person: jobs wait and no worker takes \
-            them, APNs refuses an app or cannot be reached, a worker is gone and nobody has taken over, or a job is older \
-            than --max-age.
+            For cron and Nagios, --check prints a line and exits 1 if something needs a person: Redis is full or nearly \
+            full (90 %), refuses writes, or evicts keys; jobs wait and no worker takes them; a worker is not ready, or is \
+            gone and no other has taken over; APNs refuses an app or cannot be reached; or a job is older than --max-age.
 
             With --json it is one object on a line, and with --watch one for each look. Its members: at, redis, prefix, \
-            rate, invalid_tokens, problems (kind, subject, message, advice), notes, queues (name, waiting, due, later, \
-            claimed, dead, oldest_age, paused, workers, delivered_rate, today, dead_reasons, dead_sampled, error), workers \
-            (name, host, pid, version, state, lanes, lanes_total, queues, started_at, updated_at, silence, in_flight, \
-            claimed, done, rate, lease_left, redis) and apps (name, endpoints, state, paused, connections, connecting, \
-            streams, stream_limit, lanes, failure); paused has reason, by, since and, where a probe ends it, until. Times \
-            are in ms since 1970, durations in ms; what is not known is left out.
+            rate, invalid_tokens, problems (kind, subject, message, advice), notes, servers (address, queues, version, \
+            role, full, used_memory_bytes, max_memory_bytes (0 for no limit), eviction_policy, append_only, replicas, \
+            replicas_in_step, writes_refused, error), queues (name, waiting, due, later, claimed, dead, oldest_age, \
+            paused, workers, delivered_rate, today, dead_reasons, dead_sampled, error), workers (name, host, pid, \
+            version, state, not_ready, lanes, lanes_total, queues, started_at, updated_at, silence, in_flight, claimed, \
+            done, rate, lease_left, redis) and apps (name, endpoints, state, paused, connections, connecting, streams, \
+            stream_limit, lanes, failure); paused has reason, by, since and, where a probe ends it, until. Times are in \
+            ms since 1970, durations in ms; what is not known is left out.
             """)
 
     @OptionGroup(title: "Queues") var fleet: FleetOptions

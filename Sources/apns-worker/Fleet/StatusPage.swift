@@ -16,7 +16,7 @@ struct StatusPage {
     }
 
     var lines: [String] {
-        header + problems + queues + workers + apps + counters + notes
+        header + problems + servers + queues + workers + apps + counters + notes
     }
 
     private func styled(_ text: String, _ style: Style?) -> String {
@@ -48,6 +48,49 @@ struct StatusPage {
             lines += wrapped("! the same of \(rest.count) more: \(names)", indent: "  ").map { styled($0, .red) }
         }
         return lines.isEmpty ? [] : [""] + lines
+    }
+
+    // MARK: Redis
+
+    private var servers: [String] {
+        guard !status.servers.isEmpty else { return [] }
+        return [""]
+            + status.servers.flatMap { server in
+                var lines: [String] = []
+                for part in Self.parts(server, isOnly: status.servers.count == 1) {
+                    if let last = lines.last, last.count + part.count + 2 <= width {
+                        lines[lines.count - 1] += "  " + part
+                    } else {
+                        lines.append((lines.isEmpty ? "" : "  ") + part)
+                    }
+                }
+                return lines.map { styled(cut($0), server.found.refusesWrites ? .red : nil) }
+            }
+    }
+
+    /// Such as `REDIS 7.0.15  21.4 of 20.5 MiB (full, noeviction)  AOF off`.
+    private static func parts(_ server: FleetStatus.Server, isOnly: Bool) -> [String] {
+        let found = server.found
+        var parts = ["REDIS \(server.info?.version ?? "?")"]
+        if found.isFailedOver || !isOnly { parts.append(found.address) }
+        guard let info = server.info else { return parts + ["INFO is refused"] }
+        if let memory = info.memoryInWords {
+            let policy = info.evictionPolicy.map { ", \($0)" } ?? ""
+            if let share = info.memoryShare {
+                parts.append("\(memory) (\(found.isFull ? "full" : "\(Int(share * 100)) %")\(policy))")
+            } else {
+                parts.append("\(memory) (no limit)")
+            }
+        }
+        if let keeps = info.keepsAppendOnlyFile { parts.append("AOF \(keeps ? "on" : "off")") }
+        if info.role == .replica { parts.append("a replica") }
+        if found.isFailedOver, info.role == .master, let replicas = info.replicas {
+            let inStep = info.replicasInStep.map { ", \($0) in step" } ?? ""
+            parts.append(replicas == 1 ? "1 replica\(inStep)" : "\(replicas) replicas\(inStep)")
+        }
+        if !found.isFull, found.refusesWrites { parts.append("refuses writes") }
+        if !isOnly { parts.append(server.queues.joined(separator: ",")) }
+        return parts
     }
 
     // MARK: Queues
@@ -102,15 +145,19 @@ struct StatusPage {
                 isGone ? "-" : isWhole ? "\(worker.lanes)" : "\(worker.lanes)/\(worker.lanesTotal)",
                 isGone ? "-" : Words.number(worker.inFlight), isGone ? "-" : Words.rate(worker.rate),
                 isGone ? "ended" : Words.brief(worker.leaseLeft), worker.silence.map(Words.brief) ?? "?",
-                worker.state.rawValue,
+                worker.state == .running && !worker.notReady.isEmpty ? "not ready" : worker.state.rawValue,
             ])
         }
         var notes: [Int: [String]] = [:]
-        for (index, worker) in status.workers.enumerated() where worker.state == .gone {
-            let jobs = worker.claimed > 0 ? "; it had \(Words.number(worker.claimed)) jobs" : ""
-            notes[index + 1] = [
-                styled(cut("  its lease ended \(Words.duration(-worker.leaseLeft)) ago\(jobs)"), .yellow)
-            ]
+        for (index, worker) in status.workers.enumerated() {
+            var text = worker.notReady.map { "not ready: \($0)" }
+            if worker.leaseLeft < 0 {
+                let jobs = worker.claimed > 0 ? "; it had \(Words.number(worker.claimed)) jobs" : ""
+                let cause = worker.state == .unknown ? "; Redis refuses writes, so workers cannot renew leases" : ""
+                text.append("its lease ended \(Words.duration(-worker.leaseLeft)) ago\(jobs)\(cause)")
+            }
+            let lines = text.flatMap { wrapped($0, lead: "  ", indent: "    ") }
+            if !lines.isEmpty { notes[index + 1] = lines.map { styled($0, .yellow) } }
         }
         return lines(of: table, notes)
     }

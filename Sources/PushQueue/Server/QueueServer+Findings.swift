@@ -1,0 +1,188 @@
+import NIOCore
+import Redis
+
+// What of a server endangers jobs, without any I/O.
+extension QueueServer {
+    /// Something about a server that a person should know.
+    public struct Finding: Sendable, Equatable {
+        /// What it is about. The raw value is stable, for programs.
+        public enum Kind: String, Sendable, CaseIterable {
+            /// A command that workers need is missing.
+            case tooOld = "redis_too_old"
+            /// The server follows a master.
+            case replica = "redis_is_replica"
+            /// The memory is full, and writes are refused.
+            case full = "redis_full"
+            /// The memory is nearly full.
+            case nearlyFull = "redis_nearly_full"
+            /// Writes are refused for another reason.
+            case refusesWrites = "redis_refuses_writes"
+            /// Keys are evicted when the memory is full.
+            case evicts = "redis_evicts"
+            /// There is no append-only file.
+            case notPersistent = "redis_not_persistent"
+            /// There is no replica to fail over to.
+            case noReplica = "redis_no_replica"
+            /// Writes are accepted without a replica.
+            case noMinimumOfReplicas = "redis_no_min_replicas"
+            /// Nothing of this is known.
+            case notReported = "redis_info_refused"
+
+            /// True where jobs are refused or may be lost while the server runs; the others may lose jobs when it dies, or
+            /// will before long.
+            public var isFailure: Bool {
+                switch self {
+                case .tooOld, .replica, .full, .refusesWrites, .evicts: true
+                case .nearlyFull, .notPersistent, .noReplica, .noMinimumOfReplicas, .notReported: false
+                }
+            }
+        }
+
+        /// What it is about.
+        public var kind: Kind
+        /// What is wrong, and where.
+        public var message: String
+        /// What to do.
+        public var advice: String
+
+        /// From its parts.
+        public init(_ kind: Kind, _ message: String, advice: String) {
+            self.kind = kind
+            self.message = message
+            self.advice = advice
+        }
+    }
+
+    /// The oldest Redis with all the commands that are used.
+    private static let oldestVersion = [6, 2]
+
+    /// What endangers jobs, the worst first.
+    public var findings: [Finding] {
+        let report: ServerInfo?
+        var findings: [Finding] = []
+        switch info {
+        case .success(let info):
+            report = info
+            findings = version(info) + writes(info) + memory(info) + eviction(info) + persistence(info)
+        case .failure(let error):
+            report = nil
+            findings = writes(nil) + [Self.notReported(error, at: address)]
+        }
+        if let report, isFailedOver { findings += replication(report) }
+        let failures = findings.filter(\.kind.isFailure)
+        return failures + findings.filter { !$0.kind.isFailure }
+    }
+
+    private func version(_ info: ServerInfo) -> [Finding] {
+        guard info.compatibleVersion.count >= 2, info.compatibleVersion.lexicographicallyPrecedes(Self.oldestVersion)
+        else { return [] }
+        return [
+            Finding(
+                .tooOld, "Redis at \(address) is too old (\(info.version ?? "unknown"))",
+                advice: "use Redis 6.2 or later, which has BLMOVE, LPOP with a count and others")
+        ]
+    }
+
+    private func writes(_ info: ServerInfo?) -> [Finding] {
+        if isFull {
+            let use = info?.memoryInWords.map { ": \($0)" } ?? ""
+            return [
+                Finding(
+                    .full, "Redis at \(address) is full\(use); it refuses new jobs",
+                    advice: "raise maxmemory or free memory; workers go on with the jobs that wait, and need no restart")
+            ]
+        }
+        if info?.role == .replica {
+            return [
+                Finding(
+                    .replica, "Redis at \(address) is a replica; what is written there is refused or lost",
+                    advice: "name the master in the Redis URL, or its Sentinels (redis+sentinel://)")
+            ]
+        }
+        guard let writeRefusal else { return [] }
+        return [
+            Finding(
+                .refusesWrites, "Redis at \(address) refuses writes: \(writeRefusal.message)",
+                advice: Self.advice(on: writeRefusal))
+        ]
+    }
+
+    private static func advice(on refusal: RedisServerError) -> String {
+        switch refusal.prefix {
+        case "READONLY": "name the master in the Redis URL, or its Sentinels (redis+sentinel://)"
+        case "MISCONF": "see why Redis cannot write to its disk: its log says, and INFO persistence"
+        case "NOREPLICAS": "bring replicas back until min-replicas-to-write is met; INFO replication lists them"
+        case "LOADING": "wait until Redis has loaded its data"
+        case "BUSY": "end the script that keeps Redis busy: SCRIPT KILL"
+        default: "see the log of Redis"
+        }
+    }
+
+    private func memory(_ info: ServerInfo) -> [Finding] {
+        guard !isFull, let share = info.memoryShare, share >= Self.nearlyFull, let use = info.memoryInWords,
+            !info.evicts || info.evictsExpiringKeysOnly
+        else { return [] }
+        return [
+            Finding(
+                .nearlyFull, "Redis at \(address) is nearly full: \(use)",
+                advice: "raise maxmemory or free memory; when it is full, it refuses new jobs")
+        ]
+    }
+
+    private func eviction(_ info: ServerInfo) -> [Finding] {
+        guard info.evicts, let policy = info.evictionPolicy else { return [] }
+        let victims =
+            info.evictsExpiringKeysOnly
+            ? """
+            keys with an expiry: reservations of unique_for (their jobs are sent twice), pauses and rates of apps, commands \
+            to workers, provider tokens and counters, but no jobs
+            """ : "any key, waiting jobs included"
+        return [
+            Finding(
+                .evicts, "Redis at \(address) evicts when its memory is full (maxmemory-policy \(policy)): \(victims)",
+                advice: "set maxmemory-policy to noeviction")
+        ]
+    }
+
+    private func persistence(_ info: ServerInfo) -> [Finding] {
+        guard info.keepsAppendOnlyFile == false else { return [] }
+        return [
+            Finding(
+                .notPersistent,
+                "Redis at \(address) keeps no append-only file; when it dies, jobs since its last snapshot are lost",
+                advice: "set appendonly to yes")
+        ]
+    }
+
+    private func replication(_ info: ServerInfo) -> [Finding] {
+        guard info.role != .replica else { return [] }
+        if info.replicas == 0 {
+            return [
+                Finding(
+                    .noReplica, "Redis at \(address) has no replica; a failover has no server to go to",
+                    advice: "connect a replica, and set min-replicas-to-write to 1")
+            ]
+        }
+        // Absent from a report without replication, too, of which nothing follows.
+        guard info.replicas != nil, info.replicasInStep == nil else { return [] }
+        return [
+            Finding(
+                .noMinimumOfReplicas,
+                "Redis at \(address) accepts jobs that no replica has (min-replicas-to-write is 0); a failover loses them",
+                advice: "set min-replicas-to-write to 1 and min-replicas-max-lag to a few seconds, on all its servers")
+        ]
+    }
+
+    private static func notReported(_ error: RedisServerError, at address: String) -> Finding {
+        guard error.prefix == "NOPERM" else {
+            return Finding(
+                .notReported,
+                "Redis at \(address) does not answer INFO (\(error.message)); its memory and settings are not checked",
+                advice: "check maxmemory-policy (noeviction) and appendonly (yes) by hand")
+        }
+        return Finding(
+            .notReported,
+            "Redis at \(address) does not permit INFO; its memory, eviction policy and persistence are not checked",
+            advice: "add +info to the ACL of the user")
+    }
+}

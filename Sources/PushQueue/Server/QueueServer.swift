@@ -1,0 +1,76 @@
+import NIOCore
+import Redis
+
+/// The Redis server that holds a queue: what it reports about itself, and whether it accepts writes.
+public struct QueueServer: Sendable, Equatable {
+    /// `host:port`, or the path of a socket.
+    public var address: String
+    /// True where a failover can put another server in its place: behind Sentinels and in a Cluster.
+    public var isFailedOver: Bool
+    /// What the server reports, or why it refuses to.
+    public var info: Result<ServerInfo, RedisServerError>
+    /// Why the server refuses a producer's write; `nil` while it accepts one, or where the user may write nothing.
+    public var writeRefusal: RedisServerError?
+
+    /// From its parts.
+    public init(
+        address: String, isFailedOver: Bool = false, info: Result<ServerInfo, RedisServerError>,
+        writeRefusal: RedisServerError? = nil
+    ) {
+        self.address = address
+        self.isFailedOver = isFailedOver
+        self.info = info
+        self.writeRefusal = writeRefusal
+    }
+
+    /// Asks the server, and changes nothing there.
+    ///
+    /// Whether it accepts writes is tried rather than concluded: `RPUSHX` is refused for the same reasons as a producer's
+    /// `RPUSH` (`OOM`, `READONLY`, `MISCONF`, `NOREPLICAS`), and pushes only onto a list that exists. The key that it names
+    /// never does.
+    /// - Parameter client: of the server that has the queue, and ready.
+    /// - Throws: `RedisError` when there is no answer; what the server refuses is in the result.
+    public static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> QueueServer {
+        let address = try await client.eventLoop.submit { client.server?.address }.get()
+        let report = try await answer(client, RedisCommand("INFO"))
+        // Last, for a client leaves a server that is not the master.
+        let attempt = try await answer(client, RedisCommand("RPUSHX", keys.stats("write-attempt"), ""))
+        var server = QueueServer(
+            address: address ?? client.topology.address, isFailedOver: client.topology.isFailedOver,
+            info: report.map { ServerInfo($0.root.string ?? "") })
+        if case .failure(let error) = attempt, error.prefix != "NOPERM" { server.writeRefusal = error }
+        return server
+    }
+
+    private static func answer(
+        _ client: RedisClient, _ command: RedisCommand
+    ) async throws -> Result<RESPReply, RedisServerError> {
+        do {
+            return .success(try await client.call(command))
+        } catch RedisError.server(let error) {
+            return .failure(error)
+        }
+    }
+
+    /// The part of the memory limit from which the server counts as nearly full.
+    public static let nearlyFull = 0.9
+
+    /// True where the server refuses writes, or would refuse the next, because its memory is full.
+    public var isFull: Bool {
+        if let writeRefusal { return writeRefusal.prefix == "OOM" }
+        guard case .success(let info) = info, let share = info.memoryShare else { return false }
+        return share >= 1 && !info.evicts
+    }
+
+    /// True where the server refuses writes, for whatever reason.
+    public var refusesWrites: Bool { writeRefusal != nil || isFull }
+}
+
+extension RedisTopology {
+    fileprivate var isFailedOver: Bool {
+        switch self {
+        case .single: false
+        case .sentinel, .cluster: true
+        }
+    }
+}

@@ -1,0 +1,43 @@
+import PushQueue
+
+/// Which findings about a queue's Redis are worth a line of the log, without any I/O: each when it begins and when it ends.
+struct FindingLog {
+    enum Line: Equatable {
+        case found(QueueServer.Finding)
+        case ended(QueueServer.Finding.Kind)
+    }
+
+    private var logged: Set<QueueServer.Finding.Kind> = []
+
+    /// - Parameter findings: all there are now.
+    mutating func update(_ findings: [QueueServer.Finding]) -> [Line] {
+        // A lane meets these two itself, and logs them at once.
+        let findings = findings.filter { $0.kind != .refusesWrites && $0.kind != .replica }
+        var kinds = Set(findings.map(\.kind))
+        // Memory wavers at its limit: it counts as full until it is not even nearly full.
+        if logged.contains(.full), kinds.remove(.nearlyFull) != nil { kinds.insert(.full) }
+        let found = findings.filter { kinds.contains($0.kind) && !logged.contains($0.kind) }
+        let ended = QueueServer.Finding.Kind.allCases.filter { kind in
+            let isWorse = kind == .nearlyFull && kinds.contains(.full)
+            return logged.contains(kind) && !kinds.contains(kind) && !isWorse
+        }
+        logged = kinds
+        return found.map { .found($0) } + ended.map { .ended($0) }
+    }
+}
+
+extension QueueServer.Finding.Kind {
+    /// What is so when there is no such finding any more.
+    var endingSentence: String {
+        switch self {
+        case .tooOld: "Redis is no longer too old"
+        case .full, .nearlyFull: "Redis has free memory again"
+        case .replica, .refusesWrites: "Redis accepts writes again"
+        case .evicts: "Redis no longer evicts keys"
+        case .notPersistent: "Redis keeps an append-only file now"
+        case .noReplica: "Redis has a replica again"
+        case .noMinimumOfReplicas: "Redis accepts no more jobs without a replica"
+        case .notReported: "Redis answers INFO now"
+        }
+    }
+}

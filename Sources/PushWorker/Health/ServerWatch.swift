@@ -1,0 +1,72 @@
+import Logging
+import NIOConcurrencyHelpers
+import NIOCore
+import PushQueue
+import Redis
+
+/// Asks the Redis servers of a process rarely how they are, once for all of its lanes, and logs what endangers jobs.
+///
+/// It is asked over the first lane's connections, behind whatever that lane has sent.
+final class ServerWatch: Sendable {
+    /// How long a round is waited for after the one before, spread by a fifth either way: a fleet does not ask in step.
+    private static let interval = Duration.seconds(20)
+    /// How long what was read is shown.
+    private static let lifetime = Duration.seconds(90)
+    /// After how long a server that could not be reached is tried again.
+    private static let retryPause = Duration.seconds(2)
+
+    private let logger: Logger
+    private let read = NIOLockedValueBox<(servers: [QueueServer], at: ContinuousClock.Instant)?>(nil)
+
+    init(_ logger: Logger) { self.logger = logger }
+
+    /// What the servers were like when they were last asked; none where that is long ago.
+    var latest: [QueueServer] {
+        guard let (servers, at) = read.withLockedValue({ $0 }), ContinuousClock.now - at < Self.lifetime else { return [] }
+        return servers
+    }
+
+    /// Asks again and again until the task is cancelled.
+    /// - Parameter queues: clients that are started, and the keys of their queues.
+    func run(_ queues: [(client: RedisClient, keys: QueueKeys)]) async {
+        var logs: [String: FindingLog] = [:]
+        while !Task.isCancelled {
+            var servers: [QueueServer] = []
+            for (client, keys) in queues {
+                guard let server = await ask(client, keys, besides: servers) else { continue }
+                servers.append(server)
+                for line in logs[keys.queue, default: FindingLog()].update(server.findings) { log(line, server) }
+            }
+            if !servers.isEmpty { read.withLockedValue { $0 = (servers, .now) } }
+            // A cancelled sleep ends the loop.
+            let pause = servers.isEmpty ? Self.retryPause : Self.interval
+            try? await Task.sleep(for: pause * Double.random(in: 0.8...1.2))
+        }
+    }
+
+    /// - Returns: `nil` where the server was asked already, or does not answer, which the lanes log.
+    private func ask(
+        _ client: RedisClient, _ keys: QueueKeys, besides known: [QueueServer]
+    ) async -> QueueServer? {
+        do {
+            try await client.waitUntilReady(timeout: .seconds(5))
+            let address = try await client.eventLoop.submit { client.server?.address }.get()
+            guard !known.contains(where: { $0.address == address }) else { return nil }
+            return try await QueueServer.read(client, keys)
+        } catch {
+            return nil
+        }
+    }
+
+    private func log(_ line: FindingLog.Line, _ server: QueueServer) {
+        switch line {
+        case .found(let finding):
+            logger.log(
+                level: finding.kind.isFailure ? .error : .warning, "\(finding.message): \(finding.advice)",
+                metadata: ["event": "\(finding.kind.rawValue)"])
+        case .ended(let kind):
+            logger.notice(
+                "\(kind.endingSentence)", metadata: ["event": "\(kind.rawValue)_ended", "server": "\(server.address)"])
+        }
+    }
+}

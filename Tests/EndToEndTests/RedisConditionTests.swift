@@ -1,0 +1,302 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    /// What status, check, the log and the metrics say of a Redis that endangers jobs.
+    @Suite("The condition of Redis")
+    struct RedisConditionTests {
+        private static func status(_ redis: String, _ options: String...) async throws -> CommandLineTests.Output {
+            try await CommandLineTests.run(["status"] + options, environment: ["APNS_WORKER_REDIS_URL": redis])
+        }
+
+        private static func check(_ redis: String, queue: String = "default") async throws -> CommandLineTests.Output {
+            try await CommandLineTests.run(
+                ["check", "--no-connect"],
+                environment: [
+                    "APNS_WORKER_REDIS_URL": redis, "APNS_WORKER_QUEUE": queue,
+                    "APNS_WORKER_KEY": try TestCertificates.path("AuthKey_ABC123DEFG.p8"),
+                    "APNS_WORKER_TEAM_ID": "TEAM123456", "APNS_WORKER_TOPIC": "com.example.app",
+                ])
+        }
+
+        /// The lines of a worker's log that are about this.
+        private static func lines(_ event: String, of worker: WorkerProcess) -> [Substring] {
+            worker.log.split(separator: "\n").filter { $0.contains(" event=\(event)") }
+        }
+
+        @Test("a full Redis stands first, with what to do, and nobody is told to start workers")
+        func full() async throws {
+            let redis = try RedisServer()
+            let place = "127.0.0.1:\(redis.port)"
+            let simulator = try await SimulatorProcess(rules: ["answer=silence"])
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port,
+                options: ["--max-connections", "1", "--max-streams", "5", "--drain-timeout", "500"])
+            try redis.push(TestJob.many(3000))
+            try await eventually("it has taken some, and others wait") {
+                let view = try await FleetView(redis.url)
+                return try view.queue("default").waiting > 0 && view.worker(worker)?.in_flight ?? 0 > 0
+                    && view.problems.isEmpty
+            }
+            try redis.run("CONFIG", "SET", "maxmemory", "1mb")
+            let view = try await FleetView(redis.url)
+            #expect(view.kinds == ["redis_full \(place)"])
+            let server = try #require(view.servers.first)
+            #expect(server.address == place && server.full && server.queues == ["default"])
+            #expect(server.max_memory_bytes == 1 << 20 && server.used_memory_bytes ?? 0 > 1 << 20)
+            #expect(server.eviction_policy == "noeviction" && server.append_only == false && server.role == "master")
+            #expect(server.writes_refused?.hasPrefix("OOM ") == true && server.error == nil)
+
+            // It cannot renew its lease now, for whatever reason.
+            worker.process.send(SIGSTOP)
+            try await eventually("its lease ends") {
+                try await FleetView(redis.url).worker(worker)?.lease_left ?? 0 < -5000
+            }
+            let late = try await FleetView(redis.url)
+            #expect(late.kinds == ["redis_full \(place)"] && late.worker(worker)?.state == "unknown")
+            let page = try await Self.status(redis.url).output
+            let lines = page.split(separator: "\n")
+            #expect(lines[1].hasPrefix("! Redis at \(place) is full: "), "\(page)")
+            #expect(page.contains(/REDIS \S+  \d+\.\d of 1\.0 MiB \(full, noeviction\)  AOF off\n/), "\(page)")
+            #expect(page.contains("; it had 5 jobs; Redis refuses writes, so "), "\(page)")
+            #expect(!page.contains("start a worker") && lines.allSatisfy { $0.count <= 80 }, "\(page)")
+            let summary = try await Self.status(redis.url, "--check")
+            #expect(summary.ending == .exited(1))
+            #expect(summary.output.hasPrefix("PROBLEM: Redis at \(place) is full: "), "\(summary)")
+            let check = try await Self.check(redis.url)
+            #expect(check.ending == .exited(1) && check.output.contains("FAILED   redis: Redis at \(place) is full: "))
+
+            try redis.run("CONFIG", "SET", "maxmemory", "0")
+            worker.process.send(SIGCONT)
+            try await eventually("all is well") { try await FleetView(redis.url).problems.isEmpty }
+            _ = try await worker.stop()
+        }
+
+        @Test("without any worker, too, a full Redis is what to see to first")
+        func fullWithoutWorker() async throws {
+            let redis = try RedisServer()
+            try redis.push(TestJob.many(3))
+            try redis.run("CONFIG", "SET", "maxmemory", "1")
+            let view = try await FleetView(redis.url, "--max-age", "1s")
+            #expect(view.kinds == ["redis_full 127.0.0.1:\(redis.port)", "no_worker default"])
+            #expect(!view.problems.contains { $0.advice.contains("start ") }, "\(view.problems)")
+        }
+
+        @Test("from 90 percent it is nearly full, which needs somebody; check warns")
+        func nearlyFull() async throws {
+            let redis = try RedisServer()
+            try redis.run("SET", "ballast", String(repeating: "x", count: 20_000_000))
+            let info = try redis.run("INFO", "memory").text ?? ""
+            let used = try #require(info.firstMatch(of: /used_memory:(\d+)/).flatMap { Int($0.1) })
+            try redis.run("CONFIG", "SET", "maxmemory", "\(used * 100 / 95)")
+            #expect(try await FleetView(redis.url).kinds == ["redis_nearly_full 127.0.0.1:\(redis.port)"])
+            let page = try await Self.status(redis.url)
+            #expect(page.output.contains(/REDIS \S+  \d+\.\d of \d+\.\d MiB \(9[4-6] %, noeviction\)/), "\(page.output)")
+            #expect(try await Self.status(redis.url, "--check").ending == .exited(1))
+            let check = try await Self.check(redis.url)
+            #expect(check.ending == .exited(0), "\(check.output)")
+            #expect(check.output.contains("warning  redis: Redis at 127.0.0.1:\(redis.port) is nearly full: "))
+            try redis.run("CONFIG", "SET", "maxmemory", "\(used * 2)")
+            #expect(try await FleetView(redis.url).problems.isEmpty)
+        }
+
+        @Test(
+            "a policy that evicts is told by status and check, and by the worker at its start, once",
+            arguments: [
+                ("allkeys-lru", "any key, waiting jobs included"), ("volatile-ttl", "keys with an expiry: reservations"),
+            ])
+        func eviction(policy: String, words: String) async throws {
+            let redis = try RedisServer(arguments: ["--maxmemory-policy", policy])
+            let place = "127.0.0.1:\(redis.port)"
+            // Without a limit nothing is evicted.
+            #expect(try await FleetView(redis.url).problems.isEmpty)
+            try redis.run("CONFIG", "SET", "maxmemory", "1gb")
+            let view = try await FleetView(redis.url)
+            #expect(view.kinds == ["redis_evicts \(place)"] && view.problems[0].message.contains(words))
+            #expect(try await Self.status(redis.url, "--check").ending == .exited(1))
+            let check = try await Self.check(redis.url)
+            #expect(check.ending == .exited(1) && check.output.contains("(maxmemory-policy \(policy)): \(words)"))
+
+            let simulator = try await SimulatorProcess()
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port, options: ["--lanes", "2", "--queue", "a,b"])
+            try await worker.says("event=redis_evicts")
+            let lines = Self.lines("redis_evicts", of: worker)
+            #expect(lines.count == 1 && lines[0].contains(" error Redis at \(place) evicts"), "\(worker.log)")
+            #expect(lines[0].contains("set maxmemory-policy to noeviction"))
+            _ = try await worker.stop()
+        }
+
+        @Test("a Redis without an append-only file is told by the worker at its start, and one with it is not")
+        func persistence() async throws {
+            let simulator = try await SimulatorProcess()
+            for isOn in [false, true] {
+                let redis = try RedisServer(arguments: ["--appendonly", isOn ? "yes" : "no"])
+                let worker = try WorkerProcess(
+                    redis: redis.url, endpoint: simulator.port, options: ["--lanes", "2", "--admin-port", "0"])
+                let port = try await worker.adminPort()
+                try await eventually("it has asked") {
+                    let page = try await MetricsTests.page(port)
+                    return page.families["apns_worker_redis_memory_used_bytes"] != nil
+                }
+                let lines = Self.lines("redis_not_persistent", of: worker)
+                #expect(lines.count == (isOn ? 0 : 1), "\(worker.log)")
+                #expect(lines.allSatisfy { $0.contains(" warning ") && $0.contains("set appendonly to yes") })
+                _ = try await worker.stop()
+                #expect(try await Self.status(redis.url).output.contains(isOn ? "AOF on" : "AOF off"))
+            }
+        }
+
+        @Test("a user who may not ask is a warning, once, and no problem")
+        func rights() async throws {
+            let redis = try RedisServer()
+            try redis.run("ACL", "SETUSER", "default", "-info")
+            let simulator = try await SimulatorProcess()
+            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+            try await worker.says("event=redis_info_refused")
+            let lines = Self.lines("redis_info_refused", of: worker)
+            #expect(lines.count == 1 && lines[0].contains(" warning ") && lines[0].contains("add +info to the ACL"))
+            try await eventually("the worker is seen") { try await FleetView(redis.url).worker(worker) != nil }
+            let view = try await FleetView(redis.url)
+            #expect(view.problems.isEmpty && view.servers.first?.error?.hasPrefix("NOPERM") == true)
+            #expect(try await Self.status(redis.url).output.contains("REDIS ?  INFO is refused\n"))
+            _ = try await worker.stop()
+        }
+
+        @Test("metrics have the memory, its limit, and whether writes are refused; that it is over is logged")
+        func metrics() async throws {
+            let redis = try RedisServer()
+            let server = ["server": "127.0.0.1:\(redis.port)"]
+            try redis.run("CONFIG", "SET", "maxmemory", "1")
+            let simulator = try await SimulatorProcess()
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port, options: ["--lanes", "2", "--admin-port", "0"])
+            let port = try await worker.adminPort()
+            try await eventually("it is seen that writes are refused") {
+                try await MetricsTests.page(port).value("apns_worker_redis_writes_refused", server) == 1
+            }
+            let page = try await MetricsTests.page(port)
+            #expect(page.value("apns_worker_redis_memory_max_bytes", server) == 1)
+            #expect(page.value("apns_worker_redis_memory_used_bytes", server) ?? 0 > 100_000)
+            #expect(page.value("apns_worker_redis_evicts", server) == 0)
+            #expect(Self.lines("redis_full", of: worker).count == 1)
+            try redis.run("CONFIG", "SET", "maxmemory", "0")
+            try redis.run("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+            try await eventually("it is seen that they are accepted") {
+                try await MetricsTests.page(port).value("apns_worker_redis_writes_refused", server) == 0
+            }
+            let after = try await MetricsTests.page(port)
+            #expect(after.families["apns_worker_redis_memory_max_bytes"]?.samples.isEmpty ?? true)
+            #expect(after.value("apns_worker_redis_evicts", server) == 0)
+            try await worker.says("notice Redis has free memory again event=redis_full_ended")
+            // Rarely, and by one lane: at the start, and once since.
+            let statistics = try redis.run("INFO", "commandstats").text ?? ""
+            let counts = statistics.firstMatch(of: /cmdstat_rpushx:calls=(\d+),.*rejected_calls=(\d+)/)
+            #expect((2...4).contains(counts.flatMap { (Int($0.1) ?? 0) + (Int($0.2) ?? 0) } ?? 0), "\(statistics)")
+            _ = try await worker.stop()
+        }
+
+        @Test("why a worker is not ready is told, and that it is again")
+        func notReady() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess(rules: ["answer=410"])
+            try redis.run("SET", "push:invalid-tokens", "what is this?")
+            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port, options: ["--lanes", "2"])
+            try redis.push(TestJob.many(3))
+            let reason = "Redis does not take invalid tokens: Redis answered: WRONGTYPE"
+            try await eventually("it says why") {
+                try await FleetView(redis.url).worker(worker)?.not_ready.contains { $0.hasPrefix(reason) } == true
+            }
+            let view = try await FleetView(redis.url)
+            let found = try #require(view.worker(worker))
+            #expect(view.kinds == ["worker_not_ready \(found.name)"] && found.state == "running")
+            #expect(view.problems[0].message.hasPrefix("worker \(found.name) is not ready: \(reason)"))
+            let page = try await Self.status(redis.url).output
+            #expect(page.contains("  not ready\n  not ready: \(reason)"), "\(page)")
+            let summary = try await Self.status(redis.url, "--check")
+            #expect(summary.ending == .exited(1) && summary.output.contains(reason), "\(summary)")
+            try redis.run("DEL", "push:invalid-tokens")
+            try await eventually("it is ready") {
+                let view = try await FleetView(redis.url)
+                return view.problems.isEmpty && view.worker(worker)?.not_ready == []
+            }
+            _ = try await worker.stop()
+        }
+
+        @Test("what is the matter with an app is told of the app, and the worker says only that it is not ready")
+        func appOnly() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess(rules: ["answer=InvalidProviderToken"])
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port,
+                environment: ["APNS_WORKER_PAUSE": "600000", "APNS_WORKER_PAUSE_CAP": "600000"])
+            try redis.push(TestJob.many(1))
+            try await eventually("it is not ready") {
+                try await FleetView(redis.url).worker(worker)?.not_ready
+                    == ["the app default is paused: InvalidProviderToken"]
+            }
+            #expect(try await FleetView(redis.url).kinds == ["app_paused default"])
+            _ = try await worker.stop()
+        }
+
+        @Test("a replica is told, and workers that cannot renew their leases there are not gone")
+        func replica() async throws {
+            let redis = try RedisServer()
+            try redis.push(TestJob.many(1))
+            try redis.run("ZADD", "push:{default}:workers", "1", "host.1.ab.0")
+            #expect(try await FleetView(redis.url).kinds == ["no_worker default", "worker_gone host.1.ab.0"])
+            try redis.run("REPLICAOF", "127.0.0.1", "\(RedisServer.freePort())")
+            let view = try await FleetView(redis.url)
+            #expect(view.kinds == ["redis_is_replica 127.0.0.1:\(redis.port)"])
+            #expect(view.servers.first?.role == "replica" && view.workers.map(\.state) == ["unknown"])
+        }
+
+        // MARK: Several servers
+
+        @Test("behind Sentinels a master that accepts what no replica has is told, and one without replicas")
+        func sentinel() async throws {
+            let set = try await RedisSentinelSet(replicas: 1, arguments: ["--appendonly", "yes"])
+            let master = set.servers[0]
+            let simulator = try await SimulatorProcess()
+            let worker = try WorkerProcess(redis: set.url, endpoint: simulator.port)
+            try await worker.says("event=redis_no_min_replicas")
+            #expect(worker.log.contains("set min-replicas-to-write to 1"))
+            let first = try await Self.check(set.url)
+            #expect(first.ending == .exited(0))
+            #expect(first.output.contains("accepts jobs that no replica has (min-replicas-to-write is 0)"))
+            #expect(first.output.contains(", append-only file on, 1 replica\n"), "\(first.output)")
+            try master.run("CONFIG", "SET", "min-replicas-to-write", "1")
+            let second = try await Self.check(set.url)
+            #expect(second.ending == .exited(0) && !second.output.contains("warning"), "\(second.output)")
+            let page = try await Self.status(set.url).output
+            #expect(page.contains(":\(master.port)  ") && page.contains("AOF on  1 replica, 1 in step\n"), "\(page)")
+            _ = try await worker.stop()
+            try set.servers[1].run("REPLICAOF", "NO", "ONE")
+            try master.run("CONFIG", "SET", "min-replicas-to-write", "0")
+            try await eventually("the replica is gone") {
+                let check = try await Self.check(set.url)
+                return check.output.contains("has no replica; a failover has no server to go to")
+            }
+        }
+
+        @Test("in a Cluster each server stands for its queues, and a full one does not speak for the others")
+        func cluster() async throws {
+            let cluster = try await RedisCluster()
+            let owners = try ["a", "b"].map { try cluster.owner(ofSlot: cluster.slot(of: "push:{\($0)}:jobs")) }
+            for (queue, owner) in zip(["a", "b"], owners) { try owner.push(TestJob.many(1), queue: queue) }
+            try owners[0].run("CONFIG", "SET", "maxmemory", "1")
+            let view = try await FleetView(cluster.url)
+            #expect(view.kinds == ["redis_full 127.0.0.1:\(owners[0].port)", "no_worker a", "no_worker b"])
+            #expect(view.problems[1].advice.hasPrefix("see to Redis first"))
+            #expect(view.problems[2].advice == "start a worker with --queue b")
+            #expect(view.servers.map(\.full) == [true, false] && view.servers.map(\.queues) == [["a"], ["b"]])
+            let page = try await Self.status(cluster.url).output
+            #expect(page.split(separator: "\n").allSatisfy { $0.count <= 80 }, "\(page)")
+            #expect(page.contains(/REDIS \S+  127\.0\.0\.1:\d+  .*full.*\s+0 replicas  a\n/), "\(page)")
+            #expect(page.contains(/REDIS \S+  127\.0\.0\.1:\d+  .*no limit.*  0 replicas  b\n/), "\(page)")
+            let check = try await Self.check(cluster.url, queue: "a,b")
+            #expect(check.output.components(separatedBy: "has no replica").count == 3, "\(check.output)")
+        }
+    }
+}

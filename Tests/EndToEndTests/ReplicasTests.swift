@@ -1,0 +1,133 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("Enqueueing with replicas")
+    struct ReplicasTests {
+        /// A master with a replica that is in step.
+        private struct Pair {
+            let master: RedisServer
+            let replica: RedisServer
+
+            init() async throws {
+                let master = try RedisServer(arguments: ["--repl-diskless-sync-delay", "0"])
+                self.master = master
+                replica = try RedisServer(arguments: ["--replicaof", "127.0.0.1", "\(master.port)"])
+                try await eventually("the replica is in step") {
+                    try master.run("INFO", "replication").text?.contains("state=online") == true
+                }
+            }
+
+            func enqueue(_ options: [String], input: String? = nil) async throws -> CommandLineTests.Output {
+                try await CommandLineTests.run(
+                    ["enqueue"] + options, environment: ["APNS_WORKER_REDIS_URL": master.url], input: input)
+            }
+        }
+
+        private static let one = ["--token", TestJob.token("ab", 1), "--alert", "x", "--replicas", "1"]
+
+        @Test("a job counts when the replica has it")
+        func confirmed() async throws {
+            let pair = try await Pair()
+            let result = try await pair.enqueue(Self.one)
+            #expect(result.ending == .exited(0), "\(result.errors)")
+            #expect(result.output == "enqueued 1 job on default, and 1 replica has it\n" && result.errors.isEmpty)
+            #expect(try pair.replica.run("LLEN", "push:{default}:jobs") == 1)
+            let lines = (TestJob.many(1500) + ["{"]).joined(separator: "\n")
+            let many = try await pair.enqueue(["--replicas", "1"], input: lines)
+            #expect(many.ending == .exited(1))
+            #expect(many.output == "enqueued 1500 jobs on default, and 1 replica has them, refused 1\n")
+            #expect(try pair.replica.run("LLEN", "push:{default}:jobs") == 1501)
+        }
+
+        @Test("a replica that does not answer: exit 1, and the error says that the job is there nevertheless")
+        func unconfirmed() async throws {
+            let pair = try await Pair()
+            pair.replica.pause()
+            let result = try await pair.enqueue(Self.one + ["--replicas-timeout", "1s"])
+            #expect(result.ending == .exited(1) && result.output.isEmpty)
+            #expect(
+                result.errors == """
+                    enqueued 1 job on default, but 0 of 1 replicas confirmed within 1 s: a failover may lose it; \
+                    enqueueing it again may send it twice
+
+                    """)
+            #expect(try QueueContents(pair.master).jobs.count == 1)
+            pair.replica.resume()
+        }
+
+        @Test("of many lines those are named that were not confirmed, and none behind them is enqueued")
+        func lines() async throws {
+            let pair = try await Pair()
+            pair.replica.pause()
+            // An empty line and one that is no job are lines too.
+            let lines = ["", "{"] + TestJob.many(2500)
+            let result = try await pair.enqueue(
+                ["--replicas", "1", "--replicas-timeout", "1s"], input: lines.joined(separator: "\n"))
+            #expect(result.ending == .exited(1))
+            #expect(result.output == "enqueued 1000 jobs on default, refused 1\n")
+            #expect(
+                result.errors.hasSuffix(
+                    """
+                    lines 3 to 1002: 0 of 1 replicas confirmed within 1 s: a failover may lose their jobs; enqueueing \
+                    them again may send them twice; no later line was enqueued
+
+                    """), "\(result.errors)")
+            #expect(try QueueContents(pair.master).jobs.count == 1000)
+            pair.replica.resume()
+        }
+
+        @Test("a master that dies before the replica has it: it is not known, and not success")
+        func died() async throws {
+            let pair = try await Pair()
+            pair.replica.pause()
+            let process = try ChildProcess(
+                BuiltProgram.path("apns-worker"), ["enqueue"] + Self.one + ["--replicas-timeout", "1h"],
+                environment: ["APNS_WORKER_REDIS_URL": pair.master.url])
+            try await eventually("it waits for the replica") {
+                try pair.master.run("CLIENT", "LIST").text?.contains("cmd=wait") == true
+            }
+            pair.master.kill()
+            #expect(try await process.wait() == .exited(1))
+            #expect(process.errors.contains("it is not known whether replicas have it"), "\(process.errors)")
+            #expect(process.output.isEmpty)
+            pair.replica.resume()
+        }
+
+        @Test("in a Cluster the slot is followed, and the new owner's replica asked")
+        func cluster() async throws {
+            let cluster = try await RedisCluster(replicas: 1)
+            let slot = try cluster.slot(of: "push:{default}:jobs")
+            let old = try cluster.owner(ofSlot: slot)
+            let new = try #require(cluster.nodes.prefix(3).first { $0 !== old })
+            try cluster.beginMigration(ofSlot: slot, from: old, to: new)
+            let process = try ChildProcess(
+                BuiltProgram.path("apns-worker"), ["enqueue"] + Self.one,
+                environment: ["APNS_WORKER_REDIS_URL": cluster.url])
+            // The list is not there: as long as the slot moves, each push is sent away.
+            try await eventually("it has been sent away") {
+                try old.run("INFO", "errorstats").text?.contains("errorstat_ASK") == true
+            }
+            try cluster.finishMigration(ofSlot: slot, from: old, to: new)
+            #expect(try await process.wait() == .exited(0), "\(process.errors)")
+            #expect(process.output == "enqueued 1 job on default, and 1 replica has it\n")
+            #expect(try new.run("LLEN", "push:{default}:jobs") == 1)
+        }
+
+        @Test(
+            "mistakes are told before anything is pushed",
+            arguments: [
+                (["--replicas", "0"], "--replicas must be"), (["--replicas", "-1"], "replicas"),
+                (["--replicas-timeout", "5s"], "is for --replicas"),
+                (["--replicas", "1", "--replicas-timeout", "0s"], "from 1s to 1h"),
+                (["--replicas", "1", "--replicas-timeout", "5"], "from 1s to 1h"),
+            ])
+        func mistakes(options: [String], words: String) async throws {
+            let result = try await CommandLineTests.run(
+                ["enqueue", "--token", "ab", "--alert", "x"] + options,
+                environment: ["APNS_WORKER_REDIS_URL": "redis://127.0.0.1:1"])
+            #expect(result.ending == .exited(64) && result.errors.contains(words), "\(result.errors)")
+        }
+    }
+}

@@ -1,0 +1,48 @@
+import PushQueue
+import Testing
+
+@testable import PushWorker
+
+@Suite("What of Redis is worth a line of the log")
+struct FindingLogTests {
+    private func finding(_ kind: QueueServer.Finding.Kind) -> QueueServer.Finding {
+        .init(kind, "message of \(kind)", advice: "advice")
+    }
+
+    private func update(_ log: inout FindingLog, _ kinds: QueueServer.Finding.Kind...) -> [FindingLog.Line] {
+        log.update(kinds.map(finding))
+    }
+
+    @Test("a finding is told once as long as it lasts, and its end once")
+    func once() {
+        var log = FindingLog()
+        #expect(update(&log, .evicts, .notPersistent) == [.found(finding(.evicts)), .found(finding(.notPersistent))])
+        #expect(update(&log, .evicts, .notPersistent) == [])
+        #expect(update(&log, .notPersistent) == [.ended(.evicts)])
+        #expect(update(&log, .notPersistent) == [])
+        #expect(update(&log, .evicts, .notPersistent) == [.found(finding(.evicts))])
+    }
+
+    @Test("memory that wavers at its limit is told when it gets worse, and when there is room again")
+    func memory() {
+        var log = FindingLog()
+        #expect(update(&log, .nearlyFull) == [.found(finding(.nearlyFull))])
+        #expect(update(&log, .full) == [.found(finding(.full))])
+        #expect(update(&log, .nearlyFull) == [] && update(&log, .full) == [] && update(&log, .nearlyFull) == [])
+        #expect(update(&log) == [.ended(.full)])
+        #expect(update(&log, .full) == [.found(finding(.full))])
+        #expect(update(&log) == [.ended(.full)] && update(&log) == [])
+        #expect(update(&log, .nearlyFull) == [.found(finding(.nearlyFull))] && update(&log) == [.ended(.nearlyFull)])
+    }
+
+    @Test("what the lanes meet themselves is theirs to tell")
+    func refusals() {
+        var log = FindingLog()
+        #expect(update(&log, .refusesWrites, .replica) == [] && update(&log) == [])
+    }
+
+    @Test("each end is told in words of its own")
+    func endings() {
+        for kind in QueueServer.Finding.Kind.allCases { #expect(kind.endingSentence.hasPrefix("Redis ")) }
+    }
+}
