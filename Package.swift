@@ -38,15 +38,18 @@ let package = Package(
         // System libraries: a module map and inline shims for macros, nothing else.
         .systemLibrary(name: "CHiredis", pkgConfig: "hiredis", providers: [.apt(["libhiredis-dev"])]),
         .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
+        .systemLibrary(name: "CProcess"),
         .systemLibrary(name: "CNghttp2", pkgConfig: "libnghttp2", providers: [.apt(["libnghttp2-dev"])]),
 
         // Texts of others, and what they must not do to a terminal or a log.
         .target(name: "PrintableText"),
+        // Errors of sockets in words, and the number of file descriptors.
+        .target(name: "Sockets", dependencies: [nioCore, nioPosix]),
         // A port of HTTP/1.1 in the clear: the worker's admin port, the simulator's control port.
-        .target(name: "HTTPPort", dependencies: [hummingbird, lifecycle, nioCore, nioPosix, logging]),
+        .target(name: "HTTPPort", dependencies: ["Sockets", hummingbird, lifecycle, nioCore, nioPosix, logging]),
         .target(name: "TLS", dependencies: ["COpenSSL", "PrintableText", nioCore]),
-        .target(name: "Redis", dependencies: ["CHiredis", "TLS", nioCore, nioPosix, logging]),
-        .target(name: "APNS", dependencies: ["CNghttp2", "COpenSSL", "TLS", nioCore, nioPosix, logging]),
+        .target(name: "Redis", dependencies: ["CHiredis", "Sockets", "TLS", nioCore, nioPosix, logging]),
+        .target(name: "APNS", dependencies: ["CNghttp2", "COpenSSL", "Sockets", "TLS", nioCore, nioPosix, logging]),
         .target(
             name: "PushQueue", dependencies: ["PrintableText", "Redis", nioCore],
             resources: [.embedInCode("Scripts"), .embedInCode("Schema")]),
@@ -56,8 +59,8 @@ let package = Package(
         .target(
             name: "Telemetry",
             dependencies: [
-                "HTTPPort", "PrintableText", hummingbird, lifecycle, nioConcurrency, nioCore, nioPosix, coreMetrics,
-                logging,
+                "HTTPPort", "PrintableText", "Sockets", hummingbird, lifecycle, nioConcurrency, nioCore, nioPosix,
+                coreMetrics, logging,
             ]),
         .target(
             name: "APNSSimulator",
@@ -67,8 +70,8 @@ let package = Package(
         .executableTarget(
             name: "apns-worker",
             dependencies: [
-                "APNS", "APNSSimulator", "HTTPPort", "PrintableText", "PushQueue", "PushWorker", "Redis", "TLS",
-                "Telemetry", argumentParser, configuration, nioHTTP1, logging, lifecycle, unixSignals, yams,
+                "APNS", "APNSSimulator", "CProcess", "HTTPPort", "PrintableText", "PushQueue", "PushWorker", "Redis",
+                "Sockets", "TLS", "Telemetry", argumentParser, configuration, nioHTTP1, logging, lifecycle, unixSignals, yams,
             ]),
         .executableTarget(
             name: "apns-simulator", dependencies: ["APNSSimulator", argumentParser, logging, lifecycle]),
@@ -93,6 +96,9 @@ let package = Package(
 
         .target(name: "TestSupport", dependencies: ["CHiredis", "TLS", nioCore, nioPosix], path: "Tests/TestSupport"),
         .testTarget(name: "PrintableTextTests", dependencies: ["PrintableText"]),
+        .testTarget(name: "SocketsTests", dependencies: ["Sockets", "TestSupport", nioCore, nioPosix]),
+        .testTarget(
+            name: "HTTPPortTests", dependencies: ["HTTPPort", "TestSupport", hummingbird, logging, nioCore, nioPosix]),
         .testTarget(name: "TLSTests", dependencies: ["COpenSSL", "TLS", "TestSupport", nioPosix, nioEmbedded]),
         .testTarget(
             name: "RedisTests",

@@ -112,8 +112,8 @@ public final class APNSSimulatorServer: Sendable {
     ) async throws -> HTTPPort? {
         guard let port = configuration.controlPort else { return nil }
         return try await HTTPPort.listen(
-            "control port", host: configuration.controlHost, port: port, on: group,
-            router: ControlRoutes(target).router())
+            "control port", host: configuration.controlHost, port: port, on: group.next(),
+            router: ControlRoutes(target, names: configuration.controlNames).router())
     }
 
     /// What it has seen and said so far.

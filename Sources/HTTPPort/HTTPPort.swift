@@ -1,14 +1,10 @@
 import Hummingbird
+import HummingbirdCore
 import Logging
 import NIOCore
 import NIOPosix
 import ServiceLifecycle
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
+import Sockets
 
 /// A port that cannot be listened on.
 public struct HTTPPortFailure: Error, Equatable, Sendable, CustomStringConvertible {
@@ -17,7 +13,34 @@ public struct HTTPPortFailure: Error, Equatable, Sendable, CustomStringConvertib
 }
 
 /// A port for people and their tools: HTTP/1.1 in the clear.
+///
+/// Whatever its clients do, it holds a limited number of file descriptors and stays reachable: a client has a limited time
+/// for each request, and when the port is full, a new connection takes the place of the one that has waited longest for its
+/// client.
 package struct HTTPPort: Sendable {
+    /// How much the clients of a port may take.
+    package struct Limits: Sendable {
+        /// Connections at once; never more than an eighth of the file descriptors that the process may have.
+        package var connections = 64
+        /// From the first byte of a request, or from the beginning of the connection, to the request's last byte.
+        package var request = TimeAmount.seconds(10)
+        /// From an answer to the next request.
+        package var idle = TimeAmount.minutes(2)
+        /// For how long a client may read nothing of an answer.
+        package var stall = TimeAmount.seconds(10)
+        /// From the last answer on a connection to its end, if the client does not close it before.
+        package var linger = TimeAmount.seconds(2)
+        /// Bytes of a request's head.
+        package var headBytes = 16 * 1024
+
+        package init() {}
+
+        /// - Parameter descriptors: file descriptors that the process may have; `nil` if that is unknown.
+        func connections(descriptors: Int?) -> Int {
+            max(2, min(connections, (descriptors ?? .max) / 8))
+        }
+    }
+
     /// The port that it listens on.
     package let port: Int
     private let services: ServiceGroup
@@ -28,24 +51,30 @@ package struct HTTPPort: Sendable {
 
     /// Begins to listen.
     /// - Parameters:
-    ///   - name: what it is called where it cannot be listened on.
+    ///   - name: its name in messages.
     ///   - port: 0 for a free one.
-    ///   - idleTimeout: after how long without a request a connection is closed; `nil` for never.
+    ///   - eventLoop: the loop that all its connections are on.
+    ///   - logger: gets a warning when the port is full, at most once per minute.
     /// - Throws: ``HTTPPortFailure``.
     package static func listen(
-        _ name: String, host: String, port: Int, idleTimeout: TimeAmount? = nil, on group: MultiThreadedEventLoopGroup,
-        router: Router<BasicRequestContext>
+        _ name: String, host: String, port: Int, limits: Limits = Limits(), on eventLoop: any EventLoop,
+        router: Router<BasicRequestContext>, logger: Logger? = nil
     ) async throws -> HTTPPort {
-        // Whoever asks is told in the answer.
-        var logger = Logger(label: "http-port") { StreamLogHandler.standardError(label: $0) }
-        logger.logLevel = .critical
+        // Errors go to the client, in the answer.
+        var silent = Logger(label: "http-port") { StreamLogHandler.standardError(label: $0) }
+        silent.logLevel = .critical
+        let maximum = limits.connections(descriptors: DescriptorLimit.current)
+        let table = try await eventLoop.submit {
+            NIOLoopBound(
+                PortTable(name, limits, maximum: maximum, on: eventLoop, logger: logger), eventLoop: eventLoop)
+        }.get()
         let (ports, listening) = AsyncThrowingStream.makeStream(of: Int.self)
         let application = Application(
-            router: router, server: .http1(configuration: .init(idleTimeout: idleTimeout)),
+            router: router, server: .init { GuardedChannel(responder: $0, limits: limits, table: table) },
             configuration: ApplicationConfiguration(address: .hostname(host, port: port), serverName: nil),
             onServerRunning: { channel in listening.yield(channel.localAddress?.port ?? port) },
-            eventLoopGroupProvider: .shared(group), logger: logger)
-        var configuration = ServiceGroupConfiguration(services: [application], logger: logger)
+            eventLoopGroupProvider: .shared(eventLoop), logger: silent)
+        var configuration = ServiceGroupConfiguration(services: [application], logger: silent)
         configuration.maximumGracefulShutdownDuration = grace
         let services = ServiceGroup(configuration: configuration)
         let running = Task {
@@ -60,10 +89,9 @@ package struct HTTPPort: Sendable {
         do {
             for try await port in ports { return HTTPPort(port: port, services: services, running: running) }
         } catch {
-            // NIO's own words name its functions.
-            let why = (error as? IOError).map { String(cString: strerror($0.errnoCode)) } ?? "\(error)"
             throw HTTPPortFailure(
-                description: "the \(name) cannot be \(host):\(port): \(why). Choose another; 0 takes a free one")
+                description: "the \(name) cannot be \(host):\(port): \(ConnectFailure.words(error)). "
+                    + "Choose another; 0 takes a free one")
         }
         throw HTTPPortFailure(description: "the \(name) \(host):\(port) ended before it began")
     }
@@ -72,5 +100,33 @@ package struct HTTPPort: Sendable {
     package func stop() async throws {
         await services.triggerGracefulShutdown()
         try await running.value
+    }
+}
+
+/// The connections of a port: HTTP/1.1, guarded by the port's limits.
+private struct GuardedChannel: ServerChildChannel {
+    private let http: HTTP1Channel
+    private let table: NIOLoopBound<PortTable>
+
+    init(responder: @escaping HTTPChannelHandler.Responder, limits: HTTPPort.Limits, table: NIOLoopBound<PortTable>) {
+        let decoder = HTTP1Channel.Configuration.DecoderConfiguration(
+            maxHeaderFieldSize: limits.headBytes, maxHeaderListSize: limits.headBytes, maxHeaderFieldCount: 100)
+        http = HTTP1Channel(
+            responder: responder,
+            configuration: .init(additionalChannelHandlers: [RequestWatch()], httpDecoderConfiguration: decoder))
+        self.table = table
+    }
+
+    func setup(channel: any Channel, logger: Logger) -> EventLoopFuture<HTTP1Channel.Value> {
+        do {
+            try table.value.add(channel)
+        } catch {
+            return channel.eventLoop.makeFailedFuture(error)
+        }
+        return http.setup(channel: channel, logger: logger)
+    }
+
+    func handle(value: HTTP1Channel.Value, logger: Logger) async {
+        await http.handle(value: value, logger: logger)
     }
 }

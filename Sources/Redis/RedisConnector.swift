@@ -1,5 +1,6 @@
 import NIOCore
 import NIOPosix
+import Sockets
 import TLS
 
 /// Makes connections: resolves the name, connects, logs in.
@@ -125,6 +126,7 @@ struct RedisConnector {
 
 /// What a person needs of an I/O error: without the system calls and descriptors that NIO's own descriptions hold.
 func plainReason(of error: any Error) -> String {
+    if let shortage = ConnectFailure.shortage(error) { return shortage }
     switch error {
     case let error as IOError:
         return String(cString: strerror(error.errnoCode))

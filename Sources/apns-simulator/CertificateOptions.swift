@@ -28,7 +28,7 @@ struct CertificateOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
             "A further name or address for the certificate that the simulator makes (repeatable), beside localhost, "
-                + "127.0.0.1 and ::1.", valueName: "name"))
+                + "127.0.0.1 and ::1. The control port may be asked by it, too.", valueName: "name"))
     var serverName: [String] = []
 
     func validate() throws {
@@ -55,6 +55,7 @@ struct CertificateOptions: ParsableArguments {
         var configuration = SimulatorConfiguration(
             identity: try authority.serverIdentity(names: SimulatedAuthority.localNames + serverName))
         configuration.clientTrust = clientCa.map { .file($0) } ?? .pem(authority.certificatePEM)
+        configuration.controlNames = serverName
         if let writeCertificates {
             try CertificateDirectory(writeCertificates).write(authority, topic: topic)
             configuration.providerKeys = [try authority.providerKey()]

@@ -25,4 +25,9 @@ struct ApnsWorker: AsyncParsableCommand {
             Pause.self, Resume.self, Quiet.self, Stop.self, Check.self, Config.self, Schema.self, Health.self,
             Results.self,
         ])
+
+    static func main() async {
+        ProcessMemory.keepPrivate()
+        await main(nil)
+    }
 }

@@ -5,6 +5,7 @@ import Logging
 import PushQueue
 import PushWorker
 import ServiceLifecycle
+import Sockets
 import Telemetry
 
 #if canImport(Glibc)
@@ -48,6 +49,7 @@ struct Run: AsyncParsableCommand {
     var account: String?
 
     func run() async throws {
+        DescriptorLimit.raise()
         let credentials = try simulate.credentials()
         let name = Self.uniqueName()
         let settings = try settings()

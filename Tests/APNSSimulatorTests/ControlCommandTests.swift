@@ -52,6 +52,15 @@ struct ControlCommandTests {
         #expect(lines.count == 4 && lines.last?.contains(#""outcome":{"status":410,"reason":"Unregistered"}"#) == true)
         let page = try await ControlRequest("GET", "/notifications", port: announcement.controlPort)
         #expect(try (page.json["notifications"] as? [Any])?.count == 4)
+        for (host, status) in [("simulator.test", "200"), ("evil.example", "403")] {
+            let asked = try await Command.run(
+                "/usr/bin/curl",
+                [
+                    "--silent", "--show-error", "--noproxy", "*", "--output", "/dev/null", "--write-out",
+                    "%{http_code}", "--header", "Host: \(host)", "http://127.0.0.1:\(try #require(announcement.controlPort))/rules",
+                ])
+            #expect(asked.output == status, "\(host)")
+        }
         process.send(SIGTERM)
         #expect(try await process.wait() == .exited(0))
         #expect(try String(contentsOfFile: record, encoding: .utf8).split(separator: "\n").count == 4)

@@ -15,14 +15,14 @@ struct ControlRequest {
 
     var error: String? { get throws { try json["error"] as? String } }
 
-    init(_ method: String, _ path: String, _ body: String? = nil, port: Int?) async throws {
+    init(_ method: String, _ path: String, _ body: String? = nil, headers: [String] = [], port: Int?) async throws {
         let port = try #require(port)
         let result = try await Command.run(
             "/usr/bin/curl",
             [
                 "--silent", "--show-error", "--noproxy", "*", "--max-time", "280", "--request", method, "--write-out",
                 "\n%{http_code}", "--header", "content-type: application/json",
-            ] + (body.map { ["--data-binary", $0] } ?? []) + ["http://127.0.0.1:\(port)\(path)"])
+            ] + (body.map { ["--data-binary", $0] } ?? []) + headers.flatMap { ["--header", $0] } + ["http://127.0.0.1:\(port)\(path)"])
         let end = try #require(result.output.lastIndex(of: "\n"), "\(result.errors)")
         status = Int(result.output[result.output.index(after: end)...]) ?? 0
         text = String(result.output[..<end])
@@ -243,6 +243,36 @@ struct ControlPortTests {
             let answer = try await ask(method, path, body)
             #expect(answer.status == status)
             #expect(try answer.error?.contains(words) == true, "\(answer.text)")
+        }
+    }
+
+    @Test(
+        "refuses what a web page asks, and does nothing of it",
+        arguments: [
+            ["Host: evil.example"], ["Host: evil.example:8444"], ["Origin: http://evil.example"], ["Origin: null"],
+            ["Host: evil.example", "Origin: http://evil.example"],
+        ])
+    func webPages(headers: [String]) async throws {
+        try await withControl { server, _ in
+            let rule = #"{"rule":"answer=410"}"#
+            let answer = try await ControlRequest("POST", "/rules", rule, headers: headers, port: server.controlPort)
+            #expect(answer.status == 403)
+            #expect(try answer.error?.contains("evil.example") == true || headers == ["Origin: null"])
+            #expect(server.rules.isEmpty)
+            let read = try await ControlRequest("GET", "/notifications", headers: headers, port: server.controlPort)
+            #expect(read.status == 403 && !read.text.contains("notifications"))
+        }
+    }
+
+    @Test("takes requests to localhost, and those of a page that it would have served itself")
+    func ownNames() async throws {
+        try await withControl { server, _ in
+            let port = try #require(server.controlPort)
+            let origin = "Origin: http://127.0.0.1:\(port)"
+            for headers in [["Host: localhost:\(port)"], ["Host: [::1]:\(port)"], ["Host:"], [origin]] {
+                let answer = try await ControlRequest("GET", "/rules", headers: headers, port: port)
+                #expect(answer.status == 200, "\(headers): \(answer.text)")
+            }
         }
     }
 

@@ -189,6 +189,28 @@ extension EndToEnd {
             try await server.stop()
         }
 
+        @Test("a service is not asked with the certificate of another app, whose tokens it would tell and forget")
+        func otherApp() async throws {
+            let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<10))
+            let wrong = try await scene.run(environment: ["APNS_WORKER_TOPIC": "com.other.app"])
+            // As for any settings that are wrong.
+            #expect(wrong.ending == .exited(64), "\(wrong.errors)")
+            #expect(wrong.errors.contains("com.example.app) is for com.example.app"), "\(wrong.errors)")
+            #expect(wrong.errors.contains("not for the topic com.other.app"))
+            #expect(wrong.errors.contains("was not asked, and keeps what it has"))
+            #expect(scene.server.peers.isEmpty)
+
+            // One of two apps keeps the other from nothing.
+            var apps = ["APNS_WORKER_APPS": "shop,news", "APNS_WORKER_TOPIC": ""]
+            apps["APNS_WORKER_APPS_SHOP_TOPIC"] = "com.example.app"
+            apps["APNS_WORKER_APPS_NEWS_TOPIC"] = "com.other.app"
+            let both = try await scene.run("--json", environment: apps)
+            #expect(both.ending == .exited(1), "\(both.errors)")
+            #expect(try scene.has(0..<10))
+            #expect(scene.server.peers.count == 1)
+            #expect(both.errors.contains("news: FAILED: ") && both.errors.contains("not for the topic com.other.app"))
+        }
+
         @Test("needs no more rights in Redis than a worker")
         func rights() async throws {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<10))

@@ -41,6 +41,25 @@ extension EndToEnd {
             #expect(app.error?.contains("in the middle of a tuple") == true)
         }
 
+        @Test("--exec gives its command a few variables, those that are named, and none with a secret in it")
+        func execEnvironment() async throws {
+            let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<1))
+            let file = scene.redis.directory.appending(path: "environment")
+            let environment = [
+                "SECRET": "s3cret", "WANTED": "value", "HTTPS_PROXY": "", "LANG": "C.UTF-8", "TZ": "UTC",
+            ]
+            let result = try await scene.run(
+                "--exec", "env > '\(file.path)'; cat > /dev/null", "--exec-env", "WANTED", "--exec-env", "MISSING",
+                environment: environment)
+            #expect(result.ending == .exited(0), "\(result.errors)")
+            let text = try String(contentsOf: file, encoding: .utf8)
+            let names = Set(text.split(separator: "\n").map { String($0.prefix { $0 != "=" }) })
+            // Shells add the last three.
+            #expect(names.isSubset(of: ["PATH", "HOME", "LANG", "TZ", "WANTED", "PWD", "SHLVL", "_"]), "\(names)")
+            #expect(names.isSuperset(of: ["PATH", "LANG", "TZ", "WANTED"]))
+            #expect(text.contains("WANTED=value\n") && !text.contains("s3cret") && !text.contains("redis://"))
+        }
+
         @Test("--exec starts a command once, and gives it all records on its standard input")
         func exec() async throws {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<5000))

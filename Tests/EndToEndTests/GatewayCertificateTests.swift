@@ -72,6 +72,72 @@ extension EndToEnd {
             #expect(queue.jobs.count + queue.retries.count == 20 && queue.dead.isEmpty && queue.count("retried") == 0)
         }
 
+        @Test("a certificate of another app: the app is paused at once, nothing is ever sent, and the jobs stay")
+        func otherApp() async throws {
+            let workshop = try OpenSSLWorkshop()
+            try workshop.certificate("right", subject: "/UID=com.other.app/CN=Apple Push Services: com.other.app")
+            // A file that is replaced later on.
+            for (name, file) in [("client.pem", "in-use.pem"), ("client-key.pem", "in-use-key.pem")] {
+                try FileManager.default.copyItem(
+                    atPath: try TestCertificates.path(name), toPath: workshop.path(file))
+            }
+            let scene = try await GatewayScene()
+            try scene.redis.push(TestJob.many(20, prefix: "a"))
+            let environment = [
+                "APNS_WORKER_TOPIC": "com.other.app", "APNS_WORKER_CERTIFICATE": workshop.path("in-use.pem"),
+                "APNS_WORKER_CERTIFICATE_KEY": workshop.path("in-use-key.pem"),
+            ]
+            let worker = try scene.worker(options: ["--admin-port", "0", "--lanes", "2"], environment: environment)
+            let port = try await worker.adminPort()
+            try await eventually("the app is paused") { try BreakerTests.pause("default", scene.redis) != nil }
+            let reason = try #require(try BreakerTests.pause("default", scene.redis)?["reason"] as? String)
+            #expect(reason.hasPrefix("CertificateNotForTopic: the certificate (Apple Push Services: com.example.app)"))
+            #expect(reason.contains("not for the topic com.other.app"))
+            #expect(worker.log.contains("nothing is sent for it until its certificate or its topic is changed"))
+            let ready = try await MetricsTests.get(port, "/readyz")
+            #expect(ready.status == 503 && ready.body.contains("CertificateNotForTopic"), "\(ready.body)")
+
+            // When a probe is due, and when somebody resumes the app: nothing is sent either.
+            try await eventually("a probe is overdue") {
+                let until = try BreakerTests.pause("default", scene.redis)?["until"] as? Double ?? .infinity
+                return until + 2000 < Date().timeIntervalSince1970 * 1000
+            }
+            try scene.redis.run("DEL", "push:apps:default:paused")
+            try await eventually("the jobs are where they were or put off") {
+                let queue = try scene.queue()
+                return queue.jobs.count + queue.retries.count == 20
+            }
+            #expect(try await scene.simulator.account().gateway.frames == [:])
+            #expect(try await scene.simulator.account().gateway.accepted == 0)
+
+            // Both files, one after the other as by hand.
+            for (name, file) in [("right.pem", "in-use.pem"), ("right-key.pem", "in-use-key.pem")] {
+                try Data(workshop.read(name)).write(to: URL(filePath: workshop.path(file)), options: .atomic)
+            }
+            try await eventually("the right certificate is taken up, and all is delivered", within: .seconds(120)) {
+                try scene.queue().count("delivered") == 20
+            }
+            #expect(worker.log.contains("the app is sending again"))
+            _ = try await worker.stop()
+            let queue = try scene.queue()
+            #expect(queue.isSettled && queue.dead.isEmpty && queue.count("retried") == 0)
+            #expect(try await scene.simulator.stop().gateway.accepted == 20)
+        }
+
+        @Test("a worker with the wrong certificate keeps none that has the right one from sending")
+        func mixedFleet() async throws {
+            let scene = try await GatewayScene()
+            let wrong = try scene.worker(environment: ["APNS_WORKER_TOPIC": "com.other.app"])
+            try await eventually("the app is paused") { try BreakerTests.pause("default", scene.redis) != nil }
+            let right = try scene.worker()
+            try scene.redis.push(TestJob.many(200, prefix: "a"))
+            try await eventually("all is delivered") { try scene.queue().count("delivered") == 200 }
+            #expect(try BreakerTests.pause("default", scene.redis) == nil)
+            #expect(try await wrong.stop().submitted == 0)
+            #expect(try await right.stop().delivered == 200)
+            #expect(try await scene.simulator.stop().gateway.accepted == 200)
+        }
+
         @Test("the gateway's own certificate is verified, and the host name in it")
         func server() async throws {
             let redis = try RedisServer()

@@ -127,6 +127,38 @@ struct AppBreakerTests {
         check(breaker.version != open && breaker.version != version)
     }
 
+    @Test("sends nothing while it is blocked, no probe either, whatever Redis says")
+    func blocked() {
+        var breaker = open()
+        let later = start + pause
+        breaker.asked()
+        breaker.granted()
+        check(breaker.allows(isProbe: true) && !breaker.allows(isProbe: false))
+        breaker.block("wrong certificate")
+        check(breaker.decide(now: later) == .wait(until: .distantFuture))
+        check(!breaker.wantsProbe(now: later + .hours(1000)))
+        check(!breaker.allows(isProbe: true) && !breaker.allows(isProbe: false))
+        check(breaker.reason == "wrong certificate" && breaker.isOpen && !breaker.isByHand)
+        // Another worker, whose certificate is right, has ended the pause.
+        check(breaker.closed() == "x")
+        check(breaker.closed() == nil)
+        check(breaker.isOpen && breaker.decide(now: later) == .wait(until: .distantFuture))
+    }
+
+    @Test("goes on where it was when the block ends: with the fleet's pause, or without one")
+    func unblocked() {
+        var breaker = AppBreaker()
+        breaker.block("wrong certificate")
+        check(breaker.learned(reason: "wrong certificate", wait: pause, now: start))
+        breaker.block(nil)
+        check(breaker.decide(now: start) == .wait(until: start + pause))
+        check(breaker.decide(now: start + pause) == .ask)
+        check(breaker.closed() == "wrong certificate")
+        breaker.block("wrong certificate")
+        breaker.block(nil)
+        check(!breaker.isOpen && breaker.decide(now: start) == .send && breaker.allows(isProbe: false))
+    }
+
     @Test("a pause that a person ordered has no probes")
     func ordered() {
         var breaker = AppBreaker()

@@ -24,9 +24,10 @@ public final class WorkerProcess: Sendable {
     ///   - options: further arguments of `run`, which win over those that it has here.
     ///   - environment: further variables, which win over those that it has here; an empty one takes it away.
     ///   - hasRights: false takes away the capabilities that root's processes have, as containers and systemd do.
+    ///   - descriptors: how many file descriptors it may have, such as `256`, or `64:256` for the soft and the hard limit.
     public init(
         redis: String, endpoint: Int, authority: String = "ca", options: [String] = [],
-        environment more: [String: String] = [:], hasRights: Bool = true
+        environment more: [String: String] = [:], hasRights: Bool = true, descriptors: String? = nil
     ) throws {
         let account = FileManager.default.temporaryDirectory.appending(path: "worker-\(UUID().uuidString).json")
         accountPath = account
@@ -41,8 +42,10 @@ public final class WorkerProcess: Sendable {
         let command = [try BuiltProgram.path("apns-worker"), "run", "--account", account.path] + options
         // Who is not root has none to give up, and is not let.
         let setpriv = hasRights || geteuid() != 0 ? [] : ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
+        let prlimit = descriptors.map { ["prlimit", "--nofile=\($0)"] } ?? []
+        let line = prlimit + setpriv + command
         process = try ChildProcess(
-            (setpriv + command)[0], Array((setpriv + command).dropFirst()),
+            line[0], Array(line.dropFirst()),
             environment: environment.merging(more) { $1 })
     }
 

@@ -47,7 +47,7 @@ public enum APNSConnectionError: Error, Sendable, CustomStringConvertible {
     public var description: String {
         switch self {
         case .cannotConnect(let endpoint, let why):
-            "cannot connect to \(endpoint): \(why); is the address right, and may this host reach it?"
+            "cannot connect to \(endpoint): \(why)"
         case .proxy(let proxy, let endpoint, let why): "cannot connect to \(endpoint) through \(proxy): \(why)"
         case .noHTTP2(let endpoint, let offered):
             "\(endpoint) did not agree to HTTP/2 (ALPN gave \(offered ?? "nothing")); is it an APNs endpoint?"

@@ -1,5 +1,6 @@
 import NIOCore
 import NIOPosix
+import Sockets
 import TLS
 
 /// How TCP, the proxy's tunnel and TLS are set up under whatever is to be spoken.
@@ -46,7 +47,10 @@ struct Dialer {
 
     /// Why TCP could not be set up, in words.
     func cannotConnect(_ error: any Error) -> APNSConnectionError {
-        guard let proxy else { return .cannotConnect(endpoint, ConnectFailure.words(error)) }
-        return .proxy(proxy, endpoint, "it cannot be reached: \(ConnectFailure.words(error))")
+        let reason = ConnectFailure.words(error)
+        if let proxy { return .proxy(proxy, endpoint, "it cannot be reached: \(reason)") }
+        // Without a file descriptor no address can be reached, and the reason already names the remedy.
+        guard ConnectFailure.shortage(error) == nil else { return .cannotConnect(endpoint, reason) }
+        return .cannotConnect(endpoint, "\(reason); is the address right, and may this host reach it?")
     }
 }

@@ -98,15 +98,17 @@ public struct CredentialReport: Sendable, Equatable {
                 )
             ]
         }
+        return mismatch(certificate, topic).map { [Finding(severity: .error, sentence: $0)] } ?? []
+    }
+
+    /// How a certificate belongs to another app than a topic's: a sentence without a full stop. `nil` if it is for the topic,
+    /// or names no topics at all.
+    package static func mismatch(_ certificate: APNSCertificate, _ topic: String) -> String? {
+        guard !certificate.topics.isEmpty, !certificate.allows(topic: topic) else { return nil }
         let shown = certificate.topics.prefix(5).map { printable($0.name) }.joined(separator: ", ")
         let more = certificate.topics.count > 5 ? " and \(certificate.topics.count - 5) more" : ""
-        return [
-            Finding(
-                severity: .error,
-                sentence:
-                    "\(name(certificate)) is for \(shown)\(more), not for the topic \(printable(topic)); use that "
-                    + "app's certificate, or correct the topic")
-        ]
+        return "\(name(certificate)) is for \(shown)\(more), not for the topic \(printable(topic)); use that app's "
+            + "certificate, or correct the topic"
     }
 
     private static func environment(_ certificate: APNSCertificate, _ environment: APNSEnvironment) -> [Finding] {

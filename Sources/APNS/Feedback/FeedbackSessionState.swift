@@ -1,4 +1,5 @@
 import NIOCore
+import Sockets
 import TLS
 
 /// What has come from a feedback service, what of it has been asked for, and when waiting is over, without any I/O.

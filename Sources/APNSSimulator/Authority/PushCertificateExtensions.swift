@@ -13,11 +13,12 @@ enum PushCertificateExtensions {
     private static let sequence: UInt8 = 0x30
 
     /// The extensions of a certificate for an app in both environments, each with its value in DER.
-    static func make(bundleID: String) -> [(oid: String, der: [UInt8])] {
-        let purposes = [("", "app"), (".voip", "voip"), (".complication", "complication")]
-        let list = purposes.flatMap { ending, type in
-            element(utf8String, Array((bundleID + ending).utf8))
-                + element(sequence, element(utf8String, Array(type.utf8)))
+    static func make(bundleID: String, otherTopics: [String] = []) -> [(oid: String, der: [UInt8])] {
+        let derived = [
+            (bundleID, "app"), (bundleID + ".voip", "voip"), (bundleID + ".complication", "complication"),
+        ]
+        let list = (derived + otherTopics.map { ($0, "app") }).flatMap { topic, type in
+            element(utf8String, Array(topic.utf8)) + element(sequence, element(utf8String, Array(type.utf8)))
         }
         return [(development, null), (production, null), (topics, element(sequence, list))]
     }

@@ -81,15 +81,18 @@ public final class SimulatedAuthority: Sendable {
 
     /// Makes a client's certificate with all that Apple's push certificates say: the bundle identifier as the subject's
     /// user ID, its topics, and both environments.
-    /// - Parameter topic: the app's bundle identifier: letters, digits, dots, hyphens and underscores.
-    public func client(topic: String) throws(SimulatedAuthorityError) -> Pair {
-        guard TopicFacts(topic: topic, listed: [], certificateTopic: nil).isWellFormed else {
+    /// - Parameters:
+    ///   - topic: the app's bundle identifier: letters, digits, dots, hyphens and underscores.
+    ///   - otherTopics: further topics that it names.
+    public func client(topic: String, otherTopics: [String] = []) throws(SimulatedAuthorityError) -> Pair {
+        for topic in [topic] + otherTopics
+        where !TopicFacts(topic: topic, listed: [], certificateTopic: nil).isWellFormed {
             throw SimulatedAuthorityError(
-                "'\(topic)' is no bundle identifier; it must be letters, digits, dots, hyphens and underscores")
+                "'\(topic)' is not a bundle identifier; it must be letters, digits, dots, hyphens and underscores")
         }
         return try issue(
             subject: [(NID_userId, topic), (NID_commonName, "Apple Push Services: \(topic)")], usage: "clientAuth",
-            ownExtensions: PushCertificateExtensions.make(bundleID: topic))
+            ownExtensions: PushCertificateExtensions.make(bundleID: topic, otherTopics: otherTopics))
     }
 
     /// The key of ``signingKeyPEM`` as the simulator takes it to check provider tokens with.

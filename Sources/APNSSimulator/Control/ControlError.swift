@@ -1,4 +1,5 @@
 import FoundationEssentials
+import HTTPPort
 import HTTPTypes
 import Hummingbird
 import NIOCore
@@ -39,6 +40,20 @@ struct ControlErrors: RouterMiddleware {
         case let error as any HTTPResponseError: ControlError(error.status, "\(error)")
         default: ControlError(.internalServerError, "\(error)")
         }
+    }
+}
+
+/// Refuses what web pages ask: they could read payloads and add rules otherwise.
+struct RefusedPages: RouterMiddleware {
+    typealias Context = ControlRoutes.Context
+
+    let rule: ForeignRequests
+
+    func handle(
+        _ request: Request, context: Context, next: (Request, Context) async throws -> Response
+    ) async throws -> Response {
+        if let refusal = request.refusal(by: rule) { throw ControlError(.forbidden, refusal) }
+        return try await next(request, context)
     }
 }
 

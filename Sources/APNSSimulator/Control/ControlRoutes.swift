@@ -1,3 +1,4 @@
+import HTTPPort
 import Hummingbird
 
 /// All that the control port answers, by concern: a file each.
@@ -5,8 +6,11 @@ struct ControlRoutes: Sendable {
     typealias Context = BasicRequestContext
 
     private let concerns: [any ControlConcern]
+    private let foreign: ForeignRequests
 
-    init(_ target: ControlTarget) {
+    /// - Parameter names: further names by which the port may be asked.
+    init(_ target: ControlTarget, names: [String] = []) {
+        foreign = ForeignRequests(names: names)
         var concerns: [any ControlConcern] = [
             HealthRoutes(target: target), AccountRoutes(service: target.service),
             RuleRoutes(service: target.service), DelayRoutes(service: target.service), FaultRoutes(target: target),
@@ -20,6 +24,7 @@ struct ControlRoutes: Sendable {
     func router() -> Router<Context> {
         let router = Router(context: Context.self)
         router.middlewares.add(ControlErrors())
+        router.middlewares.add(RefusedPages(rule: foreign))
         let routes = concerns.flatMap(\.summary)
         router.get("/") { _, _ in try ControlAnswer.json(["routes": routes]) }
         for concern in concerns { concern.add(to: router) }

@@ -31,7 +31,11 @@ struct AppBreaker {
     static let patience = TimeAmount.seconds(1)
 
     /// Why it is open.
-    private(set) var reason: String?
+    var reason: String? { block ?? fault }
+    /// The fault that Redis has or will have, for all workers; a probe ends it.
+    private var fault: String?
+    /// The fault of this worker's own configuration; only another configuration ends it.
+    private(set) var block: String?
     /// Changes with every change of the app's state, so that what was read before one is not taken for news after it.
     private(set) var version = 0
     private var until = NIODeadline.distantPast
@@ -40,17 +44,21 @@ struct AppBreaker {
     var isOpen: Bool { reason != nil }
 
     /// Whether a person has paused the app, and no probe ends that.
-    var isByHand: Bool { isOpen && until == .distantFuture }
+    var isByHand: Bool { fault != nil && until == .distantFuture }
+
+    /// Whether a notification may be sent although the breaker is open: a probe, unless nothing may be sent at all.
+    func allows(isProbe: Bool) -> Bool { block == nil && (fault == nil || isProbe) }
 
     /// Whether a job could be used for a probe before long.
     func wantsProbe(now: NIODeadline) -> Bool {
-        guard isOpen else { return false }
+        guard fault != nil, block == nil else { return false }
         return phase == .granted || phase == .asking || (phase == .waiting && now + Self.patience >= until)
     }
 
     /// What is to be done with a notification of the app now.
     func decide(now: NIODeadline) -> Decision {
-        guard isOpen else { return .send }
+        guard block == nil else { return .wait(until: .distantFuture) }
+        guard fault != nil else { return .send }
         switch phase {
         case .waiting: return now >= until ? .ask : .wait(until: until)
         case .granted: return .probe
@@ -60,12 +68,16 @@ struct AppBreaker {
 
     // MARK: Faults
 
+    /// Forbids to send anything at all, probes too, or allows it again.
+    /// - Parameter reason: why; `nil` to allow it.
+    mutating func block(_ reason: String?) { block = reason }
+
     /// APNs named a fault of the app.
     /// - Parameter isProbe: whether it was a probe's answer.
     /// - Returns: whether this opened the breaker, so that it is told once.
     mutating func tripped(reason: String, isProbe: Bool, now: NIODeadline) -> Bool {
-        let opens = !isOpen
-        self.reason = reason
+        let opens = fault == nil
+        fault = reason
         version += 1
         if opens || isProbe {
             phase = .waiting
@@ -79,7 +91,7 @@ struct AppBreaker {
     /// - Parameter wait: to the next probe; `nil` where none is to be made.
     /// - Returns: whether this opened the breaker.
     mutating func learned(reason: String, wait: TimeAmount?, now: NIODeadline) -> Bool {
-        let opens = !isOpen
+        let opens = fault == nil
         if opens { version += 1 }
         if opens || phase == .waiting { self.wait(wait, reason: reason, now: now) }
         return opens
@@ -88,19 +100,19 @@ struct AppBreaker {
     // MARK: Probes
 
     /// Redis is asked whether to send a probe.
-    mutating func asked() { if isOpen, phase == .waiting { phase = .asking } }
+    mutating func asked() { if fault != nil, phase == .waiting { phase = .asking } }
 
     /// Redis has said that a probe may be sent.
-    mutating func granted() { if isOpen, phase == .asking { phase = .granted } }
+    mutating func granted() { if fault != nil, phase == .asking { phase = .granted } }
 
     /// Redis has said that none may be sent yet.
     /// - Parameter wait: to the next probe; `nil` where none is to be made.
     mutating func denied(reason: String, wait: TimeAmount?, now: NIODeadline) {
-        if isOpen, phase == .asking { self.wait(wait, reason: reason, now: now) }
+        if fault != nil, phase == .asking { self.wait(wait, reason: reason, now: now) }
     }
 
     private mutating func wait(_ time: TimeAmount?, reason: String, now: NIODeadline) {
-        self.reason = reason
+        fault = reason
         phase = .waiting
         until = time.map { now + $0 } ?? .distantFuture
     }
@@ -123,13 +135,14 @@ struct AppBreaker {
     }
 
     /// The fault is gone: APNs took a notification of the app, or refused it for another cause; or somebody else has found
-    /// out.
+    /// out. A block stays.
     /// - Returns: the reason of the fault that is now gone.
     mutating func closed() -> String? {
-        guard let reason else { return nil }
-        let version = version + 1
+        guard let fault else { return nil }
+        let (version, block) = (version + 1, block)
         self = AppBreaker()
         self.version = version
-        return reason
+        self.block = block
+        return fault
     }
 }

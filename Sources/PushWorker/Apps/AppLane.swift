@@ -12,6 +12,8 @@ final class AppLane {
     private(set) var environment: ByteBuffer
     var breaker = AppBreaker()
     var badTokens: BadTokenGuard
+    /// When the fleet was last told that the app is blocked; `nil` if it has not been.
+    var blockReportedAt: NIODeadline?
     /// What may be sent now, for an app whose rate is limited.
     var budget: RateBudget?
     /// Since when no connection takes requests; `nil` while one does.
@@ -43,6 +45,7 @@ final class AppLane {
         environment = ByteBuffer(string: configuration.environment)
         budget = configuration.maximumPerSecond.map(RateBudget.init(perSecond:))
         badTokens = BadTokenGuard(maximumShare: configuration.maximumBadTokenShare)
+        breaker.block(configuration.wrongCertificate(configuration.credential))
     }
 
     /// Whether the app is paused because most tokens were called bad: then a probe whose token is called bad too is no
@@ -89,6 +92,7 @@ final class AppLane {
     func take(_ new: AppConfiguration) {
         let old = configuration
         configuration = new
+        breaker.block(new.wrongCertificate(new.credential))
         environment = ByteBuffer(string: new.environment)
         if new.maximumPerSecond != old.maximumPerSecond {
             budget = new.maximumPerSecond.map(RateBudget.init(perSecond:))
@@ -164,6 +168,7 @@ final class AppLane {
     func replace(_ credential: AppConfiguration.Credential) {
         tokenSources = credential.tokenSources
         certificateEnd = credential.certificateEnd
+        breaker.block(configuration.wrongCertificate(credential))
         refusedKeys = []
         if tokenSources.isEmpty { transport.setProviderToken(nil) }
         use(key: 0)

@@ -132,15 +132,19 @@ extension Lane {
         }
     }
 
-    func replaceCredential(of app: AppLane, with credential: AppConfiguration.Credential, _ tls: TLSContext) {
+    /// - Parameter reason: why the app was paused before its configuration changed.
+    func replaceCredential(
+        of app: AppLane, with credential: AppConfiguration.Credential, _ tls: TLSContext, pausedFor reason: String? = nil
+    ) {
         app.transport.setTLS(tls)
         // Those with tokens of another key cannot go on; a certificate was shown when they were made, and still counts.
         if app.keyIDs != credential.tokenSources.map(\.keyID) || app.breaker.isOpen {
             app.transport.replaceConnections(reason: "another credential")
         }
+        let reason = reason ?? app.breaker.reason
         app.replace(credential)
         keepProviderToken(of: app)
         // Whatever was wrong with the old one: the next request tells whether it is with this one.
-        reopen(app)
+        reopen(app, pausedFor: reason)
     }
 }

@@ -73,8 +73,44 @@ extension Lane {
     }
 
     /// An app that was paused for its credential has another one now.
-    func reopen(_ app: AppLane) {
-        if app.breaker.isOpen, !app.breaker.isByHand, !app.isSuspect { close(app) }
+    /// - Parameter reason: why it was paused.
+    func reopen(_ app: AppLane, pausedFor reason: String?) {
+        guard app.breaker.block == nil else { return reportBlock(app) }
+        app.blockReportedAt = nil
+        if app.breaker.isOpen {
+            if !app.breaker.isByHand, !app.isSuspect { close(app) }
+        } else if let reason {
+            tellOfResumption(app, reason)
+        }
+    }
+
+    // MARK: Blocks
+
+    /// How often the fleet is told of a block that lasts: Redis keeps a pause for a day, and somebody may resume the app.
+    private static let blockReportInterval = TimeAmount.hours(1)
+
+    /// Logs that nothing is sent for an app, and pauses it in Redis, where operators see it. Workers whose configuration is
+    /// right end that pause by a probe; this one stays blocked.
+    func reportBlock(_ app: AppLane) {
+        guard let reason = app.breaker.block, !app.isLeaving else { return }
+        trouble(
+            .error,
+            "the app is paused, and nothing is sent for it until its certificate or its topic is changed: \(reason)",
+            "app \(app.configuration.name)", at: "\(index)", metadata: app.logMetadata)
+        let now = eventLoop.now
+        if let reported = app.blockReportedAt, now - reported < Self.blockReportInterval { return }
+        // Until Redis is reached, each attempt fails at once.
+        guard let appPauses, queues.contains(where: \.knowsTime) else { return }
+        app.blockReportedAt = now
+        appPauses.trip(app.configuration.name, reason: reason, isProbe: false) { [self] result in
+            switch result {
+            case .success(let wait):
+                _ = app.breaker.learned(reason: reason, wait: wait.map { .milliseconds($0) }, now: eventLoop.now)
+            case .failure(let failure):
+                app.blockReportedAt = nil
+                tellOfFleetState(failure)
+            }
+        }
     }
 
     private func close(_ app: AppLane) {
@@ -119,7 +155,7 @@ extension Lane {
     private func learnedOfClosing(_ app: AppLane) {
         guard let reason = app.breaker.closed() else { return }
         app.badTokens.startAfresh()
-        tellOfResumption(app, reason)
+        if app.breaker.block == nil { tellOfResumption(app, reason) }
         schedulePump()
     }
 

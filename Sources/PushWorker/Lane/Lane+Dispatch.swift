@@ -132,7 +132,7 @@ extension Lane {
         app.gatherResends(in: flights)
         while case let tag = app.resends.head, tag >= 0 {
             // What is left is put off with the app's other jobs.
-            guard !app.breaker.isOpen || flights[tag].isProbe else { return }
+            guard app.breaker.allows(isProbe: flights[tag].isProbe) else { return }
             guard let notification = notification(of: tag), app.transport.submit(notification, tag: UInt64(tag)) else {
                 return app.transport.wantRoom()
             }

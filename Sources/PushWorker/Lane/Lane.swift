@@ -203,6 +203,7 @@ final class Lane: @unchecked Sendable {
         if isFullSecond { lastFullSecond = now }
         for app in apps {
             if isFullSecond || !app.canSend { keepProviderToken(of: app) }
+            if isFullSecond { reportBlock(app) }
             app.transport.check(now: now)
             if app.isLeaving { leaveIfDone(app) }
             parkWhatCannotBeSent(app, now: now)

@@ -60,14 +60,16 @@ extension Lane {
     private func change(_ app: AppLane, _ prepared: PreparedApp) {
         let difference = AppDifference(from: app.configuration, to: prepared.configuration)
         guard difference.isChanged else { return }
+        let reason = app.breaker.reason
         app.take(prepared.configuration)
         if difference.changesTransport {
             leave(app.use(transport(of: prepared)))
         }
         if difference.changesCredential {
-            replaceCredential(of: app, with: prepared.configuration.credential, prepared.tls)
+            replaceCredential(
+                of: app, with: prepared.configuration.credential, prepared.tls, pausedFor: reason)
         } else {
-            reopen(app)
+            reopen(app, pausedFor: reason)
         }
     }
 

@@ -1,5 +1,5 @@
 import HTTPPort
-import NIOCore
+import Logging
 import NIOPosix
 import ServiceLifecycle
 
@@ -33,18 +33,19 @@ public struct AdminServer: Service, CustomStringConvertible {
     private let server: HTTPPort
     private let group: MultiThreadedEventLoopGroup
 
-    /// Scrapers keep their connection, and ask again within this.
-    private static let idleTimeout = TimeAmount.minutes(5)
-
     /// Begins to listen.
-    /// - Parameter port: 0 for a free one.
+    /// - Parameters:
+    ///   - port: 0 for a free one.
+    ///   - logger: gets a warning when the port is full, at most once per minute.
     /// - Throws: `HTTPPortFailure`.
-    public static func start(host: String, port: Int, sources: Sources) async throws -> AdminServer {
+    public static func start(
+        host: String, port: Int, sources: Sources, logger: Logger? = nil
+    ) async throws -> AdminServer {
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
         do {
             let server = try await HTTPPort.listen(
-                "admin port", host: host, port: port, idleTimeout: idleTimeout, on: group,
-                router: AdminRoutes(sources: sources).router())
+                "admin port", host: host, port: port, on: group.next(), router: AdminRoutes(sources: sources).router(),
+                logger: logger)
             return AdminServer(server: server, group: group)
         } catch {
             try await group.shutdownGracefully()

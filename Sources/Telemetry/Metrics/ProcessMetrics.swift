@@ -1,5 +1,6 @@
 import CoreMetrics
 import NIOConcurrencyHelpers
+import Sockets
 
 #if canImport(Glibc)
     import Glibc
@@ -52,8 +53,7 @@ public final class ProcessMetrics: Sendable {
             set("process_start_time_seconds", fields.count > 19 ? Self.startTime(ticks: fields[19]) : nil)
         }
         set("process_open_fds", Self.openFiles())
-        var limit = rlimit()
-        if getrlimit(Self.fileLimit, &limit) == 0 { set("process_max_fds", Double(limit.rlim_cur)) }
+        set("process_max_fds", DescriptorLimit.current.map(Double.init))
     }
 
     private func set(_ name: String, _ value: Double?) {
@@ -62,10 +62,8 @@ public final class ProcessMetrics: Sendable {
 
     #if canImport(Glibc)
         private static let thisProcess = __rusage_who_t(RUSAGE_SELF.rawValue)
-        private static let fileLimit = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
     #else
         private static let thisProcess = RUSAGE_SELF
-        private static let fileLimit = RLIMIT_NOFILE
     #endif
 
     private static var pageSize: Double { Double(sysconf(Int32(_SC_PAGESIZE))) }

@@ -43,7 +43,7 @@ struct Admin {
                     let health = await worker.health()
                     let word = health.isDraining ? "draining" : health.isReady ? "ready" : "not ready"
                     return Probe(word, isGood: health.isReady, problems: health.probeProblems)
-                }))
+                }), logger: logger)
         logger.info(
             "the admin port answers /metrics, /healthz and /readyz",
             metadata: ["host": "\(address.host)", "port": "\(server.port)"])

@@ -1,12 +1,7 @@
 import NIOCore
 import NIOHTTP1
 import NIOPosix
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
+import Sockets
 
 /// What the admin port answered.
 struct AdminAnswer: Sendable {
@@ -53,11 +48,9 @@ struct AdminAddress {
             }
             .connect(host: host, port: port)
         connecting.whenFailure { [self] error in
-            let cause = (error as? NIOConnectionError)?.connectionErrors.first?.error ?? error
-            let why = (cause as? IOError).map { String(cString: strerror($0.errnoCode)) } ?? "\(cause)"
             answered.fail(
                 NoAnswer(
-                    description: "nothing answers at \(place): \(why). Is the worker running, with this admin port?"))
+                    description: "nothing answers at \(place): \(ConnectFailure.wordsOfFirst(error)). Is the worker running, with this admin port?"))
         }
         answered.futureResult.whenComplete { _ in
             timer.cancel()

@@ -5,13 +5,14 @@ import PushWorker
 // What APNs knows an app by.
 extension AppSettings {
     /// The app with nothing but what APNs knows it by.
-    func appWithCredential(topic: String) throws -> AppConfiguration {
+    func appWithCredential(topic: String, otherTopics: [String]) throws -> AppConfiguration {
         do {
             guard let simulated else { return try app(topic: topic, credentialPlan()) }
             let usesGateway = text(.transport) == "gateway"
             return AppConfiguration(
                 name: name, topic: topic,
-                credential: try simulated.credential(topic: topic, usesGateway: usesGateway))
+                credential: try simulated.credential(
+                    topic: topic, otherTopics: otherTopics, usesGateway: usesGateway))
         } catch let error as ValidationError {
             throw error
         } catch {

@@ -67,8 +67,9 @@ struct AppSettings {
                 throw invalid("the topic has to be a bundle identifier such as com.example.app")
             }
         }
-        var app = try appWithCredential(topic: topic)
-        app.otherTopics = Array(topics.dropFirst())
+        let otherTopics = Array(topics.dropFirst())
+        var app = try appWithCredential(topic: topic, otherTopics: otherTopics)
+        app.otherTopics = otherTopics
         try setTransport(of: &app)
         try setEndpoint(of: &app)
         try setLimits(of: &app)

@@ -77,6 +77,14 @@ struct Feedback: AsyncParsableCommand {
     @Option(help: "A shell command to hand each record to, a line of JSON each; started when there is the first.")
     var exec: String?
 
+    @Option(
+        help: ArgumentHelp(
+            """
+            A variable that the command of --exec inherits, beside PATH, HOME, LANG and TZ; repeatable. None of apns-worker's \
+            own settings can be: passwords and keys are among them.
+            """, valueName: "name"))
+    var execEnv: [String] = []
+
     @Flag(help: "Print what became of it as a JSON object, one a round.")
     var json = false
 
@@ -90,6 +98,13 @@ struct Feedback: AsyncParsableCommand {
             throw ValidationError("--from asks no service: leave out --list, --exec, --interval, --spill and --app")
         }
         if let exec, exec.allSatisfy(\.isWhitespace) { throw ValidationError("--exec names no command") }
+        if exec == nil, !execEnv.isEmpty { throw ValidationError("--exec-env needs --exec") }
+        if let own = execEnv.first(where: { $0.hasPrefix(SettingKey.variablePrefix) }) {
+            throw ValidationError("--exec-env \(own): the command of --exec gets none of apns-worker's own settings")
+        }
+        if let odd = execEnv.first(where: { $0.isEmpty || $0.contains("=") }) {
+            throw ValidationError("--exec-env takes the name of a variable, not '\(odd)'")
+        }
     }
 
     private func duration(_ text: String, _ flag: String) throws -> TimeAmount {
@@ -188,7 +203,7 @@ private final class FeedbackService: Service {
         let outputs = FeedbackOutputs(
             list: options.list
                 ? FeedbackOutput(STDOUT_FILENO, closesDescriptor: false, patience: patience, stop: stop) : nil,
-            command: options.exec.map { FeedbackCommand($0, patience: patience, stop: stop) },
+            command: options.exec.map { FeedbackCommand($0, variables: options.execEnv, patience: patience, stop: stop) },
             spill: FeedbackSpill(options.spill))
         let means = FeedbackDrain.Means(
             writer: writer, outputs: outputs, stop: stop, progress: FeedbackProgress(), batch: options.batch,

@@ -20,6 +20,9 @@ struct FeedbackApp: Sendable {
     init(_ settings: AppSettings) throws {
         let app = try settings.app()
         guard let plan = app.renewal?.plan else { throw settings.invalid("no credential") }
+        if case .certificate(let identity) = app.credential, let mismatch = Self.mismatch(identity, app.topic) {
+            throw settings.invalid(mismatch)
+        }
         self.plan = plan
         name = app.name
         topic = app.topic
@@ -36,12 +39,23 @@ struct FeedbackApp: Sendable {
         proxy = try settings.proxy(for: endpoint)
     }
 
+    /// Why the service must not be asked with a certificate: it would hand out the tokens of another app, and forget them.
+    private static func mismatch(_ identity: TLSIdentity, _ topic: String) -> String? {
+        CredentialReport.mismatch(identity.apns, topic).map {
+            "\($0); the feedback service was not asked, and keeps what it has"
+        }
+    }
+
     /// How to connect.
     /// - Throws: what is wrong with the certificate or the authorities.
     func session(silence: TimeAmount) throws -> FeedbackSession.Configuration {
         var tls = TLSClientConfiguration()
         tls.trust = trust
-        if case .certificate(let identity) = try plan.make().credential { tls.identity = identity }
+        if case .certificate(let identity) = try plan.make().credential {
+            // It may have been renewed since the last time.
+            if let mismatch = Self.mismatch(identity, topic) { throw ValidationError(mismatch) }
+            tls.identity = identity
+        }
         var configuration = FeedbackSession.Configuration(endpoint: endpoint, tls: try TLSContext.client(tls))
         configuration.proxy = proxy
         configuration.silence = silence

@@ -9,15 +9,23 @@ import NIOCore
 
 /// The program that records are handed to on its standard input: started by the shell when there is the first, once for all.
 actor FeedbackCommand {
+    /// Variables that the command inherits. Those of this process may hold passwords and keys.
+    static let inherited: Set<String> = ["PATH", "HOME", "LANG", "TZ"]
+
     private let command: String
+    private let environment: [String: String]
     private let patience: Duration
     private let stop: FeedbackStop
     private var running: (processIdentifier: pid_t, input: FeedbackOutput)?
     private var startFailure: String?
 
-    /// - Parameter patience: for how long it may read nothing, and then how long it may take to end.
-    init(_ command: String, patience: Duration, stop: FeedbackStop) {
+    /// - Parameters:
+    ///   - variables: names of variables that the command inherits beside ``inherited``.
+    ///   - patience: for how long it may read nothing, and then how long it may take to end.
+    init(_ command: String, variables: [String], patience: Duration, stop: FeedbackStop) {
+        let names = Self.inherited.union(variables)
         self.command = command
+        environment = ProcessInfo.processInfo.environment.filter { names.contains($0.key) }
         self.patience = patience
         self.stop = stop
     }
@@ -115,7 +123,7 @@ actor FeedbackCommand {
         var arguments: [UnsafeMutablePointer<CChar>?] =
             ["/bin/sh", "-c", command].map { (text: String) in strdup(text) } + [nil]
         var variables: [UnsafeMutablePointer<CChar>?] =
-            ProcessInfo.processInfo.environment.map { strdup("\($0.key)=\($0.value)") } + [nil]
+            environment.map { strdup("\($0.key)=\($0.value)") } + [nil]
         defer { for pointer in arguments + variables { free(pointer) } }
         var child: pid_t = 0
         let problem = posix_spawn(&child, "/bin/sh", &actions, &attributes, &arguments, &variables)

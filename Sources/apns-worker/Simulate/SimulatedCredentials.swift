@@ -27,9 +27,11 @@ struct SimulatedCredentials: Sendable {
     var trust: TLSTrust { .pem(authority.certificatePEM) }
 
     /// A signing key or, for the gateway, which takes nothing else, a certificate.
-    func credential(topic: String, usesGateway: Bool) throws -> AppConfiguration.Credential {
+    func credential(
+        topic: String, otherTopics: [String], usesGateway: Bool
+    ) throws -> AppConfiguration.Credential {
         if usesGateway {
-            let pair = try authority.client(topic: topic)
+            let pair = try authority.client(topic: topic, otherTopics: otherTopics)
             return .certificate(try TLSIdentity(certificatePEM: pair.certificatePEM, keyPEM: pair.keyPEM))
         }
         return .providerTokens([

@@ -1,0 +1,99 @@
+import HTTPTypes
+import NIOCore
+import NIOHTTPTypes
+
+/// Watches the bytes of a connection of a port; ``RequestWatch`` watches its requests.
+final class ConnectionGuard: ChannelDuplexHandler {
+    typealias InboundIn = ByteBuffer
+    typealias OutboundIn = ByteBuffer
+
+    private(set) var state: PortConnection
+    private let channel: any Channel
+    /// Called once, when the connection has ended.
+    var onEnd: ((ObjectIdentifier) -> Void)?
+
+    init(_ state: PortConnection, _ channel: any Channel) {
+        self.state = state
+        self.channel = channel
+    }
+
+    /// Closes the connection at once.
+    func close() { channel.close(promise: nil) }
+
+    /// Looks how much of the answers the peer has not taken.
+    func measure(now: NIODeadline) {
+        // An error means that the channel is closed.
+        let untaken = try? channel.syncOptions?.getOption(.bufferedWritableBytes)
+        state.holds(untaken ?? 0, now: now)
+    }
+
+    func requestBegan() { state.requestBegan() }
+
+    func requestEnded() { state.requestEnded() }
+
+    func answerEnded() { state.answerEnded(now: channel.eventLoop.now) }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        // A peer that closes while bytes for it are unread resets the connection, and its answer is lost; so what comes
+        // behind the last answer is read and discarded for a while.
+        guard !state.isClosing else { return }
+        state.bytesCame(now: context.eventLoop.now)
+        context.fireChannelRead(data)
+    }
+
+    func channelReadComplete(context: ChannelHandlerContext) {
+        guard !state.isClosing else { return context.read() }
+        context.fireChannelReadComplete()
+    }
+
+    func close(context: ChannelHandlerContext, mode: CloseMode, promise: EventLoopPromise<Void>?) {
+        if mode == .output {
+            state.outputClosed(now: context.eventLoop.now)
+            context.close(mode: mode, promise: promise)
+            context.read()
+        } else {
+            context.close(mode: mode, promise: promise)
+        }
+    }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        end()
+        context.fireChannelInactive()
+    }
+
+    func handlerRemoved(context: ChannelHandlerContext) { end() }
+
+    private func end() {
+        onEnd?(ObjectIdentifier(self))
+        onEnd = nil
+    }
+}
+
+/// Reports the requests of a connection of a port to its ``ConnectionGuard``.
+final class RequestWatch: ChannelDuplexHandler, RemovableChannelHandler {
+    typealias InboundIn = HTTPRequestPart
+    typealias OutboundIn = HTTPResponsePart
+
+    private var connection: ConnectionGuard?
+
+    func handlerAdded(context: ChannelHandlerContext) {
+        // Put there before all other handlers; without it the connection is of no port.
+        connection = try? context.pipeline.syncOperations.handler(type: ConnectionGuard.self)
+    }
+
+    func handlerRemoved(context: ChannelHandlerContext) { connection = nil }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        switch unwrapInboundIn(data) {
+        case .head: connection?.requestBegan()
+        case .body: break
+        case .end: connection?.requestEnded()
+        }
+        context.fireChannelRead(data)
+    }
+
+    func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
+        if case .end = unwrapOutboundIn(data) { connection?.answerEnded() }
+        context.write(data, promise: promise)
+    }
+}

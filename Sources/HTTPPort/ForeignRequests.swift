@@ -1,0 +1,57 @@
+import HTTPTypes
+import Hummingbird
+import NIOCore
+
+/// Recognizes requests that a web page makes from the browser of somebody on this machine or network.
+///
+/// A page may send requests to any address, and by a name of its own that resolves to a local address (DNS rebinding) it
+/// may also read the answers. Such requests carry the page's own name: in `Host`, or in `Origin`.
+package struct ForeignRequests: Sendable {
+    private let names: Set<String>
+
+    /// - Parameter names: further names, beside `localhost` and all addresses, by which the port may be asked.
+    package init(names: some Sequence<String> = []) {
+        self.names = Set(names.map { $0.lowercased() } + ["localhost"])
+    }
+
+    /// Why a request is refused: a sentence without a full stop; `nil` for one that is not foreign.
+    package func refusal(host: String?, origin: String?) -> String? {
+        if let host, !isKnown(host) {
+            return "the Host header names \(host.prefix(100)); use localhost or an IP address"
+        }
+        guard let origin else { return nil }
+        let own = host.map { "http://\($0)".lowercased() }
+        return origin.lowercased() == own ? nil : "the Origin header names another site, \(origin.prefix(100))"
+    }
+
+    /// - Parameter host: a name or an address, with or without a port.
+    private func isKnown(_ host: String) -> Bool {
+        if host.hasPrefix("[") {
+            guard let end = host.firstIndex(of: "]"), Self.isPort(host[host.index(after: end)...]) else { return false }
+            return Self.isAddress(host[..<end].dropFirst())
+        }
+        let name = host.prefix { $0 != ":" }
+        guard Self.isPort(host[name.endIndex...]) else { return false }
+        return Self.isAddress(name) || names.contains(name.lowercased())
+    }
+
+    private static func isPort(_ text: Substring) -> Bool {
+        text.isEmpty || (text.first == ":" && UInt16(text.dropFirst()) != nil)
+    }
+
+    private static func isAddress(_ text: Substring) -> Bool {
+        do {
+            _ = try SocketAddress(ipAddress: String(text), port: 0)
+            return true
+        } catch {
+            return false
+        }
+    }
+}
+
+extension Request {
+    /// The headers that ``ForeignRequests/refusal(host:origin:)`` judges.
+    package func refusal(by rule: ForeignRequests) -> String? {
+        rule.refusal(host: head.authority, origin: headers[.origin])
+    }
+}

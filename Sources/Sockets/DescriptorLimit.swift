@@ -1,0 +1,63 @@
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+/// The number of file descriptors that this process may have open (`RLIMIT_NOFILE`).
+package enum DescriptorLimit {
+    /// The highest soft limit that ``raise(to:)`` sets: enough for any worker, and little enough to be listed.
+    package static let highest = 65_536
+
+    #if canImport(Glibc)
+        private static let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
+    #else
+        private static let resource = RLIMIT_NOFILE
+    #endif
+
+    /// The soft limit; `nil` if the kernel does not report it.
+    package static var current: Int? {
+        var limit = rlimit()
+        guard getrlimit(resource, &limit) == 0 else { return nil }
+        return Int(clamping: limit.rlim_cur)
+    }
+
+    /// Raises the soft limit to the hard one, which needs no privilege. A limit that is higher already stays.
+    ///
+    /// A process that uses `select(2)` must not do this; nothing in this one does.
+    /// - Returns: the soft limit from now on; `nil` if the kernel does not report it.
+    @discardableResult
+    package static func raise(to highest: Int = highest) -> Int? {
+        var limit = rlimit()
+        guard getrlimit(resource, &limit) == 0 else { return nil }
+        let wanted = min(limit.rlim_max, rlim_t(highest))
+        if wanted > limit.rlim_cur {
+            limit.rlim_cur = wanted
+            // A sandbox may forbid it; the limit is then what it was.
+            setrlimit(resource, &limit)
+        }
+        return current
+    }
+
+    /// The current shortage of file descriptors and what to do about it; `nil` if one can be opened.
+    package static var shortage: String? {
+        let descriptor = open("/dev/null", O_RDONLY | O_CLOEXEC)
+        guard descriptor < 0 else {
+            close(descriptor)
+            return nil
+        }
+        return shortage(errno)
+    }
+
+    /// The shortage that an error number means; `nil` for any other error.
+    static func shortage(_ code: CInt) -> String? {
+        switch code {
+        case EMFILE:
+            let limit = current.map { " of its \($0)" } ?? ""
+            return "this process has no file descriptor\(limit) left; raise the limit "
+                + "(`ulimit -n`, systemd's LimitNOFILE=, a container's nofile)"
+        case ENFILE: return "this machine has no file descriptor left; raise fs.file-max, or find what holds them"
+        default: return nil
+        }
+    }
+}

@@ -1,0 +1,265 @@
+import Hummingbird
+import Logging
+import NIOCore
+import NIOPosix
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import HTTPPort
+
+@Suite("A port for HTTP", .timeLimit(.minutes(3)))
+struct HTTPPortTests {
+    /// Lines that were logged.
+    private final class Lines: LogHandler, @unchecked Sendable {
+        static let all = Mutex<[String]>([])
+        var metadata: Logger.Metadata = [:]
+        var logLevel = Logger.Level.info
+
+        subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+            get { metadata[key] }
+            set { metadata[key] = newValue }
+        }
+
+        func log(event: LogEvent) { Self.all.withLock { $0.append("\(event.message)") } }
+    }
+
+    /// Requests that are held until ``open()``.
+    private actor Gate {
+        private var isOpen = false
+        private(set) var waiting = 0
+        private var continuations: [CheckedContinuation<Void, Never>] = []
+
+        func wait() async {
+            waiting += 1
+            guard !isOpen else { return }
+            await withCheckedContinuation { continuations.append($0) }
+        }
+
+        func open() {
+            isOpen = true
+            for continuation in continuations { continuation.resume() }
+            continuations = []
+        }
+    }
+
+    private static let largePage = String(repeating: "x", count: 16 << 20)
+
+    private func withPort(
+        _ limits: HTTPPort.Limits = HTTPPort.Limits(), gate: Gate = Gate(), logger: Logger? = nil,
+        _ body: (HTTPPort) async throws -> Void
+    ) async throws {
+        let router = Router()
+        router.get("/") { _, _ in "here\n" }
+        router.get("/large") { _, _ in Self.largePage }
+        router.get("/held") { _, _ in
+            await gate.wait()
+            return "held\n"
+        }
+        let port = try await HTTPPort.listen(
+            "test port", host: "127.0.0.1", port: 0, limits: limits, on: MultiThreadedEventLoopGroup.singleton.next(),
+            router: router, logger: logger)
+        do {
+            try await body(port)
+        } catch {
+            await gate.open()
+            try await port.stop()
+            throw error
+        }
+        await gate.open()
+        try await port.stop()
+    }
+
+    private static func limits(
+        connections: Int = 64, request: TimeAmount = .minutes(1), idle: TimeAmount = .minutes(1),
+        stall: TimeAmount = .minutes(1)
+    ) -> HTTPPort.Limits {
+        var limits = HTTPPort.Limits()
+        limits.connections = connections
+        limits.request = request
+        limits.idle = idle
+        limits.stall = stall
+        return limits
+    }
+
+    /// Asks as a probe does, on a connection of its own, with a client that knows nothing of this project.
+    private static func probe(_ port: HTTPPort, _ path: String = "/") async throws -> String {
+        let curl = try ChildProcess(
+            "curl", ["-sS", "-m", "10", "--noproxy", "*", "http://127.0.0.1:\(port.port)\(path)"])
+        let ending = try await curl.wait()
+        try #require(ending == .exited(0), "\(curl.errors)")
+        return curl.output
+    }
+
+    /// Has sent a part of a head.
+    private static func dripper(_ port: HTTPPort) throws -> RawConnection {
+        let connection = try RawConnection(port: port.port)
+        connection.send("GET / HTTP/1.1\r\nHo")
+        return connection
+    }
+
+    private static func ask(_ connection: RawConnection, _ path: String = "/") {
+        connection.send("GET \(path) HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    }
+
+    @Test("closes a connection whose head drips, though byte after byte comes")
+    func dripping() async throws {
+        try await withPort(Self.limits(request: .seconds(1))) { port in
+            let began = ContinuousClock.now
+            let connection = try Self.dripper(port)
+            try await eventually("the dripping connection is closed") {
+                connection.send("x")
+                return connection.hasEnded()
+            }
+            #expect(ContinuousClock.now - began >= .seconds(1))
+            #expect(connection.received.isEmpty)
+        }
+    }
+
+    @Test("closes a connection that says nothing, one that is idle behind an answer, and one whose body drips")
+    func silent() async throws {
+        try await withPort(Self.limits(request: .seconds(1), idle: .seconds(1))) { port in
+            let silent = try RawConnection(port: port.port)
+            let idle = try RawConnection(port: port.port)
+            Self.ask(idle)
+            let body = try RawConnection(port: port.port)
+            body.send("GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\nx")
+            try await eventually("all are closed") {
+                body.send("x")
+                return [silent, idle, body].map { $0.hasEnded() } == [true, true, true]
+            }
+            #expect(silent.received.isEmpty)
+            #expect(idle.received.hasSuffix("here\n") && body.received.hasSuffix("here\n"))
+        }
+    }
+
+    @Test("keeps a connection on which request follows request")
+    func keptAlive() async throws {
+        try await withPort(Self.limits(request: .seconds(1), idle: .seconds(2))) { port in
+            let connection = try RawConnection(port: port.port)
+            let began = ContinuousClock.now
+            var count = 0
+            // For longer than the limit of a request, and than the limit between requests.
+            while ContinuousClock.now - began < .seconds(3) {
+                Self.ask(connection)
+                count += 1
+                try await eventually("an answer comes") {
+                    connection.read()
+                    return connection.received.components(separatedBy: "here\n").count > count
+                }
+                try #require(!connection.isClosed)
+            }
+        }
+    }
+
+    @Test("answers a head that is too large, and closes")
+    func largeHead() async throws {
+        try await withPort { port in
+            let connection = try RawConnection(port: port.port)
+            connection.send("GET / HTTP/1.1\r\nX: ")
+            var sent = 0
+            let piece = String(repeating: "a", count: 65_536)
+            try await eventually("the connection is closed") {
+                sent += connection.send(piece)
+                return connection.hasEnded()
+            }
+            #expect(connection.received.hasPrefix("HTTP/1.1 400 "), "\(connection.received)")
+            #expect(connection.received.lowercased().contains("connection: close"))
+            #expect(sent > 16 * 1024)
+        }
+    }
+
+    @Test("closes behind what is no HTTP, and behind a client that is to close itself and does not")
+    func lingering() async throws {
+        try await withPort { port in
+            let garbage = try RawConnection(port: port.port)
+            garbage.send("\u{16}\u{3}\u{1}garbage\r\n\r\n")
+            let polite = try RawConnection(port: port.port)
+            polite.send("GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            try await eventually("both are closed") { garbage.hasEnded() && polite.hasEnded() }
+            #expect(garbage.received.hasPrefix("HTTP/1.1 400 "))
+            #expect(polite.received.hasSuffix("here\n"))
+        }
+    }
+
+    @Test("closes a connection whose client does not read its answer, and not one that reads slowly")
+    func stalled() async throws {
+        try await withPort(Self.limits(stall: .seconds(2))) { port in
+            let deaf = try RawConnection(port: port.port)
+            Self.ask(deaf, "/large")
+            // At 3 MB a second it takes longer than the limit.
+            let slow = try ChildProcess(
+                "curl",
+                [
+                    "-sS", "-m", "60", "--noproxy", "*", "--limit-rate", "3M", "-o", "/dev/null", "-w",
+                    "%{size_download}", "http://127.0.0.1:\(port.port)/large",
+                ])
+            try await eventually("the port hangs up on the deaf one") { deaf.send("x") == 0 && deaf.isClosed }
+            deaf.read()
+            #expect(deaf.received.utf8.count < Self.largePage.utf8.count)
+            #expect(try await slow.wait() == .exited(0), "\(slow.errors)")
+            #expect(slow.output == "\(Self.largePage.utf8.count)")
+        }
+    }
+
+    @Test("full of connections that drip, it answers probes, and closes the one that has dripped longest")
+    func full() async throws {
+        let logger = Logger(label: "port") { _ in Lines() }
+        try await withPort(Self.limits(connections: 8), logger: logger) { port in
+            var drippers = try (0..<8).map { _ in try Self.dripper(port) }
+            for closed in 1...4 {
+                #expect(try await Self.probe(port) == "here\n")
+                try await eventually("the oldest are closed, and no others") {
+                    drippers.map { $0.hasEnded() } == drippers.indices.map { $0 < closed }
+                }
+                // Another one takes the place of the probe, which has gone.
+                drippers.append(try Self.dripper(port))
+            }
+            let warnings = Lines.all.withLock { $0.filter { $0.contains("the test port is full") } }
+            #expect(warnings.count == 1)
+        }
+    }
+
+    @Test("a thousand connections that drip leave room for probes at any time")
+    func flood() async throws {
+        try await withPort(Self.limits(connections: 16)) { port in
+            var held: [RawConnection] = []
+            for number in 0..<1000 {
+                held.append(try Self.dripper(port))
+                if number % 100 == 99 { #expect(try await Self.probe(port) == "here\n") }
+            }
+            try await eventually("all but a few are closed") { held.count { !$0.hasEnded() } <= 16 }
+        }
+    }
+
+    @Test("a connection whose request is being answered is never closed for another one")
+    func answering() async throws {
+        let gate = Gate()
+        try await withPort(Self.limits(connections: 4, request: .seconds(1)), gate: gate) { port in
+            let held = try (0..<4).map { _ in try RawConnection(port: port.port) }
+            for connection in held { Self.ask(connection, "/held") }
+            try await eventually("all are at work") { await gate.waiting == 4 }
+            let other = try RawConnection(port: port.port)
+            try await eventually("one more is refused") { other.hasEnded() }
+            #expect(held.allSatisfy { !$0.hasEnded() })
+            await gate.open()
+            try await eventually("all are answered") {
+                for connection in held { connection.read() }
+                return held.allSatisfy { $0.received.hasSuffix("held\n") }
+            }
+            #expect(try await Self.probe(port) == "here\n")
+        }
+    }
+
+    @Test("stops although connections drip")
+    func stops() async throws {
+        var dripper: RawConnection?
+        let began = ContinuousClock.now
+        try await withPort { port in
+            dripper = try Self.dripper(port)
+            #expect(try await Self.probe(port) == "here\n")
+        }
+        #expect(ContinuousClock.now - began < .seconds(30))
+        #expect(try #require(dripper).hasEnded())
+    }
+}

@@ -1,0 +1,88 @@
+import NIOCore
+import NIOPosix
+import Testing
+
+@testable import Sockets
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+@Suite("Errors of connecting", .serialized, .timeLimit(.minutes(1)))
+struct ConnectFailureTests {
+    /// Holds all file descriptors that this process may have, for a moment.
+    private final class Hoard {
+        private var held: [Int32] = []
+
+        init() {
+            while case let descriptor = open("/dev/null", O_RDONLY | O_CLOEXEC), descriptor >= 0 {
+                held.append(descriptor)
+            }
+        }
+
+        func release() {
+            for descriptor in held { close(descriptor) }
+            held = []
+        }
+
+        deinit { release() }
+    }
+
+    private static func failure(host: String, port: Int) async -> String {
+        let group = MultiThreadedEventLoopGroup.singleton
+        do {
+            let channel = try await ClientBootstrap(group: group).connect(host: host, port: port).get()
+            try await channel.close()
+            return "connected"
+        } catch {
+            return ConnectFailure.words(error)
+        }
+    }
+
+    @Test("a port that is closed, and a name that is none, are named")
+    func ordinary() async {
+        #expect(await Self.failure(host: "127.0.0.1", port: 1) == "127.0.0.1: Connection refused")
+        #expect(
+            await Self.failure(host: "no-such-host.invalid", port: 1)
+                == "the name no-such-host.invalid does not resolve to an address")
+    }
+
+    @Test("without a file descriptor left, the shortage is named, also where a name does not resolve for it")
+    func shortage() async throws {
+        // So that there are not too many to hoard.
+        var limit = rlimit()
+        #if canImport(Glibc)
+            let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
+        #else
+            let resource = RLIMIT_NOFILE
+        #endif
+        #expect(getrlimit(resource, &limit) == 0)
+        var low = limit
+        low.rlim_cur = 300
+        #expect(setrlimit(resource, &low) == 0)
+        defer { setrlimit(resource, &limit) }
+        // The singleton's event loops have theirs.
+        #expect(await Self.failure(host: "127.0.0.1", port: 1) == "127.0.0.1: Connection refused")
+        #expect(DescriptorLimit.shortage == nil)
+        let hoard = Hoard()
+        let byAddress = await Self.failure(host: "127.0.0.1", port: 1)
+        let byName = await Self.failure(host: "localhost", port: 1)
+        hoard.release()
+        for words in [byAddress, byName] {
+            #expect(words.hasPrefix("this process has no file descriptor of its 300 left; raise the limit"), "\(words)")
+        }
+        #expect(DescriptorLimit.shortage == nil)
+        #expect(DescriptorLimit.current == 300)
+        #expect(DescriptorLimit.raise(to: 400) == 400)
+        #expect(DescriptorLimit.raise(to: 350) == 400, "a limit that is higher already stays")
+    }
+
+    @Test("the machine's shortage is told from the process' own")
+    func machine() {
+        let error = IOError(errnoCode: ENFILE, reason: "socket")
+        #expect(ConnectFailure.words(error).hasPrefix("this machine has no file descriptor left"))
+        #expect(ConnectFailure.words(IOError(errnoCode: ECONNRESET, reason: "read")) == "Connection reset by peer")
+    }
+}

@@ -1,0 +1,69 @@
+import Foundation
+
+/// A TCP connection to a port of 127.0.0.1, byte by byte: for clients that do not do as they should.
+public final class RawConnection {
+    private let descriptor: Int32
+    /// All bytes that have come so far, as text.
+    public private(set) var received = ""
+    /// True once the peer has closed or reset the connection.
+    public private(set) var isClosed = false
+
+    /// Connects.
+    /// - Throws: ``ChildProcess/Failure`` with the system's reason.
+    public init(port: Int) throws {
+        descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
+        guard descriptor >= 0 else { throw Self.failure("no socket") }
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_port = in_port_t(port).bigEndian
+        address.sin_addr = in_addr(s_addr: UInt32(0x7F00_0001).bigEndian)
+        let result = withUnsafePointer(to: &address) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
+            }
+        }
+        guard result == 0 else {
+            let failure = Self.failure("no connection")
+            close(descriptor)
+            throw failure
+        }
+        _ = fcntl(descriptor, F_SETFL, O_NONBLOCK)
+    }
+
+    deinit { close(descriptor) }
+
+    private static func failure(_ what: String) -> ChildProcess.Failure {
+        ChildProcess.Failure(description: "\(what): \(String(cString: strerror(errno)))")
+    }
+
+    /// Sends as much as the kernel accepts now.
+    /// - Returns: the number of bytes; 0 as well if the peer has closed.
+    @discardableResult
+    public func send(_ text: String) -> Int {
+        let bytes = Array(text.utf8)
+        let count = Foundation.send(descriptor, bytes, bytes.count, Int32(MSG_NOSIGNAL))
+        if count < 0, errno == EPIPE || errno == ECONNRESET { isClosed = true }
+        return max(0, count)
+    }
+
+    /// Reads what has come.
+    public func read() {
+        var chunk = [UInt8](repeating: 0, count: 65_536)
+        while !isClosed {
+            let count = recv(descriptor, &chunk, chunk.count, 0)
+            if count > 0 {
+                received += String(decoding: chunk[..<count], as: UTF8.self)
+            } else if count == 0 || errno == ECONNRESET {
+                isClosed = true
+            } else {
+                return
+            }
+        }
+    }
+
+    /// Whether the peer has closed the connection; reads what has come before.
+    public func hasEnded() -> Bool {
+        read()
+        return isClosed
+    }
+}
