@@ -22,9 +22,9 @@ extension EndToEnd {
                 let (reason, environment) =
                     number % 2 == 0 ? ("BadDeviceToken", "sandbox") : ("Unregistered", "production")
                 let at = now - (number < count / 2 ? 60_000 : 86_400_000)
-                try set.run("SADD", "push:invalid-tokens", token)
+                try set.run("SADD", "push:{shared}:invalid-tokens", token)
                 try details.run(
-                    "HSET", "push:invalid-tokens:details", token,
+                    "HSET", "push:{shared}:invalid-tokens:details", token,
                     #"{"at":\#(at),"reason":"\#(reason)","topic":"com.\"example\",x","environment":"\#(environment)","source":"apns"}"#
                 )
             }
@@ -36,7 +36,7 @@ extension EndToEnd {
         }
 
         private static func members(_ redis: RedisServer) throws -> Set<String> {
-            Set(try redis.run("SMEMBERS", "push:invalid-tokens").strings())
+            Set(try redis.run("SMEMBERS", "push:{shared}:invalid-tokens").strings())
         }
 
         @Test("they are listed and counted, for people and for programs")
@@ -44,7 +44,7 @@ extension EndToEnd {
             let redis = try RedisServer()
             #expect(try await Self.invalid(["list"], redis.url).errors == "there are no invalid tokens\n")
             try Self.fill(100, redis)
-            try redis.run("SADD", "push:invalid-tokens", "unknown")
+            try redis.run("SADD", "push:{shared}:invalid-tokens", "unknown")
             let table = try await Self.invalid(["list", "--reason", "Unregistered", "--limit", "3"], redis.url)
             let lines = table.output.split(separator: "\n")
             #expect(lines.count == 4 && table.errors.contains("there are more"))
@@ -86,8 +86,8 @@ extension EndToEnd {
             }
             #expect(Set(parsed.compactMap { $0["token"] as? String }).count == 3000)
             let before = try Data(contentsOf: URL(filePath: path))
-            try redis.run("DEL", "push:invalid-tokens")
-            try redis.run("SET", "push:invalid-tokens", "something else")
+            try redis.run("DEL", "push:{shared}:invalid-tokens")
+            try redis.run("SET", "push:{shared}:invalid-tokens", "something else")
             #expect(try await Self.invalid(["export", "--output", path], redis.url).ending != .exited(0))
             #expect(try Data(contentsOf: URL(filePath: path)) == before)
             let left = try FileManager.default.contentsOfDirectory(atPath: redis.directory.path)
@@ -102,8 +102,8 @@ extension EndToEnd {
             try Self.fill(1000, redis)
             func counts() throws -> [Int?] {
                 [
-                    try redis.run("SCARD", "push:invalid-tokens").number,
-                    try redis.run("HLEN", "push:invalid-tokens:details").number,
+                    try redis.run("SCARD", "push:{shared}:invalid-tokens").number,
+                    try redis.run("HLEN", "push:{shared}:invalid-tokens:details").number,
                 ]
             }
             let named = [TestJob.token("", 1).uppercased(), "<\(TestJob.token("", 3))>", TestJob.token("ff", 1)]
@@ -145,8 +145,8 @@ extension EndToEnd {
         @Test("in a Cluster, where the set and what is known of it are with two servers")
         func cluster() async throws {
             let cluster = try await RedisCluster()
-            let set = try cluster.owner(ofSlot: cluster.slot(of: "push:invalid-tokens"))
-            let slot = try cluster.slot(of: "push:invalid-tokens:details")
+            let set = try cluster.owner(ofSlot: cluster.slot(of: "push:{shared}:invalid-tokens"))
+            let slot = try cluster.slot(of: "push:{shared}:invalid-tokens:details")
             var details = try cluster.owner(ofSlot: slot)
             if details === set {
                 details = try #require(cluster.nodes.first { $0 !== set })
@@ -158,8 +158,8 @@ extension EndToEnd {
             #expect(try await Self.invalid(["export"], cluster.url).errors.hasSuffix("invalid tokens\n"))
             let removed = try await Self.invalid(["remove", "--reason", "Unregistered", "--yes"], cluster.url)
             #expect(removed.output == "removed 500 tokens\n", "\(removed.errors)")
-            #expect(try set.run("SCARD", "push:invalid-tokens") == 500)
-            #expect(try details.run("HLEN", "push:invalid-tokens:details") == 500)
+            #expect(try set.run("SCARD", "push:{shared}:invalid-tokens") == 500)
+            #expect(try details.run("HLEN", "push:{shared}:invalid-tokens:details") == 500)
         }
     }
 }

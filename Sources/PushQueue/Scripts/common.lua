@@ -148,15 +148,6 @@ local function app_pause(text)
     return state
 end
 
--- Writes what is known of an invalid token, unless something as new or newer is known of it: feedback is told late.
-local function describe(details, token, at, text)
-    local is_json, known = pcall(cjson.decode, redis.call('HGET', details, token) or 'null')
-    if is_json and type(known) == 'table' and type(known.at) == 'number' and known.at >= at then
-        return
-    end
-    redis.call('HSET', details, token, text)
-end
-
 -- Adds an entry to the stream of results: `values` are those of its fields but for the time. What is not known is an empty
 -- string and not left out: entries that have the same fields share their names, which halves the memory they take.
 local function add_result(results, limit, now, values)
@@ -185,4 +176,10 @@ local function add_dead_results(results, limit, now, head, reason)
         add_result(results, limit, now,
             { id, string.sub(tostring(token), 1, 255), 'dead', reason, '', '', '', '0', '', '' })
     end
+end
+
+-- Lets the script write on a server whose memory is full: Redis judges only a script's first write, and PERSIST needs no
+-- memory. For scripts that free memory in the end, or that an operator needs just then.
+local function write_when_full(key)
+    redis.call('PERSIST', key)
 end
