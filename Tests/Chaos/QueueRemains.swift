@@ -35,8 +35,7 @@ struct QueueRemains {
         }
         let set = try servers.connect(for: "push:{shared}:invalid-tokens")
         invalidTokens = try Self.scan(set, "SSCAN", "push:{shared}:invalid-tokens").compactMap(\.text)
-        let details = try servers.connect(for: "push:{shared}:invalid-tokens:details")
-        invalidTokenDetails = try details.run("HLEN", "push:{shared}:invalid-tokens:details").number ?? 0
+        invalidTokenDetails = try set.run("HLEN", "push:{shared}:invalid-tokens:details").number ?? 0
     }
 
     /// How many jobs have not ended: a quick look, for while it changes.
