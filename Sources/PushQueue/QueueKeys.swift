@@ -65,6 +65,11 @@ public struct QueueKeys: Sendable {
                 )
             }
         }
+        guard queue != SharedKeys.tag else {
+            throw Invalid(
+                description: "a queue can't be named \(queue): the keys that all queues share have that name; choose another"
+            )
+        }
         if let list {
             let isPlain = list.unicodeScalars.allSatisfy { $0.value > 0x20 && $0.value != 0x7F }
             guard !list.isEmpty, list.utf8.count <= 255, isPlain else {

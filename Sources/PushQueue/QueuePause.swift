@@ -3,13 +3,11 @@ import Redis
 
 /// Pausing a queue: while it is paused, no worker claims from it. What is already claimed is sent.
 public enum QueuePause {
-    /// Pauses the queue, or gives a paused one another reason.
-    /// - Parameter pause: why, for people, since when, and by whom; nothing but a person ends it.
+    /// Pauses the queue, or gives a paused one another reason. Works on a Redis whose memory is full.
+    /// - Parameter pause: why, for people, since when, and by whom; only ``clear(_:_:)`` ends it.
     /// - Throws: `RedisError`.
     public static func set(_ client: RedisClient, _ keys: QueueKeys, _ pause: AppPause) async throws {
-        var command = RedisCommand("SET", keys.paused)
-        command.append(pause.json)
-        _ = try await client.call(command)
+        try await QueueScript.put(pause.json, into: keys.paused, client)
     }
 
     /// The same with nothing but a reason.

@@ -1,3 +1,6 @@
+import NIOCore
+import Redis
+
 /// The Lua scripts that are the queue's transitions. Each script's file starts with its keys, arguments and reply.
 public enum QueueScript: Int, CaseIterable, Sendable {
     case claim
@@ -14,8 +17,9 @@ public enum QueueScript: Int, CaseIterable, Sendable {
     case token
     case find
     case mark
-    case describe
     case register
+    case throttle
+    case put
     case gauges
     case overview
 
@@ -37,11 +41,38 @@ public enum QueueScript: Int, CaseIterable, Sendable {
             case .token: PackageResources.token_lua
             case .find: PackageResources.find_lua
             case .mark: PackageResources.mark_lua
-            case .describe: PackageResources.describe_lua
             case .register: PackageResources.register_lua
+            case .throttle: PackageResources.throttle_lua
+            case .put: PackageResources.put_lua
             case .gauges: PackageResources.gauges_lua
             case .overview: PackageResources.overview_lua
             }
         return PackageResources.common_lua + own
+    }
+}
+
+extension QueueScript {
+    /// The script as one command, for those that run it once.
+    func command(_ keys: [String], arguments: (inout RedisCommand) -> Void) -> RedisCommand {
+        let source = source
+        var command = RedisCommand("EVAL", expecting: keys.count + 16, bytes: source.count + 1024)
+        command.append(source)
+        command.append(keys.count)
+        for key in keys { command.append(key) }
+        arguments(&command)
+        return command
+    }
+
+    /// Sets a key for an operator's command, also on a server whose memory is full.
+    /// - Parameter life: how long it exists, in milliseconds; `nil` until it is deleted.
+    /// - Throws: `RedisError`.
+    static func put(
+        _ value: ByteBuffer, into key: String, life: Int? = nil, _ client: RedisClient
+    ) async throws {
+        _ = try await client.call(
+            QueueScript.put.command([key]) { command in
+                command.append(value)
+                command.append(life ?? 0)
+            })
     }
 }

@@ -54,21 +54,3 @@ final class ScriptRunner {
         client.send(command) { completion($0.mapError(QueueConnection.Failure.redis)) }
     }
 }
-
-/// The runners for keys of several slots: one for each server's client.
-final class ScriptRunners {
-    private let clients: RedisClients
-    private var runners: [ObjectIdentifier: ScriptRunner] = [:]
-
-    init(clients: RedisClients) {
-        self.clients = clients
-    }
-
-    func runner(for key: String) -> ScriptRunner {
-        let client = clients.client(for: key)
-        if let runner = runners[ObjectIdentifier(client)] { return runner }
-        let runner = ScriptRunner(client: client)
-        runners[ObjectIdentifier(client)] = runner
-        return runner
-    }
-}

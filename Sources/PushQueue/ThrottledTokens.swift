@@ -1,39 +1,38 @@
 import NIOCore
 import Redis
 
-/// The device tokens that APNs has had enough of, which all workers leave alone for a while.
+/// The device tokens that APNs throttles, which no worker sends to for a while.
 ///
 /// Not thread-safe; everything is called, and calls back, on the client's event loop.
 public struct ThrottledTokens {
-    /// Tokens that are read at once; there are hardly ever more than a few.
+    /// The maximum number of tokens that are read; there are rarely more than a few.
     private static let maximumCount = 1000
 
     private let key: String
     private let client: RedisClient
+    private let scripts: ScriptRunner
 
-    /// - Parameter clients: whose client for the key is used.
-    public init(clients: RedisClients, keys: SharedKeys) {
+    /// - Parameter client: of the slot of the shared keys.
+    public init(client: RedisClient, keys: SharedKeys) {
         key = keys.throttledTokens
-        client = clients.client(for: key)
+        self.client = client
+        scripts = ScriptRunner(client: client)
     }
 
-    /// Tells the other workers of a token, and drops those whose time has passed.
-    /// - Parameters:
-    ///   - until: when it may be tried again, in milliseconds since 1970.
-    ///   - now: milliseconds since 1970.
+    /// Adds a token for the other workers, and removes those whose time has passed. Works on a Redis whose memory is full.
+    /// - Parameter until: when it may be tried again, in milliseconds since 1970.
     public func add(
-        _ token: ByteBuffer, until: Int64, now: Int64, completion: @escaping (Result<Void, RedisError>) -> Void
+        _ token: ByteBuffer, until: Int64, completion: @escaping (Result<Void, QueueConnection.Failure>) -> Void
     ) {
-        var add = RedisCommand("ZADD", key)
-        // Never to an earlier time: two workers may have heard of it.
-        add.append("GT")
-        add.append(Int(until))
-        add.append(token)
-        client.send(RedisCommand("ZREMRANGEBYSCORE", key, "-inf", "\(now)")) { _ in }
-        client.send(add) { completion($0.map { _ in }) }
+        scripts.run(
+            .throttle, [key],
+            arguments: { command in
+                command.append(token)
+                command.append(Int(until))
+            }, completion: { completion($0.map { _ in }) })
     }
 
-    /// Reads the tokens that are to be left alone, and until when (ms since 1970).
+    /// Reads the tokens that must not be sent to now, and until when (ms since 1970).
     public func read(
         now: Int64, completion: @escaping (Result<[(token: ByteBuffer, until: Int64)], RedisError>) -> Void
     ) {

@@ -59,6 +59,11 @@ public struct WritePatience: Sendable {
 }
 
 extension QueueConnection.Failure {
+    /// True if Redis answered; false if it could not be reached or gave no answer.
+    public var isAnswer: Bool {
+        if case .redis(let error) = self { error.isAnswer } else { true }
+    }
+
     /// Whether it may pass by itself: Redis is away, loads, is full or has no master; and not a wrong password, a missing right or
     /// a key that holds something else.
     public var mayPass: Bool {

@@ -11,21 +11,22 @@ public struct RedisServerError: Error, Sendable, Equatable, CustomStringConverti
     public init(text: String) {
         // Redis repeats the arguments of a command it does not know, and those are payloads or a password.
         let end = text.firstRange(of: ", with args beginning with:")?.lowerBound ?? text.endIndex
-        let whole = Self.refusal(ofScript: text) ?? text[..<end]
-        let word = whole.prefix { $0 != " " }
+        message = String(Self.refusal(ofScript: text) ?? Self.withoutPlace(text[..<end]))
+        let word = message.prefix { $0 != " " }
         prefix = word.utf8.allSatisfy { (0x41...0x5a).contains($0) || $0 == UInt8(ascii: "_") } ? String(word) : ""
-        message = String(Self.withoutPlaceInScript(whole, prefix: prefix))
     }
 
     /// The text of the error.
     public var description: String { message }
 
-    /// From Redis 7 on, the place in the script where a command was refused follows: `OOM command not allowed … script:
-    /// <digest>, on @user_script:242.` It says nothing of why; but of an error in the script itself it is the best clue.
-    private static func withoutPlaceInScript(_ text: Substring, prefix: String) -> Substring {
-        guard prefix != "ERR", let place = text.firstRange(of: " script: "), text[place.upperBound...].contains("user_script:")
-        else { return text }
-        return text[..<place.lowerBound]
+    /// Redis 7 and later append the place in the script, which is of no use without the script's text:
+    /// ` script: <40 hex digits>, on @user_script:242.`, in Valkey 9 without the digest.
+    private static func withoutPlace(_ text: Substring) -> Substring {
+        guard let start = text.ranges(of: " script: ").last else { return text }
+        var place = text[start.upperBound...]
+        let digest = place.prefix { $0.isHexDigit }
+        if digest.utf8.count == 40 { place = place[digest.endIndex...].trimmingPrefix(", ") }
+        return place.hasPrefix("on @user_script:") ? text[..<start.lowerBound] : text
     }
 
     /// Before Redis 7, why a script may not write stands behind the place where it was about to:
@@ -83,6 +84,8 @@ public enum RedisError: Error, Sendable, Equatable, CustomStringConvertible {
         case .timeout(let address, let after):
             "Redis at \(address) did not answer within \(after.inWords): "
                 + "check that it is not stalled, overloaded or cut off by the network"
+        case .server(let error) where error.prefix == "OOM":
+            "Redis answered: \(error.message) Redis is full: raise its maxmemory, or let workers drain the queues."
         case .server(let error):
             "Redis answered: \(error.message)"
         case .protocolViolation(let address, let reason):

@@ -33,10 +33,9 @@ struct QueueRemains {
         for key in try Self.keys(of: queue) {
             try read(key, queue)
         }
-        let set = try servers.connect(for: "push:invalid-tokens")
-        invalidTokens = try Self.scan(set, "SSCAN", "push:invalid-tokens").compactMap(\.text)
-        let details = try servers.connect(for: "push:invalid-tokens:details")
-        invalidTokenDetails = try details.run("HLEN", "push:invalid-tokens:details").number ?? 0
+        let set = try servers.connect(for: "push:{shared}:invalid-tokens")
+        invalidTokens = try Self.scan(set, "SSCAN", "push:{shared}:invalid-tokens").compactMap(\.text)
+        invalidTokenDetails = try set.run("HLEN", "push:{shared}:invalid-tokens:details").number ?? 0
     }
 
     /// How many jobs have not ended: a quick look, for while it changes.

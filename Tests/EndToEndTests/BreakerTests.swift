@@ -19,7 +19,7 @@ extension EndToEnd {
 
         /// Why an app is paused, as Redis has it.
         static func pause(_ app: String, _ redis: RedisServer) throws -> [String: Any]? {
-            guard let text = try redis.run("GET", "push:apps:\(app):paused").text else { return nil }
+            guard let text = try redis.run("GET", "push:{shared}:apps:\(app):paused").text else { return nil }
             return try #require(JSONSerialization.jsonObject(with: Data(text.utf8)) as? [String: Any])
         }
 
@@ -158,7 +158,7 @@ extension EndToEnd {
         func expiration() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
-            try redis.run("SET", "push:apps:other:paused", "maintenance")
+            try redis.run("SET", "push:{shared}:apps:other:paused", "maintenance")
             let soon = Int(Date().timeIntervalSince1970) + 20
             try redis.push(
                 TestJob.many(50, prefix: "b", members: #""app":"other","expiration":\#(soon),"#)

@@ -63,7 +63,7 @@ extension EndToEnd {
             try await enqueue(storing, "--expiration", "1h", "--priority", "5", "--collapse-id", "c")
             try redis.push(TestJob.many(5))
             // A token that has become invalid concerns no broadcast.
-            try redis.run("SADD", "push:invalid-tokens", TestJob.token("ff", 1), "")
+            try redis.run("SADD", "push:{shared}:invalid-tokens", TestJob.token("ff", 1), "")
             var account = try await worker().finish()
             #expect(account.delivered == 7 && account.dead == 0)
             var accepted = try await simulator.account()
@@ -123,7 +123,7 @@ extension EndToEnd {
             _ = try await worker.stop()
             let queue = try QueueContents(redis)
             #expect(queue.count("parked:FeatureNotEnabled") == 1 && queue.dead.isEmpty)
-            #expect(!queue.keys.contains("push:apps:default:paused"), "\(queue.keys)")
+            #expect(!queue.keys.contains("push:{shared}:apps:default:paused"), "\(queue.keys)")
         }
 
         @Test("too many of them are tried again, and no device is throttled for it")

@@ -55,7 +55,7 @@ extension EndToEnd {
                 "APNS_WORKER_APPS_WRONG_TOPIC": "com.example.wrong", "APNS_WORKER_APPS_WRONG_KEY_ID": "ABC123DEFG",
                 "APNS_WORKER_APPS_AWAY_ENDPOINT": "127.0.0.1:1", "APNS_WORKER_APPS_AWAY_TOPIC": "com.example.away",
             ]
-            try scene.redis.run("SET", "push:apps:good:paused", "maintenance")
+            try scene.redis.run("SET", "push:{shared}:apps:good:paused", "maintenance")
             let result = try await scene.check([], apps)
             #expect(result.ending == .exited(1))
             for line in [

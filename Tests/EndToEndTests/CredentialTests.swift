@@ -6,7 +6,7 @@ import Testing
 extension EndToEnd {
     @Suite("Credentials")
     struct CredentialTests {
-        private static let key = "provider-token:TEAM123456:ABC123DEFG"
+        private static let key = "{shared}:provider-token:TEAM123456:ABC123DEFG"
 
         private static func token(issuedAt: Int64) throws -> String {
             let pem = try Data(contentsOf: URL(filePath: TestCertificates.path("AuthKey_ABC123DEFG.p8")))
@@ -103,7 +103,7 @@ extension EndToEnd {
             let account = try await worker.finish()
             #expect(account.delivered == 500 && account.parked == 0 && account.retried == 0)
             #expect(worker.log.contains("APNs refuses the key OLDKEY1234: InvalidProviderToken"))
-            #expect(try redis.run("EXISTS", "push:apps:default:paused") == 0)
+            #expect(try redis.run("EXISTS", "push:{shared}:apps:default:paused") == 0)
             _ = try await simulator.stop()
         }
 

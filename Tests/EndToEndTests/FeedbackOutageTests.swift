@@ -75,7 +75,7 @@ extension EndToEnd {
         private static func bringBack(_ text: String, _ scene: FeedbackScene) async throws {
             try scene.redis.start()
             try scene.redis.run(
-                "HSET", "push:{push:invalid-tokens}:registrations", FeedbackScene.token(20), "1900000000000")
+                "HSET", "push:{shared}:registrations", FeedbackScene.token(20), "1900000000000")
             let environment = ["APNS_WORKER_REDIS_URL": scene.redis.url]
             for (added, known) in [(979, 0), (0, 979)] {
                 let result = try await CommandLineTests.run(
@@ -111,10 +111,10 @@ extension EndToEnd {
         @Test("a service is not asked while Redis is not there, or would not take what it tells")
         func notAsked() async throws {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<10))
-            try scene.redis.run("SET", "push:invalid-tokens:details", "x")
+            try scene.redis.run("SET", "push:{shared}:invalid-tokens:details", "x")
             let wrong = try await scene.run()
             #expect(wrong.ending == .exited(1))
-            #expect(wrong.errors.contains("push:invalid-tokens:details holds a string"), "\(wrong.errors)")
+            #expect(wrong.errors.contains("push:{shared}:invalid-tokens:details holds a string"), "\(wrong.errors)")
             #expect(wrong.errors.contains("was not asked, and keeps what it has"))
             scene.redis.stop()
             let away = try await scene.run("--redis-patience", "3s")
@@ -163,7 +163,7 @@ extension EndToEnd {
                 BuiltProgram.path("apns-worker"), ["feedback"],
                 environment: FeedbackScene.environment(set.url, server.port))
             try await eventually("the first half is written") {
-                try set.master().run("SCARD", "push:invalid-tokens").number == 500
+                try set.master().run("SCARD", "push:{shared}:invalid-tokens").number == 500
             }
             try await set.failOver()
             gate.open()
@@ -173,19 +173,18 @@ extension EndToEnd {
             try await server.stop()
         }
 
-        @Test("in a Cluster the set, the details and the registrations are where they belong")
+        @Test("in a Cluster the set, the details and the registrations are in one slot")
         func cluster() async throws {
             let cluster = try await RedisCluster()
-            func owner(_ key: String) throws -> RedisServer { try cluster.owner(ofSlot: cluster.slot(of: key)) }
-            let registrations = "push:{push:invalid-tokens}:registrations"
-            try owner(registrations).run("HSET", registrations, FeedbackScene.token(7), "1900000000000")
+            let owner = try cluster.owner(ofSlot: cluster.slot(of: "push:{shared}:registrations"))
+            try owner.run("HSET", "push:{shared}:registrations", FeedbackScene.token(7), "1900000000000")
             let server = try await FeedbackServer.start(script: FeedbackScene.sending(0..<1500))
             let result = try await CommandLineTests.run(
                 ["feedback"], environment: FeedbackScene.environment(cluster.url, server.port))
             #expect(result.ending == .exited(0), "\(result.errors)")
             #expect(result.output.hasPrefix("default: 1500 records: 1499 added, 0 known already, 1 left out"))
-            #expect(try owner("push:invalid-tokens").run("SCARD", "push:invalid-tokens") == 1499)
-            #expect(try owner("push:invalid-tokens:details").run("HLEN", "push:invalid-tokens:details") == 1499)
+            #expect(try owner.run("SCARD", "push:{shared}:invalid-tokens") == 1499)
+            #expect(try owner.run("HLEN", "push:{shared}:invalid-tokens:details") == 1499)
             try await server.stop()
         }
 

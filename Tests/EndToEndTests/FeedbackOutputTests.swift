@@ -9,9 +9,9 @@ extension EndToEnd {
         @Test("--list prints each record with what became of it, and the summary goes to standard error")
         func list() async throws {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<3))
-            try scene.redis.run("SADD", "push:invalid-tokens", FeedbackScene.token(1))
+            try scene.redis.run("SADD", "push:{shared}:invalid-tokens", FeedbackScene.token(1))
             try scene.redis.run(
-                "HSET", "push:{push:invalid-tokens}:registrations", FeedbackScene.token(2), "1900000000000")
+                "HSET", "push:{shared}:registrations", FeedbackScene.token(2), "1900000000000")
             let result = try await scene.run("--list")
             #expect(result.ending == .exited(0), "\(result.errors)")
             let records = try FeedbackScene.Record.all(result.output)

@@ -43,9 +43,9 @@ extension EndToEnd {
             #expect(account.suppressed == 2 && account.delivered == 1)
             #expect(try scene.invalidTokens == [FeedbackScene.token(0), FeedbackScene.token(2)])
             // The service tells the same again, and a producer knows of another registration.
-            let registrations = "push:{push:invalid-tokens}:registrations"
+            let registrations = "push:{shared}:registrations"
             #expect(try scene.redis.run("HGETALL", registrations).pairs() == [FeedbackScene.token(1): "1700000005000"])
-            try scene.redis.run("DEL", "push:invalid-tokens")
+            try scene.redis.run("DEL", "push:{shared}:invalid-tokens")
             try scene.redis.run("HSET", registrations, FeedbackScene.token(2), "1700000002001")
             let again = try await scene.run(environment: endpoint)
             #expect(

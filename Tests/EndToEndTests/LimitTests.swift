@@ -47,7 +47,7 @@ extension EndToEnd {
             let simulator = try await SimulatorProcess()
             let until = Int(Date().timeIntervalSince1970 * 1000) + 4000
             let device = TestJob.token("7", 1)
-            try redis.run("ZADD", "push:throttled-tokens", "\(until)", device)
+            try redis.run("ZADD", "push:{shared}:throttled-tokens", "\(until)", device)
             try redis.push([TestJob.text(device)] + TestJob.many(20, prefix: "a"))
             let worker = try WorkerProcess(
                 redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"])

@@ -95,7 +95,7 @@ extension EndToEnd {
             let simulator = try await SimulatorProcess()
             let connection = try redis.connect()
             try connection.run("SET", "push:{default}:paused", "why")
-            try connection.run("SADD", "push:invalid-tokens", "aa", "bb")
+            try connection.run("SADD", "push:{shared}:invalid-tokens", "aa", "bb")
             try connection.run("ZADD", "push:{default}:dead", "1", "x", "2", "y", "3", "z")
             try connection.run("ZADD", "push:{default}:retry", "99999999999999", "a")
             let enqueued = Int(Date.now.timeIntervalSince1970) - 5000

@@ -86,7 +86,7 @@ extension EndToEnd {
             #expect(whole.payload.aps.badge == 1 && whole.payload.aps.sound == "default")
             #expect(Set(received.map(\.token)).count == 101)
 
-            try redis.run("SADD", "push:invalid-tokens", Self.token.lowercased())
+            try redis.run("SADD", "push:{shared}:invalid-tokens", Self.token.lowercased())
             #expect(try await run(producer, redis, [Self.token]) == "enqueued 102 jobs; the token is invalid\n")
         }
 

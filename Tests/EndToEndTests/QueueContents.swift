@@ -73,7 +73,7 @@ struct QueueContents {
     /// The keys of the queue that do not expire by themselves within minutes or the day's counters.
     var lastingKeys: Set<String> {
         keys.filter { key in
-            key.hasPrefix("push:{") && ![":stats:", ":next:", ":gauges"].contains { key.contains($0) }
+            key.hasPrefix("push:{") && ![":stats:", ":next:", ":gauges", "{shared}"].contains { key.contains($0) }
         }
     }
 

@@ -127,7 +127,7 @@ extension EndToEnd {
             let redis = try RedisServer()
             let count = 14_000
             try redis.push(TestJob.many(count))
-            try redis.run("SET", "push:invalid-tokens", "what is this?")
+            try redis.run("SET", "push:{shared}:invalid-tokens", "what is this?")
             let simulator = try await SimulatorProcess(rules: ["answer=410"])
             let worker = try OutageScene.worker(redis, simulator)
             try await worker.says("Redis does not take invalid tokens: Redis answered: WRONGTYPE")
@@ -135,7 +135,7 @@ extension EndToEnd {
             #expect(requests <= 10_000 + 256 + 200)
             #expect(try redis.counted("invalid") == 0)
             try await worker.says("not ready: Redis does not take invalid tokens: Redis answered: WRONGTYPE")
-            try redis.run("DEL", "push:invalid-tokens")
+            try redis.run("DEL", "push:{shared}:invalid-tokens")
             try await worker.says("Redis takes invalid tokens again")
             let account = try await worker.finish()
             let queue = try QueueContents(redis)

@@ -20,7 +20,7 @@ extension EndToEnd {
                 "prefix=6,answer=silence", "prefix=7,answer=503,times=1",
             ])
             let known = TestJob.token("c0", 1)
-            try redis.run("SADD", "push:invalid-tokens", known)
+            try redis.run("SADD", "push:{shared}:invalid-tokens", known)
             let fanOut = ["a", "dead", "1", "zz"].map { "\"\(TestJob.token($0, 77))\"" }.joined(separator: ",")
             let jobs =
                 TestJob.many(20, prefix: "a") + TestJob.many(5, prefix: "dead") + TestJob.many(4, prefix: "1")

@@ -184,7 +184,7 @@ extension EndToEnd {
                 try redis.run("ZADD", "push:{default}:workers", "9999999999999", name)
                 try redis.run("HSET", "push:{default}:worker-info", name, value)
             }
-            try redis.run("SET", "push:apps:default:paused", "by\(escape)\nhand")
+            try redis.run("SET", "push:{shared}:apps:default:paused", "by\(escape)\nhand")
             try redis.run("HSET", "push:{default}:stats:2026-01-01", "x", "1")
             let page = try await Self.page(redis.url)
             #expect(page.ending == .exited(0))
@@ -193,7 +193,7 @@ extension EndToEnd {
             #expect(page.output.contains("by[2J31mhand") && page.output.contains("[2Jhost"), "\(page.output)")
             let view = try await FleetView(redis.url)
             #expect(view.workers.count == 3 && view.worker(worker)?.state == "running")
-            try redis.run("DEL", "push:apps:default:paused")
+            try redis.run("DEL", "push:{shared}:apps:default:paused")
             try redis.push(TestJob.many(5))
             try await eventually("it goes on") { try QueueContents(redis).count("delivered") == 5 }
             #expect(try await worker.stop().delivered == 5)
@@ -203,7 +203,7 @@ extension EndToEnd {
         func unreadable() async throws {
             let redis = try RedisServer()
             try redis.run("SET", "push:{bad}:jobs", "x")
-            try redis.run("SADD", "push:invalid-tokens", "ab", "cd")
+            try redis.run("SADD", "push:{shared}:invalid-tokens", "ab", "cd")
             let view = try await FleetView(redis.url, "--queue", "bad,good")
             #expect(view.kinds == ["queue_unreadable bad"] && view.invalid_tokens == 2)
             #expect(try view.queue("bad").error?.contains("push:{bad}:jobs holds a string") == true)
@@ -313,7 +313,7 @@ extension EndToEnd {
                 end
                 """
             _ = try RedisTestConnection(port: redis.port, timeout: 60).run(
-                "EVAL", fill, "2", "push:invalid-tokens", "push:{default}:dead")
+                "EVAL", fill, "2", "push:{shared}:invalid-tokens", "push:{default}:dead")
             try redis.run("CONFIG", "SET", "slowlog-log-slower-than", "50000")
             try redis.run("SLOWLOG", "RESET")
             let view = try await FleetView(redis.url)

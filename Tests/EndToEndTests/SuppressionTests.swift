@@ -12,8 +12,8 @@ extension EndToEnd {
         }
 
         private static func mark(_ token: String, _ details: String?, _ redis: RedisServer) throws {
-            try redis.run("SADD", "push:invalid-tokens", token)
-            if let details { try redis.run("HSET", "push:invalid-tokens:details", token, details) }
+            try redis.run("SADD", "push:{shared}:invalid-tokens", token)
+            if let details { try redis.run("HSET", "push:{shared}:invalid-tokens:details", token, details) }
         }
 
         private static func run(
@@ -101,7 +101,7 @@ extension EndToEnd {
         @Test("a set that cannot be read delays nothing, and is told")
         func unreadable() async throws {
             let redis = try RedisServer()
-            try redis.run("SET", "push:invalid-tokens", "something else")
+            try redis.run("SET", "push:{shared}:invalid-tokens", "something else")
             let simulator = try await SimulatorProcess()
             try redis.push(TestJob.many(100))
             let worker = try WorkerProcess(

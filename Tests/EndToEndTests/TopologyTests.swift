@@ -61,10 +61,9 @@ extension EndToEnd {
             let accepted = try await simulator.stop()
             #expect(account.delivered == 2 * count && account.lostClaims == 0)
             #expect(accepted.distinctTokens == 2 * count && accepted.duplicates == 0)
-            let invalid = try cluster.owner(ofSlot: cluster.slot(of: "push:invalid-tokens"))
-            #expect(try invalid.run("SCARD", "push:invalid-tokens") == 40)
-            let details = try cluster.owner(ofSlot: cluster.slot(of: "push:invalid-tokens:details"))
-            #expect(try details.run("HLEN", "push:invalid-tokens:details") == 40)
+            let invalid = try cluster.owner(ofSlot: cluster.slot(of: "push:{shared}:invalid-tokens"))
+            #expect(try invalid.run("SCARD", "push:{shared}:invalid-tokens") == 40)
+            #expect(try invalid.run("HLEN", "push:{shared}:invalid-tokens:details") == 40)
         }
 
         @Test("over TLS, with a client certificate, an ACL user, a password from a file and a database of one's own")

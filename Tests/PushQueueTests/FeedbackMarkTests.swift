@@ -19,7 +19,7 @@ struct FeedbackMarkTests {
     private func withWriter(
         _ topology: RedisTopology, _ keys: SharedKeys, _ body: (InvalidTokenWriter) async throws -> Void
     ) async throws {
-        let writer = try await InvalidTokenWriter.start(
+        let writer = InvalidTokenWriter.start(
             topology: topology, keys: keys, configuration: RedisClientConfiguration(),
             logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
         do {
@@ -116,13 +116,8 @@ struct FeedbackMarkTests {
             let keys = queue.sharedKeys
             try await queue.addInvalidTokens([record("aa", .apns), record("bb", .apns)])
             let (loop, topology) = (queue.client.eventLoop, queue.client.topology)
-            let clients = RedisClients(
-                topology: topology, eventLoop: loop,
-                logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
-            let set = try await loop.submit {
-                NIOLoopBoundBox(InvalidTokenSet(clients: clients, keys: keys), eventLoop: loop)
-            }.get()
-            try await eventually("the client is ready") { try await loop.submit { set.value.isReady }.get() }
+            let set = NIOLoopBoundBox.makeBoxSendingValue(
+                InvalidTokenSet(client: queue.client, keys: keys), eventLoop: loop)
             for at in [7000, 6000] as [Int64] {
                 try await withCheckedThrowingContinuation { continuation in
                     loop.execute {
@@ -140,7 +135,6 @@ struct FeedbackMarkTests {
                 let newer = try await writer.mark([record("aa", at: 7000)])
                 #expect(older == [.registeredSince] && newer == [.added])
             }
-            try await loop.flatSubmit { clients.close() }.get()
         }
     }
 
@@ -161,30 +155,38 @@ struct FeedbackMarkTests {
         }
     }
 
-    @Test(
-        "goes into a Cluster, where the set and what is known of registrations are with one server, and the details with another"
-    )
+    @Test("goes into a Cluster, where all its keys are in one slot")
     func cluster() async throws {
         let cluster = try await RedisCluster()
-        func owner(_ key: String) throws -> RedisServer { try cluster.owner(ofSlot: cluster.slot(of: key)) }
-        let keys = try #require(
-            try (0..<100).map { SharedKeys(prefix: "push\($0)") }.first { keys in
-                try owner(keys.invalidTokens) !== owner(keys.invalidTokenDetails)
-            })
-        #expect(try cluster.slot(of: keys.invalidTokens) == cluster.slot(of: keys.registrations))
-        let (set, details) = (try owner(keys.invalidTokens), try owner(keys.invalidTokenDetails))
-        try set.run("HSET", keys.registrations, "bb", "6000")
-        try details.run("HSET", keys.invalidTokenDetails, "cc", #"{"at":9000,"source":"apns"}"#)
+        let keys = SharedKeys()
+        let owner = try cluster.owner(ofSlot: cluster.slot(of: keys.invalidTokens))
+        try owner.run("HSET", keys.registrations, "bb", "6000")
+        try owner.run("HSET", keys.invalidTokenDetails, "cc", #"{"at":9000,"source":"apns"}"#)
         try await withWriter(try RedisTopology(url: cluster.url), keys) { writer in
             for expected in [InvalidTokenSet.Marking.added, .known] {
                 let markings = try await writer.mark([record("aa"), record("bb"), record("cc")])
                 #expect(markings == [expected, .registeredSince, expected])
             }
         }
-        #expect(Set(try set.run("SMEMBERS", keys.invalidTokens).elements?.compactMap(\.text) ?? []) == ["aa", "cc"])
-        let known = sources(try details.run("HGETALL", keys.invalidTokenDetails))
+        #expect(Set(try owner.run("SMEMBERS", keys.invalidTokens).elements?.compactMap(\.text) ?? []) == ["aa", "cc"])
+        let known = sources(try owner.run("HGETALL", keys.invalidTokenDetails))
         #expect(Set(known.keys) == ["aa", "cc"])
         #expect(known["cc"] == #"{"at":9000,"source":"apns"}"#)
+    }
+
+    @Test("without a token tells a server that takes no writes from one that does")
+    func readOnly() async throws {
+        let server = try RedisServer()
+        try await withQueue(on: server) { queue in
+            try await withWriter(queue.client.topology, queue.sharedKeys) { writer in
+                let none = try await writer.mark([])
+                #expect(none.isEmpty)
+                // No replica is in step.
+                try queue.redis.run("CONFIG", "SET", "min-replicas-to-write", "1")
+                let failure = await #expect(throws: QueueConnection.Failure.self) { try await writer.mark([]) }
+                #expect(failure?.mayPass == true && failure?.description.contains("NOREPLICAS") == true)
+            }
+        }
     }
 
     @Test("a record for other programs is one line of JSON, whatever is in it")

@@ -13,7 +13,6 @@ struct FleetStateTests {
     /// Two workers' views of one server, from a test's task.
     private struct Fleet: Sendable {
         let loop: any EventLoop
-        let clients: RedisClients
         let pauses: [NIOLoopBoundBox<AppPauses>]
         let rates: NIOLoopBoundBox<AppRates>
         let throttled: NIOLoopBoundBox<ThrottledTokens>
@@ -56,33 +55,20 @@ struct FleetStateTests {
         _ durations: AppPauses.Durations = AppPauses.Durations(), _ body: (TestQueue, Fleet) async throws -> Void
     ) async throws {
         try await withQueue { queue in
-            let loop = MultiThreadedEventLoopGroup.singleton.next()
-            let clients = RedisClients(
-                topology: queue.client.topology, eventLoop: loop,
-                logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
-            let keys = queue.sharedKeys
+            let (client, keys) = (queue.client, queue.sharedKeys)
+            let loop = client.eventLoop
             let fleet = try await loop.submit {
                 Fleet(
-                    loop: loop, clients: clients,
+                    loop: loop,
                     pauses: ["one", "two"].map { name in
                         NIOLoopBoundBox(
-                            AppPauses(clients: clients, keys: keys, worker: name, durations: durations),
-                            eventLoop: loop)
+                            AppPauses(client: client, keys: keys, worker: name, durations: durations), eventLoop: loop)
                     },
-                    rates: NIOLoopBoundBox(AppRates(clients: clients, keys: keys), eventLoop: loop),
-                    throttled: NIOLoopBoundBox(ThrottledTokens(clients: clients, keys: keys), eventLoop: loop),
-                    tokens: NIOLoopBoundBox(SharedProviderTokens(clients: clients, keys: keys), eventLoop: loop))
+                    rates: NIOLoopBoundBox(AppRates(client: client, keys: keys), eventLoop: loop),
+                    throttled: NIOLoopBoundBox(ThrottledTokens(client: client, keys: keys), eventLoop: loop),
+                    tokens: NIOLoopBoundBox(SharedProviderTokens(client: client, keys: keys), eventLoop: loop))
             }.get()
-            try await eventually("the client is ready") {
-                try await loop.submit { clients.client(for: keys.throttledTokens).isReady }.get()
-            }
-            let result: Result<Void, any Error>
-            do {
-                try await body(queue, fleet)
-                result = .success(())
-            } catch { result = .failure(error) }
-            try await loop.flatSubmit { clients.close() }.get()
-            try result.get()
+            try await body(queue, fleet)
         }
     }
 
@@ -163,7 +149,8 @@ struct FleetStateTests {
             }
             await #expect(throws: QueueConnection.Failure.self) { try await fleet.trip() }
             await #expect(throws: QueueConnection.Failure.self) { try await fleet.probe() }
-            await #expect(throws: RedisError.self) { try await fleet.read() }
+            // They are read all at once, and one that is no pause hides no other.
+            #expect(try await fleet.read(["shop", "other"]) == [nil, nil])
             await #expect(throws: QueueConnection.Failure.self) { try await fleet.reserve(1, perSecond: 1) }
             #expect(try queue.redis.run("LLEN", queue.sharedKeys.appRate("shop")) == 1)
         }
@@ -193,11 +180,15 @@ struct FleetStateTests {
     @Test("throttled tokens are read with their times, until these have passed")
     func throttled() async throws {
         try await withFleet { queue, fleet in
-            for (token, until) in [("aa", 5000), ("bb", 9000), ("aa", 7000), ("bb", 1000)] as [(String, Int64)] {
+            let time = try #require(queue.redis.run("TIME").elements?.first?.text.flatMap(Int64.init))
+            let now = time * 1000
+            func add(_ token: String, _ until: Int64) async throws {
                 let token = ByteBuffer(string: token)
-                let _: Void = try await fleet.call {
-                    $0.throttled.value.add(token, until: until, now: 3000, completion: $1)
-                }
+                let _: Void = try await fleet.call { $0.throttled.value.add(token, until: until, completion: $1) }
+            }
+            for (token, until) in [("aa", 50_000), ("bb", 90_000), ("aa", 70_000), ("bb", 60_000)] as [(String, Int64)]
+            {
+                try await add(token, now + until)
             }
             func read(_ now: Int64) async throws -> [String: Int64] {
                 let pairs: [(token: ByteBuffer, until: Int64)] = try await fleet.call {
@@ -205,13 +196,14 @@ struct FleetStateTests {
                 }
                 return Dictionary(uniqueKeysWithValues: pairs.map { ($0.token.text, $0.until) })
             }
-            #expect(try await read(3000) == ["aa": 7000, "bb": 9000])
-            #expect(try await read(7000) == ["bb": 9000])
-            let token = ByteBuffer(string: "cc")
-            let _: Void = try await fleet.call {
-                $0.throttled.value.add(token, until: 20_000, now: 10_000, completion: $1)
-            }
-            #expect(try queue.redis.run("ZCARD", queue.sharedKeys.throttledTokens) == 1)
+            #expect(try await read(now) == ["aa": now + 70_000, "bb": now + 90_000])
+            #expect(try await read(now + 70_000) == ["bb": now + 90_000])
+            try queue.redis.run("ZADD", queue.sharedKeys.throttledTokens, "\(now - 1)", "old", "5", "older")
+            try await add("cc", now + 20_000)
+            #expect(try queue.redis.run("ZCARD", queue.sharedKeys.throttledTokens) == 3)
+            try queue.redis.run("DEL", queue.sharedKeys.throttledTokens)
+            try queue.redis.run("SET", queue.sharedKeys.throttledTokens, "x")
+            await #expect(throws: QueueConnection.Failure.self) { try await add("dd", now + 20_000) }
         }
     }
 

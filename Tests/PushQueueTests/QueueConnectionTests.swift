@@ -70,7 +70,8 @@ struct QueueConnectionTests {
         case .release: [keys.workers, keys.claimed("w"), keys.inbox, keys.jobs]
         // Those of apps and tokens are elsewhere.
         case .letters: [keys.dead, keys.jobs, stats]
-        case .depth, .trip, .probe, .close, .rate, .token, .find, .mark, .describe, .register, .gauges, .overview: []
+        case .depth, .trip, .probe, .close, .rate, .token, .find, .mark, .register, .throttle, .put, .gauges, .overview:
+            []
         }
     }
 

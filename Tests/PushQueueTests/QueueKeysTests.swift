@@ -1,5 +1,6 @@
 import NIOCore
 import PushQueue
+import Redis
 import Testing
 
 @Suite("Names of keys")
@@ -17,9 +18,24 @@ struct QueueKeysTests {
         #expect(keys.claimed("host.1") == "push:{default}:claimed:host.1")
         #expect(keys.inbox == "push:{default}:inbox")
         #expect(keys.unique(ByteBuffer(string: "a{b}:é\n")).text == "push:{default}:unique:a{b}:é\n")
-        #expect(SharedKeys(prefix: "push").invalidTokens == "push:invalid-tokens")
-        #expect(SharedKeys(prefix: "push").invalidTokenDetails == "push:invalid-tokens:details")
-        #expect(SharedKeys(prefix: "push").registrations == "push:{push:invalid-tokens}:registrations")
+    }
+
+    @Test("all keys that the queues share carry one hash tag, which no queue can have")
+    func shared() throws {
+        let keys = SharedKeys(prefix: "push")
+        let names = [
+            keys.invalidTokens, keys.invalidTokenDetails, keys.registrations, keys.throttledTokens,
+            keys.appPaused("a{b}"), keys.appRate("a}b"), keys.providerToken(team: "T", key: "K"),
+        ]
+        #expect(
+            names == [
+                "push:{shared}:invalid-tokens", "push:{shared}:invalid-tokens:details", "push:{shared}:registrations",
+                "push:{shared}:throttled-tokens", "push:{shared}:apps:a{b}:paused", "push:{shared}:apps:a}b:rate",
+                "push:{shared}:provider-token:T:K",
+            ])
+        #expect(Set(names.map(RedisHashSlot.of)).count == 1)
+        let refusal = #expect(throws: QueueKeys.Invalid.self) { try QueueKeys(queue: "shared") }
+        #expect(refusal?.description.contains("choose another") == true)
     }
 
     @Test(

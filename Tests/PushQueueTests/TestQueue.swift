@@ -259,17 +259,17 @@ func withQueue(on server: RedisServer? = nil, _ body: (TestQueue) async throws -
 /// Adds tokens as a worker's lane does.
 func addInvalidTokensToSet(_ tokens: [InvalidToken], _ keys: SharedKeys, on topology: RedisTopology) async throws {
     let loop = MultiThreadedEventLoopGroup.singleton.next()
-    let clients = RedisClients(
-        topology: topology, eventLoop: loop, logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
-    let set = try await loop.submit {
-        NIOLoopBoundBox(InvalidTokenSet(clients: clients, keys: keys), eventLoop: loop)
-    }.get()
-    try await eventually("both clients are ready") { try await loop.submit { set.value.isReady }.get() }
-    let result: Result<Void, RedisError> = await withCheckedContinuation { continuation in
-        loop.execute { set.value.add(tokens) { continuation.resume(returning: $0) } }
+    let client = RedisClient(
+        topology: topology, key: keys.invalidTokens, eventLoop: loop,
+        logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
+    client.start()
+    try await client.waitUntilReady(timeout: .seconds(10))
+    let result: Result<[InvalidTokenSet.Marking], QueueConnection.Failure> = await withCheckedContinuation {
+        continuation in
+        loop.execute { InvalidTokenSet(client: client, keys: keys).mark(tokens) { continuation.resume(returning: $0) } }
     }
-    try await loop.flatSubmit { clients.close() }.get()
-    try result.get()
+    try await client.close().get()
+    _ = try result.get()
 }
 
 extension ByteBuffer {

@@ -57,8 +57,8 @@ struct RedisRefusalTests {
         #expect(error.message.hasPrefix(error.prefix + " ") && !error.message.hasSuffix(" "), "\(text)")
     }
 
-    @Test("is told without the place in the script where it was met, but an error of the script is told with it")
-    func place() throws {
+    @Test("has the place of an error of a script itself, and not of a command in it")
+    func placeOfErrors() throws {
         let server = try RedisServer(arguments: ["--maxmemory", "1"])
         func error(_ script: String) throws -> RedisServerError {
             let reply = try server.run("EVAL", script, "1", "key")
@@ -67,6 +67,25 @@ struct RedisRefusalTests {
         let full = try error("redis.call('TIME') return redis.call('SET', KEYS[1], 1)")
         #expect(full.message == "OOM command not allowed when used memory > 'maxmemory'." && full.prefix == "OOM")
         #expect(try error("return redis.call('GET', KEYS[1]) + nothing").message.contains("user_script:1"))
+    }
+
+    @Test("has no digest and line of a script behind it")
+    func place() throws {
+        let digest = String(repeating: "0a", count: 20)
+        for (text, message) in [
+            ("OOM not allowed. script: \(digest), on @user_script:242.", "OOM not allowed."),
+            ("OOM not allowed. script: on @user_script:242.", "OOM not allowed."),
+            ("ERR user_script:1: x script: \(digest), on @user_script:1.", "ERR user_script:1: x"),
+            ("ERR no script: \(digest)", "ERR no script: \(digest)"),
+            ("ERR script: x script: y, on @user_script:1.", "ERR script: x script: y, on @user_script:1."),
+        ] {
+            #expect(RedisServerError(text: text).message == message)
+        }
+        let server = try RedisServer(arguments: ["--maxmemory", "1"])
+        let reply = try server.run("EVAL", "return redis.call('SET', KEYS[1], 1)", "1", "key")
+        let error = RedisServerError(text: try #require(reply.text))
+        #expect(error.prefix == "OOM" && error.message.hasSuffix("'maxmemory'."), "\(reply)")
+        #expect("\(RedisError.server(error))".hasSuffix("drain the queues."))
     }
 
     @Test("is not to be found in what a script's commands say")

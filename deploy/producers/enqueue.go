@@ -67,7 +67,7 @@ func main() {
 	enqueue(connection, many...)
 
 	// What is in the set gets no more pushes until the device registers again.
-	isInvalid, err := redis.Bool(connection.Do("SISMEMBER", "push:invalid-tokens", strings.ToLower(token)))
+	isInvalid, err := redis.Bool(connection.Do("SISMEMBER", "push:{shared}:invalid-tokens", strings.ToLower(token)))
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -39,7 +39,7 @@ const jobs = Array.from({ length: 100 }, (_, n) =>
 await redis.rPush(JOBS, jobs);
 
 // What is in the set gets no more pushes until the device registers again.
-const isInvalid = await redis.sIsMember("push:invalid-tokens", token.toLowerCase());
+const isInvalid = await redis.sIsMember("push:{shared}:invalid-tokens", token.toLowerCase());
 console.log(`enqueued 102 jobs; ${isInvalid ? "the token is invalid" : "nothing is known against the token"}`);
 
 await redis.quit();

@@ -46,7 +46,7 @@ for ($n = 0; $n < 100; $n++) {
 $redis->rPush(JOBS, ...$jobs);
 
 // What is in the set gets no more pushes until the device registers again.
-if ($redis->sIsMember('push:invalid-tokens', strtolower($token))) {
+if ($redis->sIsMember('push:{shared}:invalid-tokens', strtolower($token))) {
     echo "enqueued 102 jobs; the token is invalid\n";
 } else {
     echo "enqueued 102 jobs; nothing is known against the token\n";

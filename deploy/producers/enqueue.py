@@ -37,7 +37,7 @@ jobs = [json.dumps({"id": f"news-{n}", "token": f"{token[:-4]}{n:04}", "alert": 
 connection.rpush(JOBS, *jobs)
 
 # What is in the set gets no more pushes until the device registers again.
-if connection.sismember("push:invalid-tokens", token.lower()):
+if connection.sismember("push:{shared}:invalid-tokens", token.lower()):
     print("enqueued 102 jobs; the token is invalid")
 else:
     print("enqueued 102 jobs; nothing is known against the token")

@@ -35,7 +35,7 @@ end
 redis.rpush(JOBS, jobs)
 
 # What is in the set gets no more pushes until the device registers again.
-if redis.sismember("push:invalid-tokens", token.downcase)
+if redis.sismember("push:{shared}:invalid-tokens", token.downcase)
   puts "enqueued 102 jobs; the token is invalid"
 else
   puts "enqueued 102 jobs; nothing is known against the token"

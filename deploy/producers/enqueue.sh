@@ -27,7 +27,7 @@ jq -nrj --arg token "$token" --arg text "$text" --arg jobs "$jobs" '
     redis --pipe >/dev/null
 
 # What is in the set gets no more pushes until the device registers again.
-if [ "$(redis SISMEMBER push:invalid-tokens "$(printf %s "$token" | tr A-F a-f)")" = 1 ]; then
+if [ "$(redis SISMEMBER 'push:{shared}:invalid-tokens' "$(printf %s "$token" | tr A-F a-f)")" = 1 ]; then
     echo "enqueued 102 jobs; the token is invalid"
 else
     echo "enqueued 102 jobs; nothing is known against the token"

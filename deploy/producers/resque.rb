@@ -16,5 +16,5 @@ text = ARGV[1] || "Grüße aus Köln"
 Resque.push("push", class: "PushJob", args: [{ id: "order-1742-shipped", token: token, alert: text }])
 
 # What is in the set gets no more pushes until the device registers again. Resque puts `resque:` before other keys.
-invalid = Redis.new(url: ENV.fetch("REDIS_URL", "redis://127.0.0.1:6379")).sismember("push:invalid-tokens", token.downcase)
+invalid = Redis.new(url: ENV.fetch("REDIS_URL", "redis://127.0.0.1:6379")).sismember("push:{shared}:invalid-tokens", token.downcase)
 puts invalid ? "enqueued 1 job; the token is invalid" : "enqueued 1 job; nothing is known against the token"

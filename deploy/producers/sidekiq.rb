@@ -40,7 +40,7 @@ jobs = (0...100).map { |n| [{ "id" => "news-#{n}", "token" => token[0...-4] + fo
 Sidekiq::Client.push_bulk("class" => "PushJob", "queue" => "push", "args" => jobs)
 
 # What is in the set gets no more pushes until the device registers again.
-if Sidekiq.redis { |redis| redis.sismember("push:invalid-tokens", token.downcase) }
+if Sidekiq.redis { |redis| redis.sismember("push:{shared}:invalid-tokens", token.downcase) }
   puts "enqueued 102 jobs; the token is invalid"
 else
   puts "enqueued 102 jobs; nothing is known against the token"

@@ -105,7 +105,7 @@ def work(bench, setting, jobs=None, tokens=1, lanes=1, processes=1, invalid=0, p
     queue = Queue(redis.client, tokens)
     queue.push(jobs)
     if invalid:
-        redis.client("EVAL", INVALID, 1, "push:invalid-tokens", invalid)
+        redis.client("EVAL", INVALID, 1, "push:{shared}:invalid-tokens", invalid)
     peer = (peer or server)(bench, setting)
     redis_before, reads_before = redis.client.cpu_us(), redis.client.others_reads()
     workers = [Worker(bench, redis, peer, lanes, lanes * processes) for _ in range(processes)]

@@ -4,7 +4,7 @@ import Redis
 
 /// The pauses of apps, which the whole fleet keeps.
 ///
-/// Not thread-safe; everything is called, and calls back, on the clients' event loop.
+/// Not thread-safe; everything is called, and calls back, on the client's event loop.
 public final class AppPauses {
     /// What a worker that asks for a probe is told.
     public enum ProbeAnswer: Sendable, Equatable {
@@ -29,20 +29,22 @@ public final class AppPauses {
         public init() {}
     }
 
-    private let clients: RedisClients
+    private let client: RedisClient
     private let keys: SharedKeys
     private let worker: String
     /// For how long an app is paused from now on.
     public var durations: Durations
-    private let scripts: ScriptRunners
+    private let scripts: ScriptRunner
 
-    /// - Parameter worker: the name to write down.
-    public init(clients: RedisClients, keys: SharedKeys, worker: String, durations: Durations) {
-        self.clients = clients
+    /// - Parameters:
+    ///   - client: of the slot of the shared keys.
+    ///   - worker: the name to write down.
+    public init(client: RedisClient, keys: SharedKeys, worker: String, durations: Durations) {
+        self.client = client
         self.keys = keys
         self.worker = worker
         self.durations = durations
-        scripts = ScriptRunners(clients: clients)
+        scripts = ScriptRunner(client: client)
     }
 
     /// APNs has refused an app.
@@ -53,9 +55,8 @@ public final class AppPauses {
         _ app: String, reason: String, isProbe: Bool,
         completion: @escaping (Result<Int64?, QueueConnection.Failure>) -> Void
     ) {
-        let key = keys.appPaused(app)
-        scripts.runner(for: key).run(
-            .trip, [key],
+        scripts.run(
+            .trip, [keys.appPaused(app)],
             arguments: { [worker, durations] command in
                 command.append(worker)
                 command.append(reason)
@@ -78,9 +79,8 @@ public final class AppPauses {
     public func probe(
         _ app: String, completion: @escaping (Result<ProbeAnswer, QueueConnection.Failure>) -> Void
     ) {
-        let key = keys.appPaused(app)
-        scripts.runner(for: key).run(
-            .probe, [key],
+        scripts.run(
+            .probe, [keys.appPaused(app)],
             arguments: { [worker, durations] command in
                 command.append(worker)
                 command.append(Int(durations.probe))
@@ -104,49 +104,57 @@ public final class AppPauses {
 
     /// Ends the pause of an app, but for one that a person ordered: a probe got through.
     public func close(_ app: String, completion: @escaping (Result<Void, QueueConnection.Failure>) -> Void) {
-        let key = keys.appPaused(app)
-        scripts.runner(for: key).run(.close, [key], arguments: { _ in }, completion: { completion($0.map { _ in }) })
+        scripts.run(
+            .close, [keys.appPaused(app)], arguments: { _ in }, completion: { completion($0.map { _ in }) })
     }
 
-    /// The pauses of apps; `nil` for one that is not paused.
-    /// - Parameter completion: gets one for each app, in their order; a failure when one of them cannot be read.
+    /// The pauses of apps, in the order of the apps; `nil` for one that is not paused.
     public func read(_ apps: [String], completion: @escaping (Result<[AppPause?], RedisError>) -> Void) {
-        var pauses: [AppPause?] = Array(repeating: nil, count: apps.count)
-        var (open, failure) = (apps.count, RedisError?.none)
-        guard open > 0 else { return completion(.success([])) }
-        for (index, app) in apps.enumerated() {
-            let key = keys.appPaused(app)
-            clients.client(for: key).send(RedisCommand("GET", key)) { result in
-                switch result {
-                case .success(let reply): pauses[index] = reply.root.bytes.map { AppPause($0) }
-                case .failure(let error): failure = failure ?? error
-                }
-                open -= 1
-                if open == 0 { completion(failure.map(Result.failure) ?? .success(pauses)) }
-            }
-        }
+        guard !apps.isEmpty else { return completion(.success([])) }
+        client.send(Self.query(apps, keys)) { completion($0.map { Self.pauses($0, of: apps) }) }
+    }
+
+    private static func query(_ apps: [String], _ keys: SharedKeys) -> RedisCommand {
+        var command = RedisCommand("MGET", expecting: apps.count, bytes: apps.count * 64)
+        for app in apps { command.append(keys.appPaused(app)) }
+        return command
+    }
+
+    private static func pauses(_ reply: RESPReply, of apps: [String]) -> [AppPause?] {
+        var elements = reply.root.children
+        return apps.map { _ in elements.next()?.bytes.map { AppPause($0) } }
     }
 }
 
+/// For commands.
 extension AppPauses {
-    /// Pauses an app because a person wants it, until a person ends it. From a command.
+    /// Pauses an app until ``end(_:_:_:)``. Works on a Redis whose memory is full.
     /// - Throws: `RedisError`.
     public static func order(
         _ pause: AppPause, of app: String, _ client: RedisClient, _ keys: SharedKeys
     ) async throws {
-        var command = RedisCommand("SET", keys.appPaused(app))
-        command.append(pause.json)
-        _ = try await client.call(command)
+        try await QueueScript.put(pause.json, into: keys.appPaused(app), client)
     }
 
-    /// The pause of an app; `nil` when it is not paused. From a command.
+    /// The pauses of those of the apps that are paused, by the apps' names.
+    /// - Throws: `RedisError`.
+    public static func read(
+        _ apps: Set<String>, _ client: RedisClient, _ keys: SharedKeys
+    ) async throws -> [String: AppPause] {
+        guard !apps.isEmpty else { return [:] }
+        let apps = Array(apps)
+        let pauses = pauses(try await client.call(query(apps, keys)), of: apps)
+        return Dictionary(uniqueKeysWithValues: zip(apps, pauses).compactMap { app, pause in pause.map { (app, $0) } })
+    }
+
+    /// The pause of an app; `nil` when it is not paused.
     /// - Throws: `RedisError`.
     public static func read(_ app: String, _ client: RedisClient, _ keys: SharedKeys) async throws -> AppPause? {
-        try await client.call(RedisCommand("GET", keys.appPaused(app))).root.bytes.map { AppPause($0) }
+        try await read([app], client, keys)[app]
     }
 
-    /// Ends the pause of an app, whoever began it. From a command.
-    /// - Returns: whether it was paused.
+    /// Ends the pause of an app, whoever began it.
+    /// - Returns: true if it was paused.
     /// - Throws: `RedisError`.
     public static func end(_ app: String, _ client: RedisClient, _ keys: SharedKeys) async throws -> Bool {
         try await client.call(RedisCommand("DEL", keys.appPaused(app))).root.integer == 1

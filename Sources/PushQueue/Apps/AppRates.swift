@@ -3,17 +3,15 @@ import Redis
 
 /// The rates of apps, which all workers share.
 ///
-/// Not thread-safe; everything is called, and calls back, on the clients' event loop.
+/// Not thread-safe; everything is called, and calls back, on the client's event loop.
 public final class AppRates {
-    private let clients: RedisClients
     private let keys: SharedKeys
-    private let scripts: ScriptRunners
+    private let scripts: ScriptRunner
 
-    /// - Parameter keys: whose prefix is that of the rates' keys.
-    public init(clients: RedisClients, keys: SharedKeys) {
-        self.clients = clients
+    /// - Parameter client: of the slot of the shared keys.
+    public init(client: RedisClient, keys: SharedKeys) {
         self.keys = keys
-        scripts = ScriptRunners(clients: clients)
+        scripts = ScriptRunner(client: client)
     }
 
     /// Reserves a portion of an app's rate.
@@ -25,9 +23,8 @@ public final class AppRates {
         _ count: Int, of app: String, perSecond: Int,
         completion: @escaping (Result<Int64, QueueConnection.Failure>) -> Void
     ) {
-        let key = keys.appRate(app)
-        scripts.runner(for: key).run(
-            .rate, [key],
+        scripts.run(
+            .rate, [keys.appRate(app)],
             arguments: { command in
                 command.append(perSecond)
                 command.append(count)

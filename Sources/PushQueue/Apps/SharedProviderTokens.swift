@@ -5,7 +5,7 @@ import Redis
 ///
 /// What a token is, this does not know: its reader has to verify it, for anybody may have written there.
 ///
-/// Not thread-safe; everything is called, and calls back, on the clients' event loop.
+/// Not thread-safe; everything is called, and calls back, on the client's event loop.
 public final class SharedProviderTokens {
     /// A token that a worker would share.
     public struct Offer: Sendable {
@@ -47,27 +47,24 @@ public final class SharedProviderTokens {
     /// How far clocks may be apart, in seconds.
     private static let tolerance = 120
 
-    private let clients: RedisClients
     private let keys: SharedKeys
-    private let scripts: ScriptRunners
+    private let client: RedisClient
+    private let scripts: ScriptRunner
 
-    /// - Parameter keys: whose prefix is that of the tokens' keys.
-    public init(clients: RedisClients, keys: SharedKeys) {
-        self.clients = clients
+    /// - Parameter client: of the slot of the shared keys.
+    public init(client: RedisClient, keys: SharedKeys) {
         self.keys = keys
-        scripts = ScriptRunners(clients: clients)
+        self.client = client
+        scripts = ScriptRunner(client: client)
     }
 
-    /// Whether the token of a key can be asked for now.
-    public func isReady(keyID: String, teamID: String) -> Bool {
-        clients.client(for: keys.providerToken(team: teamID, key: keyID)).isReady
-    }
+    /// True while Redis can be asked.
+    public var isReady: Bool { client.isReady }
 
     /// Offers a token, which is taken where there is none, or an old one.
     public func share(_ offer: Offer, completion: @escaping (Result<Answer, QueueConnection.Failure>) -> Void) {
-        let key = keys.providerToken(team: offer.teamID, key: offer.keyID)
-        scripts.runner(for: key).run(
-            .token, [key],
+        scripts.run(
+            .token, [keys.providerToken(team: offer.teamID, key: offer.keyID)],
             arguments: { command in
                 command.append(Int(offer.issuedAt))
                 command.append(offer.token)

@@ -62,19 +62,15 @@ public struct QueueOverview: Sendable {
     /// Asks Redis.
     /// - Throws: `RedisError`, or ``QueueConnection/Failure/unexpectedReply(_:)``.
     public static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> QueueOverview {
-        var command = RedisCommand("EVAL", expecting: 16, bytes: 16_384)
-        command.append(QueueScript.overview.source)
-        command.append(8)
-        for key in [
+        let command = QueueScript.overview.command([
             keys.jobs, keys.retry, keys.workers, keys.dead, keys.paused, keys.workerInfo, keys.statsPrefix, keys.inbox,
-        ] {
-            command.append(key)
+        ]) { command in
+            command.append(keys.claimed(""))
+            command.append(maximumWorkers)
+            command.append(maximumSample)
+            command.append(maximumBytes)
+            command.append(keys.head == .left ? 0 : -1)
         }
-        command.append(keys.claimed(""))
-        command.append(maximumWorkers)
-        command.append(maximumSample)
-        command.append(maximumBytes)
-        command.append(keys.head == .left ? 0 : -1)
         guard let overview = QueueOverview(try await client.call(command)) else {
             throw QueueConnection.Failure.unexpectedReply(.overview)
         }

@@ -43,11 +43,10 @@ public struct WorkerOrder: Sendable, Equatable {
     /// What stands in Redis.
     public var text: String { "\(kind.rawValue) \(at)" }
 
-    /// Gives it to a process, on one of the queues that it works on. A later order takes its place.
+    /// Gives it to a process, on one of the queues that it works on. A later order takes its place. Works on a Redis whose
+    /// memory is full.
     /// - Throws: `RedisError`.
     public func give(to process: String, _ client: RedisClient, _ keys: QueueKeys) async throws {
-        var command = RedisCommand("SET", keys.order(process), text, "PX")
-        command.append(Self.lifetime)
-        _ = try await client.call(command)
+        try await QueueScript.put(ByteBuffer(string: text), into: keys.order(process), life: Self.lifetime, client)
     }
 }

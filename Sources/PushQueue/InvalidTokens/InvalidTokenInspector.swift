@@ -3,36 +3,32 @@ import NIOCore
 import NIOPosix
 import Redis
 
-/// Looks at the set of invalid tokens and repairs it from a task, over clients of its own.
+/// Looks at the set of invalid tokens and repairs it from a task, over a client of its own.
 public final class InvalidTokenInspector: Sendable {
-    private let clients: RedisClients
-    private let both: [RedisClient]
+    private let client: RedisClient
     private let set: NIOLoopBoundBox<InvalidTokenSet>
 
-    private init(_ clients: RedisClients, _ both: [RedisClient], _ set: NIOLoopBoundBox<InvalidTokenSet>) {
-        self.clients = clients
-        self.both = both
+    private init(_ client: RedisClient, _ set: NIOLoopBoundBox<InvalidTokenSet>) {
+        self.client = client
         self.set = set
     }
 
     /// Begins to connect.
     public static func start(
         topology: RedisTopology, keys: SharedKeys, configuration: RedisClientConfiguration, logger: Logger
-    ) async throws -> InvalidTokenInspector {
-        let eventLoop = MultiThreadedEventLoopGroup.singleton.next()
-        let clients = RedisClients(
-            topology: topology, eventLoop: eventLoop, configuration: configuration, logger: logger)
-        return try await eventLoop.submit {
-            InvalidTokenInspector(
-                clients, [clients.client(for: keys.invalidTokens), clients.client(for: keys.invalidTokenDetails)],
-                NIOLoopBoundBox(InvalidTokenSet(clients: clients, keys: keys), eventLoop: eventLoop))
-        }.get()
+    ) -> InvalidTokenInspector {
+        let client = RedisClient(
+            topology: topology, key: keys.invalidTokens, eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
+            configuration: configuration, logger: logger)
+        client.start()
+        return InvalidTokenInspector(
+            client, .makeBoxSendingValue(InvalidTokenSet(client: client, keys: keys), eventLoop: client.eventLoop))
     }
 
-    /// Waits until the servers of the set and of the details answer.
+    /// Waits until the server of the set can be asked.
     /// - Throws: `RedisError`.
     public func waitUntilReady(timeout: TimeAmount) async throws {
-        for client in both { try await client.waitUntilReady(timeout: timeout) }
+        try await client.waitUntilReady(timeout: timeout)
     }
 
     /// See ``InvalidTokenSet/scan(after:count:withDetails:completion:)``.
@@ -62,15 +58,15 @@ public final class InvalidTokenInspector: Sendable {
             ) -> Void
     ) async throws -> Value {
         let result: Result<Value, QueueConnection.Failure> = await withCheckedContinuation { continuation in
-            clients.eventLoop.execute { body(self.set.value) { continuation.resume(returning: $0) } }
+            client.eventLoop.execute { body(self.set.value) { continuation.resume(returning: $0) } }
         }
         return try result.get()
     }
 
-    /// Closes the connections.
+    /// Closes the connection.
     public func close() async {
         do {
-            try await clients.eventLoop.flatSubmit { self.clients.close() }.get()
+            try await client.close().get()
         } catch {
             // A connection that did not close in good order is as closed.
         }

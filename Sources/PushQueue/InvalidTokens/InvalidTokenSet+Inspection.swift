@@ -29,7 +29,7 @@ extension InvalidTokenSet {
         after cursor: String?, count: Int, withDetails: Bool,
         completion: @escaping (Result<Page, QueueConnection.Failure>) -> Void
     ) {
-        tokens.send(RedisCommand("SSCAN", keys.invalidTokens, cursor ?? "0", "COUNT", "\(count)")) { result in
+        client.send(RedisCommand("SSCAN", keys.invalidTokens, cursor ?? "0", "COUNT", "\(count)")) { result in
             switch result {
             case .failure(let error): completion(.failure(.redis(error)))
             case .success(let reply):
@@ -49,7 +49,7 @@ extension InvalidTokenSet {
         var command = RedisCommand("HMGET", expecting: page.tokens.count + 1, bytes: page.tokens.count * 64 + 64)
         command.append(keys.invalidTokenDetails)
         for listed in page.tokens { command.append(listed.token) }
-        details.send(command) { result in
+        client.send(command) { result in
             completion(
                 result.mapError(QueueConnection.Failure.redis).map { reply in
                     var page = page
@@ -69,7 +69,7 @@ extension InvalidTokenSet {
         var command = RedisCommand("SMISMEMBER", expecting: candidates.count + 1, bytes: candidates.count * 64 + 64)
         command.append(keys.invalidTokens)
         for token in candidates { command.append(token) }
-        tokens.send(command) { result in
+        client.send(command) { result in
             completion(
                 result.mapError(QueueConnection.Failure.redis).map { reply in
                     reply.root.children.reduce(0) { $0 + ($1.integer ?? 0) }
@@ -92,12 +92,12 @@ extension InvalidTokenSet {
             remove.append(token)
             forget.append(token)
         }
-        tokens.send(remove) { [forget] result in
+        client.send(remove) { [forget] result in
             switch result {
             case .failure(let error): completion(.failure(.redis(error)))
             case .success(let reply):
                 let count = reply.root.integer ?? 0
-                details.send(forget) { completion($0.mapError(QueueConnection.Failure.redis).map { _ in count }) }
+                client.send(forget) { completion($0.mapError(QueueConnection.Failure.redis).map { _ in count }) }
             }
         }
     }

@@ -230,15 +230,6 @@ local function app_pause(text)
     return state
 end
 
--- Writes what is known of an invalid token, unless something as new or newer is known of it: feedback is told late.
-local function describe(details, token, at, text)
-    local is_json, known = pcall(cjson.decode, redis.call('HGET', details, token) or 'null')
-    if is_json and type(known) == 'table' and type(known.at) == 'number' and known.at >= at then
-        return
-    end
-    redis.call('HSET', details, token, text)
-end
-
 -- Adds an entry to the stream of results: `values` are those of its fields except the time. An unknown value is an empty
 -- string and not left out: entries with the same fields share the names, which halves their memory.
 local function add_result(results, limit, now, values)

@@ -28,5 +28,6 @@ if state['until'] > now then
 end
 state['until'] = now + ARGV[2]
 state.by = ARGV[1]
+write_when_full(KEYS[1])
 redis.call('SET', KEYS[1], cjson.encode(state), 'PX', 86400000)
 return { 1, 0, state.reason }

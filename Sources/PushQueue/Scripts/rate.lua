@@ -23,5 +23,6 @@ if start > now + 60000000 then
     start = now
 end
 local stop = start + math.floor(count * 1000000 / rate)
+write_when_full(KEYS[1])
 redis.call('SET', KEYS[1], string.format('%.0f', stop), 'PX', 120000)
 return { math.max(0, math.ceil((start - now) / 1000)) }

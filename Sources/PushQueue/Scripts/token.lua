@@ -36,5 +36,6 @@ end
 if math.abs(issued - now) > tonumber(ARGV[6]) then
     return { -1, '', now }
 end
+write_when_full(KEYS[1])
 redis.call('SET', KEYS[1], ARGV[1] .. ' ' .. ARGV[2], 'EX', ARGV[5])
 return { 1, ARGV[2], now }

@@ -35,5 +35,6 @@ end
 state.reason = ARGV[2]
 state.by = ARGV[1]
 -- Long after the last that was heard of it, nobody knows whether the fault is still there.
+write_when_full(KEYS[1])
 redis.call('SET', KEYS[1], cjson.encode(state), 'PX', 86400000)
 return { opened, math.max(0, state['until'] - now) }

@@ -26,7 +26,7 @@ extension Lane {
         guard let source = app.tokenSource, let sharedTokens else { return }
         let isToBeAsked = app.sharing.shouldAsk(
             age: app.providerTokenAge(now: wall),
-            isReady: sharedTokens.isReady(keyID: source.keyID, teamID: source.teamID), now: now)
+            isReady: sharedTokens.isReady, now: now)
         guard isToBeAsked else { return }
         let candidate: ProviderToken
         do {

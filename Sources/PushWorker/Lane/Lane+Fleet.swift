@@ -45,7 +45,7 @@ extension Lane {
 
     /// What could not be read or written is tried again by whatever needs it; a lost connection is told of elsewhere.
     func tellOfFleetState(_ failure: QueueConnection.Failure) {
-        if case .redis(let error) = failure, !error.isAnswer { return }
+        guard failure.isAnswer else { return }
         trouble(
             .error, "Redis refuses what the workers have to tell each other: \(failure)", "fleet", at: "\(index)")
     }

@@ -2,7 +2,6 @@ import APNS
 import Logging
 import NIOCore
 import PushQueue
-import Redis
 
 /// Device tokens that are not valid any more: into the set with them, and nothing is sent to those that are in it.
 extension Lane {
@@ -21,7 +20,7 @@ extension Lane {
         }
         writingInvalidTokens = Array(awaitingInvalidTokens.prefix(count.map { $0 + 1 } ?? awaitingInvalidTokens.count))
         awaitingInvalidTokens.removeFirst(writingInvalidTokens.count)
-        invalidTokens?.add(tokens) { [self] result in
+        invalidTokens?.mark(tokens) { [self] result in
             let batch = writingInvalidTokens
             writingInvalidTokens = []
             switch result {
@@ -36,17 +35,17 @@ extension Lane {
                 for queue in queues { queue.settlementGrew() }
                 writeInvalidTokens()
                 if phase == .draining { schedulePump() }
-            case .failure(let error):
+            case .failure(let failure):
                 awaitingInvalidTokens = batch + awaitingInvalidTokens
-                if error.isAnswer { invalidTokensRefused(error) }
+                if failure.isAnswer { invalidTokensRefused(failure) }
             }
         }
     }
 
-    func invalidTokensRefused(_ error: RedisError) {
-        invalidTokensRefusal = "\(error)"
+    func invalidTokensRefused(_ failure: QueueConnection.Failure) {
+        invalidTokensRefusal = "\(failure)"
         invalidTokensNotBefore = eventLoop.now + QueueLane.refusalPause
-        trouble(.error, "Redis does not take invalid tokens: \(error)", "invalid tokens", at: "\(index)")
+        trouble(.error, "Redis does not take invalid tokens: \(failure)", "invalid tokens", at: "\(index)")
     }
 
     func invalidTokensAccepted() {

@@ -16,8 +16,8 @@ extension Lane {
         let token = token(of: tag)
         let due = throttles.throttled(token, retryAt: now + delay, now: now)
         retry(tag, reason: reason, status: 429, retryAfter: retryAfter, isUncertain: false, delay: due - now)
-        throttledTokens?.add(token, until: due, now: now) { [self] result in
-            if case .failure(let error) = result { tellOfFleetState(.redis(error)) }
+        throttledTokens?.add(token, until: due) { [self] result in
+            if case .failure(let failure) = result { tellOfFleetState(failure) }
         }
     }
 

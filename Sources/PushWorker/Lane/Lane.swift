@@ -173,12 +173,14 @@ final class Lane: @unchecked Sendable {
             waiter?.start()
             queues.append(queueLane)
         }
-        invalidTokens = InvalidTokenSet(clients: clients, keys: configuration.sharedKeys)
-        throttledTokens = ThrottledTokens(clients: clients, keys: configuration.sharedKeys)
-        sharedTokens = SharedProviderTokens(clients: clients, keys: configuration.sharedKeys)
-        appRates = AppRates(clients: clients, keys: configuration.sharedKeys)
+        let sharedKeys = configuration.sharedKeys
+        let client = clients.client(for: sharedKeys.invalidTokens)
+        invalidTokens = InvalidTokenSet(client: client, keys: sharedKeys)
+        throttledTokens = ThrottledTokens(client: client, keys: sharedKeys)
+        sharedTokens = SharedProviderTokens(client: client, keys: sharedKeys)
+        appRates = AppRates(client: client, keys: sharedKeys)
         appPauses = AppPauses(
-            clients: clients, keys: configuration.sharedKeys, worker: "\(configuration.workerName).\(index)",
+            client: client, keys: sharedKeys, worker: "\(configuration.workerName).\(index)",
             durations: configuration.appPause)
     }
 

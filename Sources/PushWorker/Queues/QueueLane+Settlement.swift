@@ -104,16 +104,16 @@ extension QueueLane {
         // In a Cluster the set may be with a server that was there all the time.
         guard !tokens.isEmpty, let set = lane.invalidTokens, set.isWith(client) else { return writeUnconfirmed() }
         let generation = generation
-        set.add(tokens) { [self] result in
+        set.mark(tokens) { [self] result in
             guard generation == self.generation else { return }
             switch result {
             case .success:
                 lane.invalidTokensAccepted()
                 writeUnconfirmed()
-            case .failure(let error) where !error.isAnswer:
+            case .failure(let failure) where !failure.isAnswer:
                 break  // Written again when the connection is back.
-            case .failure(let error):
-                lane.invalidTokensRefused(error)
+            case .failure(let failure):
+                lane.invalidTokensRefused(failure)
                 eventLoop.scheduleTask(in: Self.refusalPause) { [self] in
                     if generation == self.generation, client.isReady { resendUnconfirmed() }
                 }

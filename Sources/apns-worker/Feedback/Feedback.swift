@@ -132,7 +132,7 @@ struct Feedback: AsyncParsableCommand {
             throw ValidationError("--spill \(spill) cannot be written: \(problem)")
         }
         let redis = try CommandRedis(all, as: "apns-worker:feedback")
-        let writer = try await InvalidTokenWriter.start(
+        let writer = InvalidTokenWriter.start(
             topology: redis.topology, keys: all.sharedKeys, configuration: redis.configuration, logger: redis.logger)
         let service = FeedbackService(
             choices: choices, options: self, writer: writer, limits: limits, interval: interval)

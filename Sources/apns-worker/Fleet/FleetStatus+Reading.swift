@@ -26,17 +26,10 @@ extension FleetStatus {
         status.workers = workers(sightings, unwritable: status.unwritableQueues)
         status.rate = reports.reduce(0) { $0 + $1.rate }
         let names = Set(reports.flatMap(\.apps).map(\.name) + apps).filter { !$0.isEmpty }
-        status.apps = self.apps(reports, pauses: try await pauses(of: names, fleet))
+        try await status.readShared(fleet, apps: names, reports)
         let omitted = reports.map(\.moreApps).max() ?? 0
         if omitted > 0 {
             status.notes.append("workers have \(omitted) more apps, which are not in trouble and not shown")
-        }
-        let invalid = RedisCommand("SCARD", fleet.sharedKeys.invalidTokens)
-        do {
-            let set = try await fleet.client(for: fleet.sharedKeys.invalidTokens).call(invalid)
-            status.invalidTokens = set.root.integer ?? 0
-        } catch RedisError.server(let answer) {
-            status.notes.append("the invalid tokens cannot be counted: \(answer.message)")
         }
         status.problems = status.findProblems(maximumAge: maximumAge)
         return status
@@ -55,6 +48,24 @@ extension FleetStatus {
             }
         }
         return servers
+    }
+
+    /// Reads what the fleet shares.
+    private mutating func readShared(_ fleet: Fleet, apps: Set<String>, _ reports: [WorkerReport]) async throws {
+        let keys = fleet.sharedKeys
+        let client = try await fleet.client(for: keys.invalidTokens)
+        var pauses: [String: AppPause] = [:]
+        do {
+            pauses = try await AppPauses.read(apps, client, keys)
+        } catch RedisError.server(let answer) {
+            notes.append("the pauses of apps cannot be read: \(answer.message)")
+        }
+        self.apps = Self.apps(reports, pauses: pauses)
+        do {
+            invalidTokens = try await client.call(RedisCommand("SCARD", keys.invalidTokens)).root.integer ?? 0
+        } catch RedisError.server(let answer) {
+            notes.append("the invalid tokens cannot be counted: \(answer.message)")
+        }
     }
 
     private static func look(_ fleet: Fleet, _ queues: [QueueKeys]) async throws -> [Look] {
@@ -115,19 +126,6 @@ extension FleetStatus {
     private static func sightings(_ look: Look) -> [Sighting] {
         guard case .success(let found) = look.result else { return [] }
         return found.workers.map { Sighting(queue: look.keys.queue, now: found.now, worker: $0) }
-    }
-
-    private static func pauses(of apps: Set<String>, _ fleet: Fleet) async throws -> [String: AppPause] {
-        var pauses: [String: AppPause] = [:]
-        for app in apps {
-            let client = try await fleet.client(for: fleet.sharedKeys.appPaused(app))
-            do {
-                if let pause = try await AppPauses.read(app, client, fleet.sharedKeys) { pauses[app] = pause }
-            } catch RedisError.server(let answer) {
-                pauses[app] = AppPause(reason: "its pause cannot be read: \(answer.message)")
-            }
-        }
-        return pauses
     }
 
     /// Fills in what only two looks tell.

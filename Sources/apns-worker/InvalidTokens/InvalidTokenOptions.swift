@@ -62,12 +62,12 @@ struct InvalidTokenFilter: Equatable {
 }
 
 extension RedisOptions {
-    /// Does something with the set of invalid tokens over clients that are ready, and are closed then.
+    /// Does something with the set of invalid tokens over a client that is ready, and is closed then.
     /// - Throws: what `body` throws; an error of Redis as one that is told as a mistake of usage is.
     func withInvalidTokens(_ body: (InvalidTokenInspector) async throws -> Void) async throws {
         let settings = try settings()
         let redis = try CommandRedis(settings)
-        let inspector = try await InvalidTokenInspector.start(
+        let inspector = InvalidTokenInspector.start(
             topology: redis.topology, keys: settings.sharedKeys, configuration: redis.configuration,
             logger: redis.logger)
         do {
