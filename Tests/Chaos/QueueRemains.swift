@@ -44,10 +44,9 @@ struct QueueRemains {
         return try keys(of: queue).reduce(0) { sum, key in
             let command: String? =
                 switch key.dropFirst(base.count) {
-                case "jobs": "LLEN"
+                case "jobs", "inbox": "LLEN"
                 case "retry": "ZCARD"
                 case let rest where rest.hasPrefix("claimed:"): "HLEN"
-                case let rest where rest.hasPrefix("inbox:"): "LLEN"
                 default: nil
                 }
             return try sum + (command.map { try queue.run($0, key).number ?? 0 } ?? 0)
@@ -69,13 +68,13 @@ struct QueueRemains {
     private mutating func read(_ key: String, _ queue: RedisTestConnection) throws {
         let rest = key.dropFirst(Self.base.count)
         switch rest {
-        case "jobs": try keep(queue.run("LRANGE", key, "0", "-1"), key)
+        case "jobs", "inbox": try keep(queue.run("LRANGE", key, "0", "-1"), key)
         case "retry": try keep(queue.run("ZRANGE", key, "0", "-1"), key)
         case "dead": letters = try Self.letters(queue)
         case _ where rest.hasPrefix("claimed:"): try keep(queue.run("HVALS", key), key)
-        case _ where rest.hasPrefix("inbox:"): try keep(queue.run("LRANGE", key, "0", "-1"), key)
         case _ where rest.hasPrefix("stats:"): try Self.add(hash: queue.run("HGETALL", key), to: &counters)
-        case _ where key == Producer.batchesKey || rest.hasPrefix("unique:"): return
+        case _ where key == Producer.batchesKey || rest.hasPrefix("unique:") || rest.hasPrefix("next:"): return
+        case "dead-bytes", "gauges": return
         default: keysLeft.append(key)
         }
     }

@@ -48,11 +48,10 @@ return sum
 
 # What is left: {fresh jobs, jobs waiting or under way}.
 DEPTH = """
-local fresh = redis.call('LLEN', KEYS[1])
+local fresh = redis.call('LLEN', KEYS[1]) + redis.call('LLEN', ARGV[1] .. 'inbox')
 local rest = redis.call('ZCARD', KEYS[2])
 for _, worker in ipairs(redis.call('ZRANGE', KEYS[3], 0, -1)) do
     rest = rest + redis.call('HLEN', ARGV[1] .. 'claimed:' .. worker)
-        + redis.call('LLEN', ARGV[1] .. 'inbox:' .. worker)
 end
 return { fresh, rest }
 """
