@@ -49,20 +49,19 @@ extension EndToEnd {
             try await scene.finishWithoutDuplicates()
         }
 
-        @Test("OOM: the server's memory is full, and what has been sent can be settled all the same")
+        @Test("OOM: the server's memory is full: the queue drains all the same, and producers are refused")
         func outOfMemory() async throws {
-            let scene = try await OutageScene()
+            let scene = try await OutageScene(rules: ["prefix=0410,answer=410", "prefix=0503,times=1,answer=503"])
+            try scene.redis.push(TestJob.many(20, prefix: "0410") + TestJob.many(20, prefix: "0503"))
             try scene.redis.run("CONFIG", "SET", "maxmemory-policy", "noeviction")
             try scene.redis.run("CONFIG", "SET", "maxmemory", "1")
-            try await scene.says("Redis refuses claims: Redis answered: OOM")
-            try await scene.says("not ready: Redis refuses claims of the queue default: Redis answered: OOM")
-            try await scene.apnsIsQuiet()
-            let accepted = try await scene.simulator.account().accepted
-            try await eventually("all that was sent is settled") { try scene.redis.counted("delivered") == accepted }
-            try scene.redis.run("CONFIG", "SET", "maxmemory", "0")
-            try await scene.says("Redis refuses nothing any more")
-            try await scene.says("ready again")
-            try await scene.finishWithoutDuplicates()
+            #expect(try scene.redis.run("RPUSH", "push:{default}:jobs", "x").text?.hasPrefix("OOM") == true)
+            _ = try await scene.worker.finish()
+            let queue = try QueueContents(scene.redis)
+            #expect(queue.isSettled && queue.dead.isEmpty && queue.invalidTokens.count == 20)
+            #expect(queue.count("delivered") == scene.count + 20 && queue.count("invalid") == 20)
+            let simulated = try await scene.simulator.stop()
+            #expect(simulated.accepted == scene.count + 20 && simulated.duplicates == 0)
         }
 
         @Test("NOSCRIPT: the server's scripts are flushed all the time, and nobody notices")

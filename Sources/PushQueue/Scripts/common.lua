@@ -68,8 +68,25 @@ local function is_time(value)
     return type(value) == 'number' and value >= 0 and value < 253402300800000 and value % 1 == 0
 end
 
+-- The forms of a character of several bytes (RFC 3629, section 4).
+local UTF8_FORMS = {
+    '[\194-\223][\128-\191]', '\224[\160-\191][\128-\191]', '[\225-\236\238\239][\128-\191][\128-\191]',
+    '\237[\128-\159][\128-\191]', '\240[\144-\191][\128-\191][\128-\191]',
+    '[\241-\243][\128-\191][\128-\191][\128-\191]', '\244[\128-\143][\128-\191][\128-\191]',
+}
+
+local function is_utf8(text)
+    for _, form in ipairs(UTF8_FORMS) do
+        if not string.find(text, '[\128-\255]') then
+            return true
+        end
+        text = string.gsub(text, form, ' ')
+    end
+    return not string.find(text, '[\128-\255]')
+end
+
 local function is_text(value)
-    return value == nil or type(value) == 'string'
+    return value == nil or (type(value) == 'string' and is_utf8(value))
 end
 
 -- True for nil, and for a JSON array of at least one string.
@@ -82,7 +99,7 @@ local function is_token_list(value)
     end
     local members = 0
     for _, token in pairs(value) do
-        if type(token) ~= 'string' then
+        if type(token) ~= 'string' or not is_utf8(token) then
             return false
         end
         members = members + 1
@@ -99,7 +116,9 @@ local function unwrap(body)
         if stop and stop <= MAX_HEAD then
             local head = string.sub(body, 1, stop)
             local is_json, members = pcall(cjson.decode, head .. 'null}')
-            if is_json and is_counter(members.attempt, 1) and is_counter(members.reclaims, 0)
+            -- A reclaim replaces the counter in the text: there must be no second one, nor one within another member.
+            local _, counters = string.gsub(head, '"reclaims":', '')
+            if is_json and counters == (members.reclaims and 1 or 0) and is_counter(members.attempt, 1) and is_counter(members.reclaims, 0)
                 and is_counter(members.requeues, 0) and (members.enqueued == nil or is_time(members.enqueued))
                 and (members.reserved == nil or members.reserved == true) and is_text(members.id)
                 and is_text(members.origin) and is_token_list(members.tokens) then
@@ -191,7 +210,13 @@ local function trim_dead(dead, dead_bytes, stats, now, limits)
     local excess = math.max(
         redis.call('ZCOUNT', dead, '-inf', now - limits.age), redis.call('ZCARD', dead) - limits.count)
     local total = redis.pcall('GET', dead_bytes)
-    local bytes_over = (type(total) == 'string' and tonumber(total) or 0) - limits.bytes
+    total = type(total) == 'string' and string.match(total, '^%d+$') and tonumber(total) or 0
+    if total > 2 ^ 50 then
+        -- Not written by a script. It must not cost the dead letters.
+        redis.call('DEL', dead_bytes)
+        total = 0
+    end
+    local bytes_over = total - limits.bytes
     local most, most_bytes = math.max(1000, 2 * buried_letters), math.max(1048576, 2 * buried_bytes)
     local evicted, freed = 0, 0
     while (evicted < excess or freed < bytes_over) and evicted < most and freed < most_bytes do

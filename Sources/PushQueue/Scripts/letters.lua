@@ -57,7 +57,7 @@ end
 
 -- What a name or an id may be, so that whoever reads the wrapper takes it for one.
 local function is_identifier(text)
-    return type(text) == 'string' and #text >= 1 and #text <= 255
+    return type(text) == 'string' and #text >= 1 and #text <= 255 and is_utf8(text)
         and not string.find(text, '[%z\1-\31\127]') and not string.find(text, '\194[\128-\159]')
 end
 
