@@ -25,7 +25,7 @@ extension EndToEnd {
 
         @Test("gone for longer than the lease, with eight lanes: all keep their claims, and nothing is sent twice")
         func goneForLong() async throws {
-            let options = ["--lanes", "4"]
+            let options = ["--lanes", "4", "--max-streams", "20"]
             let scene = try await OutageScene(count: 12_000, arguments: Self.durable, options: options)
             let other = try OutageScene.worker(scene.redis, scene.simulator, options)
             try await eventually("both are at work") { try QueueContents(scene.redis).workers.count == 8 }
