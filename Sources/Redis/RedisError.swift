@@ -23,7 +23,8 @@ public struct RedisServerError: Error, Sendable, Equatable, CustomStringConverti
     /// From Redis 7 on, the place in the script where a command was refused follows: `OOM command not allowed … script:
     /// <digest>, on @user_script:242.` It says nothing of why; but of an error in the script itself it is the best clue.
     private static func withoutPlaceInScript(_ text: Substring, prefix: String) -> Substring {
-        guard prefix != "ERR", let place = text.firstRange(of: " script: "), text[place.upperBound...].contains("user_script:")
+        guard prefix != "ERR", let place = text.firstRange(of: " script: "),
+            text[place.upperBound...].contains("user_script:")
         else { return text }
         return text[..<place.lowerBound]
     }

@@ -89,7 +89,7 @@ extension QueueServer {
             return [
                 Finding(
                     .full, "Redis at \(address) is full\(use); it refuses new jobs",
-                    advice: "raise maxmemory or free memory; workers go on with the jobs that wait, and need no restart")
+                    advice: "raise maxmemory or free memory; workers go on with waiting jobs, and need no restart")
             ]
         }
         if info?.role == .replica {

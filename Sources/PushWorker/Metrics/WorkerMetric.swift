@@ -151,7 +151,8 @@ public struct WorkerMetric: Sendable {
         "redis_memory_max_bytes", .gauge, ["server"], "maxmemory of a Redis server; absent where there is no limit.")
     static let redisWritesRefused = WorkerMetric(
         "redis_writes_refused", .gauge, ["server"],
-        "1 while a Redis server refuses writes such as producers make: full, read-only, without its disk or its replicas.")
+        "1 while a Redis server refuses writes such as producers make: full, read-only, without its disk or its replicas."
+    )
     static let redisEvicts = WorkerMetric(
         "redis_evicts", .gauge, ["server"],
         "1 where a Redis server evicts keys when its memory is full: maxmemory is set, and maxmemory-policy is not "
