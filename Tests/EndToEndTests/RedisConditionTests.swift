@@ -139,7 +139,8 @@ extension EndToEnd {
                 let port = try await worker.adminPort()
                 try await eventually("it has asked") {
                     let page = try await MetricsTests.page(port)
-                    return page.families["apns_worker_redis_memory_used_bytes"] != nil
+                    let server = ["server": "127.0.0.1:\(redis.port)"]
+                    return page.value("apns_worker_redis_append_only", server) == (isOn ? 1 : 0)
                 }
                 let lines = Self.lines("redis_not_persistent", of: worker)
                 #expect(lines.count == (isOn ? 0 : 1), "\(worker.log)")

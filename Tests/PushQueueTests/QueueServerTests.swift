@@ -108,6 +108,9 @@ struct QueueServerTests {
         #expect(server.findings[0].advice == "add +info to the ACL of the user")
         server.writeRefusal = RedisServerError(text: "OOM command not allowed")
         #expect(Self.kinds(server) == [.full, .notReported] && server.isFull)
+        server.info = .failure(RedisServerError(text: "ERR unknown \u{1B}[31mcommand 'INFO'"))
+        server.writeRefusal = RedisServerError(text: "ERR \u{1B}[2J")
+        #expect(!server.findings.contains { $0.message.contains("\u{1B}") })
         server.info = .failure(RedisServerError(text: "ERR unknown command 'INFO'"))
         #expect(server.findings.last?.message.contains("ERR unknown command 'INFO'") == true)
     }

@@ -1,4 +1,4 @@
-import NIOCore
+import PrintableText
 import Redis
 
 // What of a server endangers jobs, without any I/O.
@@ -102,7 +102,7 @@ extension QueueServer {
         guard let writeRefusal else { return [] }
         return [
             Finding(
-                .refusesWrites, "Redis at \(address) refuses writes: \(writeRefusal.message)",
+                .refusesWrites, "Redis at \(address) refuses writes: \(writeRefusal.message.printable)",
                 advice: Self.advice(on: writeRefusal))
         ]
     }
@@ -177,7 +177,7 @@ extension QueueServer {
         guard error.prefix == "NOPERM" else {
             return Finding(
                 .notReported,
-                "Redis at \(address) does not answer INFO (\(error.message)); its memory and settings are not checked",
+                "Redis at \(address) does not answer INFO (\(error.message.printable)); its memory and settings are not checked",
                 advice: "check maxmemory-policy (noeviction) and appendonly (yes) by hand")
         }
         return Finding(

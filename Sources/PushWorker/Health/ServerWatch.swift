@@ -32,7 +32,7 @@ final class ServerWatch: Sendable {
         var logs: [String: FindingLog] = [:]
         while !Task.isCancelled {
             var servers: [QueueServer] = []
-            for (client, keys) in queues {
+            for (client, keys) in queues where !Task.isCancelled {
                 guard let server = await ask(client, keys, besides: servers) else { continue }
                 servers.append(server)
                 for line in logs[keys.queue, default: FindingLog()].update(server.findings) { log(line, server) }

@@ -158,7 +158,12 @@ public struct WorkerMetric: Sendable {
         "1 where a Redis server evicts keys when its memory is full: maxmemory is set, and maxmemory-policy is not "
             + "noeviction.")
 
-    private static let serverGauges = [redisMemoryUsed, redisMemoryMaximum, redisWritesRefused, redisEvicts]
+    static let redisAppendOnly = WorkerMetric(
+        "redis_append_only", .gauge, ["server"], "1 where a Redis server keeps an append-only file.")
+
+    private static let serverGauges = [
+        redisMemoryUsed, redisMemoryMaximum, redisWritesRefused, redisEvicts, redisAppendOnly,
+    ]
 
     static let ready = WorkerMetric("ready", .gauge, "1 while the worker can take and send jobs, as /readyz says.")
     static let lanes = WorkerMetric("lanes", .gauge, "Event loops that work.")
