@@ -88,7 +88,9 @@ public struct QueueCheck {
     private static func judge(_ server: QueueServer, _ report: inout Report) {
         if case .success(let info) = server.info {
             report.version = info.version ?? "unknown"
-            if let facts = facts(info, isFailedOver: server.isFailedOver) { report.facts.append(facts) }
+            if let facts = facts(info, isFailedOver: server.isFailedOver) {
+                report.facts.append(server.isFailedOver ? "\(server.address): \(facts)" : facts)
+            }
         }
         for finding in server.findings {
             let sentence = "\(finding.message): \(finding.advice)"

@@ -94,7 +94,7 @@ public final class Worker: Service {
         keeper.cancel()
         watch.cancel()
         summaries?.cancel()
-        await drain()
+        await drain(then: watch)
     }
 
     /// The first lane's clients, by queue.
@@ -177,7 +177,8 @@ public final class Worker: Service {
         return ReloadReport(from: old.apps, to: merged.apps)
     }
 
-    private func drain() async {
+    /// - Parameter watch: what is cancelled and uses the lanes' clients: it ends with these, and before the event loops.
+    private func drain(then watch: Task<Void, Never>) async {
         isDraining.withLockedValue { $0 = true }
         logger.info("draining", metadata: ["limit_ms": "\(configuration.drainTimeout)"])
         let limit = TimeAmount.milliseconds(Int64(configuration.drainTimeout))
@@ -185,6 +186,7 @@ public final class Worker: Service {
         for future in futures {
             do { try await future.get() } catch { logger.error("a lane did not drain: \(error)") }
         }
+        await watch.value
         let total = await counters()
         await collector?.collect(isLast: true)
         final.withLockedValue { $0 = total }

@@ -78,7 +78,8 @@ extension EndToEnd {
             let result = try await scene.check(["--no-connect"])
             #expect(result.ending == .exited(1))
             for words in [
-                "FAILED   redis: push:{default}:retry holds a string", "(maxmemory-policy allkeys-lru): any key, waiting jobs included: set maxmemory-policy to noeviction",
+                "FAILED   redis: push:{default}:retry holds a string",
+                "(maxmemory-policy allkeys-lru): any key, waiting jobs included: set maxmemory-policy to noeviction",
                 "warning  redis: the queue default is paused: lunch",
             ] { #expect(result.output.contains(words), "\(result.output)") }
             let away = try await scene.check(["--no-connect"], ["APNS_WORKER_REDIS_URL": "redis://127.0.0.1:1"])

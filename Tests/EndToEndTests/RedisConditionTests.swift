@@ -92,7 +92,7 @@ extension EndToEnd {
             try redis.run("CONFIG", "SET", "maxmemory", "\(used * 100 / 95)")
             #expect(try await FleetView(redis.url).kinds == ["redis_nearly_full 127.0.0.1:\(redis.port)"])
             let page = try await Self.status(redis.url)
-            #expect(page.output.contains(/REDIS \S+  \d+\.\d of \d+\.\d MiB \(9[4-6] %, noeviction\)/), "\(page.output)")
+            #expect(page.output.contains(/REDIS \S+  \d+\.\d of \d+\.\d MiB \(9[4-6] %, noeviction\)/), "\(page)")
             #expect(try await Self.status(redis.url, "--check").ending == .exited(1))
             let check = try await Self.check(redis.url)
             #expect(check.ending == .exited(0), "\(check.output)")
@@ -104,7 +104,8 @@ extension EndToEnd {
         @Test(
             "a policy that evicts is told by status and check, and by the worker at its start, once",
             arguments: [
-                ("allkeys-lru", "any key, waiting jobs included"), ("volatile-ttl", "keys with an expiry: reservations"),
+                ("allkeys-lru", "any key, waiting jobs included"),
+                ("volatile-ttl", "keys with an expiry: reservations"),
             ])
         func eviction(policy: String, words: String) async throws {
             let redis = try RedisServer(arguments: ["--maxmemory-policy", policy])
@@ -138,7 +139,8 @@ extension EndToEnd {
                 let port = try await worker.adminPort()
                 try await eventually("it has asked") {
                     let page = try await MetricsTests.page(port)
-                    return page.families["apns_worker_redis_memory_used_bytes"] != nil
+                    let server = ["server": "127.0.0.1:\(redis.port)"]
+                    return page.value("apns_worker_redis_append_only", server) == (isOn ? 1 : 0)
                 }
                 let lines = Self.lines("redis_not_persistent", of: worker)
                 #expect(lines.count == (isOn ? 0 : 1), "\(worker.log)")

@@ -115,6 +115,36 @@ extension EndToEnd {
             #expect(try new.run("LLEN", "push:{default}:jobs") == 1)
         }
 
+        @Test("the producer's example pushes until the replica has the job, and that is sent once")
+        func producer() async throws {
+            let pair = try await Pair()
+            let example = DeployFolder.url("producers/enqueue_confirmed.py").path
+            func run() async throws -> CommandLineTests.Output {
+                try await CommandLineTests.run(
+                    [example, TestJob.token("ab", 1)], of: "/usr/bin/python3",
+                    environment: ["REDIS_URL": pair.master.url])
+            }
+            pair.replica.pause()
+            let short = try await run()
+            #expect(short.ending == .exited(1), "\(short.output)")
+            #expect(short.errors == "enqueued 1 job, but fewer than 1 replicas have it: a failover may lose it\n")
+            #expect(try pair.master.run("LLEN", "push:{default}:jobs") == 3)
+            pair.replica.resume()
+            try await eventually("the replica is in step") {
+                try pair.master.run("INFO", "replication").text?.contains("state=online") == true
+            }
+            let confirmed = try await run()
+            #expect(confirmed.ending == .exited(0), "\(confirmed.errors)")
+            #expect(confirmed.output == "enqueued 1 job, and a replica has it\n")
+            #expect(try pair.replica.run("LLEN", "push:{default}:jobs") == 4)
+
+            let simulator = try await SimulatorProcess()
+            let worker = try WorkerProcess(
+                redis: pair.master.url, endpoint: simulator.port, options: ["--exit-when-done"])
+            let account = try await worker.finish()
+            #expect(account.delivered == 1 && account.duplicates == 3, "\(account)")
+        }
+
         @Test(
             "mistakes are told before anything is pushed",
             arguments: [

@@ -46,7 +46,7 @@ struct QueueServerTests {
 
     @Test("is full when it says so, whatever the figures of a moment before")
     func outOfMemory() {
-        let server = Self.server(["used_memory": "990"], refusal: "OOM command not allowed when used memory > 'maxmemory'.")
+        let server = Self.server(["used_memory": "990"], refusal: "OOM command not allowed when used memory > …")
         #expect(Self.kinds(server) == [.full] && server.isFull && server.refusesWrites)
         #expect(server.findings[0].message == "Redis at a:1 is full: 0.9 of 0.9 KiB; it refuses new jobs")
         #expect(!server.findings[0].advice.contains("start a worker"))
@@ -79,7 +79,8 @@ struct QueueServerTests {
         #expect(
             Self.kinds(Self.server(["min_slaves_good_slaves": ""], isFailedOver: true)) == [.noMinimumOfReplicas])
         // A report that has nothing of replication says nothing of it.
-        let silent = Self.server(["connected_slaves": "", "min_slaves_good_slaves": "", "role": ""], isFailedOver: true)
+        let unsaid = ["connected_slaves": "", "min_slaves_good_slaves": "", "role": ""]
+        let silent = Self.server(unsaid, isFailedOver: true)
         #expect(Self.kinds(silent).isEmpty)
     }
 
@@ -107,6 +108,9 @@ struct QueueServerTests {
         #expect(server.findings[0].advice == "add +info to the ACL of the user")
         server.writeRefusal = RedisServerError(text: "OOM command not allowed")
         #expect(Self.kinds(server) == [.full, .notReported] && server.isFull)
+        server.info = .failure(RedisServerError(text: "ERR unknown \u{1B}[31mcommand 'INFO'"))
+        server.writeRefusal = RedisServerError(text: "ERR \u{1B}[2J")
+        #expect(!server.findings.contains { $0.message.contains("\u{1B}") })
         server.info = .failure(RedisServerError(text: "ERR unknown command 'INFO'"))
         #expect(server.findings.last?.message.contains("ERR unknown command 'INFO'") == true)
     }

@@ -59,7 +59,7 @@ struct MetricsHandoverTests {
     func catalogue() {
         let names = WorkerMetric.all.map(\.name)
         #expect(Set(names).count == names.count)
-        let allowed: Set = ["app", "queue", "push_type", "outcome", "reason", "state", "lane", "version"]
+        let allowed: Set = ["app", "queue", "push_type", "outcome", "reason", "state", "lane", "version", "server"]
         for metric in WorkerMetric.all {
             #expect(metric.name.hasPrefix("apns_worker_") && !metric.help.isEmpty)
             #expect(allowed.isSuperset(of: metric.labels))

@@ -1,4 +1,4 @@
-import NIOCore
+import PrintableText
 import Redis
 
 // What of a server endangers jobs, without any I/O.
@@ -89,7 +89,7 @@ extension QueueServer {
             return [
                 Finding(
                     .full, "Redis at \(address) is full\(use); it refuses new jobs",
-                    advice: "raise maxmemory or free memory; workers go on with the jobs that wait, and need no restart")
+                    advice: "raise maxmemory or free memory; workers go on with waiting jobs, and need no restart")
             ]
         }
         if info?.role == .replica {
@@ -102,7 +102,7 @@ extension QueueServer {
         guard let writeRefusal else { return [] }
         return [
             Finding(
-                .refusesWrites, "Redis at \(address) refuses writes: \(writeRefusal.message)",
+                .refusesWrites, "Redis at \(address) refuses writes: \(writeRefusal.message.printable)",
                 advice: Self.advice(on: writeRefusal))
         ]
     }
@@ -177,7 +177,7 @@ extension QueueServer {
         guard error.prefix == "NOPERM" else {
             return Finding(
                 .notReported,
-                "Redis at \(address) does not answer INFO (\(error.message)); its memory and settings are not checked",
+                "Redis at \(address) does not answer INFO (\(error.message.printable)); its memory and settings are not checked",
                 advice: "check maxmemory-policy (noeviction) and appendonly (yes) by hand")
         }
         return Finding(

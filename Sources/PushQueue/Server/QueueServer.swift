@@ -1,4 +1,5 @@
 import NIOCore
+import PrintableText
 import Redis
 
 /// The Redis server that holds a queue: what it reports about itself, and whether it accepts writes.
@@ -36,7 +37,7 @@ public struct QueueServer: Sendable, Equatable {
         // Last, for a client leaves a server that is not the master.
         let attempt = try await answer(client, RedisCommand("RPUSHX", keys.stats("write-attempt"), ""))
         var server = QueueServer(
-            address: address ?? client.topology.address, isFailedOver: client.topology.isFailedOver,
+            address: (address ?? client.topology.address).printable, isFailedOver: client.topology.isFailedOver,
             info: report.map { ServerInfo($0.root.string ?? "") })
         if case .failure(let error) = attempt, error.prefix != "NOPERM" { server.writeRefusal = error }
         return server

@@ -22,8 +22,8 @@ final class ServerWatch: Sendable {
 
     /// What the servers were like when they were last asked; none where that is long ago.
     var latest: [QueueServer] {
-        guard let (servers, at) = read.withLockedValue({ $0 }), ContinuousClock.now - at < Self.lifetime else { return [] }
-        return servers
+        guard let (servers, at) = read.withLockedValue({ $0 }) else { return [] }
+        return ContinuousClock.now - at < Self.lifetime ? servers : []
     }
 
     /// Asks again and again until the task is cancelled.
@@ -32,7 +32,7 @@ final class ServerWatch: Sendable {
         var logs: [String: FindingLog] = [:]
         while !Task.isCancelled {
             var servers: [QueueServer] = []
-            for (client, keys) in queues {
+            for (client, keys) in queues where !Task.isCancelled {
                 guard let server = await ask(client, keys, besides: servers) else { continue }
                 servers.append(server)
                 for line in logs[keys.queue, default: FindingLog()].update(server.findings) { log(line, server) }

@@ -85,6 +85,7 @@ actor MetricsCollector {
         guard case .success(let info) = server.info else { return }
         if let used = info.usedMemory { handover.set(.redisMemoryUsed, [server.address], used) }
         if let limit = info.memoryLimit, limit > 0 { handover.set(.redisMemoryMaximum, [server.address], limit) }
+        if let keeps = info.keepsAppendOnlyFile { handover.set(.redisAppendOnly, [server.address], keeps ? 1 : 0) }
         if info.evictionPolicy != nil { handover.set(.redisEvicts, [server.address], info.evicts ? 1 : 0) }
     }
 

@@ -151,13 +151,19 @@ public struct WorkerMetric: Sendable {
         "redis_memory_max_bytes", .gauge, ["server"], "maxmemory of a Redis server; absent where there is no limit.")
     static let redisWritesRefused = WorkerMetric(
         "redis_writes_refused", .gauge, ["server"],
-        "1 while a Redis server refuses writes such as producers make: full, read-only, without its disk or its replicas.")
+        "1 while a Redis server refuses writes such as producers make: full, read-only, without its disk or its replicas."
+    )
     static let redisEvicts = WorkerMetric(
         "redis_evicts", .gauge, ["server"],
         "1 where a Redis server evicts keys when its memory is full: maxmemory is set, and maxmemory-policy is not "
             + "noeviction.")
 
-    private static let serverGauges = [redisMemoryUsed, redisMemoryMaximum, redisWritesRefused, redisEvicts]
+    static let redisAppendOnly = WorkerMetric(
+        "redis_append_only", .gauge, ["server"], "1 where a Redis server keeps an append-only file.")
+
+    private static let serverGauges = [
+        redisMemoryUsed, redisMemoryMaximum, redisWritesRefused, redisEvicts, redisAppendOnly,
+    ]
 
     static let ready = WorkerMetric("ready", .gauge, "1 while the worker can take and send jobs, as /readyz says.")
     static let lanes = WorkerMetric("lanes", .gauge, "Event loops that work.")

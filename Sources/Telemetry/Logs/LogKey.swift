@@ -3,6 +3,8 @@
 public enum LogKey: String, CaseIterable, Sendable {
     // What a line is about.
 
+    /// What has happened, in a stable word for programs: the sentence may change, this may not.
+    case event
     /// The configured app.
     case app
     /// The queue.
