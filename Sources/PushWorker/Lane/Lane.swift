@@ -203,6 +203,7 @@ final class Lane: @unchecked Sendable {
         for app in apps {
             if isFullSecond || !app.canSend { keepProviderToken(of: app) }
             app.transport.check(now: now)
+            watchAnswers(of: app)
             if app.isLeaving { leaveIfDone(app) }
             parkWhatCannotBeSent(app, now: now)
         }
