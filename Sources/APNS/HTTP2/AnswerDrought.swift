@@ -7,8 +7,9 @@ import NIOCore
 struct AnswerDrought {
     /// How long requests may wait with no answer to any.
     static let patience = TimeAmount.seconds(5)
-    /// How long the last finding holds while nothing is sent. It covers most pauses between two attempts of a job.
-    static let memory = TimeAmount.minutes(10)
+    /// How long the last finding holds while nothing is sent. It covers the pauses between the first attempts of a job; a
+    /// single notification that was lost and not tried again should not count for long.
+    static let memory = TimeAmount.minutes(2)
     /// The longest time that counts between two looks: a process that was stopped has not waited.
     private static let longestGap = TimeAmount.seconds(1)
 
