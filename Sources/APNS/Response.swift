@@ -61,6 +61,10 @@ public enum RequestFailure: Error, Sendable, Equatable, CustomStringConvertible 
     case timedOut
     /// The connection went away.
     case connectionLost(String)
+    /// The connection was retired as unresponsive before the request could be written.
+    case unresponsive
+    /// It was not sent, because it already ran into its deadline on all connections that have free streams.
+    case noOtherConnection
     /// The binary gateway dropped it, because of another that was sent before it on the same connection.
     case discarded
     /// The binary gateway accepts connections, and drops each with the first notification, without a word.
@@ -74,6 +78,8 @@ public enum RequestFailure: Error, Sendable, Equatable, CustomStringConvertible 
         case .reset(let code): "the server reset the stream with HTTP/2 error code \(code)"
         case .timedOut: "no answer in time"
         case .connectionLost(let why): "the connection was lost: \(why)"
+        case .unresponsive: "the connection was retired before the request could be written"
+        case .noOtherConnection: "no answer in time on any of the connections; another is opened"
         case .discarded: "the gateway dropped it, because one that was sent before it was bad"
         case .hungUp: "the gateway takes connections, and drops them when something is sent"
         }
@@ -87,6 +93,8 @@ public enum RequestFailure: Error, Sendable, Equatable, CustomStringConvertible 
         case .reset: "StreamReset"
         case .timedOut: "NoAnswer"
         case .connectionLost: "ConnectionLost"
+        case .unresponsive: "Unresponsive"
+        case .noOtherConnection: "NoOtherConnection"
         case .discarded: "Discarded"
         case .hungUp: "HungUp"
         }

@@ -22,6 +22,9 @@ public protocol Transport: AnyObject {
     var usableConnections: Int { get }
     /// Whether there is no connection because nothing has to be sent, and the first that has will open one.
     var isDormant: Bool { get }
+    /// True while there are requests and none is answered, although connections can be made. The binary gateway answers
+    /// nothing that it accepts, so that this is never known of it.
+    var isUnanswered: Bool { get }
     /// What the connections are doing.
     var statistics: PoolStatistics { get }
     /// Why the last connection could not be made or was given up; `nil` once one has worked since.

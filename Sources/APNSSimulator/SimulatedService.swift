@@ -59,18 +59,22 @@ final class SimulatedService: Sendable {
     }
 
     /// Decides about a request that passed every check, and enters it into the account if it is accepted.
-    func judge(_ token: SimulatedToken, id: NotificationID, ordinal: Int) -> FaultScript.Verdict {
+    func judge(
+        _ token: SimulatedToken, id: NotificationID, ordinal: Int, connection: Int
+    ) -> FaultScript.Verdict {
         state.withLock { state in
-            let verdict = state.script.judge(.device(token), ordinal: ordinal, &state.generator)
+            let verdict = state.script.judge(
+                .device(token), ordinal: ordinal, connection: connection, &state.generator)
             if verdict.accepts { state.account.accept(id: id, token: token) }
             return verdict
         }
     }
 
     /// The same for a broadcast.
-    func judge(channel: [UInt8], id: NotificationID, ordinal: Int) -> FaultScript.Verdict {
+    func judge(channel: [UInt8], id: NotificationID, ordinal: Int, connection: Int) -> FaultScript.Verdict {
         state.withLock { state in
-            let verdict = state.script.judge(.channel(channel), ordinal: ordinal, &state.generator)
+            let verdict = state.script.judge(
+                .channel(channel), ordinal: ordinal, connection: connection, &state.generator)
             if verdict.accepts { state.account.accept(id: id, channel: channel) }
             return verdict
         }
@@ -109,11 +113,12 @@ final class SimulatedService: Sendable {
 
     func add(_ tally: ConnectionTally) { state.withLock { $0.account.add(tally) } }
 
-    /// - Returns: the connection's number, from 1.
-    func connectionOpened() -> Int {
+    /// - Returns: the connection's number, from 1, and how it fails, if it does.
+    func connectionOpened() -> (number: Int, fault: FaultRule.ConnectionFault?) {
         state.withLock { state in
             state.account.connections += 1
-            return state.account.connections
+            let number = state.account.connections
+            return (number, state.script.judge(connection: number, &state.generator))
         }
     }
 }

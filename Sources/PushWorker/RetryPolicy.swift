@@ -1,3 +1,5 @@
+import APNS
+
 /// When, and how often, a notification is tried again.
 public struct RetryPolicy: Sendable, Equatable {
     /// The ceiling of the first pause in milliseconds; it doubles with each attempt.
@@ -6,6 +8,11 @@ public struct RetryPolicy: Sendable, Equatable {
     public var cap: Int64 = 600_000
     /// How many attempts a job has that does not say.
     public var maximumAttempts = 10
+
+    /// For how long after it was first seen a notification may be sent again without spending an attempt, in milliseconds.
+    static let freeResends: Int64 = 24 * 3_600_000
+    /// The longest pause before that, in milliseconds.
+    static let longestResendPause: Int64 = 60_000
 
     /// The defaults.
     public init() {}
@@ -23,5 +30,27 @@ public struct RetryPolicy: Sendable, Equatable {
         let backoff = Int64(Double(ceiling) * jitter)
         guard let retryAfter else { return backoff }
         return max(Int64(min(retryAfter, 86_400)) * 1000, 0) + backoff
+    }
+
+    /// The pause before a notification that APNs certainly did not process is sent again, in milliseconds; `nil` for at
+    /// once, which it is the first time. Pauses grow with the notification's age, so that a server that refuses everything
+    /// gets hardly more requests than there are notifications.
+    /// - Parameters:
+    ///   - failure: why it was not processed.
+    ///   - resends: how often it has been sent again at once.
+    ///   - isReturning: whether the job has been in the queue before.
+    ///   - age: milliseconds since the job was first seen.
+    ///   - jitter: from 0 to 1, evenly distributed.
+    func resendPause(
+        after failure: RequestFailure, resends: Int, isReturning: Bool, age: Int64, jitter: Double
+    ) -> Int64? {
+        switch failure {
+        case .discarded: return nil
+        case .noOtherConnection: break
+        case .refusedStream where isReturning: break
+        default: if resends == 0 { return nil }
+        }
+        let ceiling = max(min(base, cap), min(age / 2, cap, Self.longestResendPause))
+        return ceiling / 2 + Int64(Double(ceiling / 2) * jitter)
     }
 }

@@ -47,6 +47,8 @@ struct SimulatorCommand: AsyncParsableCommand {
                 POST /faults/goaway    say GOAWAY on every connection; reason=Shutdown.
                                        The gateway sends the packet with status 10
                 POST /faults/drop      close every connection without a word
+                POST /faults/wedge     answer no request any more on the connections that
+                                       are open, but SETTINGS and PINGs
                 POST /faults/stop-listening, POST /faults/start-listening
                                        refuse new connections for a while
                 GET /health, GET /     whether it is there; what there is
@@ -71,6 +73,7 @@ struct SimulatorCommand: AsyncParsableCommand {
                 rate=0.01     this share of requests
                 times=1       the first N requests of each token
                 after=1000    every N-th request of a connection
+                connection=2  requests of the second connection since the start
               and these what happens:
                 answer=410 | 429 | 500 | 503 | …   an HTTP status with the reason that belongs to it
                 answer=BadDeviceToken | …          a reason with the status that belongs to it
@@ -83,6 +86,12 @@ struct SimulatorCommand: AsyncParsableCommand {
                 streams=1       lower the stream limit; for=500ms
               accept=true counts the notification as accepted although no answer comes. The first rule with an answer
               that meets a request decides. Rules without a prefix meet broadcasts too, and times counts by channel then.
+
+              With at=connect a rule meets connections: the N-th since the start (connection=N), the first N (times=N), every
+              N-th (after=N), or a share (rate=0.1). It decides how they fail from their TLS handshake on:
+                answer=wedge        answer SETTINGS and PINGs, and no request
+                answer=no-window    grant no flow-control window beyond the first 65,535 bytes
+                answer=no-settings  send nothing at all, not even SETTINGS
 
             \(GatewayOptions.help)
 

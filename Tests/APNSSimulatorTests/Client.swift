@@ -87,16 +87,19 @@ struct Push {
 }
 
 /// Requests by nghttp, all on one connection; its log of frames.
-func nghttp(_ server: APNSSimulatorServer, tokens: [String], timeout: Double = 20) async throws -> Command {
+func nghttp(
+    _ server: APNSSimulatorServer, tokens: [String], body text: String = #"{"aps":{"alert":"x"}}"#,
+    patience: Int = 20
+) async throws -> Command {
     let body = FileManager.default.temporaryDirectory.appending(path: "body-\(UUID().uuidString)")
-    try Data(#"{"aps":{"alert":"x"}}"#.utf8).write(to: body)
+    try Data(text.utf8).write(to: body)
     defer { try? FileManager.default.removeItem(at: body) }
     return try await Command.run(
         "/usr/bin/nghttp",
         [
-            "--verbose", "--null-out", "--data", body.path,
+            "--verbose", "--null-out", "--timeout=\(patience)s", "--data", body.path,
             "--header", "authorization: bearer " + TestTokens.unsigned(), "--header", "apns-topic: com.example.app",
-        ] + tokens.map { "https://127.0.0.1:\(server.port)/3/device/\($0)" }, timeout: timeout)
+        ] + tokens.map { "https://127.0.0.1:\(server.port)/3/device/\($0)" }, timeout: Double(patience) + 20)
 }
 
 /// Many requests by h2load on one connection; its report.

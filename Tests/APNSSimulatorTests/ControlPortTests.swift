@@ -205,6 +205,19 @@ struct ControlPortTests {
         }
     }
 
+    @Test("answers nothing more on the connections there are, not even what is held back; new ones are well")
+    func wedge() async throws {
+        try await withControl(rules: ["prefix=dead,delay=2s"]) { server, ask in
+            async let held = Push(token: FaultTests.dead) { $0.arguments = ["--max-time", "4"] }.send(to: server)
+            try await eventually("it has come") { server.account.accepted == 1 }
+            #expect(try await ask("POST", "/faults/wedge", nil).json["connections"] as? Int == 1)
+            #expect(try await held.exit == 28)
+            try await eventually("the account knows") { server.account.acceptedAnswerLost == 1 }
+            #expect(server.account.answers.isEmpty)
+            #expect(try await Push().send(to: server).status == 200)
+        }
+    }
+
     @Test("refuses new connections for a while, and twice the same changes nothing")
     func listening() async throws {
         try await withControl { (server, ask) async throws in

@@ -147,6 +147,63 @@ struct FaultTests {
         }
     }
 
+    @Test("on a connection that answers PINGs and no request, not even a bad one; the next is well")
+    func wedge() async throws {
+        try await withSimulator(rules: ["at=connect,connection=1,answer=wedge"]) { server in
+            let impatient = { (push: inout Push) in push.arguments = ["--max-time", "0.5"] }
+            let good = try await Push(impatient).send(to: server)
+            #expect(good.exit == 28 && good.status == 0)
+            #expect(server.account.silenced == 1 && server.account.accepted == 0 && server.account.protocolErrors == 0)
+            #expect(try await Push().send(to: server).status == 200)
+        }
+        try await withSimulator(rules: ["at=connect,times=1,answer=wedge"]) { server in
+            let bad = try await Push { push in
+                push.arguments = ["--max-time", "0.5"]
+                push.set("apns-topic", nil)
+            }.send(to: server)
+            #expect(bad.exit == 28 && bad.status == 0)
+            #expect(try await Push().send(to: server).status == 200)
+        }
+    }
+
+    @Test("on a connection that grants no window beyond the first")
+    func noWindow() async throws {
+        let big = #"{"aps":{"alert":""# + String(repeating: "x", count: 4000) + #""}}"#
+        try await withSimulator(rules: ["at=connect,connection=2,answer=no-window"]) {
+            $0.initialStreams = 100
+        } _: { server in
+            for connection in 1...2 {
+                let log = try await nghttp(
+                    server, tokens: (0..<20).map { "aa" + anyToken.dropFirst(4) + String($0 + 10) }, body: big,
+                    patience: connection == 1 ? 20 : 1)
+                #expect(log.output.contains("recv WINDOW_UPDATE frame") == (connection == 1))
+            }
+            // 16 bodies fit into 65,535 bytes.
+            #expect(server.account.accepted == 20 + 16)
+        }
+    }
+
+    @Test("on a connection that sends nothing, not even SETTINGS")
+    func noSettings() async throws {
+        try await withSimulator(rules: ["at=connect,after=2,answer=no-settings"]) { server in
+            #expect(try await Push().send(to: server).status == 200)
+            let log = try await nghttp(server, tokens: [anyToken], patience: 1)
+            #expect(log.output.contains("send SETTINGS frame") && !log.output.contains(" recv "), "\(log.output)")
+            #expect(try await Push().send(to: server).status == 200)
+            #expect(server.account.connections == 3 && server.account.requests == 2)
+            #expect(server.account.bytesSent > 0)
+        }
+    }
+
+    @Test("for the requests of one connection")
+    func oneConnection() async throws {
+        try await withSimulator(rules: ["connection=2,answer=503"]) { server in
+            var statuses: [Int] = []
+            for _ in 0..<3 { statuses.append(try await Push().send(to: server).status) }
+            #expect(statuses == [200, 503, 200])
+        }
+    }
+
     @Test("with GOAWAY, its debug data and the last stream it names", arguments: FaultRule.LastStream.allCases)
     func goAway(_ last: FaultRule.LastStream) async throws {
         let tokens = ["aa", "bb", "cc"].map { $0 + anyToken.dropFirst(2) }

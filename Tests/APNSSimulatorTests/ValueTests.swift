@@ -12,7 +12,10 @@ struct FaultRuleTests {
             ("answer=410,for=1s", "for"), ("answer=410,colour=red", "colour"), ("answer=410,answer=500", "answer"),
             ("delay=soon", "delay"), ("streams=-1", "streams"), ("answer=goaway,last-stream=9", "last-stream"),
             ("answer=410,accept=true", "accept"), ("answer=500,body=gzip", "body"),
-            ("answer=503,retry-after=x", "retry-after"),
+            ("answer=503,retry-after=x", "retry-after"), ("answer=wedge", "answer"), ("answer=no-window", "answer"),
+            ("at=connect,answer=503", "answer"), ("at=once,answer=wedge", "at"),
+            ("connection=0,answer=503", "connection"),
+            ("at=connect,answer=wedge,prefix=aa", "prefix"), ("at=connect,answer=wedge,delay=1s", "delay"),
         ])
     func namesKey(_ text: String, _ key: String) {
         let error = #expect(throws: FaultRuleError.self) { try FaultRule(text) }
@@ -20,7 +23,9 @@ struct FaultRuleTests {
         #expect(error?.description.contains(text) == true)
     }
 
-    @Test("is refused when it does nothing or is no list of pairs", arguments: ["prefix=dead", "", "410", "=1"])
+    @Test(
+        "is refused when it does nothing or is no list of pairs",
+        arguments: ["prefix=dead", "", "410", "=1", "at=connect"])
     func refuses(_ text: String) {
         #expect(throws: FaultRuleError.self) { try FaultRule(text) }
     }

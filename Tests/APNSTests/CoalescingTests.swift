@@ -15,6 +15,9 @@ struct CoalescingTests {
 
         func connectionChanged(_ connection: HTTP2Connection) {}
         func connectionWearsOut(_ connection: HTTP2Connection) {}
+        func connection(
+            _ connection: HTTP2Connection, didNotAnswer apnsID: APNSID?, deadline: NIODeadline, isRefusal: Bool
+        ) {}
         func connection(_ connection: HTTP2Connection, completed tag: UInt64, with result: RequestResult) {
             completed.append(tag)
         }

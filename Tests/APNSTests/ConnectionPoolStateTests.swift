@@ -45,6 +45,18 @@ struct ConnectionPoolStateTests {
         #expect(state.connectionsToOpen(isWanted: true, now: start) == 1)
     }
 
+    @Test("it makes one after a failure even when the minimum is 0, because nothing is wanted until there is one")
+    func failedOnDemand() {
+        var state = pool(minimum: 0)
+        #expect(state.connectionsToOpen(isWanted: true, now: start) == 1)
+        let pause = state.failed(wasConnecting: true, now: start, jitter: 1)
+        #expect(state.connectionsToOpen(isWanted: false, now: start) == 0)
+        #expect(state.connectionsToOpen(isWanted: false, now: start + pause) == 1)
+        state.connected()
+        state.worked()
+        #expect(state.connectionsToOpen(isWanted: false, now: start + pause) == 0)
+    }
+
     @Test("it pauses twice as long after each failure, up to 30 s, and never not at all")
     func backoff() {
         var most = pool()

@@ -79,13 +79,22 @@ struct LivenessTests {
         }
     }
 
-    @Test("that never sends its SETTINGS is left, and the request is given up in time")
+    @Test("that never sends its SETTINGS gets no request, and is left for another connection")
     func noSettings() async throws {
-        try await withPeer { peer in
-            try await withPool(port: peer.port, { $0.requestTimeout = .seconds(1) }) { client in
-                let answer = try await client.send().get()
-                #expect(answer == .uncertain(.timedOut))
-                #expect(peer.count(.headers) == 1)
+        let script: ScriptedPeer.Script = { connection, event in
+            if connection.number > 2 { answersAll(connection, event) }
+        }
+        try await withPeer(script: script) { peer in
+            try await withPool(port: peer.port, { $0.settingsTimeout = .milliseconds(200) }) { client in
+                let future = client.send()
+                try await eventually("a failure") { try await client.ask { $0.lastFailure != nil } }
+                let failure = try await client.ask { "\($0.lastFailure, default: "none")" }
+                #expect(failure.contains("sent no HTTP/2 SETTINGS within 200 ms"), "\(failure)")
+                #expect(try await client.ask { $0.usableConnections } == 0)
+                #expect(peer.count(.headers) == 0)
+                try await expect(future, .delivered)
+                #expect(try await client.ask { $0.failureCounts } == ["Unresponsive": 2])
+                #expect(client.log.lines.filter { $0.hasPrefix("error: no connection to APNs") }.count == 1)
             }
         }
     }

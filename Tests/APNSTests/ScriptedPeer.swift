@@ -159,6 +159,8 @@ final class PeerConnection: ChannelInboundHandler {
         context?.channel.setOption(.autoRead, value: true).whenFailure { preconditionFailure("\($0)") }
     }
 
+    var eventLoop: (any EventLoop)? { context?.eventLoop }
+
     /// To come back to it from another thread.
     func bound() -> NIOLoopBound<PeerConnection>? {
         context.map { NIOLoopBound(self, eventLoop: $0.eventLoop) }

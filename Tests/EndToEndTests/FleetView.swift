@@ -45,7 +45,7 @@ struct FleetView: Decodable {
         let name, state: String
         let endpoints: [String]
         let paused: Pause?
-        let connections, connecting, streams, stream_limit, lanes: Int
+        let connections, connecting, streams, stream_limit, lanes, lanes_unanswered: Int
         let failure: String?
     }
 

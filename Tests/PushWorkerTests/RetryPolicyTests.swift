@@ -1,3 +1,4 @@
+import APNS
 import Testing
 
 @testable import PushWorker
@@ -26,6 +27,33 @@ struct RetryPolicyTests {
         #expect(policy.delay(afterAttempt: 1, retryAfter: 30, jitter: 0.5) == 30_500)
         #expect(policy.delay(afterAttempt: 1, retryAfter: .max, jitter: 0) == 86_400_000)
         #expect(policy.delay(afterAttempt: 1, retryAfter: -5, jitter: 0) == 0)
+    }
+
+    private func resendPause(
+        _ failure: RequestFailure, resends: Int = 0, isReturning: Bool = false, age: Int64 = 0, jitter: Double = 1
+    ) -> Int64? {
+        policy.resendPause(after: failure, resends: resends, isReturning: isReturning, age: age, jitter: jitter)
+    }
+
+    @Test("sends what was not processed again at once the first time, and after pauses that grow with its age then")
+    func resends() {
+        for failure in [RequestFailure.refusedStream, .goingAway(reason: nil), .connectionLost("x"), .unresponsive] {
+            #expect(resendPause(failure) == nil)
+            #expect(resendPause(failure, resends: 1) == 1000)
+            #expect(resendPause(failure, resends: 1, jitter: 0) == 500)
+            #expect(resendPause(failure, resends: 1, age: 20_000) == 10_000)
+            #expect(resendPause(failure, resends: 1, age: 20_000, jitter: 0) == 5000)
+            #expect(resendPause(failure, resends: 1, age: .max) == RetryPolicy.longestResendPause)
+        }
+        // A server that refused the job before is not asked twice in a row.
+        #expect(resendPause(.refusedStream, isReturning: true, age: 6000) == 3000)
+        #expect(resendPause(.goingAway(reason: nil), isReturning: true, age: 6000) == nil)
+        // Another connection is being made; one that was behind a bad one has waited for nothing.
+        #expect(resendPause(.noOtherConnection) == 1000)
+        #expect(resendPause(.discarded, resends: 9) == nil)
+        var short = policy
+        short.cap = 400
+        #expect(short.resendPause(after: .refusedStream, resends: 1, isReturning: true, age: .max, jitter: 1) == 400)
     }
 
     @Test("does not overflow, whatever the numbers")

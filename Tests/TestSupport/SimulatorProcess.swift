@@ -82,6 +82,8 @@ public final class SimulatorProcess: Sendable {
     public let gatewayPort: Int?
     /// The port of the feedback service; nil where it was not asked for.
     public let feedbackPort: Int?
+    /// The control port; nil where it was not asked for.
+    public let controlPort: Int?
     /// The process.
     public let process: ChildProcess
 
@@ -124,6 +126,7 @@ public final class SimulatorProcess: Sendable {
         port = announcement.port
         gatewayPort = announcement.gatewayPort
         feedbackPort = announcement.feedbackPort
+        controlPort = announcement.controlPort
     }
 
     deinit {
@@ -133,6 +136,18 @@ public final class SimulatorProcess: Sendable {
 
     /// What it has seen and done up to now.
     public func account() async throws -> Account { try await account(by: SIGUSR1) }
+
+    /// Sends a request to its control port, which `--control-port` has to ask for.
+    /// - Throws: ``ChildProcess/Failure`` when the answer is not 200.
+    public func control(_ method: String, _ path: String, _ body: String? = nil) async throws {
+        guard let controlPort else { throw process.failure("has no control port") }
+        let curl = try ChildProcess(
+            "curl",
+            ["-sS", "--fail-with-body", "-m", "30", "-X", method, "http://127.0.0.1:\(controlPort)\(path)"]
+                + (body.map { ["--data-binary", $0] } ?? []))
+        let ending = try await curl.wait()
+        guard ending == .exited(0) else { throw curl.failure("\(method) \(path) ended with \(ending)") }
+    }
 
     /// Ends it in good order.
     /// - Returns: what it has seen and done in all.
@@ -162,7 +177,7 @@ public final class SimulatorProcess: Sendable {
 
     private struct Announcement: Decodable {
         let port: Int
-        let gatewayPort, feedbackPort: Int?
+        let gatewayPort, feedbackPort, controlPort: Int?
     }
 
     private static func announcement(of process: ChildProcess) async throws -> Announcement {

@@ -5,6 +5,8 @@ import NIOCore
 struct ConnectionFailures {
     /// Why the last connection could not be made or was given up; `nil` once one has worked since.
     private(set) var last: (any Error)?
+    /// True if that is a connection that was made and given up because its requests got no answer.
+    private(set) var isOfAnswers = false
     /// See ``Transport/failureCounts``.
     private(set) var counts: [String: Int] = [:]
 
@@ -12,6 +14,8 @@ struct ConnectionFailures {
     private let endpoint: APNSEndpoint
     private let logger: Logger
     private var lastLogged = NIODeadline.distantPast
+    /// True if the log has a line of the failures since a connection last worked.
+    private var isLogged = false
 
     /// - Parameter service: what the connections lead to, in words.
     init(_ service: StaticString, _ endpoint: APNSEndpoint, _ logger: Logger) {
@@ -26,10 +30,11 @@ struct ConnectionFailures {
         _ error: any Error, wasConnecting: Bool, _ state: inout ConnectionPoolState, now: NIODeadline
     ) {
         let pause = state.failed(wasConnecting: wasConnecting, now: now, jitter: .random(in: 0..<1))
-        last = error
+        (last, isOfAnswers) = (error, false)
         counts[APNSConnectionError.word(for: error), default: 0] += 1
-        guard state.failures == 1 || now - lastLogged > .seconds(60) else { return }
+        guard !isLogged || now - lastLogged > .seconds(60) else { return }
         lastLogged = now
+        isLogged = true
         logger.error(
             "no connection to \(service): \(error)",
             metadata: [
@@ -38,11 +43,23 @@ struct ConnectionFailures {
             ])
     }
 
+    /// A connection was given up because its requests got no answer. The lanes log that, once for all connections.
+    /// - Parameter pauses: whether the next connection should wait for a moment, because no other is answered either.
+    mutating func unanswered(
+        _ error: any Error, pauses: Bool, _ state: inout ConnectionPoolState, now: NIODeadline
+    ) {
+        counts[APNSConnectionError.word(for: error), default: 0] += 1
+        guard pauses else { return }
+        (last, isOfAnswers) = (error, true)
+        state.failed(wasConnecting: false, now: now, jitter: .random(in: 0..<1))
+    }
+
     /// A connection has worked.
     /// - Parameter news: what the log says of it, if there have been failures.
     mutating func worked(_ state: inout ConnectionPoolState, news: StaticString) {
-        if state.failures > 0 { logger.notice("\(news)", metadata: ["endpoint": "\(endpoint)"]) }
+        if isLogged { logger.notice("\(news)", metadata: ["endpoint": "\(endpoint)"]) }
+        isLogged = false
         state.worked()
-        last = nil
+        (last, isOfAnswers) = (nil, false)
     }
 }

@@ -45,7 +45,8 @@ struct ConnectionPoolState {
     mutating func connectionsToOpen(isWanted: Bool, now: NIODeadline) -> Int {
         guard !isClosing, now >= notBefore else { return 0 }
         let existing = connecting + usable - outgoing
-        let minimum = outgoing > 0 ? wanted : configuration.minimumConnections
+        // After a failure one is made whatever the minimum: nothing is claimed, and so nothing wanted, until there is one.
+        let minimum = outgoing > 0 ? wanted : max(configuration.minimumConnections, failures > 0 ? 1 : 0)
         var count = max(0, minimum - existing)
         // One at a time beyond the minimum: a burst should not open them all before the first has shown what it takes.
         if isWanted, count == 0, connecting == 0, existing < configuration.maximumConnections { count = 1 }

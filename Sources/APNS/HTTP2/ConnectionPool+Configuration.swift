@@ -25,8 +25,12 @@ extension ConnectionPool {
         public var pingAfter = TimeAmount.seconds(15)
         /// How long it has to answer that.
         public var pingTimeout = TimeAmount.seconds(5)
+        /// How long the server may take from the end of the TLS handshake to its SETTINGS.
+        public var settingsTimeout = TimeAmount.seconds(5)
         /// How long the server may read nothing of what is written to it.
         public var stallTimeout = TimeAmount.seconds(20)
+        /// How long a flow-control window may keep a request from being written.
+        public var windowTimeout = TimeAmount.seconds(5)
         /// After how long without a request a connection beyond the minimum is closed.
         public var idleTimeout = TimeAmount.minutes(5)
         /// After how long a connection is replaced, less up to a tenth of it so that a fleet does not reconnect all at
@@ -53,6 +57,7 @@ extension ConnectionPool {
             var limits = HTTP2ConnectionState.Limits()
             limits.pingAfter = pingAfter
             limits.pingTimeout = pingTimeout
+            limits.settingsTimeout = settingsTimeout
             limits.stallTimeout = stallTimeout
             limits.maximumAge = age(jitter: jitter)
             return limits

@@ -8,6 +8,10 @@ extension ConnectionPool {
         var idlest: HTTP2Connection?
         for connection in connections where connection.notes.isCounted {
             giveUpIfOld(connection, now: now)
+            if let fault = connection.notes.responsiveness.fault {
+                retireUnresponsive(connection, because: fault, now: now)
+                continue
+            }
             if connection.state.serverErrorsInARow >= HTTP2ConnectionState.serverErrorLimit { recycle(connection) }
             guard connection.state.isUsable, connection.state.inFlight == 0 else { continue }
             if idlest.map({ connection.state.lastUsed < $0.state.lastUsed }) ?? true { idlest = connection }

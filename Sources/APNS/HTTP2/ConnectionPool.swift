@@ -15,6 +15,8 @@ public final class ConnectionPool: Transport {
     public var lastFailure: (any Error)? { failures.last }
     /// See ``Transport/failureCounts``.
     public var failureCounts: [String: Int] { failures.counts }
+    /// See ``Transport/isUnanswered``.
+    public var isUnanswered: Bool { drought.isOn && (state.usable > 0 || failures.isOfAnswers) }
 
     var configuration: Configuration
     let eventLoop: any EventLoop
@@ -25,9 +27,13 @@ public final class ConnectionPool: Transport {
     var nextID = 0
     var failures: ConnectionFailures
     var generation = 0
+    var drought = AnswerDrought()
+    var unanswered = UnansweredRequests()
+    /// The tags of requests that were taken and are given back, because there was no connection to send them on.
+    var toGiveBack: [UInt64] = []
     private(set) var closed: EventLoopPromise<Void>?
     private var authorization: HeaderText?
-    private var isWanted = false
+    var isWanted = false
 
     /// Makes a pool; connections are opened by ``check(now:)``.
     public init(_ configuration: Configuration, eventLoop: any EventLoop, logger: Logger) {
@@ -102,23 +108,29 @@ public final class ConnectionPool: Transport {
         openConnections(now: eventLoop.now)
     }
 
-    /// Sends a notification on the least busy connection.
+    /// Sends a notification on the least busy connection, but never on one on which it already ran into its deadline. If
+    /// only such connections have free streams, it is given back as ``RequestFailure/noOtherConnection``.
     /// - Parameter tag: comes back with the result.
     /// - Returns: `false` where no stream is free; the notification has then not been taken.
     public func submit(_ notification: consuming Notification, tag: UInt64) -> Bool {
+        if !unanswered.isEmpty, let id = notification.apnsID { return submitElsewhere(notification, id, tag: tag) }
         var best: HTTP2Connection?
         var most = 0
         for connection in connections {
-            let free = connection.freeStreams
+            let free = connection.preference
             if free > most { (best, most) = (connection, free) }
         }
         guard let best else {
             if isDormant { wantRoom() }
             return false
         }
-        return best.submit(
+        return submit(notification, tag: tag, on: best)
+    }
+
+    func submit(_ notification: consuming Notification, tag: UInt64, on connection: HTTP2Connection) -> Bool {
+        connection.submit(
             notification, tag: tag, deadline: eventLoop.now + configuration.requestTimeout,
-            authorization: best.notes.keptAuthorization ?? authorization)
+            authorization: connection.notes.keptAuthorization ?? authorization)
     }
 
     /// Says that notifications wait while no stream is free: another connection is opened if there may be one.
@@ -132,7 +144,14 @@ public final class ConnectionPool: Transport {
 
     /// Keeps deadlines, gives up connections that are not needed or too old, and opens others; see the type.
     public func check(now: NIODeadline) {
-        for connection in connections { connection.check(now: now) }
+        for connection in connections {
+            noteAnswers(connection, now: now)
+            noteWindow(connection, now: now)
+            connection.check(now: now)
+        }
+        let wasUnanswered = drought.isOn
+        drought.look(inFlight: inFlight, now: now)
+        if drought.isOn, !wasUnanswered { suspectConnections() }
         giveUpConnections(now: now)
         openConnections(now: now)
     }
@@ -156,6 +175,7 @@ public final class ConnectionPool: Transport {
 
     func finishClosing() {
         guard let closed, connections.isEmpty, state.connecting == 0 else { return }
+        giveBack()
         delegate = nil
         closed.succeed(())
     }
@@ -171,7 +191,7 @@ extension ConnectionPool: HTTP2ConnectionOwner {
         if connection.notes.isCounted != connection.state.isUsable {
             if connection.notes.isCounted { uncount(connection) } else { count(connection) }
         }
-        if !connection.notes.isProven, connection.state.hasAnswered {
+        if !connection.notes.isProven, connection.state.answers > connection.notes.staleAnswers {
             connection.notes.isProven = true
             failures.worked(&state, news: "connected to APNs again")
         }
@@ -185,12 +205,25 @@ extension ConnectionPool: HTTP2ConnectionOwner {
         openConnections(now: eventLoop.now)
     }
 
+    func connection(
+        _ connection: HTTP2Connection, didNotAnswer apnsID: APNSID?, deadline: NIODeadline, isRefusal: Bool
+    ) {
+        // What takes no more requests need not be avoided.
+        guard connection.notes.isCounted else { return }
+        if let apnsID { unanswered.insert(apnsID, connection: connection.id, isRefusal: isRefusal) }
+        guard !isRefusal else { return }
+        let timeout = configuration.requestTimeout
+        connection.notes.responsiveness.missedDeadline(submitted: deadline - timeout, timeout: timeout)
+    }
+
     func connection(_ connection: HTTP2Connection, completed tag: UInt64, with result: RequestResult) {
         delegate?.transport(self, completed: tag, with: result)
     }
 
     func connectionClosed(_ connection: HTTP2Connection, error: any Error) {
         connections.removeAll { $0 === connection }
+        noteAnswers(connection, now: eventLoop.now)
+        unanswered.forget(connection: connection.id)
         let wasConnecting = connection.notes.usableSince == nil
         // A server may close a connection on which nothing was sent for long; that is no failure.
         let lasted = connection.notes.usableSince.map { eventLoop.now - $0 > .seconds(10) } ?? false

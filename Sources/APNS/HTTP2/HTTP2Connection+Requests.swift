@@ -38,6 +38,14 @@ extension HTTP2Connection {
             stream: slot.pointee.stream, code: code, isWritten: slot.pointee.isWritten,
             cancelled: slot.pointee.failure, response: slot.pointee.response())
         let tag = slot.pointee.tag
+        switch result {
+        case .response: break
+        case .uncertain(.timedOut), .notProcessed(.timedOut), .notProcessed(.refusedStream):
+            owner?.connection(
+                self, didNotAnswer: slot.pointee.notification?.apnsID, deadline: slot.pointee.deadline,
+                isRefusal: result == .notProcessed(.refusedStream))
+        default: break
+        }
         session.slots.release(index)
         owner?.connection(self, completed: tag, with: result)
     }

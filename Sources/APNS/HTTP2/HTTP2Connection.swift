@@ -7,6 +7,9 @@ protocol HTTP2ConnectionOwner: AnyObject {
     func connectionChanged(_ connection: HTTP2Connection)
     /// The connection should be replaced by another while it still takes requests.
     func connectionWearsOut(_ connection: HTTP2Connection)
+    /// A request was refused by the server, or ran into its deadline. Its completion follows.
+    func connection(
+        _ connection: HTTP2Connection, didNotAnswer apnsID: APNSID?, deadline: NIODeadline, isRefusal: Bool)
     /// A request has ended. The connection's stream is free again.
     func connection(_ connection: HTTP2Connection, completed tag: UInt64, with result: RequestResult)
     /// The connection is gone, and all its requests have been completed.
@@ -88,6 +91,19 @@ final class HTTP2Connection: ChannelInboundHandler {
         guard state.phase != .closed else { return }
         state.retire(reason: reason)
         owner?.connectionChanged(self)
+        closeIfDrained()
+    }
+
+    /// Gives up what has not been written, so that it can be sent on another connection at once.
+    func takeBackUnwritten() {
+        guard state.phase != .closed else { return }
+        var index = session.slots.oldest
+        while index >= 0 {
+            let slot = session.slots.pointer(index)
+            if !slot.pointee.isWritten { session.cancel(index, because: .unresponsive) }
+            index = slot.pointee.next
+        }
+        flush()
         closeIfDrained()
     }
 

@@ -11,7 +11,7 @@ struct HTTP2ConnectionState {
         /// How long it may take to answer that.
         var pingTimeout: TimeAmount = .seconds(5)
         /// How long the server may take from the end of the TLS handshake to its SETTINGS.
-        var settingsTimeout: TimeAmount = .seconds(10)
+        var settingsTimeout: TimeAmount = .seconds(5)
         /// How long the server may read so little that nothing more can be written.
         var stallTimeout: TimeAmount = .seconds(20)
         /// After how long the connection is to be replaced; `nil` is never.
@@ -27,7 +27,8 @@ struct HTTP2ConnectionState {
     enum Phase: Equatable {
         /// TCP and TLS are being set up.
         case connecting
-        /// Requests may be sent, one at a time, but the server's SETTINGS have not come.
+        /// TLS is set up. Nothing is sent before the server's SETTINGS: a server that does not send them does not process
+        /// requests either, and they would count as possibly accepted.
         case awaitingSettings
         case open
         /// No new requests; those under way are finished.
@@ -45,10 +46,10 @@ struct HTTP2ConnectionState {
     /// How many streams may be open at once: the lesser of the server's limit and our own.
     private(set) var streamLimit = 0
     private(set) var inFlight = 0
-    /// Whether this connection has ever got an answer, which tells a working one from one that is only accepted.
-    private(set) var hasAnswered = false
     /// Requests that were ever submitted.
     private(set) var requests = 0
+    /// Those of them that were answered, with whatever status.
+    private(set) var answers = 0
     /// Answers with status 500 since there was another.
     private(set) var serverErrorsInARow = 0
     /// When a request was last under way, as exactly as ``check(now:)`` is called often.
@@ -77,19 +78,18 @@ struct HTTP2ConnectionState {
 
     /// Streams that may be opened now. Negative limits do not exist, but a lowered limit can be below what is in flight.
     var freeStreams: Int {
-        switch phase {
         // What the server does not read yet need not be followed by more.
-        case .awaitingSettings, .open: stalledSince == nil ? max(0, streamLimit - inFlight) : 0
-        case .connecting, .draining, .closed: 0
-        }
+        isUsable && stalledSince == nil ? max(0, streamLimit - inFlight) : 0
     }
 
-    var isUsable: Bool { phase == .open || phase == .awaitingSettings }
+    var isUsable: Bool { phase == .open }
+
+    /// Whether this connection has ever got an answer, which tells a working one from one that is only accepted.
+    var hasAnswered: Bool { answers > 0 }
 
     mutating func handshakeCompleted(now: NIODeadline) {
         guard phase == .connecting else { return }
         phase = .awaitingSettings
-        streamLimit = 1
         connectedAt = now
         lastRead = now
         lastUsed = now
@@ -173,7 +173,9 @@ struct HTTP2ConnectionState {
         requestsAtCheck = requests
         gauge.check(now: now)
         if phase == .awaitingSettings, now - connectedAt > limits.settingsTimeout {
-            return .close("the server sent no SETTINGS within \(limits.settingsTimeout.inWords)")
+            return .close(
+                "it set up TLS and sent no HTTP/2 SETTINGS within \(limits.settingsTimeout.inWords); "
+                    + "check the endpoint, and the proxy or load balancer in front of it")
         }
         // Also of a server that still sends: that is a sign of life, but no use.
         if let stalledSince, now - stalledSince > limits.stallTimeout {
@@ -202,7 +204,7 @@ struct HTTP2ConnectionState {
         // A server may answer and then reset the stream because it does not care for the request's rest (NO_ERROR,
         // RFC 9113 §8.1; nginx does). With another code, an error's reason may have been cut off: only 200 needs none.
         if let response = response(), code == NGHTTP2_NO_ERROR.rawValue || response.status == 200 {
-            hasAnswered = true
+            answers += 1
             serverErrorsInARow = response.status == 500 ? serverErrorsInARow + 1 : 0
             return .response(response)
         }

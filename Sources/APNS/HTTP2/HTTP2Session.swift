@@ -142,6 +142,36 @@ final class HTTP2Session {
         nghttp2_session_want_read(session) == 0 && nghttp2_session_want_write(session) == 0
     }
 
+    /// A request that a flow-control window keeps from being written.
+    struct Blockage: Equatable {
+        var stream: Int32
+        /// How much of its body has been written, in bytes.
+        var written: Int
+    }
+
+    /// The oldest open request of which more could be written if the server granted a window; `nil` if there is none.
+    ///
+    /// Requests that wait for a free stream are not meant: the answers to others end that.
+    /// - Parameter limit: only requests with an earlier deadline are looked at, because younger ones may wait for no more
+    ///   than a round trip.
+    func blockage(dueBefore limit: NIODeadline) -> Blockage? {
+        let isExhausted = nghttp2_session_get_remote_window_size(session) <= 0
+        var index = slots.oldest
+        while index >= 0 {
+            let slot = slots.pointer(index)
+            guard slot.pointee.deadline < limit else { return nil }
+            if !slot.pointee.isWritten, slot.pointee.failure == nil {
+                // -1 for a stream that has not been opened.
+                let window = nghttp2_session_get_stream_remote_window_size(session, slot.pointee.stream)
+                if window == 0 || (isExhausted && window > 0) {
+                    return Blockage(stream: slot.pointee.stream, written: slot.pointee.bodyOffset)
+                }
+            }
+            index = slot.pointee.next
+        }
+        return nil
+    }
+
     /// Gives a request up; its `closed` event follows when the reset has been sent.
     func cancel(_ slot: Int32, because failure: RequestFailure) {
         let pointer = slots.pointer(slot)
@@ -176,8 +206,6 @@ final class HTTP2Session {
             nghttp2_session_callbacks_del(callbacks)
             nghttp2_option_del(option)
         }
-        // Until the server's SETTINGS arrive, a second stream might be one too many.
-        nghttp2_option_set_peer_max_concurrent_streams(option, 1)
         nghttp2_option_set_no_closed_streams(option, 1)
         HTTP2SessionCallbacks.register(callbacks)
         return nghttp2_session_client_new2(&session, callbacks, Unmanaged.passUnretained(self).toOpaque(), option)

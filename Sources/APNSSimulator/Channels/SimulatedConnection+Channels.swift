@@ -29,7 +29,7 @@ extension SimulatedConnection {
         if let refusal { throw ChannelCheck.Refusal(reason: refusal) }
         let channelID = try ChannelCheck.channelID(slot.request)
         trust()
-        carryOut(service.judge(channel: channelID, id: id, ordinal: ordinal), on: slot)
+        carryOut(service.judge(channel: channelID, id: id, ordinal: ordinal, connection: number), on: slot)
     }
 
     // Source for the statuses and bodies: Apple, "Sending channel management requests to APNs".

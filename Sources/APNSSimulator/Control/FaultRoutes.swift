@@ -5,8 +5,8 @@ struct FaultRoutes: ControlConcern {
     let target: ControlTarget
 
     let summary = [
-        "POST /faults/goaway?reason=REASON", "POST /faults/drop", "POST /faults/stop-listening",
-        "POST /faults/start-listening",
+        "POST /faults/goaway?reason=REASON", "POST /faults/drop", "POST /faults/wedge",
+        "POST /faults/stop-listening", "POST /faults/start-listening",
     ]
 
     func add(to router: Router<ControlRoutes.Context>) {
@@ -21,6 +21,9 @@ struct FaultRoutes: ControlConcern {
         }
         router.post("/faults/drop") { _, _ in
             try ControlAnswer.json(["connections": target.connections.fire(SimulatorDrop())])
+        }
+        router.post("/faults/wedge") { _, _ in
+            try ControlAnswer.json(["connections": target.connections.fire(SimulatorWedge())])
         }
         router.post("/faults/stop-listening") { _, _ in
             try await target.listeners.stop()

@@ -1,9 +1,10 @@
 import APNS
 
-/// One scripted fault: which requests it meets and what happens to them.
+/// One scripted fault: which requests or connections it meets and what happens to them.
 ///
 /// Rules apply to requests that pass every check of `RequestCheck`, in the order they are given. The first that meets
 /// a request and has an answer decides; rules without one (`delay`, `streams`) do their part and let the next ones speak.
+/// Rules with a ``ConnectionFault`` apply to connections; the first that meets a connection decides.
 public struct FaultRule: Equatable, Sendable {
     /// What happens instead of, or after, accepting the notification.
     public enum Answer: Equatable, Sendable {
@@ -17,6 +18,17 @@ public struct FaultRule: Equatable, Sendable {
         case drop
         /// No answer, ever.
         case silence
+    }
+
+    /// How a connection fails, from its TLS handshake to its end.
+    public enum ConnectionFault: String, CaseIterable, Sendable {
+        /// SETTINGS and PINGs are answered and windows granted, and no request is answered, as by a load balancer in front
+        /// of a dead backend.
+        case wedge
+        /// No window is granted beyond the one that each connection begins with (65,535 bytes), and none for streams.
+        case noWindow = "no-window"
+        /// Nothing is sent at all, not even SETTINGS.
+        case noSettings = "no-settings"
     }
 
     /// An HTTP response.
@@ -61,10 +73,14 @@ public struct FaultRule: Equatable, Sendable {
     var prefix: TokenPrefix?
     /// The share of requests it meets, 0 to 1.
     public var rate: Double?
-    /// It meets the first so many requests of each token.
+    /// It meets the first so many requests of each token, or the first so many connections.
     public var times: Int?
-    /// It meets every so-manieth request of a connection.
+    /// It meets every so-manieth request of a connection, or connection.
     public var after: Int?
+    /// The one connection it meets, or whose requests it meets, counted from 1; `nil` meets all.
+    public var connection: Int?
+    /// How a connection fails that it meets; `nil` for a rule about requests.
+    public var connectionFault: ConnectionFault?
     /// What happens, if anything.
     public var answer: Answer?
     /// Whether the notification counts as accepted although its answer never comes (`reset`, `drop`, `silence`).

@@ -5,10 +5,13 @@ extension FaultRule {
     /// Reads a rule such as `prefix=dead,answer=410` or `rate=0.01,answer=500,retry-after=2`.
     ///
     /// Keys that say which requests it meets (all must agree; without any, every request):
-    /// `prefix` hex digits, `rate` 0 to 1, `times` first N of each token, `after` every N-th of a connection.
+    /// `prefix` hex digits, `rate` 0 to 1, `times` first N of each token, `after` every N-th of a connection,
+    /// `connection` those of the N-th connection.
     /// Keys that say what happens: `answer` (a status, a reason, `reset`, `goaway`, `drop`, `silence`), `delay`,
     /// `streams` with `for`; and details of the answer: `reason`, `body`, `retry-after`, `timestamp`, `code`,
     /// `last-stream`, `accept`.
+    /// With `at=connect` it meets connections instead, by `rate`, `times`, `after` and `connection`, and `answer` is
+    /// `wedge`, `no-window` or `no-settings`.
     /// - Throws: ``FaultRuleError`` naming the rule and the key.
     public init(_ text: String) throws(FaultRuleError) {
         var reader = try RuleReader(text)
@@ -18,10 +21,17 @@ extension FaultRule {
     }
 
     private init(_ reader: inout RuleReader) throws(FaultRuleError) {
-        prefix = try reader.prefix()
+        let isAboutConnections =
+            try reader.take("at", "must be connect or request") { ["connect": true, "request": false][$0] } ?? false
         rate = try reader.rate()
         times = try reader.count("times")
         after = try reader.count("after")
+        connection = try reader.count("connection")
+        guard !isAboutConnections else {
+            connectionFault = try reader.connectionFault()
+            return
+        }
+        prefix = try reader.prefix()
         delay = try reader.delay()
         streams = try reader.take("streams", "must be a whole number") { Int($0).flatMap { $0 >= 0 ? $0 : nil } }
         if streams != nil {
@@ -40,8 +50,20 @@ extension FaultRule {
 }
 
 extension RuleReader {
+    fileprivate mutating func connectionFault() throws(FaultRuleError) -> FaultRule.ConnectionFault {
+        let names = FaultRule.ConnectionFault.allCases.map(\.rawValue).joined(separator: ", ")
+        let fault = try take("answer", "must be one of \(names) with at=connect") { name in
+            FaultRule.ConnectionFault(rawValue: name)
+        }
+        guard let fault else { throw error(nil, "does nothing; give it answer= with one of \(names)") }
+        return fault
+    }
+
     fileprivate mutating func answer() throws(FaultRuleError) -> FaultRule.Answer? {
         guard let text = take("answer") else { return nil }
+        guard FaultRule.ConnectionFault(rawValue: text) == nil else {
+            throw error("answer", "\(text) is about a connection; add at=connect")
+        }
         switch text {
         case "drop": return .drop
         case "silence": return .silence

@@ -1,9 +1,10 @@
 /// The rules in force and how often each has met each token.
 struct FaultScript: Sendable {
-    /// Where a notification goes.
+    /// Where a notification goes, or that it is a connection which is judged.
     enum Target: Hashable {
         case device(SimulatedToken)
         case channel([UInt8])
+        case connection
     }
 
     /// What the rules make of one request.
@@ -35,13 +36,16 @@ struct FaultScript: Sendable {
     }
 
     /// What happens to a request that would be accepted.
-    /// - Parameter ordinal: which request of its connection it is, from 1.
+    /// - Parameters:
+    ///   - ordinal: which request of its connection it is, from 1.
+    ///   - connection: which connection that is, from 1.
     mutating func judge(
-        _ target: Target, ordinal: Int, _ generator: inout SeededGenerator
+        _ target: Target, ordinal: Int, connection: Int, _ generator: inout SeededGenerator
     ) -> Verdict {
         var verdict = Verdict()
         var delay = self.delay
-        for index in rules.indices where meets(index, target, ordinal, &generator) {
+        for index in rules.indices
+        where rules[index].connectionFault == nil && meets(index, target, ordinal, connection, &generator) {
             if let own = rules[index].delay { delay = own }
             if let limit = rules[index].streams { verdict.streams = (limit, rules[index].streamsDuration) }
             if let answer = rules[index].answer {
@@ -52,6 +56,19 @@ struct FaultScript: Sendable {
         }
         if let delay { verdict.delay = delay.draw(&generator) }
         return verdict
+    }
+
+    /// How a new connection fails, if it does.
+    /// - Parameter connection: which connection it is, from 1.
+    mutating func judge(connection: Int, _ generator: inout SeededGenerator) -> FaultRule.ConnectionFault? {
+        for index in rules.indices {
+            if let fault = rules[index].connectionFault,
+                meets(index, .connection, connection, connection, &generator)
+            {
+                return fault
+            }
+        }
+        return nil
     }
 
     /// How long to hold back an answer that no rule was asked about.
@@ -66,8 +83,9 @@ struct FaultScript: Sendable {
     }
 
     private mutating func meets(
-        _ index: Int, _ target: Target, _ ordinal: Int, _ generator: inout SeededGenerator
+        _ index: Int, _ target: Target, _ ordinal: Int, _ connection: Int, _ generator: inout SeededGenerator
     ) -> Bool {
+        if let wanted = rules[index].connection, wanted != connection { return false }
         if let prefix = rules[index].prefix {
             guard case .device(let token) = target, prefix.matches(token) else { return false }
         }

@@ -25,7 +25,8 @@ final class HTTP2ServerSession {
     private(set) var highestStream: Int32 = 0
     private(set) var highestConcurrentStreams = 0
 
-    init(connection: SimulatedConnection, streamLimit: Int, connectionWindow: Int32) throws(Failure) {
+    /// - Parameter connectionWindow: how many bytes of bodies may be under way; nil grants no window beyond the first.
+    init(connection: SimulatedConnection, streamLimit: Int, connectionWindow: Int32?) throws(Failure) {
         self.connection = connection
         isRecording = connection.service.recorder != nil
         var options: OpaquePointer?
@@ -35,6 +36,7 @@ final class HTTP2ServerSession {
         // A client may give up thousands of streams at once when a rule keeps silent; nghttp2's own limit, meant
         // against rapid resets, would end the connection.
         nghttp2_option_set_stream_reset_rate_limit(options, 1_000_000, 100_000)
+        if connectionWindow == nil { nghttp2_option_set_no_auto_window_update(options, 1) }
         var created: OpaquePointer?
         let callbacks = ServerCallbacks.make()
         defer { nghttp2_session_callbacks_del(callbacks) }
@@ -45,6 +47,7 @@ final class HTTP2ServerSession {
         // The object has all its parts only now, and nghttp2 asks for this at the first callback.
         nghttp2_session_set_user_data(session, Unmanaged.passUnretained(self).toOpaque())
         setStreamLimit(streamLimit)
+        guard let connectionWindow else { return }
         nghttp2_session_set_local_window_size(session, UInt8(NGHTTP2_FLAG_NONE.rawValue), 0, connectionWindow)
     }
 

@@ -23,6 +23,9 @@ final class SimulatedConnection {
     let certificateTopic: String?
     /// Which of the simulator's connections it is, from 1.
     let number: Int
+    /// How the connection fails, if it does.
+    private var fault: FaultRule.ConnectionFault?
+    /// nil on a connection on which no HTTP/2 is spoken.
     private var session: HTTP2ServerSession?
     private var wheel: DelayWheel
     private var limit: StreamLimit
@@ -44,14 +47,16 @@ final class SimulatedConnection {
     init(_ service: SimulatedService, certificateTopic: String?, at moment: Moment) throws {
         self.service = service
         self.certificateTopic = certificateTopic
-        number = service.connectionOpened()
+        (number, fault) = service.connectionOpened()
         self.moment = moment
         wheel = DelayWheel(now: moment.uptime / 1000)
         limit = StreamLimit(
             initial: service.configuration.initialStreams, maximum: service.configuration.maximumStreams,
             isTrusted: certificateTopic != nil)
+        guard fault != .noSettings else { return }
         session = try HTTP2ServerSession(
-            connection: self, streamLimit: limit.current, connectionWindow: service.configuration.connectionWindow)
+            connection: self, streamLimit: limit.current,
+            connectionWindow: fault == .noWindow ? nil : service.configuration.connectionWindow)
     }
 
     // MARK: Bytes and time
@@ -112,6 +117,9 @@ final class SimulatedConnection {
     /// Says GOAWAY and finishes what is under way.
     func shutDown(reason: String) { goAway(reason: reason, lastStream: session?.highestStream ?? 0) }
 
+    /// Answers no request any more, not even those whose answers are held back.
+    func wedge() { fault = .wedge }
+
     /// Closes without a word.
     func drop() {
         guard end == nil else { return }
@@ -161,6 +169,12 @@ final class SimulatedConnection {
         if let goAwayStream, slot.stream > goAwayStream { return }
         ordinal += 1
         let id = identify(slot)
+        if fault == .wedge {
+            if !slot.request.isAboutChannels || slot.request.path == .broadcast { tally.requests += 1 }
+            tally.silenced += 1
+            slot.fate = .refused
+            return record(slot, accepted: false, .silenced)
+        }
         // Not before it is decided: a GOAWAY of now may leave this one out.
         defer { lastProcessedStream = max(lastProcessedStream, slot.stream) }
         if slot.request.isAboutChannels {
@@ -178,7 +192,7 @@ final class SimulatedConnection {
             if let sent = service.sendTime?.find(in: slot.bodyBytes) {
                 tally.latencies.append(WallClock.microseconds() - sent)
             }
-            let verdict = service.judge(token, id: id, ordinal: ordinal)
+            let verdict = service.judge(token, id: id, ordinal: ordinal, connection: number)
             if case .response(let response)? = verdict.answer, response.status == 410 {
                 service.addFeedback(token, milliseconds: response.timestamp ?? moment.date)
             }
@@ -269,6 +283,10 @@ final class SimulatedConnection {
     }
 
     private func sendAnswer(_ slot: RequestSlot) {
+        guard fault != .wedge else {
+            tally.silenced += 1
+            return
+        }
         let isAccepted = if case .accepted = slot.fate { true } else { false }
         slot.fate = .answered(accepted: isAccepted)
         if let answer = slot.heldAnswer {

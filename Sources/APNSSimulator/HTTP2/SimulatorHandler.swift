@@ -9,6 +9,9 @@ struct SimulatorShutdown: Sendable {
 /// Asks a connection to end without a word.
 struct SimulatorDrop: Sendable {}
 
+/// Asks a connection to answer no request any more.
+struct SimulatorWedge: Sendable {}
+
 /// Puts a connection's socket and timers to a ``SimulatedConnection``.
 final class SimulatorHandler: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
@@ -56,6 +59,8 @@ final class SimulatorHandler: ChannelInboundHandler {
             } else {
                 context.close(promise: nil)
             }
+        } else if event is SimulatorWedge {
+            connection?.wedge()
         } else if event is SimulatorDrop {
             connection?.drop()
             flush(context)

@@ -50,8 +50,8 @@ public struct WorkerNews: Sendable {
     /// Those in trouble go first, should there be too many.
     private static func chosen(_ apps: [WorkerReport.App]) -> [WorkerReport.App] {
         guard apps.count > WorkerReport.maximumApps else { return apps }
-        let troubled = apps.filter { $0.pause != nil || $0.failure != nil }
-        let others = apps.filter { $0.pause == nil && $0.failure == nil }
+        let troubled = apps.filter(\.isInTrouble)
+        let others = apps.filter { !$0.isInTrouble }
         return Array((troubled + others).prefix(WorkerReport.maximumApps))
     }
 }
@@ -79,6 +79,7 @@ extension ByteBuffer {
         writeString(",\"usable\":\(app.usable),\"connecting\":\(app.connecting)")
         writeString(",\"streams\":\(app.streams),\"stream_limit\":\(app.streamLimit)")
         if app.isDormant { writeString(",\"dormant\":true") }
+        if app.isUnanswered { writeString(",\"unanswered\":true") }
         if let pause = app.pause {
             writeString(",\"pause\":")
             writeShort(pause)

@@ -13,6 +13,7 @@ extension WorkerReport {
             var streams: Int?
             var stream_limit: Int?
             var dormant: Bool?
+            var unanswered: Bool?
             var pause: String?
             var failure: String?
         }
@@ -80,6 +81,7 @@ extension WorkerReport {
             read.streams = Self.count(app.streams)
             read.streamLimit = Self.count(app.stream_limit)
             read.isDormant = app.dormant ?? false
+            read.isUnanswered = app.unanswered ?? false
             read.pause = app.pause.map(Self.shown)
             read.failure = app.failure.map(Self.shown)
             return read

@@ -29,6 +29,8 @@ public struct WorkerReport: Sendable, Equatable {
         public var streamLimit = 0
         /// Whether it has no connection because there is nothing to send.
         public var isDormant = false
+        /// True while its requests get no answer at all.
+        public var isUnanswered = false
         /// Why the app is paused, as this lane knows; `nil` where it is not.
         public var pause: String?
         /// Why it has no connection.
@@ -36,6 +38,8 @@ public struct WorkerReport: Sendable, Equatable {
 
         /// To be filled in.
         public init() {}
+
+        var isInTrouble: Bool { pause != nil || failure != nil || isUnanswered }
     }
 
     /// Something that keeps the lane from its work.

@@ -16,6 +16,8 @@ final class AppLane {
     var blockReportedAt: NIODeadline?
     /// What may be sent now, for an app whose rate is limited.
     var budget: RateBudget?
+    /// True while its requests get no answer at all, as the log has it.
+    var isUnanswered = false
     /// Since when no connection takes requests; `nil` while one does.
     var unconnectedSince: NIODeadline?
     /// Jobs with notifications that have not been submitted.

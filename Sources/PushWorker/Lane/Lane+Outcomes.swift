@@ -5,8 +5,7 @@ import PushQueue
 
 /// From answers to what becomes of the job.
 extension Lane: TransportDelegate {
-    /// How often a notification is sent again at once before that costs it an attempt: a server that refuses every stream
-    /// must not be fed the same notification for ever.
+    /// How often a notification is sent again at once because of another provider token or key.
     private static let maximumResends: UInt8 = 10
 
     func transportChanged(_: any Transport) {
@@ -42,13 +41,18 @@ extension Lane: TransportDelegate {
             retry(tag, reason: reason, status: result.status, retryAfter: retryAfter, isUncertain: isUncertain)
         case .throttled(let reason, let retryAfter):
             throttle(tag, reason: reason, retryAfter: retryAfter)
-        case .resend(let reason) where result == .notProcessed(.discarded):
-            // It was behind a bad one, which may happen as often as there are bad ones.
-            return resend(tag, app, reason: reason, counts: false)
         case .resend(let reason):
-            guard flights[tag].resends >= Self.maximumResends else { return resend(tag, app, reason: reason) }
+            guard let pause = resendPause(tag, result) else {
+                // One that was behind a bad one may be so as often as there are bad ones.
+                return resend(tag, app, reason: reason, counts: result != .notProcessed(.discarded))
+            }
             if flights[tag].isProbe { app.breaker.probeInconclusive(now: eventLoop.now) }
-            retry(tag, reason: reason, status: nil, retryAfter: nil, isUncertain: false)
+            if !throttles.isEmpty { throttles.ended(token(of: tag), now: queues[jobs[index].queue].now) }
+            if age(of: index) < RetryPolicy.freeResends {
+                postpone(tag, reason: reason, delay: pause)
+            } else {
+                retry(tag, reason: reason, status: nil, retryAfter: nil, isUncertain: false)
+            }
         case .renewProviderToken:
             if renew(tag, app) { return resend(tag, app, reason: Reason.expiredProviderToken.rawValue) }
             trip(app, tag, reason: "\(Reason.expiredProviderToken.rawValue) (is this machine's clock right?)")
@@ -123,6 +127,19 @@ extension Lane: TransportDelegate {
         app.sendAgain(tag, in: flights)
         schedulePump()
     }
+
+    /// The pause before a notification that was not processed is sent again, in milliseconds; `nil` for at once.
+    private func resendPause(_ tag: Int, _ result: RequestResult) -> Int64? {
+        guard case .notProcessed(let failure) = result else { return nil }
+        let index = flights[tag].job
+        return configuration.retry.resendPause(
+            after: failure, resends: Int(flights[tag].resends),
+            isReturning: failure == .refusedStream && jobs[index].job?.envelope.isWrapped ?? false,
+            age: age(of: index), jitter: .random(in: 0..<1))
+    }
+
+    /// Milliseconds since a job was first seen.
+    private func age(of index: Int) -> Int64 { max(0, queues[jobs[index].queue].now - jobs[index].firstSeen) }
 
     /// - Parameter delay: in how many milliseconds, instead of by the retry policy.
     func retry(

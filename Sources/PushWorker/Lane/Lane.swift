@@ -207,6 +207,7 @@ final class Lane: @unchecked Sendable {
             if isFullSecond || !app.canSend { keepProviderToken(of: app) }
             if isFullSecond { reportBlock(app) }
             app.transport.check(now: now)
+            watchAnswers(of: app)
             if app.isLeaving { leaveIfDone(app) }
             parkWhatCannotBeSent(app, now: now)
         }

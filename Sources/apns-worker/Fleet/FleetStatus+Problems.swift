@@ -46,6 +46,14 @@ extension FleetStatus {
                             + ": \(paused.reason)",
                         advice: "mend its key, key ID, team ID, topic or environment; "
                             + "`apns-worker resume --app \(app.name)` tries at once"))
+            } else if app.lanesUnanswered > 0, app.paused == nil {
+                problems.append(
+                    Problem(
+                        kind: .appUnanswered, subject: app.name,
+                        message: "app \(app.name) gets no answers from \(app.endpoints.joined(separator: ", ")) "
+                            + "(\(app.lanesUnanswered) of \(app.lanes) lanes)",
+                        advice: "check the proxy, load balancer or firewall in front of it, and Apple's status page; "
+                            + "`apns-worker check` tries each step"))
             } else if app.state == .unconnected {
                 problems.append(
                     Problem(

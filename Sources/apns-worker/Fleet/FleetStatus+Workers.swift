@@ -94,9 +94,12 @@ extension FleetStatus {
             app.streams = told.reduce(0) { $0 + $1.streams }
             app.streamLimit = told.reduce(0) { $0 + $1.streamLimit }
             app.lanes = told.count
+            app.lanesUnanswered = told.count(where: \.isUnanswered)
             app.failure = told.compactMap(\.failure).first
             app.state =
-                if app.connections > 0 {
+                if app.lanesUnanswered > 0 {
+                    .unanswered
+                } else if app.connections > 0 {
                     .connected
                 } else if told.allSatisfy(\.isDormant) {
                     .idle

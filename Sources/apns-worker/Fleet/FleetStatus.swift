@@ -18,6 +18,7 @@ struct FleetStatus: Encodable, Sendable {
             case workerNotReady = "worker_not_ready"
             case appPaused = "app_paused"
             case appUnconnected = "app_unconnected"
+            case appUnanswered = "app_unanswered"
             case tooOld = "too_old"
         }
 
@@ -146,7 +147,9 @@ struct FleetStatus: Encodable, Sendable {
     }
 
     struct App: Encodable, Sendable {
-        enum State: String, Encodable, Sendable { case connected, idle, connecting, unconnected, paused, unknown }
+        enum State: String, Encodable, Sendable {
+            case connected, idle, connecting, unconnected, unanswered, paused, unknown
+        }
 
         var name: String
         var endpoints: [String] = []
@@ -159,6 +162,8 @@ struct FleetStatus: Encodable, Sendable {
         var streamLimit = 0
         /// Lanes that have the app.
         var lanes = 0
+        /// Those of them whose requests get no answer at all.
+        var lanesUnanswered = 0
         /// Why there is no connection.
         var failure: String?
     }

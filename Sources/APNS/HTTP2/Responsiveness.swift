@@ -1,0 +1,63 @@
+import NIOCore
+
+/// Decides whether a connection that is alive is still of use, without any I/O.
+///
+/// A load balancer that answers PINGs in front of a dead backend looks alive for ever. Its requests tell: none is answered,
+/// or none can be written.
+struct Responsiveness {
+    /// The number of missed deadlines with no answer between them that makes a connection unresponsive.
+    static let limit = 3
+
+    /// Requests that have run into their deadline since an answer last came.
+    private(set) var missed = 0
+    /// Why the connection should be retired, if it should.
+    private(set) var fault: String?
+
+    private var requests = 0
+    private var answers = 0
+    /// The time of the last answer, rounded up to the next call of ``look(requests:answers:now:)``.
+    private var lastAnswer = NIODeadline.distantPast
+    private var blockage: HTTP2Session.Blockage?
+    private var blockedSince = NIODeadline.distantPast
+
+    /// Records how many requests the connection has had so far.
+    /// - Parameters:
+    ///   - requests: requests that were ever submitted.
+    ///   - answers: answers that ever came.
+    /// - Returns: the requests since the last call, and whether an answer has come since.
+    mutating func look(requests: Int, answers: Int, now: NIODeadline) -> (submitted: Int, answered: Bool) {
+        let submitted = requests - self.requests
+        let answered = answers != self.answers
+        (self.requests, self.answers) = (requests, answers)
+        if answered {
+            missed = 0
+            lastAnswer = now
+        }
+        return (submitted, answered)
+    }
+
+    /// Records that a request ran into its deadline.
+    /// - Parameters:
+    ///   - submitted: when it was submitted.
+    ///   - timeout: how long it had.
+    mutating func missedDeadline(submitted: NIODeadline, timeout: TimeAmount) {
+        missed += 1
+        guard fault == nil else { return }
+        if submitted >= lastAnswer {
+            fault = "no request was answered for \(timeout.inWords)"
+        } else if missed >= Self.limit {
+            fault = "\(missed) requests in a row were not answered within \(timeout.inWords)"
+        }
+    }
+
+    /// Records whether a flow-control window keeps a request from being written.
+    /// - Parameter patience: how long that may last without progress.
+    mutating func look(_ blockage: HTTP2Session.Blockage?, patience: TimeAmount, now: NIODeadline) {
+        guard let blockage, blockage == self.blockage else {
+            (self.blockage, blockedSince) = (blockage, now)
+            return
+        }
+        guard fault == nil, now - blockedSince >= patience else { return }
+        fault = "it has granted no flow-control window for \(patience.inWords)"
+    }
+}

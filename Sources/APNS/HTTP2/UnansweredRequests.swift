@@ -1,0 +1,50 @@
+/// The requests that connections did not answer, so that they are sent again on others.
+///
+/// A request is known by its `apns-id`, which is the same at each attempt. Bounded: the newest displace the oldest.
+struct UnansweredRequests {
+    /// The number of requests that are remembered.
+    static let capacity = 256
+
+    private struct Entry {
+        var id: APNSID
+        var connection: Int
+        var isRefusal: Bool
+    }
+
+    private var entries: [Entry] = []
+    private var oldest = 0
+
+    var isEmpty: Bool { entries.isEmpty }
+
+    /// - Parameters:
+    ///   - connection: the identifier of the connection that did not answer.
+    ///   - isRefusal: whether it refused the request at once, so that it may be asked again if there is no other.
+    mutating func insert(_ id: APNSID, connection: Int, isRefusal: Bool) {
+        let entry = Entry(id: id, connection: connection, isRefusal: isRefusal)
+        guard entries.count == Self.capacity else { return entries.append(entry) }
+        entries[oldest] = entry
+        oldest = (oldest + 1) % Self.capacity
+    }
+
+    /// The end of a request on a connection, the worst last.
+    enum Past: Comparable {
+        case none, refused, timedOut
+    }
+
+    /// Returns the worst end that a request has had on a connection.
+    func past(of id: APNSID, on connection: Int) -> Past {
+        var past = Past.none
+        for entry in entries where entry.id == id && entry.connection == connection {
+            past = max(past, entry.isRefusal ? .refused : .timedOut)
+        }
+        return past
+    }
+
+    /// Forgets a connection that is no more.
+    mutating func forget(connection: Int) {
+        guard entries.contains(where: { $0.connection == connection }) else { return }
+        // In order of age again, before some are taken out.
+        entries = (entries[oldest...] + entries[..<oldest]).filter { $0.connection != connection }
+        oldest = 0
+    }
+}

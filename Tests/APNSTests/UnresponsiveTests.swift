@@ -1,0 +1,324 @@
+import CNghttp2
+import NIOConcurrencyHelpers
+import NIOCore
+import Testing
+
+@testable import APNS
+
+@Suite("A connection that is alive and of no use", .timeLimit(.minutes(2)))
+struct UnresponsiveTests {
+    /// Answers SETTINGS and PINGs, and no request.
+    private static func wedged(_ connection: PeerConnection, _ event: ScriptedPeer.Event) {
+        switch event {
+        case .connected: connection.send(.settings(maximumStreams: 100))
+        case .frame(var frame) where frame.kind == .ping && frame.flags == 0:
+            frame.flags = HTTP2Frame.acknowledgement
+            connection.send(frame)
+        default: break
+        }
+    }
+
+    private func impatient(_ configuration: inout ConnectionPool.Configuration) {
+        configuration.requestTimeout = .milliseconds(500)
+        configuration.pingAfter = .milliseconds(50)
+    }
+
+    @Test("because it answers PINGs and no request is retired at the first deadline, and counts as a failure")
+    func wedge() async throws {
+        let script: ScriptedPeer.Script = { connection, event in
+            if connection.number == 1 { Self.wedged(connection, event) } else { answersAll(connection, event) }
+        }
+        try await withPeer(script: script) { peer in
+            try await withPool(port: peer.port, impatient) { client in
+                let results = try await client.results(5)
+                #expect(results == Array(repeating: .uncertain(.timedOut), count: 5))
+                #expect(try await client.ask { $0.failureCounts } == ["Unresponsive": 1])
+                #expect(try await client.ask { $0.isUnanswered })
+                let more = try await client.results(5)
+                #expect(more == .delivered(5))
+                #expect(try await client.ask { $0.lastFailure == nil && $0.state.failures == 0 })
+                try await eventually("it is noticed") { try await client.ask { !$0.isUnanswered } }
+                try await eventually("the end of the first") { peer.seen.withLockedValue(\.ended) == 1 }
+            }
+            #expect(peer.seen.withLockedValue(\.connections) == 2)
+            #expect(peer.count(.ping) > 0)
+        }
+    }
+
+    @Test("leaves what is under way on it to its deadline: it may be answered after all")
+    func lateAnswers() async throws {
+        let held = NIOLockedValueBox<[(NIOLoopBound<PeerConnection>, Int32)]>([])
+        let script: ScriptedPeer.Script = { connection, event in
+            guard connection.number == 1 else { return answersAll(connection, event) }
+            if case .frame(let frame) = event, frame.endsStream, frame.kind == .data, frame.stream > 1 {
+                held.withLockedValue { $0 += connection.bound().map { [($0, frame.stream)] } ?? [] }
+            }
+            Self.wedged(connection, event)
+        }
+        try await withPeer(script: script) { peer in
+            let client = try await PoolClient.start(port: peer.port, ticks: false) {
+                $0.requestTimeout = .seconds(20)
+                $0.pingAfter = .hours(1)
+            }
+            try await client.closingAfter { client in
+                let start = NIODeadline.now()
+                _ = try await client.ask { $0.check(now: start) }
+                let first = client.send(.example(1))
+                try await eventually("the first request") { peer.count(.data) == 1 }
+                let firstEnd = NIODeadline.now() + .seconds(20)
+                // The second has a little more time.
+                try await eventually("a later time") { .now() > firstEnd - .seconds(20) + .milliseconds(50) }
+                let second = client.send(.example(2))
+                try await eventually("the second request") { held.withLockedValue(\.count) == 1 }
+                _ = try await client.ask { $0.check(now: firstEnd) }
+                try await expect(first, .uncertain(.timedOut))
+                #expect(try await client.ask { $0.usableConnections } == 0)
+                let (connection, stream) = try #require(held.withLockedValue { $0.first })
+                connection.eventLoop.execute { connection.value.send(.answer(stream, status: 200)) }
+                try await expect(second, .delivered)
+            }
+        }
+    }
+
+    @Test("gets no further requests after five seconds without any answer, because another connection is less busy")
+    func another() async throws {
+        let script: ScriptedPeer.Script = { connection, event in
+            if connection.number == 1 { Self.wedged(connection, event) } else { answersAll(connection, event) }
+        }
+        try await withPeer(script: script) { peer in
+            let client = try await PoolClient.start(port: peer.port, ticks: false) {
+                $0.requestTimeout = .hours(1)
+                $0.pingAfter = .hours(1)
+                $0.maximumConnections = 2
+            }
+            _ = try await client.closingAfter { client in
+                var now = NIODeadline.now()
+                _ = try await client.ask { [now] in $0.check(now: now) }
+                let first = client.send()
+                try await eventually("the first request") { peer.count(.data) == 1 }
+                for tenth in 0..<51 {
+                    #expect(try await client.ask { $0.isUnanswered } == (tenth >= 50))
+                    now = now + .milliseconds(100)
+                    _ = try await client.ask { [now] in $0.check(now: now) }
+                }
+                try await eventually("a second connection") { try await client.ask { $0.usableConnections } == 2 }
+                let more = try await client.results(50)
+                #expect(more == .delivered(50))
+                _ = try await client.ask { [now] in $0.check(now: now + .milliseconds(100)) }
+                #expect(try await client.ask { !$0.isUnanswered && $0.inFlight == 1 })
+                return first
+            }
+            #expect(peer.seen.withLockedValue(\.connections) == 2)
+        }
+    }
+
+    @Test("because it grants no connection window is retired, and what was not written goes elsewhere at once")
+    func noConnectionWindow() async throws {
+        // 16 bodies of 4,000 bytes fit into the first window of 65,535.
+        try await withoutWindow(.settings(maximumStreams: 100), payload: 4000, written: 16)
+    }
+
+    @Test("because it grants no stream window is retired, and what was not written goes elsewhere at once")
+    func noStreamWindow() async throws {
+        try await withoutWindow(.settings([(3, 100), (4, 0)]), payload: 100, written: 0)
+    }
+
+    private func withoutWindow(_ settings: HTTP2Frame, payload: Int, written: Int) async throws {
+        let script: ScriptedPeer.Script = { connection, event in
+            guard connection.number == 1 else { return answersAll(connection, event) }
+            if case .connected = event { return connection.send(settings) }
+            if case .frame(let frame) = event, frame.endsStream { answersAll(connection, event) }
+        }
+        try await withPeer(script: script) { peer in
+            try await withPool(port: peer.port, { $0.windowTimeout = .milliseconds(500) }) { client in
+                try await eventually("the settings") { try await client.ask { $0.room } == 100 }
+                let text = #"{"aps":{"alert":""# + String(repeating: "x", count: payload - 20) + #""}}"#
+                var results: [RequestResult] = []
+                for future in client.send((0..<20).map({ .example($0, payload: text) })) {
+                    results.append(try await future.get())
+                }
+                #expect(Array(results.prefix(written)) == .delivered(written))
+                #expect(results.dropFirst(written).allSatisfy { $0 == .notProcessed(.unresponsive) }, "\(results)")
+                #expect(try await client.ask { $0.failureCounts } == ["Unresponsive": 1])
+                let more = try await client.results(5)
+                #expect(more == .delivered(5))
+            }
+            #expect(peer.seen.withLockedValue(\.connections) == 2)
+        }
+    }
+
+    @Test("is not one whose windows are small and grow")
+    func smallWindows() async throws {
+        let script: ScriptedPeer.Script = { connection, event in
+            guard case .frame(let frame) = event, frame.kind == .data else {
+                guard case .connected = event else { return }
+                // Of the connection's window there is enough.
+                return connection.send(
+                    .settings([(3, 100), (4, 10)]), HTTP2Frame(kind: .windowUpdate, payload: [0, 0x10, 0, 0]))
+            }
+            guard !frame.endsStream else { return connection.send(.answer(frame.stream, status: 200)) }
+            connection.send(HTTP2Frame(kind: .windowUpdate, stream: frame.stream, payload: [0, 0, 0, 7]))
+        }
+        try await withPeer(script: script) { peer in
+            try await withPool(port: peer.port, { $0.windowTimeout = .seconds(3) }) { client in
+                let text = #"{"aps":{"alert":""# + String(repeating: "x", count: 2000) + #""}}"#
+                for future in client.send((0..<100).map({ .example($0, payload: text) })) {
+                    try await expect(future, .delivered)
+                }
+            }
+            #expect(peer.seen.withLockedValue(\.connections) == 1)
+        }
+    }
+
+    @Test("is not one that waits for a stream limit of one")
+    func lowStreamLimit() async throws {
+        let script: ScriptedPeer.Script = { connection, event in
+            switch event {
+            case .connected: connection.send(.settings(maximumStreams: 10))
+            case .frame(let frame):
+                guard frame.endsStream, frame.kind == .data else { return }
+                if frame.stream == 1 { connection.send(.settings(maximumStreams: 1)) }
+                // Longer than the window's time, in all.
+                connection.eventLoop?.assumeIsolated().scheduleTask(in: .milliseconds(150)) {
+                    connection.send(.answer(frame.stream, status: 200))
+                }
+            }
+        }
+        try await withPeer(script: script) { peer in
+            try await withPool(port: peer.port, { $0.windowTimeout = .milliseconds(300) }) { client in
+                try await eventually("the settings") { try await client.ask { $0.room } == 10 }
+                let answers = try await client.results(12)
+                #expect(answers == .delivered(12))
+            }
+            #expect(peer.seen.withLockedValue(\.connections) == 1)
+        }
+    }
+
+    /// The request that the first connection never answers.
+    private static func poison() -> Notification {
+        var notification = Notification.example(0xDEAD)
+        notification.apnsID = APNSID(high: 1, low: 2)
+        return notification
+    }
+
+    /// On connections that `ignores` names, answers all but the poison; others answer all.
+    private static func ignoring(
+        _ ignores: @escaping @Sendable (Int) -> Bool, refuses: Bool = false
+    ) -> ScriptedPeer.Script {
+        { connection, event in
+            if case .frame(let frame) = event, frame.kind == .headers, ignores(connection.number),
+                frame.headers.contains(where: { $0.name == ":path" && $0.value.hasSuffix("dead") })
+            {
+                connection.streams.append(frame.stream)
+            }
+            if case .frame(let frame) = event, frame.kind == .data, connection.streams.contains(frame.stream) {
+                if refuses { connection.send(.reset(frame.stream, code: NGHTTP2_REFUSED_STREAM.rawValue)) }
+                return
+            }
+            answersAll(connection, event)
+        }
+    }
+
+    /// How often the poison came on each connection.
+    private func poisons(_ peer: ScriptedPeer) -> Int {
+        peer.seen.withLockedValue {
+            $0.frames(.headers).count { $0.headers.contains { $0.name == ":path" && $0.value.hasSuffix("dead") } }
+        }
+    }
+
+    /// Sends the poison, and others until it has ended, so that its connection stays of use.
+    private func sendPoison(_ client: PoolClient) async throws -> RequestResult {
+        let future = client.send(Self.poison())
+        let result = NIOLockedValueBox<RequestResult?>(nil)
+        future.whenSuccess { value in result.withLockedValue { $0 = value } }
+        while result.withLockedValue({ $0 }) == nil { try await expect(client.send(), .delivered) }
+        return try await future.get()
+    }
+
+    @Test(
+        "for one request gets that request never again: another connection is opened, or takes its place",
+        arguments: [4, 1])
+    func resend(maximumConnections: Int) async throws {
+        try await withPeer(script: Self.ignoring { $0 == 1 }) { peer in
+            let limits = { @Sendable (configuration: inout ConnectionPool.Configuration) in
+                configuration.requestTimeout = .milliseconds(500)
+                configuration.maximumConnections = maximumConnections
+            }
+            try await withPool(port: peer.port, limits) { client in
+                #expect(try await sendPoison(client) == .uncertain(.timedOut))
+                #expect(try await client.ask { $0.usableConnections } == 1)
+                // Given back until there is another connection, and not sent.
+                var result = try await sendPoison(client)
+                #expect(result == .notProcessed(.noOtherConnection))
+                while result == .notProcessed(.noOtherConnection) { result = try await sendPoison(client) }
+                #expect(result == .delivered)
+                #expect(try await client.ask { $0.state.failures == 0 })
+                if maximumConnections == 1 {
+                    try await eventually("the end of the first") { peer.seen.withLockedValue(\.ended) == 1 }
+                    #expect(try await client.ask { $0.unanswered.isEmpty })
+                }
+            }
+            #expect(peer.seen.withLockedValue(\.connections) == 2)
+            #expect(poisons(peer) == 2)
+        }
+    }
+
+    @Test("for a request that no connection answers is not replaced all the time")
+    func neverAnswered() async throws {
+        try await withPeer(script: Self.ignoring { _ in true }) { peer in
+            let limits = { @Sendable (configuration: inout ConnectionPool.Configuration) in
+                configuration.requestTimeout = .milliseconds(200)
+            }
+            try await withPool(port: peer.port, limits) { client in
+                let start = ContinuousClock.now
+                while ContinuousClock.now - start < .seconds(3) { _ = try await sendPoison(client) }
+            }
+            // Replacements come after 0, 1, 3 … seconds.
+            #expect((2...5).contains(peer.seen.withLockedValue(\.connections)))
+            #expect(poisons(peer) <= peer.seen.withLockedValue(\.connections))
+        }
+    }
+
+    @Test("that refuses a request is asked again only if there is no other")
+    func refused() async throws {
+        try await withPeer(script: Self.ignoring({ $0 == 1 }, refuses: true)) { peer in
+            let limits = { @Sendable (configuration: inout ConnectionPool.Configuration) in
+                configuration.maximumConnections = 2
+            }
+            try await withPool(port: peer.port, limits) { client in
+                for _ in 0..<3 { try await expect(client.send(Self.poison()), .notProcessed(.refusedStream)) }
+                _ = try await client.ask { $0.wantRoom() }
+                try await eventually("a second connection") { try await client.ask { $0.usableConnections } == 2 }
+                for _ in 0..<3 { try await expect(client.send(Self.poison()), .delivered) }
+            }
+            #expect(peer.seen.withLockedValue(\.connections) == 2)
+        }
+    }
+
+    @Test("gives back what it holds when the pool is closed in the same turn")
+    func closedMeanwhile() async throws {
+        try await withPeer(script: Self.ignoring { $0 == 1 }) { peer in
+            let client = try await PoolClient.start(port: peer.port) { $0.requestTimeout = .milliseconds(300) }
+            #expect(try await sendPoison(client) == .uncertain(.timedOut))
+            let collector = try await client.ask { pool -> NIOLoopBound<Collector> in
+                let collector = Collector()
+                pool.delegate = collector
+                #expect(pool.submit(Self.poison(), tag: 4711))
+                pool.closeNow()
+                return NIOLoopBound(collector, eventLoop: pool.eventLoop)
+            }
+            let results = try await client.eventLoop.flatSubmit { () -> EventLoopFuture<[UInt64: RequestResult]> in
+                collector.eventLoop.makeSucceededFuture(collector.value.results)
+            }.get()
+            #expect(results == [4711: .notProcessed(.noOtherConnection)])
+            try await client.closeNow()
+        }
+    }
+
+    private final class Collector: TransportDelegate {
+        var results: [UInt64: RequestResult] = [:]
+
+        func transport(_: any Transport, completed tag: UInt64, with result: RequestResult) { results[tag] = result }
+        func transportChanged(_: any Transport) {}
+    }
+}

@@ -1,0 +1,215 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    /// Servers and load balancers that are there and answer nothing.
+    @Suite("APNs that is there and does not answer")
+    struct UnresponsiveTests {
+        private let redis: RedisServer
+
+        init() throws { redis = try RedisServer() }
+
+        /// An APNs that allows a thousand streams before it has answered anything.
+        private func simulator(_ rule: String) async throws -> SimulatorProcess {
+            try await SimulatorProcess(rules: [rule], options: ["--initial-streams", "1000", "--control-port", "0"])
+        }
+
+        private func body(_ port: Int) async throws -> String { try await MetricsTests.get(port, "/readyz").body }
+
+        @Test("on its first connection: that is known in seconds, and all is delivered after the deadline")
+        func wedge() async throws {
+            let simulator = try await simulator("at=connect,connection=1,answer=wedge")
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port, options: ["--admin-port", "0", "--results", "all"])
+            let port = try await worker.adminPort()
+            try await eventually("it is ready") { try await body(port) == "ready\n" }
+            try redis.push(TestJob.many(20))
+            let start = ContinuousClock.now
+            try await eventually("it is not ready", within: .seconds(10)) {
+                try await body(port).contains("- the app default gets no answers from APNs (")
+            }
+            try await eventually("status tells", within: .seconds(10)) {
+                try await FleetView(redis.url).kinds == ["app_unanswered default"]
+            }
+            let view = try await FleetView(redis.url)
+            #expect(view.apps.first?.state == "unanswered" && view.apps.first?.lanes_unanswered == 1)
+            #expect(view.problems.first?.message.contains("gets no answers from localhost:\(simulator.port)") == true)
+            #expect(ContinuousClock.now - start < .seconds(19))
+            try await eventually("all are delivered", within: .seconds(30)) { try redis.counted("delivered") == 20 }
+            // The deadline is after 20 seconds; retries take half a second here.
+            #expect(ContinuousClock.now - start > .seconds(19) && ContinuousClock.now - start < .seconds(26))
+            try await eventually("it is ready again") { try await body(port) == "ready\n" }
+            try await eventually("status is well again") { try await FleetView(redis.url).problems.isEmpty }
+            let page = try await MetricsTests.page(port)
+            #expect(page.sum("apns_worker_connection_failures_total", ["reason": "Unresponsive"]) == 1)
+            let account = try await worker.stop()
+            let accepted = try await simulator.stop()
+            expectAgreement(account, try QueueContents(redis), accepted)
+            #expect(account.delivered == 20 && account.retried == 20 && account.possibleDuplicates == 20)
+            #expect(accepted.connections == 2 && accepted.silenced == 20 && accepted.duplicates == 0)
+            expectTold(worker)
+        }
+
+        /// Expects one line when it began and one when it was over.
+        private func expectTold(_ worker: WorkerProcess) {
+            let lines = worker.log.split(separator: "\n")
+            let began = lines.filter { $0.contains(" error no answers from APNs: ") }
+            #expect(began.count == 1 && began.first?.contains("Apple's status page") == true, "\(worker.log)")
+            #expect(lines.count { $0.contains(" notice requests to APNs no longer go unanswered ") } == 1)
+            worker.expectComplaints(1...2)
+        }
+
+        @Test("on its first connection: no job dies of it, however few attempts and however short the deadline")
+        func fewAttempts() async throws {
+            let simulator = try await simulator("at=connect,connection=1,answer=wedge")
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port,
+                options: ["--request-timeout", "1000", "--max-attempts", "3"])
+            let tokens = (0..<10).map { "\"\(TestJob.token("b", $0))\"" }.joined(separator: ",")
+            try redis.push([#"{"tokens":[\#(tokens)],"payload":{"aps":{"alert":"x"}}}"#])
+            for number in 0..<40 {
+                try redis.push([TestJob.text(TestJob.token("a", number))])
+                // Some come while the connection is of no use, some after.
+                try await Task.sleep(for: .milliseconds(100))
+            }
+            try await eventually("all are delivered") { try redis.counted("delivered") == 50 }
+            let account = try await worker.stop()
+            let accepted = try await simulator.stop()
+            expectAgreement(account, try QueueContents(redis), accepted)
+            #expect(account.delivered == 50 && account.dead == 0)
+            #expect(account.retried == accepted.silenced && (10..<30).contains(accepted.silenced))
+            #expect(accepted.connections == 2)
+            expectTold(worker)
+        }
+
+        @Test("and grants no window: what cannot be written goes by another connection, with no attempt spent")
+        func noWindow() async throws {
+            let simulator = try await simulator("at=connect,connection=1,answer=no-window")
+            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+            let payload = TestJob.payload(bytes: 3900)
+            try redis.push((0..<100).map { #"{"token":"\#(TestJob.token("a", $0))","payload":\#(payload)}"# })
+            let start = ContinuousClock.now
+            try await eventually("all are delivered", within: .seconds(30)) { try redis.counted("delivered") == 100 }
+            // Before the first deadline.
+            #expect(ContinuousClock.now - start < .seconds(15))
+            let account = try await worker.stop()
+            let accepted = try await simulator.stop()
+            expectAgreement(account, try QueueContents(redis), accepted)
+            #expect(account.delivered == 100 && account.retried == 0 && account.possibleDuplicates == 0)
+            // The first window holds the bodies of 16.
+            #expect(account.resent == 84 && accepted.connections == 2 && accepted.accepted == 100)
+        }
+
+        @Test("and sends no SETTINGS: it is not ready within seconds, and no attempt is spent")
+        func noSettings() async throws {
+            let simulator = try await simulator("at=connect,answer=no-settings")
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port,
+                options: ["--admin-port", "0", "--max-connections", "8", "--max-attempts", "1"])
+            let port = try await worker.adminPort()
+            try redis.push(TestJob.many(200))
+            try await eventually("it is not ready", within: .seconds(5)) {
+                try await body(port).contains("- the app default has no connection to APNs (")
+            }
+            try await worker.says("sent no HTTP/2 SETTINGS within 5 s; check the endpoint")
+            try await eventually("status tells", within: .seconds(10)) {
+                try await FleetView(redis.url).kinds == ["app_unconnected default"]
+            }
+            #expect(try await FleetView(redis.url).apps.first?.failure?.contains("sent no HTTP/2 SETTINGS") == true)
+            #expect(worker.complaints.count <= 2, "\(worker.log)")
+            try await simulator.control("DELETE", "/rules")
+            try await eventually("all are delivered") { try redis.counted("delivered") == 200 }
+            let account = try await worker.stop()
+            let accepted = try await simulator.stop()
+            expectAgreement(account, try QueueContents(redis), accepted)
+            #expect(account.delivered == 200 && account.retried == 0 && account.possibleDuplicates == 0)
+            #expect(accepted.requests == 200)
+        }
+
+        @Test("and was not there before, with no connection kept when idle: jobs do not wait for ever")
+        func noConnectionKept() async throws {
+            let port = try RedisServer.freePort()
+            let worker = try WorkerProcess(redis: redis.url, endpoint: port, options: ["--min-connections", "0"])
+            try redis.push(TestJob.many(10))
+            try await eventually("the first is put off") { try redis.counted("parked:NoConnection") >= 1 }
+            let simulator = try await SimulatorProcess(options: ["--port", "\(port)"])
+            try await eventually("all are delivered") { try redis.counted("delivered") == 10 }
+            let account = try await worker.stop()
+            expectAgreement(account, try QueueContents(redis), try await simulator.stop())
+            #expect(account.delivered == 10 && account.retried == 0)
+        }
+
+        @Test("and refuses every stream: it gets hardly more requests than there are jobs, and no attempt is spent")
+        func refusal() async throws {
+            let simulator = try await simulator("answer=reset")
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port,
+                options: ["--max-attempts", "1", "--retry-base", "1000", "--retry-cap", "600000"])
+            try redis.push(TestJob.many(20))
+            let start = ContinuousClock.now
+            try await eventually("each was refused three times") { try await simulator.account().requests >= 60 }
+            // Twice at once, and then after pauses of about a second, two, four …
+            #expect(ContinuousClock.now - start > .milliseconds(500))
+            while ContinuousClock.now - start < .seconds(8) {
+                #expect(try await simulator.account().requests < 200)
+                try await Task.sleep(for: .milliseconds(500))
+            }
+            try await simulator.control("DELETE", "/rules")
+            try await eventually("all are delivered") { try redis.counted("delivered") == 20 }
+            let account = try await worker.stop()
+            expectAgreement(account, try QueueContents(redis), try await simulator.stop())
+            #expect(account.delivered == 20 && account.dead == 0 && account.retried == 0)
+        }
+
+        @Test("from now on, on all its connections, until it is mended: that is told once, and told to be over")
+        func wedgedLater() async throws {
+            let simulator = try await SimulatorProcess(options: ["--control-port", "0"])
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port,
+                options: ["--lanes", "2", "--request-timeout", "2000", "--max-attempts", "1000"])
+            try redis.push(TestJob.many(50, prefix: "a"))
+            try await eventually("they are delivered") { try redis.counted("delivered") == 50 }
+            try await simulator.control("POST", "/rules", #"{"rule":"at=connect,answer=wedge"}"#)
+            try await simulator.control("POST", "/faults/wedge")
+            try redis.push(TestJob.many(50, prefix: "b"))
+            try await worker.says("no answers from APNs: ")
+            try await eventually("status tells", within: .seconds(10)) {
+                try await FleetView(redis.url).kinds == ["app_unanswered default"]
+            }
+            // Each connection costs a deadline, and the pauses between them grow.
+            let before = try await simulator.account().connections
+            try await eventually("further connections fail") { try await simulator.account().connections >= before + 2 }
+            try await simulator.control("DELETE", "/rules")
+            try await eventually("all are delivered") { try redis.counted("delivered") == 100 }
+            try await eventually("status is well again") { try await FleetView(redis.url).problems.isEmpty }
+            let account = try await worker.stop()
+            expectAgreement(account, try QueueContents(redis), try await simulator.stop())
+            #expect(account.delivered == 100 && account.dead == 0)
+            let lines = worker.log.split(separator: "\n")
+            #expect(lines.count { $0.contains(" error ") } == 1, "\(worker.log)")
+        }
+
+        @Test("one app's server: the other app goes on, and status names the one")
+        func otherApp() async throws {
+            let simulator = try await simulator("at=connect,answer=wedge")
+            let other = try await SimulatorProcess()
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port, options: ["--admin-port", "0"],
+                environment: BreakerTests.apps.merging([
+                    "APNS_WORKER_APPS_OTHER_ENDPOINT": "localhost:\(other.port)"
+                ]) { $1 })
+            let port = try await worker.adminPort()
+            try redis.push(BreakerTests.jobs(10, "good", prefix: "a") + BreakerTests.jobs(100, "other", prefix: "b"))
+            try await eventually("the other's are delivered") { try redis.counted("delivered") == 100 }
+            try await eventually("status names the one", within: .seconds(15)) {
+                try await FleetView(redis.url).kinds == ["app_unanswered good"]
+            }
+            #expect(try await body(port) == "ready\n")
+            #expect(worker.log.contains("no answers from APNs: ") && worker.log.contains("app=good"))
+            try redis.push(BreakerTests.jobs(100, "other", prefix: "c"))
+            try await eventually("the other goes on") { try redis.counted("delivered") == 200 }
+            worker.process.kill()
+        }
+    }
+}
