@@ -38,6 +38,11 @@ public final class Worker: Service {
         configuration: WorkerConfiguration, logger: Logger, metrics: (any MetricsFactory)? = nil, version: String = "",
         wallClock: @escaping @Sendable () -> Int64
     ) {
+        var configuration = configuration
+        var redis = configuration.redisClient
+        redis.clientName = "apns-worker:\(configuration.workerName):sentinel"
+        configuration.redisClient.masterWatch = MasterWatch(
+            configuration.redis, eventLoop: MultiThreadedEventLoopGroup.singleton.next(), configuration: redis)
         current = NIOLockedValueBox(configuration)
         self.logger = logger
         self.wallClock = wallClock

@@ -6,42 +6,35 @@ extension RedisClient {
     /// How long a server that is left may take to answer what it was sent. Commands that block there are not waited for.
     private static let leavingTime: TimeAmount = .seconds(1)
 
-    func transmit(_ command: RedisCommand, _ request: RedisRequest, over reached: ServerFinder.Reached) {
-        reached.connection.send(command, timeout: request.timeout) { result in
+    func transmit(_ command: RedisCommand, _ request: RedisRequest, over link: ServerLink) {
+        link.pendingCount += 1
+        link.connection.send(command, timeout: request.timeout) { result in
+            link.pendingCount -= 1
             if case .failure(.server(let error)) = result {
-                self.refused(request, by: reached, because: error)
+                self.refused(request, by: link, because: error)
             } else {
                 request.completion(result)
             }
-            if reached.connection === self.leaving { self.finishLeaving() }
+            self.endLeaving(link)
         }
     }
 
-    private func refused(
-        _ request: RedisRequest, by reached: ServerFinder.Reached, because error: RedisServerError
-    ) {
-        let refusal = RedisRefusal(error, topology: topology, slot: finder.slot, sender: reached.location)
+    private func refused(_ request: RedisRequest, by link: ServerLink, because error: RedisServerError) {
+        let refusal = RedisRefusal(error, topology: topology, slot: finder.slot, sender: link.location)
         switch refusal {
         case .none:
             if error.prefix == "MOVED", case .single = topology { tellOfCluster() }
             request.completion(.failure(.server(error)))
         case .wrongServer:
-            finder.mistrust(reached.location)
-            leave(reached, because: .server(error))
+            finder.mistrust(link.location)
+            leave(link, because: .server(error))
             request.completion(.failure(.server(error)))
         case .moved(let owner):
             finder.moved(to: owner)
-            if current?.connection === reached.connection { handover.open() }
-            leave(reached, because: .server(error))
-            if !handover.takeBack(request, because: error) { request.completion(.failure(.server(error))) }
+            leave(link, because: .server(error), keepsCommands: true)
+            if !route.sentAway(request, because: error) { request.completion(.failure(.server(error))) }
         case .ask(let owner):
-            guard let command = request.command else { return request.completion(.failure(.server(error))) }
-            let node = askedNodes[owner] ?? AskedNode(location: owner, finder: finder, eventLoop: eventLoop)
-            askedNodes[owner] = node
-            node.send(
-                AskedNode.Request(command: command, timeout: request.timeout, redirection: error) { result in
-                    self.answered(result, to: request)
-                })
+            ask(owner, for: request, because: error)
         }
     }
 
@@ -53,44 +46,65 @@ extension RedisClient {
             metadata: ["redis": "\(topology)"])
     }
 
-    /// An asked node has answered, or was lost.
-    private func answered(_ result: Result<RESPReply, RedisError>, to request: RedisRequest) {
+    // MARK: Asking another node
+
+    /// Sends a command to the node that its key has moved to ahead of its slot.
+    private func ask(_ node: RedisEndpoint.Location, for request: RedisRequest, because error: RedisServerError) {
+        guard let command = request.command else { return request.completion(.failure(.server(error))) }
+        route.asks()
+        nodes.use(node) { result in
+            guard case .success(let link) = result else { return self.asked(.failure(.server(error)), for: request) }
+            // It fails only together with the command behind it.
+            link.connection.send(RedisCommand("ASKING", expecting: 0), timeout: request.timeout) { _ in }
+            link.connection.send(command, timeout: request.timeout) { result in
+                link.release()
+                switch result {
+                // Not executed: the caller can repeat it as after any refusal.
+                case .failure(.notConnected), .failure(.connectionLost(_, sent: false, _)):
+                    self.asked(.failure(.server(error)), for: request)
+                case .success, .failure:
+                    self.asked(result, for: request)
+                }
+            }
+        }
+    }
+
+    private func asked(_ result: Result<RESPReply, RedisError>, for request: RedisRequest) {
+        route.asked()
         switch result {
         case .success, .failure(.server), .failure(.commandTooLarge):
             request.completion(result)
         case .failure(let error):
             // Callers repeat what has no answer when the client is ready again: so it has to become so again.
-            if let current { leave(current, because: error) }
+            if let link = route.server { leave(link, because: error) }
             request.completion(result)
         }
         takeOver()
     }
 
+    // MARK: Leaving
+
     /// Sends nothing more to a server and looks for another one. What it was sent it may still answer.
-    func leave(_ reached: ServerFinder.Reached, because error: RedisError) {
-        guard current?.connection === reached.connection else { return }
-        let connection = reached.connection
-        leaving = connection
-        connection.onClose = { _ in
-            // What is lost with it is told first.
-            self.eventLoop.execute { self.left(connection) }
-        }
+    /// - Parameter keepsCommands: true if new commands wait for the other server; else they fail.
+    func leave(_ link: ServerLink, because error: RedisError, keepsCommands: Bool = false) {
+        guard route.leave(link, keepsCommands: keepsCommands) else { return }
         leavingLimit = eventLoop.scheduleTask(in: Self.leavingTime) {
-            connection.close(reason: "another server has to be used, and the last answers did not come in time")
+            link.closeUnlessShared(reason: "another server has to be used, and the last answers did not come in time")
         }
         tryAgain(because: error)
-        finishLeaving()
+        endLeaving(link)
     }
 
-    private func finishLeaving() {
-        guard let connection = leaving, connection.pendingCount == 0 else { return }
-        connection.close()
+    /// Lets go of a server that was left and has answered everything.
+    private func endLeaving(_ link: ServerLink) {
+        guard link.pendingCount == 0, route.left === link else { return }
+        link.release()
+        eventLoop.execute { self.forgetLeft(link) }
     }
 
-    private func left(_ connection: RedisConnection) {
-        guard leaving === connection else { return }
+    func forgetLeft(_ link: ServerLink) {
+        guard route.lost(link) == .ofPreviousServer else { return }
         leavingLimit?.cancel()
-        leaving = nil
         takeOver()
     }
 }

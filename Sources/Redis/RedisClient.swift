@@ -8,8 +8,8 @@ import NIOCore
 ///
 /// In a Cluster a client serves one slot, that of the key it was made with, and follows it. After `MOVED` it goes to the
 /// new owner and sends what was refused there, in the old order and before anything newer, so that callers see nothing of
-/// it but the states. After `ASK` it sends the command to the node named, over a connection of its own: answers may come
-/// in another order then. A command that is refused otherwise (`TRYAGAIN`, `CLUSTERDOWN`, `LOADING`, `READONLY`, …) fails
+/// it but the states. After `ASK` it sends the command to the node named: answers may come in another order then. The
+/// clients of a ``RedisClients`` share one connection to each node. A command that is refused otherwise (`TRYAGAIN`, `CLUSTERDOWN`, `LOADING`, `READONLY`, …) fails
 /// with that answer, for its caller to repeat.
 ///
 /// Whenever a command fails without an answer, a `.ready` state follows once there is a server again.
@@ -39,18 +39,15 @@ public final class RedisClient: @unchecked Sendable {
     let configuration: RedisClientConfiguration
     let logger: Logger
     let finder: ServerFinder
-    /// The server that commands go to.
-    var current: ServerFinder.Reached?
-    /// The connection to a server that is not the right one any more, until all it was sent is answered.
-    var leaving: RedisConnection?
+    let nodes: NodeConnections
+    private let ownsNodes: Bool
+    /// The server that commands go to, or where they wait.
+    var route = Route<ServerLink>()
     var leavingLimit: Scheduled<Void>?
-    /// The server that takes over when the one before is left.
-    var next: ServerFinder.Reached?
-    var handover = Handover()
-    var askedNodes: [RedisEndpoint.Location: AskedNode] = [:]
     var hasToldOfCluster = false
-    private var refresh: Scheduled<Void>?
-    private var watch: SentinelWatch?
+    private var masterWatch: MasterWatch?
+    /// The master that was announced since the search for it began.
+    private var announced: RedisEndpoint.Location?
 
     private let random: @Sendable () -> Double
     private(set) var reconnect: ReconnectState
@@ -78,9 +75,20 @@ public final class RedisClient: @unchecked Sendable {
     ///   - key: any key of the slot that the client is to serve, when the topology is a Cluster. Commands with keys of
     ///     other slots fail with `MOVED`.
     ///   - random: the jitter's source, from 0 to 1.
-    public init(
+    public convenience init(
         topology: RedisTopology, key: String, eventLoop: any EventLoop,
         configuration: RedisClientConfiguration = RedisClientConfiguration(), logger: Logger,
+        random: @escaping @Sendable () -> Double = { Double.random(in: 0..<1) }
+    ) {
+        self.init(
+            topology: topology, key: key, eventLoop: eventLoop, configuration: configuration, sharing: nil,
+            logger: logger, random: random)
+    }
+
+    /// - Parameter nodes: connections that others use too; `nil` for connections of its own.
+    init(
+        topology: RedisTopology, key: String, eventLoop: any EventLoop, configuration: RedisClientConfiguration,
+        sharing nodes: NodeConnections?, logger: Logger,
         random: @escaping @Sendable () -> Double = { Double.random(in: 0..<1) }
     ) {
         self.topology = topology
@@ -89,8 +97,10 @@ public final class RedisClient: @unchecked Sendable {
         self.logger = logger
         self.random = random
         self.reconnect = ReconnectState(backoff: configuration.backoff)
-        finder = ServerFinder(
-            topology: topology, slot: RedisHashSlot.of(key), eventLoop: eventLoop, configuration: configuration)
+        ownsNodes = nodes == nil
+        self.nodes =
+            nodes ?? NodeConnections(topology: topology, eventLoop: eventLoop, configuration: configuration)
+        finder = ServerFinder(self.nodes, slot: RedisHashSlot.of(key))
     }
 
     /// Begins to connect, and goes on until `close`. From anywhere.
@@ -103,20 +113,19 @@ public final class RedisClient: @unchecked Sendable {
     /// Whether commands can be sent. On the event loop only.
     public var isReady: Bool {
         eventLoop.preconditionInEventLoop()
-        return current != nil
+        return route.server != nil
     }
 
     /// The server that commands go to, if there is one. On the event loop only.
     public var server: RedisEndpoint.Location? {
         eventLoop.preconditionInEventLoop()
-        return current?.location
+        return route.server?.location
     }
 
     /// The number of commands without an answer. On the event loop only.
     public var pendingCount: Int {
         eventLoop.preconditionInEventLoop()
-        return (current?.connection.pendingCount ?? 0) + (leaving?.pendingCount ?? 0) + handover.count
-            + askedNodes.values.reduce(0) { $0 + $1.pendingCount }
+        return (route.server?.pendingCount ?? 0) + (route.left?.pendingCount ?? 0) + route.keptCount + route.askedCount
     }
 
     /// Sends a command. All commands of one tick of the event loop leave in one write. On the event loop only.
@@ -132,10 +141,10 @@ public final class RedisClient: @unchecked Sendable {
         eventLoop.preconditionInEventLoop()
         let timeout = deadline ?? configuration.commandTimeout
         let request = RedisRequest(command: isCluster ? command : nil, timeout: timeout, completion: completion)
-        if let current {
-            transmit(command, request, over: current)
-        } else if !handover.take(request) {
-            completion(.failure(notConnected))
+        switch route.send(request) {
+        case .server(let link): transmit(command, request, over: link)
+        case .kept: break
+        case .none: completion(.failure(notConnected))
         }
     }
 
@@ -171,21 +180,19 @@ public final class RedisClient: @unchecked Sendable {
             guard self.reconnect.phase != .closed else { return self.eventLoop.makeSucceededVoidFuture() }
             self.reconnect.close()
             self.retry?.cancel()
-            self.refresh?.cancel()
-            self.watch?.stop()
-            self.watch = nil
             self.leavingLimit?.cancel()
-            let open = [self.current?.connection, self.leaving, self.next?.connection].compactMap { $0 }
-            (self.current, self.leaving, self.next) = (nil, nil, nil)
+            self.masterWatch?.remove(self)
+            self.masterWatch = nil
+            let (links, kept) = self.route.close()
             let error = RedisError.notConnected(address: self.topology.address, reason: "the client was closed")
             self.lastError = error
             self.onStateChange?(.closed)
             self.onStateChange = nil
             self.resumeWaiters(with: error)
-            for request in self.handover.close() { request.completion(.failure(error)) }
-            for node in self.askedNodes.values { node.close() }
-            self.askedNodes = [:]
-            return EventLoopFuture.andAllComplete(open.map { $0.close() }, on: self.eventLoop)
+            for request in kept { request.completion(.failure(error)) }
+            let end = self.ownsNodes ? self.nodes.close() : self.eventLoop.makeSucceededVoidFuture()
+            for link in links { link.release() }
+            return end
         }
     }
 
@@ -205,38 +212,27 @@ public final class RedisClient: @unchecked Sendable {
 
     private func connect() {
         retry = nil
+        announced = nil
         finder.find { result in
             switch result {
-            case .success(let reached): self.reached(reached)
+            case .success(let link): self.found(link)
             case .failure(let error): self.attemptFailed(error)
             }
         }
     }
 
-    private func reached(_ reached: ServerFinder.Reached) {
-        guard reconnect.phase == .connecting else {
-            reached.connection.close()
-            return
-        }
-        next = reached
-        reached.connection.onClose = {
-            self.next = nil
-            self.attemptFailed($0)
-        }
+    private func found(_ link: ServerLink) {
+        guard reconnect.phase == .connecting, route.found(link) else { return link.release() }
+        link.onClose = { self.lost(link, $0) }
         takeOver()
     }
 
-    /// Lets the server that was found take over, once the one before has answered what it was sent.
+    /// Lets the server that was found take over, once the others have answered what they were sent.
     func takeOver() {
-        guard let reached = next, leaving == nil, askedNodes.values.allSatisfy({ $0.pendingCount == 0 }) else { return }
-        next = nil
+        guard let (link, kept) = route.takeOver() else { return }
         let recovery = reconnect.connected(at: eventLoop.now).recovery
-        for node in askedNodes.values { node.close() }
-        askedNodes = [:]
-        current = reached
         lastError = nil
-        reached.connection.onClose = { self.lost($0, location: reached.location) }
-        var metadata: Logger.Metadata = ["redis": "\(topology)", "server": "\(reached.location.address)"]
+        var metadata: Logger.Metadata = ["redis": "\(topology)", "server": "\(link.location.address)"]
         if let recovery {
             metadata["after_ms"] = "\(recovery.after.nanoseconds / 1_000_000)"
             metadata["failures"] = "\(recovery.failures)"
@@ -244,31 +240,39 @@ public final class RedisClient: @unchecked Sendable {
         } else {
             logger.debug("connected to Redis", metadata: metadata)
         }
-        for request in handover.close() {
-            if let command = request.command { transmit(command, request, over: reached) }
+        for request in kept {
+            if let command = request.command { transmit(command, request, over: link) }
         }
-        scheduleRefresh()
-        watchSentinels()
+        watchMaster()
         onStateChange?(.ready)
         resumeWaiters(with: nil)
+        if let announced { leaveUnlessMaster(announced) }
     }
 
-    private func lost(_ error: RedisError, location: RedisEndpoint.Location) {
-        finder.mistrust(location)
-        tryAgain(because: error)
+    /// A connection has ended; the commands that are lost with it have not failed yet.
+    private func lost(_ link: ServerLink, _ error: RedisError) {
+        // A server that is left gets nothing new: the next one may take over, but after what is lost has failed.
+        if route.left === link { return eventLoop.execute { self.forgetLeft(link) } }
+        switch route.lost(link) {
+        case .ofServer:
+            finder.mistrust(link.location)
+            tryAgain(because: error)
+        case .ofNextServer:
+            attemptFailed(error)
+        case .ofPreviousServer, .ofNothing:
+            break
+        }
     }
 
     private func attemptFailed(_ error: RedisError) {
         tryAgain(because: error)
-        // They were refused, and by nobody executed; further waiting is for their callers to decide on.
-        for request in handover.close() {
+        // They were refused and not executed; further waiting is for their callers to decide.
+        for request in route.giveUpKept() {
             request.completion(.failure(request.redirectedBy.map(RedisError.server) ?? notConnected))
         }
     }
 
     func tryAgain(because error: RedisError) {
-        current = nil
-        refresh?.cancel()
         guard let retry = reconnect.failed(at: eventLoop.now, random: random()) else { return }
         lastError = error
         let metadata: Logger.Metadata = [
@@ -287,39 +291,30 @@ public final class RedisClient: @unchecked Sendable {
         if case .authentication = error { resumeWaiters(with: error) }
     }
 
-    /// Sentinels know of a failover that the old master has not heard of, and that we would not hear of from it.
-    private func watchSentinels() {
-        guard watch == nil, case .sentinel(let sentinel) = topology else { return }
-        let watch = SentinelWatch(master: sentinel.master, finder: finder, eventLoop: eventLoop) {
-            self.checkServer()
-        }
-        self.watch = watch
-        watch.start()
-    }
+    // MARK: The master
 
-    private func scheduleRefresh() {
-        guard case .sentinel = topology else { return }
-        let spread = 0.8 + 0.4 * random()
-        let delay = TimeAmount.nanoseconds(Int64(Double(configuration.refreshInterval.nanoseconds) * spread))
-        refresh = eventLoop.scheduleTask(in: delay) {
-            self.scheduleRefresh()
-            self.checkServer()
+    /// Sentinels know of a failover that the old master has not heard of, and would not tell of.
+    private func watchMaster() {
+        guard masterWatch == nil, case .sentinel = topology else { return }
+        masterWatch =
+            configuration.masterWatch
+            ?? MasterWatch(topology, eventLoop: eventLoop, configuration: configuration)
+        masterWatch?.add(self) { location in
+            self.announced = location
+            self.leaveUnlessMaster(location)
         }
     }
 
-    /// Asks whether the server is still the one, and leaves it if it is not.
-    private func checkServer() {
-        guard let reached = current else { return }
-        finder.check { location in
-            guard let location, location != reached.location else { return }
-            let reason = "the Sentinels name \(location.address) the master now"
-            self.leave(
-                reached, because: .connectionLost(address: reached.location.address, sent: false, reason: reason))
-        }
+    private func leaveUnlessMaster(_ location: RedisEndpoint.Location) {
+        guard let link = route.server, location != link.location else { return }
+        // What this client would be told by the Sentinel that it asks first may be older.
+        finder.moved(to: location)
+        let reason = "the Sentinels name \(location.address) the master now"
+        leave(link, because: .connectionLost(address: link.location.address, sent: false, reason: reason))
     }
 
     private func addWaiter(timeout: TimeAmount, resume: @escaping (RedisError?) -> Void) {
-        if current != nil { return resume(nil) }
+        if route.server != nil { return resume(nil) }
         if reconnect.phase == .closed { return resume(notConnected) }
         if case .authentication = lastError { return resume(lastError) }
         let id = nextWaiter

@@ -13,9 +13,12 @@ public struct RedisClientConfiguration: Sendable {
     /// How long a Sentinel or a Cluster node may take to connect, and again to answer, when it is asked for the server:
     /// a short time, for there are others to ask.
     public var askTimeout: TimeAmount = .seconds(2)
-    /// How often Sentinels are asked whether the master is still the same one; spread by a fifth either way. They tell of
-    /// a failover by themselves; this is for news that got lost.
+    /// How often a Sentinel is asked whether the master is still the same one; spread by a fifth either way. Sentinels
+    /// announce a failover by themselves; this is for announcements that got lost.
     public var refreshInterval: TimeAmount = .seconds(30)
+    /// Where a client learns that another server became the master; `nil` for a watch of its own. The clients of a process
+    /// should share one, which is a connection to a Sentinel.
+    public var masterWatch: MasterWatch?
     /// What `CLIENT LIST` shows; characters it does not take become `-`.
     public var clientName: String?
     /// How to do TLS with `rediss` URLs; without it, servers are verified by the system's authorities. It has no bearing

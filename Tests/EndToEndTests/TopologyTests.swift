@@ -66,6 +66,54 @@ extension EndToEnd {
             #expect(try invalid.run("HLEN", "push:{shared}:invalid-tokens:details") == 40)
         }
 
+        @Test(
+            "in a Cluster a lane has one connection to a node, and a wait one of its own, for any number of apps and queues",
+            arguments: [(apps: 1, queues: 1), (apps: 10, queues: 1), (apps: 10, queues: 3)])
+        func connections(apps: Int, queues: Int) async throws {
+            let cluster = try await RedisCluster()
+            let simulator = try await SimulatorProcess(rules: ["prefix=dead,answer=410", "prefix=ffff,answer=429"])
+            let names = (0..<apps).map { "a\($0)" }
+            var environment = ["APNS_WORKER_APPS": names.joined(separator: ","), "APNS_WORKER_MAX_PER_SECOND": "500"]
+            for name in names {
+                environment["APNS_WORKER_APPS_\(name.uppercased())_TOPIC"] = "com.example.\(name)"
+            }
+            let worker = try WorkerProcess(
+                redis: cluster.url, endpoint: simulator.port,
+                options: ["--lanes", "2", "--queue", (0..<queues).map { "q\($0)" }.joined(separator: ",")],
+                environment: environment)
+            for queue in 0..<queues {
+                // Jobs that use all that the fleet shares.
+                let jobs = names.flatMap { name in
+                    ["aaaa", "dead", "ffff"].flatMap { prefix in
+                        TestJob.many(5, prefix: "\(prefix)\(queue)", members: #""app":"\#(name)","#)
+                    }
+                }
+                try cluster.owner(ofSlot: cluster.slot(of: "push:{q\(queue)}:jobs")).push(jobs, queue: "q\(queue)")
+            }
+            try await eventually("the jobs are delivered") {
+                try await simulator.account().accepted >= 5 * apps * queues
+            }
+            /// How many connections each lane, and each wait, has to each node.
+            func found() throws -> [String: [Int]] {
+                var found: [String: [Int]] = [:]
+                for (index, node) in cluster.nodes.enumerated() {
+                    let list = try #require(try node.run("CLIENT", "LIST").text)
+                    for match in list.matches(of: /name=apns-worker:[^:\s]+:(\S+)\s/) {
+                        found[String(match.1), default: [0, 0, 0]][index] += 1
+                    }
+                }
+                return found
+            }
+            // Those that ask for the slots are closed when they have the answer.
+            try await eventually("no lane has two connections to a node") {
+                try found().values.allSatisfy { $0.allSatisfy { $0 <= 1 } }
+            }
+            let all = try found()
+            #expect(Set(all.keys) == Set(["0", "1"] + (0..<queues).map { "wait:q\($0)" }), "\(all)")
+            for (name, counts) in all where name.hasPrefix("wait") { #expect(counts.reduce(0, +) == 1, "\(all)") }
+            _ = try await worker.stop()
+        }
+
         @Test("over TLS, with a client certificate, an ACL user, a password from a file and a database of one's own")
         func secured() async throws {
             let port = try RedisServer.freePort()

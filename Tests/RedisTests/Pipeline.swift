@@ -2,7 +2,7 @@ import NIOCore
 import Redis
 import Synchronization
 
-/// A client that is kept busy: always some dozens of commands under way, each on two keys of their own.
+/// A client that is kept busy: always some dozens of commands under way, each on two keys of their own, until one fails.
 final class Pipeline: Sendable {
     private struct State {
         var next = 0
@@ -49,7 +49,7 @@ final class Pipeline: Sendable {
 
     private func sendNext() {
         let number = state.withLock { state -> Int? in
-            guard !state.isStopped else { return nil }
+            guard !state.isStopped, state.failures.isEmpty else { return nil }
             defer { state.next += 1 }
             return state.next
         }

@@ -1,7 +1,8 @@
 import Logging
 import NIOCore
 
-/// The clients for keys of several slots, on one event loop: in a Cluster one for each slot, else one for all.
+/// The clients for keys of several slots, on one event loop: in a Cluster one for each slot, else one for all. Those of a
+/// Cluster share one connection to each node.
 ///
 /// `@unchecked Sendable`: all state is touched on `eventLoop` only, which every method checks.
 public final class RedisClients: @unchecked Sendable {
@@ -14,6 +15,7 @@ public final class RedisClients: @unchecked Sendable {
 
     private let configuration: RedisClientConfiguration
     private let logger: Logger
+    private let nodes: NodeConnections?
     private var clients: [Int: RedisClient] = [:]
 
     /// No clients yet.
@@ -25,6 +27,10 @@ public final class RedisClients: @unchecked Sendable {
         self.eventLoop = eventLoop
         self.configuration = configuration
         self.logger = logger
+        nodes =
+            if case .cluster = topology {
+                NodeConnections(topology: topology, eventLoop: eventLoop, configuration: configuration)
+            } else { nil }
     }
 
     /// The client that serves a key; the first time, it begins to connect. On the event loop only.
@@ -33,7 +39,8 @@ public final class RedisClients: @unchecked Sendable {
         let slot = if case .cluster = topology { RedisHashSlot.of(key) } else { 0 }
         if let client = clients[slot] { return client }
         let client = RedisClient(
-            topology: topology, key: key, eventLoop: eventLoop, configuration: configuration, logger: logger)
+            topology: topology, key: key, eventLoop: eventLoop, configuration: configuration, sharing: nodes,
+            logger: logger)
         clients[slot] = client
         client.onStateChange = { [weak self, weak client] state in
             if let self, let client { self.onStateChange?(client, state) }
@@ -46,6 +53,7 @@ public final class RedisClients: @unchecked Sendable {
     /// - Returns: a future of the end of all connections.
     public func close() -> EventLoopFuture<Void> {
         eventLoop.preconditionInEventLoop()
-        return EventLoopFuture.andAllComplete(clients.values.map { $0.close() }, on: eventLoop)
+        let ends = clients.values.map { $0.close() }
+        return EventLoopFuture.andAllComplete(ends + (nodes.map { [$0.close()] } ?? []), on: eventLoop)
     }
 }

@@ -6,55 +6,38 @@ import NIOCore
 final class ServerFinder {
     typealias Location = RedisEndpoint.Location
 
-    /// A server that let us in.
-    struct Reached {
-        let connection: RedisConnection
-        let location: Location
-    }
-
-    let topology: RedisTopology
     /// The slot that the client serves.
     let slot: Int
-    private let eventLoop: any EventLoop
-    private let configuration: RedisClientConfiguration
+    private let nodes: NodeConnections
     private var search: ServerSearch
-    private var connector: RedisConnector?
 
-    init(topology: RedisTopology, slot: Int, eventLoop: any EventLoop, configuration: RedisClientConfiguration) {
-        self.topology = topology
+    init(_ nodes: NodeConnections, slot: Int) {
+        self.nodes = nodes
         self.slot = slot
-        self.eventLoop = eventLoop
-        self.configuration = configuration
-        switch topology {
+        switch nodes.topology {
         case .single(let endpoint):
             search = ServerSearch(server: endpoint.location)
         case .sentinel(let sentinel):
             search = ServerSearch(
-                advisers: sentinel.sentinels, name: "\(sentinel.master) (by the Sentinels \(topology.address))")
+                advisers: sentinel.sentinels,
+                name: "\(sentinel.master) (by the Sentinels \(nodes.topology.address))")
         case .cluster(let cluster):
-            search = ServerSearch(advisers: cluster.nodes, name: "\(topology.address) (Cluster)")
+            search = ServerSearch(advisers: cluster.nodes, name: "\(nodes.topology.address) (Cluster)")
         }
     }
 
     /// Finds the server and connects to it.
-    func find(completion: @escaping (Result<Reached, RedisError>) -> Void) {
+    func find(completion: @escaping NodeConnections.Completion) {
         follow(search.begin(), completion)
     }
 
-    /// Connects to a server without asking whether it is the one.
-    func connect(to location: Location, completion: @escaping (Result<Reached, RedisError>) -> Void) {
-        connect(to: endpoint(at: location), timeout: configuration.connectTimeout) { result in
-            completion(result.map { Reached(connection: $0, location: location) })
-        }
-    }
-
     /// See `RedisClientConfiguration.askTimeout`.
-    var askTimeout: TimeAmount { configuration.askTimeout }
+    var askTimeout: TimeAmount { nodes.configuration.askTimeout }
 
     /// Connects to the one that would be asked first.
     func connectToAdviser(completion: @escaping (Result<RedisConnection, RedisError>, Location) -> Void) {
         guard let adviser = search.advisers.first else { return }
-        connect(to: adviserEndpoint(at: adviser), timeout: askTimeout) { completion($0, adviser) }
+        nodes.connectToAdviser(at: adviser) { completion($0, adviser) }
     }
 
     /// See `ServerSearch.prefer`.
@@ -93,7 +76,7 @@ final class ServerFinder {
         follow(inquiry.begin())
     }
 
-    private func follow(_ step: ServerSearch.Step, _ completion: @escaping (Result<Reached, RedisError>) -> Void) {
+    private func follow(_ step: ServerSearch.Step, _ completion: @escaping NodeConnections.Completion) {
         switch step {
         case .failed(let error):
             completion(.failure(error))
@@ -105,9 +88,9 @@ final class ServerFinder {
                 }
             }
         case .connect(let location):
-            connect(to: location) { [self] result in
+            nodes.use(location) { [self] result in
                 switch result {
-                case .success(let reached): verify(reached, completion)
+                case .success(let link): verify(link, completion)
                 case .failure(let error): follow(search.serverFailed(error), completion)
                 }
             }
@@ -115,21 +98,21 @@ final class ServerFinder {
     }
 
     /// A Sentinel that has not heard of a failover names the old master, which is a replica by now.
-    private func verify(_ reached: Reached, _ completion: @escaping (Result<Reached, RedisError>) -> Void) {
-        guard case .sentinel = topology else { return completion(.success(reached)) }
-        reached.connection.send(RedisCommand("ROLE"), timeout: configuration.connectTimeout) { [self] result in
+    private func verify(_ link: ServerLink, _ completion: @escaping NodeConnections.Completion) {
+        guard case .sentinel = nodes.topology else { return completion(.success(link)) }
+        link.connection.send(RedisCommand("ROLE"), timeout: nodes.configuration.connectTimeout) { [self] result in
             switch result {
             case .success(let reply) where reply.root.count > 0 && reply.root[0].string == "master":
-                completion(.success(reached))
+                completion(.success(link))
             case .failure(.server(let error)) where error.prefix == "NOPERM":
                 // Who may not ask takes the Sentinel's word; a replica will refuse the first write.
-                completion(.success(reached))
+                completion(.success(link))
             case .success:
-                reached.connection.close()
+                link.release()
                 let reason = "the Sentinel names it the master, but it is a replica; a failover may be under way"
-                follow(search.serverFailed(.connect(address: reached.location.address, reason: reason)), completion)
+                follow(search.serverFailed(.connect(address: link.location.address, reason: reason)), completion)
             case .failure(let error):
-                reached.connection.close()
+                link.release()
                 follow(search.serverFailed(error), completion)
             }
         }
@@ -138,41 +121,14 @@ final class ServerFinder {
     // MARK: Asking
 
     private func ask(_ adviser: Location, completion: @escaping (Result<ServerSearch.Advice, RedisError>) -> Void) {
-        connect(to: adviserEndpoint(at: adviser), timeout: askTimeout) { [self] result in
-            switch result {
-            case .failure(let error): completion(.failure(error))
-            case .success(let connection):
-                inquire(adviser, over: connection) { result in
-                    connection.close()
-                    completion(result)
-                }
-            }
-        }
-    }
-
-    private func inquire(
-        _ adviser: Location, over connection: RedisConnection,
-        completion: @escaping (Result<ServerSearch.Advice, RedisError>) -> Void
-    ) {
-        let timeout = askTimeout
-        switch topology {
+        switch nodes.topology {
         case .single:
-            // Nobody is asked for a single server.
+            // A single server is known without asking.
             completion(.success(ServerSearch.Advice(server: adviser, advisers: [])))
         case .sentinel(let sentinel):
-            var master: Result<RESPReply, RedisError>?
-            let get = RedisCommand("SENTINEL", "GET-MASTER-ADDR-BY-NAME", sentinel.master)
-            connection.send(get, timeout: timeout) { master = $0 }
-            connection.send(RedisCommand("SENTINEL", "SENTINELS", sentinel.master), timeout: timeout) { others in
-                // One connection answers in order: what is said of the master is there.
-                completion(
-                    (master ?? others).mapError { refusal($0, of: adviser) }.map { reply in
-                        ServerSearch.Advice(
-                            master: reply, sentinels: try? others.get(), name: sentinel.master, sender: adviser)
-                    })
-            }
+            ask(adviser, for: sentinel.master, completion)
         case .cluster:
-            connection.send(RedisCommand("CLUSTER", "SLOTS"), timeout: timeout) { [slot] result in
+            nodes.slots(by: adviser) { [slot] result in
                 completion(
                     result.mapError { refusal($0, of: adviser) }.map { reply in
                         ServerSearch.Advice(slots: reply, slot: slot, sender: adviser)
@@ -181,37 +137,29 @@ final class ServerFinder {
         }
     }
 
-    private func endpoint(at location: Location) -> RedisEndpoint {
-        switch topology {
-        case .single(let endpoint): endpoint
-        case .sentinel(let sentinel): RedisEndpoint(location: location, access: sentinel.access)
-        case .cluster(let cluster): RedisEndpoint(location: location, access: cluster.access)
-        }
-    }
-
-    private func adviserEndpoint(at location: Location) -> RedisEndpoint {
-        guard case .sentinel(let sentinel) = topology else { return endpoint(at: location) }
-        return RedisEndpoint(location: location, access: sentinel.sentinelAccess)
-    }
-
-    private func connect(
-        to endpoint: RedisEndpoint, timeout: TimeAmount,
-        completion: @escaping (Result<RedisConnection, RedisError>) -> Void
+    private func ask(
+        _ sentinel: Location, for master: String,
+        _ completion: @escaping (Result<ServerSearch.Advice, RedisError>) -> Void
     ) {
-        do throws(RedisError) {
-            try existingOrNewConnector().connect(to: endpoint, timeout: timeout, completion: completion)
-        } catch {
-            completion(.failure(error))
+        nodes.connectToAdviser(at: sentinel) { [timeout = askTimeout] result in
+            let connection: RedisConnection
+            switch result {
+            case .failure(let error): return completion(.failure(error))
+            case .success(let made): connection = made
+            }
+            var place: Result<RESPReply, RedisError>?
+            let get = RedisCommand("SENTINEL", "GET-MASTER-ADDR-BY-NAME", master)
+            connection.send(get, timeout: timeout) { place = $0 }
+            connection.send(RedisCommand("SENTINEL", "SENTINELS", master), timeout: timeout) { others in
+                connection.close()
+                // One connection answers in order: the place of the master is there.
+                completion(
+                    (place ?? others).mapError { refusal($0, of: sentinel) }.map { reply in
+                        ServerSearch.Advice(
+                            master: reply, sentinels: try? others.get(), name: master, sender: sentinel)
+                    })
+            }
         }
-    }
-
-    /// Made at the first attempt and kept: with TLS it holds the system's certificate authorities.
-    private func existingOrNewConnector() throws(RedisError) -> RedisConnector {
-        if let connector { return connector }
-        let new = try RedisConnector(
-            usesTLS: topology.usesTLS, address: topology.address, eventLoop: eventLoop, configuration: configuration)
-        connector = new
-        return new
     }
 }
 

@@ -1,0 +1,169 @@
+import NIOCore
+
+/// Learns from the Sentinels which server the master is, for all clients of a process: over one connection to a Sentinel,
+/// whatever the number of clients.
+///
+/// After a failover of a healthy master the old one goes on accepting writes for about ten seconds, which are lost when a
+/// Sentinel makes it a replica. So clients must hear of it at once, and the old master does not tell them.
+/// (Source: Redis Sentinel documentation, "Pub/Sub messages" and `+convert-to-slave`.)
+///
+/// `@unchecked Sendable`: all state is touched on `eventLoop` only.
+public final class MasterWatch: @unchecked Sendable {
+    typealias Location = RedisEndpoint.Location
+
+    private struct Listener {
+        let eventLoop: any EventLoop
+        let onMaster: @Sendable (Location) -> Void
+    }
+
+    private enum State {
+        /// Without clients.
+        case idle
+        /// Connecting to a Sentinel, or waiting to try again.
+        case connecting
+        case listening(RedisConnection)
+    }
+
+    private enum Inquiry {
+        case none
+        case underWay
+        /// What the one under way answers may be old.
+        case underWayAndWanted
+    }
+
+    private static let channel = "+switch-master"
+    private static let pause: TimeAmount = .seconds(1)
+
+    private let master: String
+    private let eventLoop: any EventLoop
+    private let configuration: RedisClientConfiguration
+    private let finder: ServerFinder
+    private var listeners: [ObjectIdentifier: Listener] = [:]
+    private var state = State.idle
+    private var inquiry = Inquiry.none
+    private var timer: Scheduled<Void>?
+
+    /// A watch, which does nothing while no client uses it. See ``RedisClientConfiguration/masterWatch``.
+    /// - Returns: `nil` unless the topology is one of Sentinels.
+    public init?(
+        _ topology: RedisTopology, eventLoop: any EventLoop,
+        configuration: RedisClientConfiguration = RedisClientConfiguration()
+    ) {
+        guard case .sentinel(let sentinel) = topology else { return nil }
+        master = sentinel.master
+        self.eventLoop = eventLoop
+        self.configuration = configuration
+        finder = ServerFinder(
+            NodeConnections(topology: topology, eventLoop: eventLoop, configuration: configuration), slot: 0)
+    }
+
+    /// Begins to tell a client which server the master is: now, when that changes, and now and then. From anywhere.
+    /// - Parameter onMaster: called on the client's event loop.
+    func add(_ client: RedisClient, onMaster: @escaping @Sendable (Location) -> Void) {
+        let listener = Listener(eventLoop: client.eventLoop, onMaster: onMaster)
+        let id = ObjectIdentifier(client)
+        onLoop { [self] in
+            listeners[id] = listener
+            switch state {
+            case .idle: start()
+            case .connecting: break
+            case .listening: inquire()
+            }
+        }
+    }
+
+    /// From anywhere.
+    func remove(_ client: RedisClient) {
+        let id = ObjectIdentifier(client)
+        onLoop { [self] in
+            guard listeners.removeValue(forKey: id) != nil, listeners.isEmpty else { return }
+            timer?.cancel()
+            if case .listening(let connection) = state { connection.close() }
+            state = .idle
+        }
+    }
+
+    // MARK: Listening
+
+    private func start() {
+        state = .connecting
+        connect()
+        scheduleInquiry()
+    }
+
+    private func connect() {
+        finder.connectToAdviser { [self] result, adviser in
+            guard case .connecting = state else {
+                if case .success(let connection) = result { connection.close() }
+                return
+            }
+            switch result {
+            case .success(let connection): listen(to: adviser, over: connection)
+            case .failure: lost(adviser)
+            }
+        }
+    }
+
+    private func listen(to adviser: Location, over connection: RedisConnection) {
+        state = .listening(connection)
+        connection.onClose = { [self] _ in
+            if case .listening(let current) = state, current === connection { lost(adviser) }
+        }
+        connection.onMessage = { [self] message in
+            guard message.root.count == 3, message.root[2].string?.hasPrefix(master + " ") == true else { return }
+            // It knows, and others perhaps not yet.
+            finder.prefer(adviser)
+            inquire()
+        }
+        connection.send(RedisCommand("SUBSCRIBE", Self.channel), timeout: finder.askTimeout) { [self] result in
+            switch result {
+            // For what happened before.
+            case .success: inquire()
+            case .failure: connection.close()
+            }
+        }
+    }
+
+    private func lost(_ adviser: Location) {
+        state = .connecting
+        finder.mistrust(adviser)
+        eventLoop.scheduleTask(in: Self.pause) { [self] in
+            if case .connecting = state { connect() }
+        }
+    }
+
+    // MARK: Asking
+
+    /// For news that were lost.
+    private func scheduleInquiry() {
+        let spread = Double.random(in: 0.8...1.2)
+        let delay = TimeAmount.nanoseconds(Int64(Double(configuration.refreshInterval.nanoseconds) * spread))
+        timer = eventLoop.scheduleTask(in: delay) { [self] in
+            scheduleInquiry()
+            inquire()
+        }
+    }
+
+    private func inquire() {
+        guard case .none = inquiry else {
+            inquiry = .underWayAndWanted
+            return
+        }
+        inquiry = .underWay
+        finder.check { [self] location in
+            let isOld = if case .underWayAndWanted = inquiry { true } else { false }
+            inquiry = .none
+            if isOld { return inquire() }
+            guard let location else { return }
+            for listener in listeners.values { listener.eventLoop.execute { listener.onMaster(location) } }
+        }
+    }
+
+    private func onLoop(_ body: @escaping @Sendable () -> Void) {
+        if eventLoop.inEventLoop {
+            body()
+        } else {
+            eventLoop.execute(body)
+        }
+    }
+}

@@ -1,0 +1,243 @@
+import NIOCore
+
+/// The connections to the servers of a topology. To each node of a Cluster there is one, which the clients of an event loop
+/// share; it is made when the first of them needs it and closed when none has needed it for a while.
+///
+/// `@unchecked Sendable`: everything happens on `eventLoop`.
+final class NodeConnections: @unchecked Sendable {
+    typealias Location = RedisEndpoint.Location
+    typealias Completion = (Result<ServerLink, RedisError>) -> Void
+    typealias InquiryCompletion = (Result<RESPReply, RedisError>) -> Void
+
+    let topology: RedisTopology
+    let eventLoop: any EventLoop
+    let configuration: RedisClientConfiguration
+    /// For how long a connection to a node stays open that no client uses. While a slot moves, its commands go back and
+    /// forth.
+    var idleTime: TimeAmount = .seconds(10)
+    private var nodes: [Node] = []
+    private var inquiries: [Location: [InquiryCompletion]] = [:]
+    private var connector: RedisConnector?
+    private var isClosed = false
+
+    init(topology: RedisTopology, eventLoop: any EventLoop, configuration: RedisClientConfiguration) {
+        self.topology = topology
+        self.eventLoop = eventLoop
+        self.configuration = configuration
+    }
+
+    /// True if there is one connection for each server, and not one for each client.
+    private var isShared: Bool {
+        if case .cluster = topology { true } else { false }
+    }
+
+    /// Gets a connection to a server, which has to be released.
+    ///
+    /// - Parameter completion: at once where there is a connection to share. A single server or a master is connected to
+    ///   anew each time: its name may belong to another server by now.
+    func use(_ location: Location, completion: @escaping Completion) {
+        if isShared, let node = nodes.first(where: { $0.location == location }) {
+            switch node.state.use(completion) {
+            case .connection(let connection): return completion(.success(node.link(over: connection)))
+            case .wait: return
+            case .closed: break
+            }
+        }
+        let node = Node(location: location, owner: self, first: completion)
+        nodes.append(node)
+        connect(to: endpoint(at: location), timeout: configuration.connectTimeout) { node.attemptEnded($0) }
+    }
+
+    /// Asks a node of a Cluster for `CLUSTER SLOTS`, over a connection of its own: what is asked for because something is
+    /// wrong must not hold up, or end, what works. Whoever asks the same node in the meantime gets the same answer.
+    func slots(by node: Location, completion: @escaping InquiryCompletion) {
+        guard inquiries[node] == nil else {
+            inquiries[node]?.append(completion)
+            return
+        }
+        inquiries[node] = [completion]
+        func answered(_ result: Result<RESPReply, RedisError>) {
+            for completion in inquiries.removeValue(forKey: node) ?? [] { completion(result) }
+        }
+        connectToAdviser(at: node) { [timeout = configuration.askTimeout] result in
+            switch result {
+            case .failure(let error): answered(.failure(error))
+            case .success(let connection):
+                connection.send(RedisCommand("CLUSTER", "SLOTS"), timeout: timeout) { result in
+                    connection.close()
+                    answered(result)
+                }
+            }
+        }
+    }
+
+    /// Connects to a Sentinel, or to a node that is only asked something; the caller closes it.
+    func connectToAdviser(
+        at location: Location, completion: @escaping (Result<RedisConnection, RedisError>) -> Void
+    ) {
+        var endpoint = endpoint(at: location)
+        if case .sentinel(let sentinel) = topology {
+            endpoint = RedisEndpoint(location: location, access: sentinel.sentinelAccess)
+        }
+        connect(to: endpoint, timeout: configuration.askTimeout, completion: completion)
+    }
+
+    /// Closes all connections for good. Their users lose them.
+    /// - Returns: a future of the end of the connections.
+    func close() -> EventLoopFuture<Void> {
+        isClosed = true
+        let open = nodes
+        nodes = []
+        return EventLoopFuture.andAllComplete(open.compactMap { $0.close() }, on: eventLoop)
+    }
+
+    private func endpoint(at location: Location) -> RedisEndpoint {
+        switch topology {
+        case .single(let endpoint): endpoint
+        case .sentinel(let sentinel): RedisEndpoint(location: location, access: sentinel.access)
+        case .cluster(let cluster): RedisEndpoint(location: location, access: cluster.access)
+        }
+    }
+
+    private func connect(
+        to endpoint: RedisEndpoint, timeout: TimeAmount,
+        completion: @escaping (Result<RedisConnection, RedisError>) -> Void
+    ) {
+        guard !isClosed else {
+            return completion(.failure(.notConnected(address: endpoint.address, reason: "the client was closed")))
+        }
+        do throws(RedisError) {
+            try existingOrNewConnector().connect(to: endpoint, timeout: timeout, completion: completion)
+        } catch {
+            completion(.failure(error))
+        }
+    }
+
+    /// Made at the first attempt and kept: with TLS it holds the system's certificate authorities.
+    private func existingOrNewConnector() throws(RedisError) -> RedisConnector {
+        if let connector { return connector }
+        let new = try RedisConnector(
+            usesTLS: topology.usesTLS, address: topology.address, eventLoop: eventLoop, configuration: configuration)
+        connector = new
+        return new
+    }
+
+    fileprivate func ended(_ node: Node) {
+        nodes.removeAll { $0 === node }
+    }
+
+    /// Nobody uses the node's connection any more.
+    fileprivate func unused(_ node: Node) {
+        let useCount = node.state.useCount
+        guard isShared else { return node.closeIfIdle(since: useCount) }
+        eventLoop.scheduleTask(in: idleTime) { node.closeIfIdle(since: useCount) }
+    }
+}
+
+/// A server with its connection, or the attempt to make it.
+///
+/// `@unchecked Sendable`: everything happens on the event loop of the connections that it belongs to.
+fileprivate final class Node: @unchecked Sendable {
+    let location: RedisEndpoint.Location
+    var state: NodeState<RedisConnection, NodeConnections.Completion>
+    private let owner: NodeConnections
+    private var links: [ServerLink] = []
+
+    init(
+        location: RedisEndpoint.Location, owner: NodeConnections, first completion: @escaping NodeConnections.Completion
+    ) {
+        self.location = location
+        self.owner = owner
+        state = NodeState(first: completion)
+    }
+
+    func attemptEnded(_ result: Result<RedisConnection, RedisError>) {
+        switch result {
+        case .success(let connection):
+            let waiting = state.connected(connection)
+            guard !waiting.isEmpty else {
+                connection.close()
+                return
+            }
+            connection.onClose = { self.lost($0) }
+            // All before the first is called back: it may release its own at once, or close the connection.
+            let links = waiting.map { _ in link(over: connection) }
+            for (completion, link) in zip(waiting, links) {
+                completion(connection.ended.map(Result.failure) ?? .success(link))
+            }
+        case .failure(let error):
+            owner.ended(self)
+            for completion in state.close() { completion(.failure(error)) }
+        }
+    }
+
+    func link(over connection: RedisConnection) -> ServerLink {
+        let link = ServerLink(connection: connection, of: self)
+        links.append(link)
+        return link
+    }
+
+    func release(_ link: ServerLink) {
+        links.removeAll { $0 === link }
+        if state.release() { owner.unused(self) }
+    }
+
+    private func lost(_ error: RedisError) {
+        owner.ended(self)
+        // Nobody waits for a connection that is open.
+        _ = state.close()
+        let links = links
+        self.links = []
+        for link in links { link.lost(error) }
+    }
+
+    func closeIfIdle(since useCount: Int) {
+        state.idle(since: useCount)?.close(reason: "nobody needs it any more")
+    }
+
+    /// - Returns: a future of the end of its connection, if there is one.
+    func close() -> EventLoopFuture<Void>? {
+        let connection = state.connection
+        let error = RedisError.notConnected(address: location.address, reason: "the client was closed")
+        for completion in state.close() { completion(.failure(error)) }
+        return connection?.close()
+    }
+}
+
+/// One user's part in a connection to a server, which may have other users too.
+///
+/// `@unchecked Sendable`: everything happens on the connection's event loop.
+final class ServerLink: @unchecked Sendable {
+    let connection: RedisConnection
+    let location: RedisEndpoint.Location
+    /// The user's commands that have no answer yet; the user counts them.
+    var pendingCount = 0
+    /// Called once when the connection ends, before the unanswered commands fail; not after `release`.
+    var onClose: ((RedisError) -> Void)?
+    private var node: Node?
+
+    fileprivate init(connection: RedisConnection, of node: Node) {
+        self.connection = connection
+        self.node = node
+        location = node.location
+    }
+
+    /// The user needs the connection no more. What it has sent may still be answered.
+    func release() {
+        onClose = nil
+        node?.release(self)
+        node = nil
+    }
+
+    /// Closes the connection if the user is the only one; what is unanswered fails.
+    func closeUnlessShared(reason: String) {
+        if node?.state.users == 1 { connection.close(reason: reason) }
+    }
+
+    fileprivate func lost(_ error: RedisError) {
+        node = nil
+        let onClose = onClose
+        self.onClose = nil
+        onClose?(error)
+    }
+}

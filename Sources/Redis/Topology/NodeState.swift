@@ -1,0 +1,87 @@
+/// One connection to a server, shared by everyone who asks for it, without any I/O.
+///
+///     connecting ──► open ──► closed
+///          └──────────────────►┘
+///
+/// It begins with an attempt to connect for the first user.
+struct NodeState<Connection, Waiter> {
+    private enum State {
+        /// Those who want the connection, in the order in which they asked.
+        case connecting([Waiter])
+        case open(Connection, users: Int)
+        case closed
+    }
+
+    /// What a new user gets.
+    enum Use {
+        case connection(Connection)
+        /// It gets the connection, or the reason why there is none, when the attempt is over.
+        case wait
+        /// The connection was closed: another one has to be made.
+        case closed
+    }
+
+    private var state: State
+    /// Counts the users so far, to tell an idle connection from one that was used in between.
+    private(set) var useCount: Int
+
+    init(first waiter: Waiter) {
+        state = .connecting([waiter])
+        useCount = 1
+    }
+
+    /// The connection, if it is open.
+    var connection: Connection? {
+        if case .open(let connection, _) = state { connection } else { nil }
+    }
+
+    /// The number of users of the open connection.
+    var users: Int {
+        if case .open(_, let users) = state { users } else { 0 }
+    }
+
+    mutating func use(_ waiter: Waiter) -> Use {
+        switch state {
+        case .connecting(let waiting):
+            state = .connecting(waiting + [waiter])
+            useCount += 1
+            return .wait
+        case .open(let connection, let users):
+            state = .open(connection, users: users + 1)
+            useCount += 1
+            return .connection(connection)
+        case .closed:
+            return .closed
+        }
+    }
+
+    /// The attempt has succeeded.
+    /// - Returns: those who get the connection, each of whom uses it from now on; none when it is not wanted any more.
+    mutating func connected(_ connection: Connection) -> [Waiter] {
+        guard case .connecting(let waiting) = state else { return [] }
+        state = .open(connection, users: waiting.count)
+        return waiting
+    }
+
+    /// The attempt has failed, or the connection was lost or is to be closed.
+    /// - Returns: those who wait for it.
+    mutating func close() -> [Waiter] {
+        defer { state = .closed }
+        if case .connecting(let waiting) = state { return waiting }
+        return []
+    }
+
+    /// A user does not need the connection any more.
+    /// - Returns: true if nobody uses it now.
+    mutating func release() -> Bool {
+        guard case .open(let connection, let users) = state else { return false }
+        state = .open(connection, users: users - 1)
+        return users == 1
+    }
+
+    /// The connection, if nobody has used it since the given `useCount`.
+    func idle(since useCount: Int) -> Connection? {
+        guard case .open(let connection, users: 0) = state, self.useCount == useCount else { return nil }
+        return connection
+    }
+}

@@ -1,0 +1,170 @@
+/// Which server a client's commands go to, and which answers it still waits for elsewhere, without any I/O.
+///
+///     between servers ──► serving ──► between servers …
+///            └──────────────┴───────► closed
+///
+/// A slot changes hands in one moment: of a pipeline the old node executes a first part and sends away all the rest. The
+/// order of the pipeline is kept when the rest is sent to the new node before anything newer, and when the new node gets
+/// nothing before the old one has answered all that it was sent.
+struct Route<Link: AnyObject> {
+    private enum State {
+        case serving(Link)
+        case between(Between)
+        case closed
+    }
+
+    private struct Between {
+        /// The server before this moment, until it has answered all that it was sent.
+        var left: Link?
+        /// The next server, which takes over when no other has an answer to give.
+        var found: Link?
+        /// The commands that wait for the next server; `nil` where commands fail without one.
+        var kept: Kept?
+    }
+
+    private struct Kept {
+        /// Those that the old node has sent away.
+        var sentAway: [RedisRequest] = []
+        /// Those that came in the meantime.
+        var arrived: [RedisRequest] = []
+    }
+
+    /// What becomes of a new command.
+    enum Destination {
+        case server(Link)
+        /// It is sent when the next server takes over.
+        case kept
+        /// There is no server.
+        case none
+    }
+
+    /// The part that a connection had that is gone.
+    enum Loss {
+        case ofServer
+        case ofNextServer
+        case ofPreviousServer
+        case ofNothing
+    }
+
+    private var state = State.between(Between())
+    /// The commands that other nodes have been asked for after `ASK`, and have not answered.
+    private(set) var askedCount = 0
+
+    /// The server that new commands go to.
+    var server: Link? {
+        if case .serving(let link) = state { link } else { nil }
+    }
+
+    /// The server that was left and has answers to give.
+    var left: Link? {
+        if case .between(let between) = state { between.left } else { nil }
+    }
+
+    /// The commands that wait for the next server.
+    var keptCount: Int {
+        guard case .between(let between) = state, let kept = between.kept else { return 0 }
+        return kept.sentAway.count + kept.arrived.count
+    }
+
+    /// A new command.
+    mutating func send(_ request: RedisRequest) -> Destination {
+        switch state {
+        case .serving(let link):
+            return .server(link)
+        case .between(var between):
+            guard between.kept != nil, request.command != nil else { return .none }
+            between.kept?.arrived.append(request)
+            state = .between(between)
+            return .kept
+        case .closed:
+            return .none
+        }
+    }
+
+    /// The server has sent a command away because its slot has moved.
+    /// - Returns: true if the command is kept for the next server; else it has to be answered.
+    mutating func sentAway(_ request: RedisRequest, because error: RedisServerError) -> Bool {
+        guard case .between(var between) = state, between.kept != nil, request.command != nil,
+            request.redirections < RedisRequest.maximumRedirections
+        else { return false }
+        var request = request
+        request.redirections += 1
+        request.redirectedBy = error
+        between.kept?.sentAway.append(request)
+        state = .between(between)
+        return true
+    }
+
+    /// Sends nothing more to the server.
+    /// - Parameter keepsCommands: true if commands wait for the next server; else they fail.
+    /// - Returns: false if it is not the server, or not any more.
+    mutating func leave(_ link: Link, keepsCommands: Bool) -> Bool {
+        guard server === link else { return false }
+        state = .between(Between(left: link, kept: keepsCommands ? Kept() : nil))
+        return true
+    }
+
+    /// The next server was found.
+    /// - Returns: false if none is wanted.
+    mutating func found(_ link: Link) -> Bool {
+        guard case .between(var between) = state, between.found == nil else { return false }
+        between.found = link
+        state = .between(between)
+        return true
+    }
+
+    /// Lets the next server take over, if there is one and no other has an answer to give.
+    /// - Returns: the server, and what it is to be sent before anything else.
+    mutating func takeOver() -> (server: Link, kept: [RedisRequest])? {
+        guard case .between(let between) = state, let link = between.found, between.left == nil, askedCount == 0 else {
+            return nil
+        }
+        state = .serving(link)
+        return (link, (between.kept?.sentAway ?? []) + (between.kept?.arrived ?? []))
+    }
+
+    /// A connection has no answer to give any more: it was lost, or a server that was left has given its last one.
+    mutating func lost(_ link: Link) -> Loss {
+        if server === link {
+            state = .between(Between())
+            return .ofServer
+        }
+        guard case .between(var between) = state else { return .ofNothing }
+        defer { state = .between(between) }
+        if between.found === link {
+            between.found = nil
+            return .ofNextServer
+        }
+        if between.left === link {
+            between.left = nil
+            return .ofPreviousServer
+        }
+        return .ofNothing
+    }
+
+    /// No server was found: nothing is kept for one any more.
+    /// - Returns: what was kept.
+    mutating func giveUpKept() -> [RedisRequest] {
+        guard case .between(var between) = state, let kept = between.kept else { return [] }
+        between.kept = nil
+        state = .between(between)
+        return kept.sentAway + kept.arrived
+    }
+
+    /// Another node is asked for a command.
+    mutating func asks() { askedCount += 1 }
+
+    /// Another node has answered, or its answer was lost.
+    mutating func asked() { askedCount -= 1 }
+
+    /// - Returns: the links, and what was kept.
+    mutating func close() -> (links: [Link], kept: [RedisRequest]) {
+        let kept = giveUpKept()
+        defer { state = .closed }
+        switch state {
+        case .serving(let link): return ([link], [])
+        case .between(let between): return ([between.left, between.found].compactMap { $0 }, kept)
+        case .closed: return ([], [])
+        }
+    }
+}
