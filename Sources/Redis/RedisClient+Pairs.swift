@@ -15,20 +15,20 @@ extension RedisClient {
         let (first, second): (Result<RESPReply, RedisError>, Result<RESPReply, RedisError>) =
             await withCheckedContinuation { continuation in
                 eventLoop.execute {
-                    guard let current = self.current else {
+                    guard let server = self.route.server else {
                         let error = RedisError.notConnected(
                             address: self.topology.address, reason: "no connection is ready")
                         return continuation.resume(returning: (.failure(error), .failure(error)))
                     }
                     var answer: Result<RESPReply, RedisError>?
                     self.transmit(
-                        command, RedisRequest(command: nil, timeout: deadline) { answer = $0 }, over: current)
+                        command, RedisRequest(command: nil, timeout: deadline) { answer = $0 }, over: server)
                     // Answers come in order, and so do failures.
                     self.transmit(
                         second,
                         RedisRequest(command: nil, timeout: deadline) {
                             continuation.resume(returning: (answer ?? $0, $0))
-                        }, over: current)
+                        }, over: server)
                 }
             }
         return (try first.get(), second)
