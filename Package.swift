@@ -71,7 +71,8 @@ let package = Package(
             name: "apns-worker",
             dependencies: [
                 "APNS", "APNSSimulator", "CProcess", "HTTPPort", "PrintableText", "PushQueue", "PushWorker", "Redis",
-                "Sockets", "TLS", "Telemetry", argumentParser, configuration, nioHTTP1, logging, lifecycle, unixSignals, yams,
+                "Sockets", "TLS", "Telemetry", argumentParser, configuration, nioHTTP1, logging, lifecycle, unixSignals,
+                yams,
             ]),
         .executableTarget(
             name: "apns-simulator", dependencies: ["APNSSimulator", argumentParser, logging, lifecycle]),

@@ -280,7 +280,8 @@ public final class QueueConnection {
     /// All the lane's claims.
     public func claims(completion: @escaping (Result<[ClaimID], RedisError>) -> Void) {
         client.send(RedisCommand("HKEYS", keys.claimed(worker))) { result in
-            completion(result.map { reply in reply.root.children.compactMap { $0.string.flatMap(ClaimID.init(field:)) } })
+            completion(
+                result.map { reply in reply.root.children.compactMap { $0.string.flatMap(ClaimID.init(field:)) } })
         }
     }
 

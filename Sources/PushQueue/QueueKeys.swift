@@ -67,7 +67,8 @@ public struct QueueKeys: Sendable {
         }
         guard queue != SharedKeys.tag else {
             throw Invalid(
-                description: "a queue can't be named \(queue): the keys that all queues share have that name; choose another"
+                description:
+                    "a queue can't be named \(queue): the keys that all queues share have that name; choose another"
             )
         }
         if let list {

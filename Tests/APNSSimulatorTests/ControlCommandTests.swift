@@ -57,7 +57,8 @@ struct ControlCommandTests {
                 "/usr/bin/curl",
                 [
                     "--silent", "--show-error", "--noproxy", "*", "--output", "/dev/null", "--write-out",
-                    "%{http_code}", "--header", "Host: \(host)", "http://127.0.0.1:\(try #require(announcement.controlPort))/rules",
+                    "%{http_code}", "--header", "Host: \(host)",
+                    "http://127.0.0.1:\(try #require(announcement.controlPort))/rules",
                 ])
             #expect(asked.output == status, "\(host)")
         }

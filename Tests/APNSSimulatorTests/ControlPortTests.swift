@@ -22,7 +22,9 @@ struct ControlRequest {
             [
                 "--silent", "--show-error", "--noproxy", "*", "--max-time", "280", "--request", method, "--write-out",
                 "\n%{http_code}", "--header", "content-type: application/json",
-            ] + (body.map { ["--data-binary", $0] } ?? []) + headers.flatMap { ["--header", $0] } + ["http://127.0.0.1:\(port)\(path)"])
+            ] + (body.map { ["--data-binary", $0] } ?? []) + headers.flatMap { ["--header", $0] } + [
+                "http://127.0.0.1:\(port)\(path)"
+            ])
         let end = try #require(result.output.lastIndex(of: "\n"), "\(result.errors)")
         status = Int(result.output[result.output.index(after: end)...]) ?? 0
         text = String(result.output[..<end])

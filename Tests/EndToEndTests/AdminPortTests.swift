@@ -24,7 +24,11 @@ extension EndToEnd {
             /// Each sends a byte, or connects again.
             func drip() throws {
                 for (index, connection) in connections.enumerated() {
-                    if connection.hasEnded() { connections[index] = try Self.dripper(port) } else { connection.send("s") }
+                    if connection.hasEnded() {
+                        connections[index] = try Self.dripper(port)
+                    } else {
+                        connection.send("s")
+                    }
                 }
             }
         }

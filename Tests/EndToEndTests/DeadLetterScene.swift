@@ -71,7 +71,9 @@ extension RedisServer {
     func originals(queue: String = "default") throws -> [[UInt8]] {
         try QueueContents(self, queue: queue).jobs.map { body in
             let text = Array("\"job\":".utf8)
-            guard let start = body.firstRange(of: text)?.upperBound, body.starts(with: Array(#"{"apns_worker":1,"#.utf8)) else {
+            guard let start = body.firstRange(of: text)?.upperBound,
+                body.starts(with: Array(#"{"apns_worker":1,"#.utf8))
+            else {
                 return body
             }
             return Array(body[start..<(body.count - 1)])

@@ -13,7 +13,8 @@ extension EndToEnd {
             }
         }
 
-        private static func command(_ redis: RedisServer, _ arguments: String...) async throws -> CommandLineTests.Output
+        private static func command(_ redis: RedisServer, _ arguments: String...) async throws
+            -> CommandLineTests.Output
         {
             try await CommandLineTests.run(arguments, environment: ["APNS_WORKER_REDIS_URL": redis.url])
         }

@@ -126,7 +126,9 @@ struct ClaimTests {
         }
     }
 
-    @Test("delivered after its lane was reclaimed or released, it ends no job that its lane has settled", arguments: [true, false])
+    @Test(
+        "delivered after its lane was reclaimed or released, it ends no job that its lane has settled",
+        arguments: [true, false])
     func lateAfterReclaim(isReleased: Bool) async throws {
         try await withQueue { queue in
             let worker = queue.worker("w")
@@ -284,7 +286,10 @@ struct ClaimTests {
         try await withQueue(on: server) { queue in
             let body = String(repeating: "x", count: size)
             for start in stride(from: 0, to: count, by: 100) {
-                try queue.redis.run((["RPUSH", queue.keys.jobs] + Array(repeating: body, count: min(100, count - start))).map { Array($0.utf8) })
+                try queue.redis.run(
+                    (["RPUSH", queue.keys.jobs] + Array(repeating: body, count: min(100, count - start))).map {
+                        Array($0.utf8)
+                    })
             }
             try queue.redis.run("CONFIG", "RESETSTAT")
             let worker = queue.worker("w")

@@ -92,7 +92,8 @@ struct DeadLetterTests {
             try queue.endLease("w")
             let reaper = queue.worker("x", limits)
             #expect(
-                try await reaper.reclaimed("w") == QueueConnection.Reclaimed(reclaimed: 0, poisoned: 2, evicted: 2, left: 0))
+                try await reaper.reclaimed("w")
+                    == QueueConnection.Reclaimed(reclaimed: 0, poisoned: 2, evicted: 2, left: 0))
             #expect(try await reaper.reclaimed("w") == nil)
             #expect(try queue.dead().count == 1)
             #expect(try queue.stats() == ["dead": 4, "dead:JobTooLarge": 2, "dead:Poison": 2, "dead_evicted": 3])

@@ -12,9 +12,12 @@ struct HostileScriptTests {
     private static let values: [[UInt8]] =
         JSONCase.all.map(\.bytes)
         + [
-            "1e999", "-1e999", "[1e999]", "nan", "[nan]", "NaN", "Infinity", "-Infinity", "0x10", "1e308", "0.5", "-1", "-0",
-            "9007199254740993", "2147483647", "2147483648", "[]", "{}", "null", "true", "\"\"", "\"\\u0000\"", "[\"a\"]",
-            "[\"a\",1]", "[[\"a\"]]", "[\"a\",null]", "{\"1\":\"a\"}", "{\"1\":\"a\",\"3\":\"b\"}", "\"job\":", "\"\\\"job\\\":\"",
+            "1e999", "-1e999", "[1e999]", "nan", "[nan]", "NaN", "Infinity", "-Infinity", "0x10", "1e308", "0.5", "-1",
+            "-0",
+            "9007199254740993", "2147483647", "2147483648", "[]", "{}", "null", "true", "\"\"", "\"\\u0000\"",
+            "[\"a\"]",
+            "[\"a\",1]", "[[\"a\"]]", "[\"a\",null]", "{\"1\":\"a\"}", "{\"1\":\"a\",\"3\":\"b\"}", "\"job\":",
+            "\"\\\"job\\\":\"",
             String(repeating: "[", count: 2000), "[" + String(repeating: "\"a\",", count: 3000) + "\"a\"]",
         ].map { Array($0.utf8) }
 
@@ -38,7 +41,9 @@ struct HostileScriptTests {
             var random = SeededGenerator(seed: 20)
             var bodies = Self.values.flatMap(Self.bodies)
             for _ in 0..<500 {
-                let bytes = (0..<Int.random(in: 0...80, using: &random)).map { _ in UInt8.random(in: 0...255, using: &random) }
+                let bytes = (0..<Int.random(in: 0...80, using: &random)).map { _ in
+                    UInt8.random(in: 0...255, using: &random)
+                }
                 let start = Int.random(in: 0...17, using: &random)
                 bodies += [bytes, Array(#"{"apns_worker":1,"#.utf8.prefix(start)) + bytes + Array("}".utf8)]
             }
@@ -100,11 +105,35 @@ struct HostileScriptTests {
 
     /// Commands that put something unexpected under each key; `K` stands for it.
     private static let hostilities: [(key: @Sendable (QueueKeys) -> String, commands: [[String]])] = [
-        ({ $0.next("w") }, [["SET", "K", ""], ["SET", "K", "x y z"], ["SET", "K", "1e999 1 a"], ["SET", "K", "99999999999999999999 5 a"], ["SET", "K", "nan nan nan"]]),
-        ({ $0.deadBytes }, [["SET", "K", "x"], ["SET", "K", "-5"], ["SET", "K", "1e999"], ["SET", "K", "9223372036854775807"], ["RPUSH", "K", "x"]]),
-        ({ $0.retry }, [["ZADD", "K", "-inf", "a"], ["ZADD", "K", "+inf", "b"], ["ZADD", "K", "1e300", "c"], ["ZADD", "K", "0.5", ""]]),
+        (
+            { $0.next("w") },
+            [
+                ["SET", "K", ""], ["SET", "K", "x y z"], ["SET", "K", "1e999 1 a"],
+                ["SET", "K", "99999999999999999999 5 a"], ["SET", "K", "nan nan nan"],
+            ]
+        ),
+        (
+            { $0.deadBytes },
+            [
+                ["SET", "K", "x"], ["SET", "K", "-5"], ["SET", "K", "1e999"], ["SET", "K", "9223372036854775807"],
+                ["RPUSH", "K", "x"],
+            ]
+        ),
+        (
+            { $0.retry },
+            [
+                ["ZADD", "K", "-inf", "a"], ["ZADD", "K", "+inf", "b"], ["ZADD", "K", "1e300", "c"],
+                ["ZADD", "K", "0.5", ""],
+            ]
+        ),
         ({ $0.workers }, [["ZADD", "K", "-inf", ""], ["ZADD", "K", "+inf", "\"\n"], ["ZADD", "K", "1", "w:*"]]),
-        ({ $0.dead }, [["ZADD", "K", "+inf", "x"], ["ZADD", "K", "1e300", "{\"v\":1}\n"], ["ZADD", "K", "1e15", "{\"reason\":\"a\",\"tokens\":[1e999]}\nx"]]),
+        (
+            { $0.dead },
+            [
+                ["ZADD", "K", "+inf", "x"], ["ZADD", "K", "1e300", "{\"v\":1}\n"],
+                ["ZADD", "K", "1e15", "{\"reason\":\"a\",\"tokens\":[1e999]}\nx"],
+            ]
+        ),
         ({ $0.workerInfo }, [["SET", "K", "x"], ["HSET", "K", "w", "\u{0}"]]),
         ({ $0.order("p") }, [["RPUSH", "K", "x"], ["SET", "K", "\u{0}"]]),
         ({ $0.results }, [["XADD", "K", "18446744073709551615-18446744073709551615", "a", "b"]]),

@@ -102,19 +102,25 @@ struct JobEnvelopeTests {
     @Test(
         "what is not exactly a wrapper is a plain job",
         arguments: [
-            #"{"v":1}"#, #"{"apns_worker":1,}"#, #"{"apns_worker":1,"job"}"#, #"{"apns_worker":1,"job" :{}}"#, #"{ "apns_worker":1,"job":{}}"#,
+            #"{"v":1}"#, #"{"apns_worker":1,}"#, #"{"apns_worker":1,"job"}"#, #"{"apns_worker":1,"job" :{}}"#,
+            #"{ "apns_worker":1,"job":{}}"#,
             #"{"apns_worker": 1,"job":{}}"#, #"{"apns_worker":2,"job":{}}"#, #"{"apns_worker":1.0,"job":{}}"#,
             #"{"job":{},"apns_worker":1}"#, #"{"v":1,"job":{}}"#,
             #"{"apns_worker":1,"job":{}} "#,
-            #"{"apns_worker":1,"job":{}"# + "\n", #"{"apns_worker":1,"id":5,"job":{}}"#, #"{"apns_worker":1,"id":"","job":{}}"#,
-            #"{"apns_worker":1,"attempt":0,"job":{}}"#, #"{"apns_worker":1,"attempt":"2","job":{}}"#, #"{"apns_worker":1,"attempt":1e99,"job":{}}"#,
-            #"{"apns_worker":1,"reclaims":-1,"job":{}}"#, #"{"apns_worker":1,"tokens":[],"job":{}}"#, #"{"apns_worker":1,"tokens":[1],"job":{}}"#,
+            #"{"apns_worker":1,"job":{}"# + "\n", #"{"apns_worker":1,"id":5,"job":{}}"#,
+            #"{"apns_worker":1,"id":"","job":{}}"#,
+            #"{"apns_worker":1,"attempt":0,"job":{}}"#, #"{"apns_worker":1,"attempt":"2","job":{}}"#,
+            #"{"apns_worker":1,"attempt":1e99,"job":{}}"#,
+            #"{"apns_worker":1,"reclaims":-1,"job":{}}"#, #"{"apns_worker":1,"tokens":[],"job":{}}"#,
+            #"{"apns_worker":1,"tokens":[1],"job":{}}"#,
             #"{"apns_worker":1,"attempt":2,"attempt":3,"job":{}}"#, #"{"apns_worker":1,"error":"x","job":{}}"#,
             #"{"apns_worker":1,attempt:2,"job":{}}"#,
-            #"{"apns_worker":1,"attempt":2 "job":{}}"#, #"{"apns_worker":1,"x":tru,"job":{}}"#, #"{"apns_worker":1,"attempt":2,"jo"#, #"{"apns_worker":1,"#,
+            #"{"apns_worker":1,"attempt":2 "job":{}}"#, #"{"apns_worker":1,"x":tru,"job":{}}"#,
+            #"{"apns_worker":1,"attempt":2,"jo"#, #"{"apns_worker":1,"#,
             #"{"apns_worker":1,"reserved":false,"job":{}}"#, #"{"apns_worker":1,"reserved":1,"job":{}}"#,
             #"{"apns_worker":1,"reserved":trux,"job":{}}"#,
-            #"{"apns_worker":1,"reserved":"true","job":{}}"#, #"{"apns_worker":1,"reserved":true,"reserved":true,"job":{}}"#,
+            #"{"apns_worker":1,"reserved":"true","job":{}}"#,
+            #"{"apns_worker":1,"reserved":true,"reserved":true,"job":{}}"#,
             #"{"apns_worker":1,"x":"job":{}}"#, "",
         ])
     func plain(text: String) {
@@ -136,7 +142,8 @@ struct JobEnvelopeTests {
 
     @Test("cut anywhere, a wrapper is never read beyond its end")
     func truncations() {
-        let bytes = Array(#"{"apns_worker":1,"attempt":2,"id":"a}b","tokens":["c}"],"error":{"at":1},"job":{"payload":{}}}"#.utf8)
+        let bytes = Array(
+            #"{"apns_worker":1,"attempt":2,"id":"a}b","tokens":["c}"],"error":{"at":1},"job":{"payload":{}}}"#.utf8)
         for length in 0...bytes.count {
             let envelope = Envelope.read(ByteBuffer(bytes: bytes[..<length]))
             #expect(envelope.original.upperBound <= length)

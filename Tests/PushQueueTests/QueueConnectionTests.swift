@@ -91,7 +91,9 @@ struct QueueConnectionTests {
             try queue.redis.run("RPUSH", queue.keys.inbox, "waited")
             try queue.redis.run("ZADD", queue.keys.dead, "1", "{}\nolder")
             if script == .reclaim { try queue.endLease("w") }
-            if script == .reserve { #expect(try await worker.reserve([.bare(worker.id(1), "job 1", id: "x")]) == [.granted]) }
+            if script == .reserve {
+                #expect(try await worker.reserve([.bare(worker.id(1), "job 1", id: "x")]) == [.granted])
+            }
             for key in try keys(script, queue) {
                 #expect(try queue.redis.run("RENAME", key, key + ":away") == .status("OK"))
                 // What is a string anyway is replaced by something else than a string.
@@ -103,7 +105,9 @@ struct QueueConnectionTests {
                     case .claim: _ = try await worker.claim(10, first: 5)
                     case .reserve:
                         // The key's own check is asked for by the second, after the first could have been granted.
-                        _ = try await worker.reserve([.bare(worker.id(2), "job 2", id: "new"), .bare(worker.id(3), "job 3", id: "x")])
+                        _ = try await worker.reserve([
+                            .bare(worker.id(2), "job 2", id: "new"), .bare(worker.id(3), "job 3", id: "x"),
+                        ])
                     case .settle:
                         try await worker.settle {
                             $0.end(1, .delivered)

@@ -192,7 +192,8 @@ private struct Model {
             let id = "id-\(Int.random(in: 0..<60, using: &random))"
             reservations.append(
                 Reservation(
-                    claim: worker.connection.id(number), id: ByteBuffer(string: id), milliseconds: 600_000, claimed: body, envelope: envelope)
+                    claim: worker.connection.id(number), id: ByteBuffer(string: id), milliseconds: 600_000,
+                    claimed: body, envelope: envelope)
             )
             if reservedIDs.insert(id).inserted {
                 expected.append(.granted)

@@ -1,7 +1,8 @@
 import NIOCore
-@testable import PushQueue
 import TestSupport
 import Testing
+
+@testable import PushQueue
 
 @Suite("The reclaim script")
 struct ReclaimTests {
@@ -84,7 +85,8 @@ struct ReclaimTests {
         (#"{"apns_worker":1,"attempt":7,"id":"payload","job":{}}"#, "{}"),
         (#"{"apns_worker":1,"attempt":7,"id":"token","error":{"reason":"token"},"job":{}}"#, "{}"),
         (#"{"apns_worker":1,"attempt":7,"id":"\"job\":","tokens":["job","payload"],"job":{}}"#, "{}"),
-        (#"{"apns_worker":1,"reserved":true,"attempt":2,"job":{}}"#, "{}"), (#"{"apns_worker":1,"reserved":true,"job":{}}"#, "{}"),
+        (#"{"apns_worker":1,"reserved":true,"attempt":2,"job":{}}"#, "{}"),
+        (#"{"apns_worker":1,"reserved":true,"job":{}}"#, "{}"),
         (#"{"apns_worker":1,"id":"x","attempt":2,"job":{}}"#, "{}"), (#"{"apns_worker":1,"job":}"#, ""),
         // A producer's own jobs that begin like a wrapper.
         (#"{"v":1,"attempt":2,"token":"ab","payload":{}}"#, #"{"v":1,"attempt":2,"token":"ab","payload":{}}"#),

@@ -53,7 +53,8 @@ struct RequeueTests {
     @Test(
         "a job without an id keeps the identity that its notifications' ids come from",
         arguments: [
-            (#""claim":"a:b:7.a1""#, "a:b:7.a1"), (#""claim":"w:7.a1:letter""#, "w:7.a1"), (#""claim":"w:7.a1:big""#, "w:7.a1"),
+            (#""claim":"a:b:7.a1""#, "a:b:7.a1"), (#""claim":"w:7.a1:letter""#, "w:7.a1"),
+            (#""claim":"w:7.a1:big""#, "w:7.a1"),
             (#""claim":"w:7.a1","origin":"first:1""#, "first:1"), (#""claim":"strange""#, nil), (#""claim":7"#, nil),
             (#""claim":"w:7.a1","id":"\u0001""#, "w:7.a1"),
         ])

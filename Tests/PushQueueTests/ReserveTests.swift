@@ -63,7 +63,9 @@ struct ReserveTests {
     @Test("run twice, the second run grants what the first has granted, and changes nothing")
     func twice() async throws {
         try await withQueue { queue in
-            let jobs = [Self.job("x"), #"{"apns_worker":1,"attempt":2,"claim":"a:1","job":\#(Self.job("y"))}"#, Self.job("x")]
+            let jobs = [
+                Self.job("x"), #"{"apns_worker":1,"attempt":2,"claim":"a:1","job":\#(Self.job("y"))}"#, Self.job("x"),
+            ]
             let worker = try await queue.worker("w", claiming: jobs)
             let reservations = try jobs.enumerated().map { try Self.reservation($0.offset + 1, $0.element, worker) }
             #expect(try await worker.reserve(reservations) == [.granted, .granted, .duplicate])
@@ -190,7 +192,8 @@ struct ReserveTests {
             let worker = try await queue.worker("w", claiming: [#"{"apns_worker":1,"attempt":2,"job":\#(original)}"#])
             let body = ByteBuffer(string: try #require(queue.claims("w")[1]))
             let reservation = Reservation(
-                claim: worker.id(1), id: ByteBuffer(string: "x"), milliseconds: 1000, claimed: body, envelope: Envelope.read(body))
+                claim: worker.id(1), id: ByteBuffer(string: "x"), milliseconds: 1000, claimed: body,
+                envelope: Envelope.read(body))
             #expect(try await worker.reserve([reservation]) == [.granted])
             let held = try #require(queue.claims("w")[1])
             #expect(held == reservation.body.text)
@@ -204,7 +207,8 @@ struct ReserveTests {
             let count = 5000
             let worker = try await queue.worker("w", claiming: Array(repeating: "body", count: count))
             #expect(try await worker.reserve([]) == [])
-            let results = try await worker.reserve((1...count).map { .bare(worker.id($0), "body", id: "id \($0 % 4000)") })
+            let results = try await worker.reserve(
+                (1...count).map { .bare(worker.id($0), "body", id: "id \($0 % 4000)") })
             #expect(results.count { $0 == .granted } == 4000)
             #expect(results[4000...].allSatisfy { $0 == .duplicate })
             #expect(try queue.claims("w").count == 4000)

@@ -69,16 +69,16 @@ struct ResultsTests {
         try await withQueue { queue in
             let worker = try await queue.worker("w", claiming: ["a", "b", "c", "d"], Self.limits)
             let settlement = worker.filled { settlement in
-            settlement.end(1, .delivered, results: .of(Self.result("a")))
-            settlement.end(2, .invalid, results: .of(Self.result("b", .invalidToken)))
-            settlement.bury(3, reason: "X")
-            settlement.addResults(.of(Self.result("c", .dead)))
-            settlement.end(4, .fannedOut)
-            settlement.addCount("delivered", 2)
-            settlement.addResults(.of(Self.result("d1"), Self.result("d2")))
-            settlement.end(9, .delivered, results: .of(Self.result("nobody's")))
-            settlement.end(8, .fannedOut)
-            settlement.addResults(.of(Self.result("nobody's either")))
+                settlement.end(1, .delivered, results: .of(Self.result("a")))
+                settlement.end(2, .invalid, results: .of(Self.result("b", .invalidToken)))
+                settlement.bury(3, reason: "X")
+                settlement.addResults(.of(Self.result("c", .dead)))
+                settlement.end(4, .fannedOut)
+                settlement.addCount("delivered", 2)
+                settlement.addResults(.of(Self.result("d1"), Self.result("d2")))
+                settlement.end(9, .delivered, results: .of(Self.result("nobody's")))
+                settlement.end(8, .fannedOut)
+                settlement.addResults(.of(Self.result("nobody's either")))
             }
             #expect(try await worker.settle(settlement) == 2)
             #expect(Set(try await Self.ids(queue)) == ["a", "b", "c", "d1", "d2"])
@@ -123,7 +123,8 @@ struct ResultsTests {
             limits.maximumReclaims = 0
             let filler = String(repeating: "x", count: 300)
             try queue.push([
-                "plain \(filler)", #"{"apns_worker":1,"attempt":2,"id":"piece","tokens":["aa","bb"],"job":{"x":"\#(filler)"}}"#,
+                "plain \(filler)",
+                #"{"apns_worker":1,"attempt":2,"id":"piece","tokens":["aa","bb"],"job":{"x":"\#(filler)"}}"#,
             ])
             let worker = queue.worker("w", limits)
             #expect(try await worker.claim(5).bodies.isEmpty)

@@ -105,7 +105,8 @@ struct SidekiqJobTests {
         let text = #"{"class":"P","args":[{"token":"ab","alert":"","priority":2}]}"#
         #expect(refusal(text) == .invalidMember(.priority, offset: text.utf8.count - 4))
         #expect(
-            refusal(#"{"apns_worker":1,"attempt":2,"job":\#(text)}"#) == .invalidMember(.priority, offset: text.utf8.count - 4))
+            refusal(#"{"apns_worker":1,"attempt":2,"job":\#(text)}"#)
+                == .invalidMember(.priority, offset: text.utf8.count - 4))
         #expect(
             refusal(#"{"class":"P","args":["{\"token\":\"ab\",\"alert\":\"\",\"priority\":2}"]}"#)
                 == .invalidMember(.priority, offset: 36))

@@ -1,11 +1,12 @@
 import Logging
 import NIOCore
 import NIOPosix
-@testable import PushQueue
 import Redis
 import Synchronization
 import TestSupport
 import Testing
+
+@testable import PushQueue
 
 /// A queue of its own in a server that all tests share, looked at through hiredis' own client.
 final class TestQueue {
@@ -80,7 +81,9 @@ final class TestQueue {
         var calls: [String: Int] = [:]
         for line in (try redis.run("INFO", "commandstats").text ?? "").split(whereSeparator: \.isNewline) {
             guard line.hasPrefix("cmdstat_"), let colon = line.firstIndex(of: ":"),
-                let number = line[colon...].firstRange(of: "calls=").map({ line[$0.upperBound...].prefix(while: \.isNumber) })
+                let number = line[colon...].firstRange(of: "calls=").map({
+                    line[$0.upperBound...].prefix(while: \.isNumber)
+                })
             else { continue }
             calls[String(line.dropFirst(8)[..<colon])] = Int(number)
         }

@@ -223,7 +223,8 @@ private struct ScriptServer: LeaseServer {
                 keys.deadBytes, keys.statsPrefix, keys.next(lane), keys.results,
             ],
             [
-                lane, claim.join ? "1" : "0", "3600000", "\(claim.count)", "\(claim.first)", "abcd", "1000000", "1000000",
+                lane, claim.join ? "1" : "0", "3600000", "\(claim.count)", "\(claim.first)", "abcd", "1000000",
+                "1000000",
                 "1000", "1000000000", "1000000", "LEFT", "0",
             ])
         guard reply[0].number != 2 else { return nil }

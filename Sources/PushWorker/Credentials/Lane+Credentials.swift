@@ -134,7 +134,8 @@ extension Lane {
 
     /// - Parameter reason: why the app was paused before its configuration changed.
     func replaceCredential(
-        of app: AppLane, with credential: AppConfiguration.Credential, _ tls: TLSContext, pausedFor reason: String? = nil
+        of app: AppLane, with credential: AppConfiguration.Credential, _ tls: TLSContext,
+        pausedFor reason: String? = nil
     ) {
         app.transport.setTLS(tls)
         // Those with tokens of another key cannot go on; a certificate was shown when they were made, and still counts.

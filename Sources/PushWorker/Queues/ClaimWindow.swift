@@ -285,7 +285,8 @@ struct ForgottenClaims {
     /// - Parameters:
     ///   - known: the claims that the lane works on, or has settled without a confirmation.
     init(listed: [ClaimID] = [], window: ClaimWindow = ClaimWindow(), known: Set<ClaimID> = []) {
-        claims = listed.filter { window.wasAnswered($0.number) && !known.contains($0) }
+        claims =
+            listed.filter { window.wasAnswered($0.number) && !known.contains($0) }
             .sorted { ($0.number, $0.stamp) < ($1.number, $1.stamp) }[...]
     }
 

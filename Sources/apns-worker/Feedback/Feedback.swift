@@ -203,7 +203,9 @@ private final class FeedbackService: Service {
         let outputs = FeedbackOutputs(
             list: options.list
                 ? FeedbackOutput(STDOUT_FILENO, closesDescriptor: false, patience: patience, stop: stop) : nil,
-            command: options.exec.map { FeedbackCommand($0, variables: options.execEnv, patience: patience, stop: stop) },
+            command: options.exec.map {
+                FeedbackCommand($0, variables: options.execEnv, patience: patience, stop: stop)
+            },
             spill: FeedbackSpill(options.spill))
         let means = FeedbackDrain.Means(
             writer: writer, outputs: outputs, stop: stop, progress: FeedbackProgress(), batch: options.batch,
