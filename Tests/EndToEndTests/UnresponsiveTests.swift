@@ -78,7 +78,7 @@ extension EndToEnd {
             let accepted = try await simulator.stop()
             expectAgreement(account, try QueueContents(redis), accepted)
             #expect(account.delivered == 50 && account.dead == 0)
-            #expect(account.retried == accepted.silenced && (10..<30).contains(accepted.silenced))
+            #expect(account.retried == accepted.silenced && accepted.silenced >= 10)
             #expect(accepted.connections == 2)
             expectTold(worker)
         }
