@@ -184,8 +184,9 @@ struct ClaimWindow {
 /// not reclaim the others, which are alive. So a lane reclaims only after its own lease has been renewed without a gap for
 /// longer than the others need to come back: a reconnect pause of up to 5 s, and the login.
 struct LeaseContinuity {
-    /// A longer time between renewals is a gap.
-    static let longestGap = TimeAmount.seconds(10)
+    /// A longer time between renewals is a gap. Less than the lease: after an outage longer than that, others may have
+    /// lost theirs.
+    var longestGap = TimeAmount.seconds(10)
     /// How long the lease must have been renewed without a gap.
     static let steadyTime = TimeAmount.seconds(15)
 
@@ -194,7 +195,7 @@ struct LeaseContinuity {
 
     /// Notes that Redis has answered a claim or a renewal.
     mutating func renewed(now: NIODeadline) {
-        if steadySince == nil || now - renewedAt > Self.longestGap { steadySince = now }
+        if steadySince == nil || now - renewedAt > longestGap { steadySince = now }
         renewedAt = now
     }
 
@@ -203,7 +204,7 @@ struct LeaseContinuity {
 
     /// Whether the lane may reclaim.
     func isSteady(now: NIODeadline) -> Bool {
-        guard let steadySince, now - renewedAt <= Self.longestGap else { return false }
+        guard let steadySince, now - renewedAt <= longestGap else { return false }
         return now - steadySince >= Self.steadyTime
     }
 }

@@ -81,6 +81,7 @@ final class QueueLane: @unchecked Sendable {
         self.client = client
         self.waiter = waiter
         window = ClaimWindow(polls: lane.polls)
+        continuity.longestGap = min(.seconds(10), .milliseconds(Int64(queue.limits.lease) / 2))
         var logger = lane.logger
         if lane.configuration.queues.count > 1 { logger[metadataKey: "queue"] = "\(keys.queue)" }
         self.logger = logger
