@@ -9,6 +9,16 @@ public protocol TransportDelegate: AnyObject {
     func transportChanged(_ transport: any Transport)
 }
 
+/// Whether the requests of a transport are answered.
+public enum AnswerState: Sendable {
+    /// They are, or nothing is known: the binary gateway answers nothing that it accepts.
+    case answered
+    /// None is, although connections can be made.
+    case unanswered
+    /// The last ones were not, and none has been sent for a while.
+    case unansweredLately
+}
+
 /// The way of one app's notifications to APNs, on one event loop: HTTP/2, or the binary gateway of old.
 ///
 /// Not thread-safe: everything is called on, and calls back on, the event loop. ``check(now:)`` has to be called a few
@@ -22,9 +32,8 @@ public protocol Transport: AnyObject {
     var usableConnections: Int { get }
     /// Whether there is no connection because nothing has to be sent, and the first that has will open one.
     var isDormant: Bool { get }
-    /// True while there are requests and none is answered, although connections can be made. The binary gateway answers
-    /// nothing that it accepts, so that this is never known of it.
-    var isUnanswered: Bool { get }
+    /// Whether requests are answered.
+    var answerState: AnswerState { get }
     /// What the connections are doing.
     var statistics: PoolStatistics { get }
     /// Why the last connection could not be made or was given up; `nil` once one has worked since.

@@ -108,13 +108,13 @@ struct AnswerDroughtTests {
         look(&state, from: 0, to: 60, inFlight: 0)
         state.add(submitted: 1, answered: false)
         look(&state, from: 60, to: 64.9, inFlight: 1)
-        #expect(!state.isOn && state.isPending)
+        #expect(state.state == .answered && state.isPending)
         look(&state, from: 64.9, to: 65.1, inFlight: 1)
-        #expect(state.isOn)
+        #expect(state.state == .unanswered)
         look(&state, from: 65.1, to: 100, inFlight: 1, submitted: 3)
-        #expect(state.isOn)
+        #expect(state.state == .unanswered)
         look(&state, from: 100, to: 100.1, inFlight: 1, submitted: 3, answered: true)
-        #expect(!state.isOn && !state.isPending)
+        #expect(state.state == .answered && !state.isPending)
     }
 
     @Test("is not judged by the last requests of a burst that was answered")
@@ -122,9 +122,9 @@ struct AnswerDroughtTests {
         var state = AnswerDrought()
         look(&state, from: 0, to: 1, inFlight: 500, submitted: 100, answered: true)
         look(&state, from: 1, to: 60, inFlight: 3)
-        #expect(!state.isOn)
+        #expect(state.state == .answered)
         state.foundUnresponsive()
-        #expect(!state.isOn)
+        #expect(state.state == .answered)
     }
 
     @Test("is not judged by time in which the process was stopped")
@@ -132,9 +132,9 @@ struct AnswerDroughtTests {
         var state = AnswerDrought()
         look(&state, from: 0, to: 1, inFlight: 1, submitted: 1)
         look(&state, from: 40, to: 40.1, inFlight: 1)
-        #expect(!state.isOn)
+        #expect(state.state == .answered)
         look(&state, from: 40.1, to: 44, inFlight: 1)
-        #expect(state.isOn)
+        #expect(state.state == .unanswered)
     }
 
     @Test("is denied at once when a connection is found unresponsive and nothing was answered since")
@@ -142,17 +142,23 @@ struct AnswerDroughtTests {
         var state = AnswerDrought()
         look(&state, from: 0, to: 0.3, inFlight: 1, submitted: 1)
         state.foundUnresponsive()
-        #expect(state.isOn)
+        #expect(state.state == .unanswered)
     }
 
-    @Test("is forgotten when nothing was sent for two minutes, and not sooner")
+    @Test("is not known any more when nothing was sent for a while, and forgotten after ten minutes")
     func memory() {
         var state = AnswerDrought()
         look(&state, from: 0, to: 6, inFlight: 1, submitted: 1)
-        look(&state, from: 6, to: 125, inFlight: 0)
-        #expect(state.isOn)
-        look(&state, from: 125, to: 127, inFlight: 0)
-        #expect(!state.isOn)
+        look(&state, from: 6, to: 20, inFlight: 0)
+        #expect(state.state == .unanswered)
+        look(&state, from: 20, to: 600, inFlight: 0)
+        #expect(state.state == .unansweredLately)
+        var other = state
+        look(&other, from: 600, to: 607, inFlight: 0)
+        #expect(other.state == .answered && !other.isPending)
+        // The next request does not have to wait for long again.
+        look(&state, from: 600, to: 600.1, inFlight: 1, submitted: 1)
+        #expect(state.state == .unanswered)
     }
 }
 

@@ -64,8 +64,8 @@ public final class GatewayPool: Transport {
         configuration.minimumConnections == 0 && state.usable == 0 && state.failures == 0 && closed == nil
     }
 
-    /// Always `false`: the gateway answers nothing that it accepts.
-    public var isUnanswered: Bool { false }
+    /// Never unanswered: the gateway answers nothing that it accepts.
+    public var answerState: AnswerState { .answered }
 
     /// What the connections are doing; of streams, the windows of what is not confirmed.
     public var statistics: PoolStatistics {

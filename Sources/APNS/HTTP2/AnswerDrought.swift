@@ -7,14 +7,15 @@ import NIOCore
 struct AnswerDrought {
     /// How long requests may wait with no answer to any.
     static let patience = TimeAmount.seconds(5)
-    /// How long the last finding holds while nothing is sent. It covers the pauses between the first attempts of a job; a
-    /// single notification that was lost and not tried again should not count for long.
-    static let memory = TimeAmount.minutes(2)
+    /// How long after the last request the state stays at ``AnswerState/unanswered``. Others may be sending with success what
+    /// failed here.
+    static let currency = TimeAmount.seconds(15)
+    /// How long it then stays at ``AnswerState/unansweredLately``, so that pauses between attempts do not look like an end.
+    static let memory = TimeAmount.minutes(10)
     /// The longest time that counts between two looks: a process that was stopped has not waited.
     private static let longestGap = TimeAmount.seconds(1)
 
-    /// True while nothing that is sent is answered.
-    private(set) var isOn = false
+    private(set) var state = AnswerState.answered
     /// True while requests have been submitted and none answered since.
     private(set) var isPending = false
 
@@ -34,23 +35,23 @@ struct AnswerDrought {
     /// - Parameter inFlight: requests under way.
     mutating func look(inFlight: Int, now: NIODeadline) {
         defer { (submitted, answered, lastLook) = (0, false, now) }
-        if answered {
-            (isOn, isPending, waited) = (false, false, .zero)
-            return
-        }
+        if answered { return end() }
         if submitted > 0 { isPending = true }
         guard isPending else { return }
         guard inFlight > 0 || submitted > 0 else {
-            if now - lastActivity >= Self.memory { (isOn, isPending, waited) = (false, false, .zero) }
+            if state == .unanswered, now - lastActivity >= Self.currency { state = .unansweredLately }
+            if now - lastActivity >= Self.memory { end() }
             return
         }
         lastActivity = now
         if lastLook > .distantPast { waited = waited + min(now - lastLook, Self.longestGap) }
-        if waited >= Self.patience { isOn = true }
+        if waited >= Self.patience { state = .unanswered }
     }
 
     /// Records that a connection was retired as unresponsive.
     mutating func foundUnresponsive() {
-        if isPending { isOn = true }
+        if isPending { state = .unanswered }
     }
+
+    private mutating func end() { (state, isPending, waited) = (.answered, false, .zero) }
 }

@@ -15,8 +15,11 @@ public final class ConnectionPool: Transport {
     public var lastFailure: (any Error)? { failures.last }
     /// See ``Transport/failureCounts``.
     public var failureCounts: [String: Int] { failures.counts }
-    /// See ``Transport/isUnanswered``.
-    public var isUnanswered: Bool { drought.isOn && (state.usable > 0 || failures.isOfAnswers) }
+    /// See ``Transport/answerState``.
+    public var answerState: AnswerState {
+        // A server that cannot be reached any more is another trouble.
+        drought.state == .unanswered && state.usable == 0 && !failures.isOfAnswers ? .unansweredLately : drought.state
+    }
 
     var configuration: Configuration
     let eventLoop: any EventLoop
@@ -149,9 +152,9 @@ public final class ConnectionPool: Transport {
             noteWindow(connection, now: now)
             connection.check(now: now)
         }
-        let wasUnanswered = drought.isOn
+        let before = drought.state
         drought.look(inFlight: inFlight, now: now)
-        if drought.isOn, !wasUnanswered { suspectConnections() }
+        if before == .answered, drought.state == .unanswered { suspectConnections() }
         giveUpConnections(now: now)
         openConnections(now: now)
     }

@@ -16,7 +16,9 @@ final class AppLane {
     var blockReportedAt: NIODeadline?
     /// What may be sent now, for an app whose rate is limited.
     var budget: RateBudget?
-    /// True while its requests get no answer at all, as the log has it.
+    /// Whether its requests are answered, as the fleet was told last.
+    var answerState = AnswerState.answered
+    /// True if the log has it that they are not.
     var isUnanswered = false
     /// Since when no connection takes requests; `nil` while one does.
     var unconnectedSince: NIODeadline?

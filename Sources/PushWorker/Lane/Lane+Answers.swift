@@ -6,16 +6,14 @@ extension Lane {
     /// Logs when that begins and when it is over, and reports it to the fleet without delay.
     func watchAnswers(of app: AppLane) {
         guard phase == .running else { return }
-        let isUnanswered = app.transport.isUnanswered && !app.isLeaving
-        guard isUnanswered != app.isUnanswered else { return }
-        // While there is no connection, which is logged as that, it is not over.
-        guard isUnanswered || app.isLeaving || app.transport.usableConnections > 0 || app.transport.isDormant else {
-            return
-        }
-        app.isUnanswered = isUnanswered
-        for queue in queues { queue.tellSoon() }
+        let state = app.isLeaving ? .answered : app.transport.answerState
+        if state != app.answerState { for queue in queues { queue.tellSoon() } }
+        app.answerState = state
+        // What was not answered lately may be neither now nor over.
+        guard state != .unansweredLately, (state == .unanswered) != app.isUnanswered else { return }
+        app.isUnanswered.toggle()
         let subject = "no answers \(app.configuration.name)"
-        if isUnanswered {
+        if app.isUnanswered {
             trouble(
                 .error,
                 """

@@ -67,7 +67,7 @@ extension AppLane {
     /// What keeps the app from sending.
     var problem: String? {
         if let reason = breaker.reason { return "the app \(configuration.name) is paused: \(reason)" }
-        if transport.isUnanswered { return "the app \(configuration.name) gets no answers from APNs" }
+        if transport.answerState == .unanswered { return "the app \(configuration.name) gets no answers from APNs" }
         return transport.usableConnections > 0 || transport.isDormant
             ? nil : "the app \(configuration.name) has no connection to APNs"
     }

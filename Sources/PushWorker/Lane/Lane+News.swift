@@ -87,7 +87,7 @@ extension AppLane {
         report.streams = statistics.streamsInUse
         report.streamLimit = statistics.streamLimit
         report.isDormant = transport.isDormant
-        report.isUnanswered = transport.isUnanswered
+        report.isUnanswered = transport.answerState == .unanswered
         report.pause = breaker.reason
         if statistics.usable == 0, !transport.isDormant {
             report.failure = transport.lastFailure.map { "\($0)" }
