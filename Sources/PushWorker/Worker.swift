@@ -182,7 +182,8 @@ public final class Worker: Service {
         return ReloadReport(from: old.apps, to: merged.apps)
     }
 
-    /// - Parameter watch: what is cancelled and uses the lanes' clients: it ends with these, and before the event loops.
+    /// - Parameter watch: a cancelled task that uses the lanes' clients. It ends when they are closed, and must end before
+    ///   the event loops do.
     private func drain(then watch: Task<Void, Never>) async {
         isDraining.withLockedValue { $0 = true }
         logger.info("draining", metadata: ["limit_ms": "\(configuration.drainTimeout)"])

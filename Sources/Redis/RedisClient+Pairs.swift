@@ -1,13 +1,13 @@
 import NIOCore
 
 extension RedisClient {
-    /// Sends a command and, directly behind it on the same connection, one that is about what the connection has written:
-    /// `WAIT` counts replicas for its own connection only, and on another would count too many.
+    /// Sends two commands, one directly behind the other on the same connection.
     ///
-    /// So neither is sent elsewhere: in a Cluster a command whose slot has moved fails with `MOVED` or `ASK`, for its caller
-    /// to repeat both when the client is ready again.
+    /// For `WAIT`, which counts the replicas that have what its own connection has written; on another connection it may
+    /// count too many. So neither command is redirected: in a Cluster, one whose slot has moved fails with `MOVED` or
+    /// `ASK`, and the caller repeats both when the client is ready again.
     /// - Parameter deadline: how long each of the answers may take.
-    /// - Returns: the answer to the first command, and to the second, or why there is none.
+    /// - Returns: the answer to the first command, and the result of the second.
     /// - Throws: `RedisError` of the first.
     public func call(
         _ command: RedisCommand, then second: RedisCommand, deadline: TimeAmount

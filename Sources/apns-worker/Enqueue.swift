@@ -52,9 +52,9 @@ struct Enqueue: AsyncParsableCommand {
     @Flag(help: "Before all others in the queue.") var first = false
     @Flag(help: "Enqueue lines of standard input even if they are no jobs.") var unchecked = false
 
-    @Option(help: "Wait until so many replicas have the jobs (WAIT). Needs a user that may +wait.")
+    @Option(help: "Replicas that must confirm the jobs (WAIT; the Redis user needs +wait). Default: none.")
     var replicas: Int?
-    @Option(help: "With --replicas: how long to wait for each thousand jobs, in whole seconds such as 5s. (default 5s)")
+    @Option(help: "With --replicas: how long to wait for each batch of up to 1000 jobs, such as 10s. Default: 5s.")
     var replicasTimeout: String?
 
     @OptionGroup(title: "Instead of a payload") var shortForms: ShortFormOptions

@@ -1,36 +1,36 @@
 import NIOCore
 import Redis
 
-/// Replicas that must have a push before it counts.
+/// The replicas that must confirm a push, and how long to wait for them.
 struct PushConfirmation {
-    /// What is known of a push that the master has executed.
+    /// The confirmation of a push that the master has executed.
     enum Outcome {
-        /// No replica was asked for.
+        /// None was wanted.
         case unasked
-        /// So many replicas have it, and no more were wanted.
+        /// This many replicas have it, which is enough.
         case confirmed(Int)
-        /// Too few have it, or it is not known whether any has.
+        /// Too few have it, or their number is unknown.
         case unconfirmed(String)
 
-        /// For a line that says what was enqueued.
+        /// The end of a line such as `enqueued 1 job on default`.
         /// - Parameter what: `it` or `them`.
         func inWords(_ what: String) -> String {
             guard case .confirmed(let count) = self else { return "" }
             return count == 1 ? ", and 1 replica has \(what)" : ", and \(count) replicas have \(what)"
         }
 
-        /// Why it is not confirmed, if it should be.
+        /// The reason why it is not confirmed, if confirmation was wanted.
         var shortfall: String? { if case .unconfirmed(let why) = self { why } else { nil } }
     }
 
-    /// For how long a slot that moves is followed, in steps of 100 ms.
+    /// How often a push to a moving slot is repeated, 100 ms apart.
     private static let maximumMoves = 100
 
     var replicas: Int
-    /// How long to wait for them.
+    /// How long to wait, in seconds.
     var seconds: Int64
 
-    /// Pushes, and asks on the same connection how many replicas have it.
+    /// Pushes, and waits for replicas on the same connection.
     /// - Throws: `RedisError` where the push may not have been executed.
     func push(_ command: RedisCommand, _ client: RedisClient) async throws -> Outcome {
         let wait = RedisCommand("WAIT", "\(replicas)", "\(seconds * 1000)")
@@ -56,7 +56,7 @@ struct PushConfirmation {
             return count >= replicas
                 ? .confirmed(count) : .unconfirmed("\(count) of \(replicas) replicas confirmed within \(seconds) s")
         case .failure(let error):
-            return .unconfirmed("it is not known whether replicas have it (\(error))")
+            return .unconfirmed("it is unknown whether replicas have it (\(error))")
         }
     }
 }

@@ -79,7 +79,7 @@ extension EndToEnd {
             #expect(result.ending == .exited(1))
             for words in [
                 "FAILED   redis: push:{default}:retry holds a string",
-                "(maxmemory-policy allkeys-lru): any key, waiting jobs included: set maxmemory-policy to noeviction",
+                "evicts any key, waiting jobs included, when its memory is full (maxmemory-policy allkeys-lru): set max",
                 "warning  redis: the queue default is paused: lunch",
             ] { #expect(result.output.contains(words), "\(result.output)") }
             let away = try await scene.check(["--no-connect"], ["APNS_WORKER_REDIS_URL": "redis://127.0.0.1:1"])
@@ -104,7 +104,7 @@ extension EndToEnd {
             #expect(
                 blind.output.contains(
                     """
-                    does not permit INFO; its memory, eviction policy and persistence are not checked: add +info to the \
+                    denies INFO to this user; its memory, eviction policy and persistence are not checked: add +info to the \
                     ACL of the user
                     """), "\(blind.output)")
             #expect(!result.output.contains("s3cret") && !blind.output.contains("s3cret"))

@@ -90,7 +90,7 @@ extension EndToEnd {
             }
             pair.master.kill()
             #expect(try await process.wait() == .exited(1))
-            #expect(process.errors.contains("it is not known whether replicas have it"), "\(process.errors)")
+            #expect(process.errors.contains("it is unknown whether replicas have it"), "\(process.errors)")
             #expect(process.output.isEmpty)
             pair.replica.resume()
         }

@@ -58,12 +58,13 @@ struct QueueServerTests {
             // A cache is always full.
             let server = Self.server(["maxmemory_policy": policy, "used_memory": "1000"])
             #expect(Self.kinds(server) == [.evicts] && !server.refusesWrites)
-            #expect(server.findings[0].message.contains("\(policy)): any key, waiting jobs included"))
+            #expect(server.findings[0].message.contains("evicts any key, waiting jobs included, when"))
+            #expect(server.findings[0].message.hasSuffix("(maxmemory-policy \(policy))"))
         }
         for policy in ["volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl"] {
             let server = Self.server(["maxmemory_policy": policy, "used_memory": "950"])
             #expect(Self.kinds(server) == [.evicts, .nearlyFull])
-            #expect(server.findings[0].message.contains("keys with an expiry: reservations of unique_for"))
+            #expect(server.findings[0].message.contains("(maxmemory-policy \(policy)): unique_for reservations"))
             #expect(server.findings[0].message.hasSuffix("but no jobs"))
             // With nothing left to evict it refuses.
             let full = Self.server(["maxmemory_policy": policy], refusal: "OOM command not allowed")

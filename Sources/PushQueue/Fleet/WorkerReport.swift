@@ -42,11 +42,11 @@ public struct WorkerReport: Sendable, Equatable {
         var isInTrouble: Bool { pause != nil || failure != nil || isUnanswered }
     }
 
-    /// Something that keeps the lane from its work.
+    /// A problem that keeps the lane from its work.
     public struct Obstacle: Sendable, Equatable {
-        /// What it is, in a sentence.
+        /// The problem, in a sentence.
         public var reason: String
-        /// The app that it is about; `nil` where it is about Redis, or the process itself.
+        /// The app that has it; `nil` where it is a problem with Redis.
         public var app: String?
 
         /// From its parts.
@@ -81,8 +81,8 @@ public struct WorkerReport: Sendable, Equatable {
     public var updatedAt: Int64 = 0
     /// What the process is doing.
     public var state = State.running
-    /// What keeps the lane from its work, and has done so for a second at least, ``maximumObstacles`` at most. None where it
-    /// is ready, or just does not work because somebody wants that.
+    /// The problems that have kept the lane from its work for a second or more, at most ``maximumObstacles``. A command to
+    /// be quiet or to stop is not one.
     public var obstacles: [Obstacle] = []
     /// Notifications that were sent and have no answer.
     public var inFlight = 0

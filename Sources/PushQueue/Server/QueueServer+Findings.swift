@@ -1,9 +1,9 @@
 import PrintableText
 import Redis
 
-// What of a server endangers jobs, without any I/O.
+// Judges what the server reports, without any I/O.
 extension QueueServer {
-    /// Something about a server that a person should know.
+    /// A condition of the server that endangers jobs.
     public struct Finding: Sendable, Equatable {
         /// What it is about. The raw value is stable, for programs.
         public enum Kind: String, Sendable, CaseIterable {
@@ -21,15 +21,15 @@ extension QueueServer {
             case evicts = "redis_evicts"
             /// There is no append-only file.
             case notPersistent = "redis_not_persistent"
-            /// There is no replica to fail over to.
+            /// There is no replica for a failover.
             case noReplica = "redis_no_replica"
             /// Writes are accepted without a replica.
             case noMinimumOfReplicas = "redis_no_min_replicas"
-            /// Nothing of this is known.
+            /// The server does not report its state.
             case notReported = "redis_info_refused"
 
-            /// True where jobs are refused or may be lost while the server runs; the others may lose jobs when it dies, or
-            /// will before long.
+            /// True where jobs are refused, or can be lost while the server runs. The others lose jobs only when the server
+            /// dies, or become a failure later.
             public var isFailure: Bool {
                 switch self {
                 case .tooOld, .replica, .full, .refusesWrites, .evicts: true
@@ -56,7 +56,7 @@ extension QueueServer {
     /// The oldest Redis with all the commands that are used.
     private static let oldestVersion = [6, 2]
 
-    /// What endangers jobs, the worst first.
+    /// All findings, failures first.
     public var findings: [Finding] {
         let report: ServerInfo?
         var findings: [Finding] = []
@@ -89,7 +89,7 @@ extension QueueServer {
             return [
                 Finding(
                     .full, "Redis at \(address) is full\(use); it refuses new jobs",
-                    advice: "raise maxmemory or free memory; workers go on with waiting jobs, and need no restart")
+                    advice: "raise maxmemory or free memory; workers keep sending waiting jobs and need no restart")
             ]
         }
         if info?.role == .replica {
@@ -131,17 +131,17 @@ extension QueueServer {
 
     private func eviction(_ info: ServerInfo) -> [Finding] {
         guard info.evicts, let policy = info.evictionPolicy else { return [] }
-        let victims =
+        let message =
             info.evictsExpiringKeysOnly
             ? """
-            keys with an expiry: reservations of unique_for (their jobs are sent twice), pauses and rates of apps, commands \
-            to workers, provider tokens and counters, but no jobs
-            """ : "any key, waiting jobs included"
-        return [
-            Finding(
-                .evicts, "Redis at \(address) evicts when its memory is full (maxmemory-policy \(policy)): \(victims)",
-                advice: "set maxmemory-policy to noeviction")
-        ]
+            Redis at \(address) evicts keys with an expiry when its memory is full (maxmemory-policy \(policy)): unique_for \
+            reservations (their jobs are sent twice), app pauses and rates, commands to workers, provider tokens and \
+            counters, but no jobs
+            """
+            : """
+            Redis at \(address) evicts any key, waiting jobs included, when its memory is full (maxmemory-policy \(policy))
+            """
+        return [Finding(.evicts, message, advice: "set maxmemory-policy to noeviction")]
     }
 
     private func persistence(_ info: ServerInfo) -> [Finding] {
@@ -159,11 +159,11 @@ extension QueueServer {
         if info.replicas == 0 {
             return [
                 Finding(
-                    .noReplica, "Redis at \(address) has no replica; a failover has no server to go to",
+                    .noReplica, "Redis at \(address) has no replica, so a failover is impossible",
                     advice: "connect a replica, and set min-replicas-to-write to 1")
             ]
         }
-        // Absent from a report without replication, too, of which nothing follows.
+        // A report without the section on replication has neither.
         guard info.replicas != nil, info.replicasInStep == nil else { return [] }
         return [
             Finding(
@@ -182,7 +182,7 @@ extension QueueServer {
         }
         return Finding(
             .notReported,
-            "Redis at \(address) does not permit INFO; its memory, eviction policy and persistence are not checked",
+            "Redis at \(address) denies INFO to this user; its memory, eviction policy and persistence are not checked",
             advice: "add +info to the ACL of the user")
     }
 }

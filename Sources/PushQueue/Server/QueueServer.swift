@@ -24,17 +24,16 @@ public struct QueueServer: Sendable, Equatable {
         self.writeRefusal = writeRefusal
     }
 
-    /// Asks the server, and changes nothing there.
+    /// Reads the state of the server, and changes nothing.
     ///
-    /// Whether it accepts writes is tried rather than concluded: `RPUSHX` is refused for the same reasons as a producer's
-    /// `RPUSH` (`OOM`, `READONLY`, `MISCONF`, `NOREPLICAS`), and pushes only onto a list that exists. The key that it names
-    /// never does.
+    /// A write is tried: Redis refuses `RPUSHX` for the same reasons as a producer's `RPUSH` (`OOM`, `READONLY`, `MISCONF`,
+    /// `NOREPLICAS`). It pushes only onto a list that exists, and this one never does.
     /// - Parameter client: of the server that has the queue, and ready.
-    /// - Throws: `RedisError` when there is no answer; what the server refuses is in the result.
+    /// - Throws: `RedisError` when there is no answer; refusals of the server are in the result.
     public static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> QueueServer {
         let address = try await client.eventLoop.submit { client.server?.address }.get()
         let report = try await answer(client, RedisCommand("INFO"))
-        // Last, for a client leaves a server that is not the master.
+        // The client leaves a server that answers like a replica, so this comes last.
         let attempt = try await answer(client, RedisCommand("RPUSHX", keys.stats("write-attempt"), ""))
         var server = QueueServer(
             address: (address ?? client.topology.address).printable, isFailedOver: client.topology.isFailedOver,

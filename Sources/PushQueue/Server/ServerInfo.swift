@@ -5,7 +5,7 @@ import PrintableText
 /// A field that the server does not report, or reports in a form that cannot be read, is `nil`. Texts are printable and at
 /// most 100 characters long, whatever the server sent.
 public struct ServerInfo: Sendable, Equatable {
-    /// The part of the server in its replication.
+    /// The replication role.
     public enum Role: String, Sendable {
         /// Accepts writes.
         case master
@@ -22,15 +22,15 @@ public struct ServerInfo: Sendable, Equatable {
     public var usedMemory: Int?
     /// `maxmemory` in bytes; 0 is no limit.
     public var memoryLimit: Int?
-    /// What the server does at its limit: `maxmemory-policy`, such as `noeviction` or `allkeys-lru`.
+    /// The policy at the limit, `maxmemory-policy`, such as `noeviction` or `allkeys-lru`.
     public var evictionPolicy: String?
     /// True where the server keeps an append-only file.
     public var keepsAppendOnlyFile: Bool?
-    /// The part of the server in its replication.
+    /// The replication role.
     public var role: Role?
-    /// Replicas that are connected.
+    /// The number of connected replicas.
     public var replicas: Int?
-    /// Replicas that are no further behind than `min-replicas-max-lag`; `nil` where `min-replicas-to-write` is not set.
+    /// The number of replicas within `min-replicas-max-lag`; `nil` where `min-replicas-to-write` is not set.
     public var replicasInStep: Int?
 
     /// Reads the text of a reply, with all of its sections or some.

@@ -1,6 +1,6 @@
 import PushQueue
 
-/// Which findings about a queue's Redis are worth a line of the log, without any I/O: each when it begins and when it ends.
+/// Decides which findings about a queue's Redis are logged, without any I/O: each once when it begins and once when it ends.
 struct FindingLog {
     enum Line: Equatable {
         case found(QueueServer.Finding)
@@ -9,12 +9,12 @@ struct FindingLog {
 
     private var logged: Set<QueueServer.Finding.Kind> = []
 
-    /// - Parameter findings: all there are now.
+    /// - Parameter findings: all current findings.
     mutating func update(_ findings: [QueueServer.Finding]) -> [Line] {
-        // A lane meets these two itself, and logs them at once.
+        // Lanes log these two themselves, at once.
         let findings = findings.filter { $0.kind != .refusesWrites && $0.kind != .replica }
         var kinds = Set(findings.map(\.kind))
-        // Memory wavers at its limit: it counts as full until it is not even nearly full.
+        // Memory oscillates at its limit: once full, it stays full until it is no longer nearly full.
         if logged.contains(.full), kinds.remove(.nearlyFull) != nil { kinds.insert(.full) }
         let found = findings.filter { kinds.contains($0.kind) && !logged.contains($0.kind) }
         let ended = QueueServer.Finding.Kind.allCases.filter { kind in
@@ -27,7 +27,7 @@ struct FindingLog {
 }
 
 extension QueueServer.Finding.Kind {
-    /// What is so when there is no such finding any more.
+    /// The log line for the end of a finding.
     var endingSentence: String {
         switch self {
         case .tooOld: "Redis is no longer too old"
@@ -36,7 +36,7 @@ extension QueueServer.Finding.Kind {
         case .evicts: "Redis no longer evicts keys"
         case .notPersistent: "Redis keeps an append-only file now"
         case .noReplica: "Redis has a replica again"
-        case .noMinimumOfReplicas: "Redis accepts no more jobs without a replica"
+        case .noMinimumOfReplicas: "Redis no longer accepts jobs without a replica"
         case .notReported: "Redis answers INFO now"
         }
     }

@@ -4,15 +4,15 @@ import NIOCore
 import PushQueue
 import Redis
 
-/// Asks the Redis servers of a process rarely how they are, once for all of its lanes, and logs what endangers jobs.
+/// Reads the state of a process's Redis servers every 20 s, once for all lanes, and logs what endangers jobs.
 ///
-/// It is asked over the first lane's connections, behind whatever that lane has sent.
+/// It uses the connections of the first lane.
 final class ServerWatch: Sendable {
-    /// How long a round is waited for after the one before, spread by a fifth either way: a fleet does not ask in step.
+    /// The pause between two rounds, spread by a fifth either way so that a fleet does not ask in step.
     private static let interval = Duration.seconds(20)
-    /// How long what was read is shown.
+    /// The age at which a state is no longer shown.
     private static let lifetime = Duration.seconds(90)
-    /// After how long a server that could not be reached is tried again.
+    /// The pause after a round in which no server answered.
     private static let retryPause = Duration.seconds(2)
 
     private let logger: Logger
@@ -20,14 +20,14 @@ final class ServerWatch: Sendable {
 
     init(_ logger: Logger) { self.logger = logger }
 
-    /// What the servers were like when they were last asked; none where that is long ago.
+    /// The last states read; none where they are too old.
     var latest: [QueueServer] {
         guard let (servers, at) = read.withLockedValue({ $0 }) else { return [] }
         return ContinuousClock.now - at < Self.lifetime ? servers : []
     }
 
-    /// Asks again and again until the task is cancelled.
-    /// - Parameter queues: clients that are started, and the keys of their queues.
+    /// Reads the states until the task is cancelled.
+    /// - Parameter queues: started clients, and the keys of their queues.
     func run(_ queues: [(client: RedisClient, keys: QueueKeys)]) async {
         var logs: [String: FindingLog] = [:]
         while !Task.isCancelled {
@@ -44,7 +44,7 @@ final class ServerWatch: Sendable {
         }
     }
 
-    /// - Returns: `nil` where the server was asked already, or does not answer, which the lanes log.
+    /// - Returns: `nil` where the server is among those known, or does not answer; the lanes log the latter.
     private func ask(
         _ client: RedisClient, _ keys: QueueKeys, besides known: [QueueServer]
     ) async -> QueueServer? {

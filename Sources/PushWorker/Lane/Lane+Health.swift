@@ -14,7 +14,7 @@ extension Lane {
         return problems + obstacles.map(\.reason)
     }
 
-    /// The same without what is so because somebody wants it.
+    /// The problems with Redis and APNs only.
     var obstacles: [WorkerReport.Obstacle] {
         var obstacles = queues.compactMap(\.problem).map { WorkerReport.Obstacle($0) }
         if let invalidTokensRefusal {

@@ -10,7 +10,7 @@ extension Lane {
         problemsSince = Dictionary(problems.map { ($0, before[$0] ?? now) }) { one, _ in one }
     }
 
-    /// The obstacles that are worth a report: one that lasts for less than a moment is gone before a person has read of it.
+    /// The obstacles that have lasted long enough to be reported.
     func lastingObstacles(now: NIODeadline) -> [WorkerReport.Obstacle] {
         obstacles.filter { now - (problemsSince[$0.reason] ?? now) >= Readiness.patience }
     }

@@ -1,7 +1,7 @@
 import PushQueue
 
 extension FleetStatus.Server {
-    /// What of it needs a person now. What only endangers jobs when it dies is for `check`.
+    /// The findings that need attention now. Those that matter only when the server dies are left to `check`.
     fileprivate var problems: [FleetStatus.Problem] {
         found.findings.compactMap { finding in
             FleetStatus.Problem.Kind(rawValue: finding.kind.rawValue).map {
@@ -26,7 +26,7 @@ extension FleetStatus {
                 Problem(
                     kind: .workerNotReady, subject: worker.name,
                     message: "worker \(worker.name) is not ready: \(worker.ownObstacles.joined(separator: "; "))",
-                    advice: "its log says since when; it goes on by itself when that is over"))
+                    advice: "it resumes by itself; its log has the time at which this began"))
         }
         for worker in workers where worker.state == .gone && worker.leaseLeft < -Self.reapingTime {
             let jobs = worker.claimed == 1 ? "1 job" : "\(worker.claimed) jobs"
@@ -91,7 +91,7 @@ extension FleetStatus {
                     message: "queue \(queue.name): \(jobs), and no worker takes them"
                         + (others.isEmpty ? "" : " (\(others))"),
                     advice: isUnwritable
-                        ? "see to Redis first; workers that run go on by themselves"
+                        ? "fix Redis first; running workers resume by themselves"
                         : takers.contains { $0.state == .quiet }
                             ? "`apns-worker quiet --all --undo`, or start a worker"
                             : "start a worker with --queue \(queue.name)"))
@@ -102,7 +102,7 @@ extension FleetStatus {
                     kind: .tooOld, subject: queue.name,
                     message: "queue \(queue.name): the oldest job should have been sent \(Words.duration(age)) ago",
                     advice: isUnwritable
-                        ? "see to Redis first"
+                        ? "fix Redis first"
                         : queue.paused == nil
                             ? "start more workers, or see what slows them down"
                             : "`apns-worker resume` ends its pause"))

@@ -60,7 +60,7 @@ extension FleetStatus {
             worker.notReady = Set(obstacles.map(\.reason)).sorted()
             worker.ownObstacles = Set(obstacles.filter { $0.app == nil }.map(\.reason)).sorted()
             worker.state = state(living: !living.isEmpty, reports)
-            // Of a lease that could not be renewed nothing follows.
+            // A worker that could not renew its lease may well be alive.
             if worker.state == .gone, worker.queues.contains(where: unwritable.contains) { worker.state = .unknown }
             return worker
         }.sorted { ($0.host, $0.pid, $0.name) < ($1.host, $1.pid, $1.name) }

@@ -52,7 +52,7 @@ struct FleetStatus: Encodable, Sendable {
         /// The queues that it holds.
         var queues: [String]
 
-        /// What it reports, unless it refuses to.
+        /// Its report; `nil` where it refuses one.
         var info: ServerInfo? { try? found.info.get() }
 
         private enum CodingKeys: String, CodingKey {
@@ -124,9 +124,9 @@ struct FleetStatus: Encodable, Sendable {
         var updatedAt: Int64?
         /// How long ago that is, in milliseconds.
         var silence: Int64?
-        /// What keeps it from its work, a sentence each.
+        /// The problems that keep it from its work, a sentence each.
         var notReady: [String] = []
-        /// The same without what is the matter with its apps, which is shown of them.
+        /// Those of them that are not about an app: an app's problems are shown with the app.
         var ownObstacles: [String] = []
         /// Notifications without an answer.
         var inFlight = 0

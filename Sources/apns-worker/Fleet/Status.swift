@@ -18,7 +18,7 @@ struct Status: AsyncParsableCommand {
               rate/s    notifications ended, the last minute   seen     when the worker last told of itself
 
             A worker reports every few seconds what it does. One that is `gone` has lost its lease: another worker gives \
-            its jobs back, within seconds if there is one. One that is `not ready` says why. Of very many dead letters the \
+            its jobs back, within seconds if there is one. One that is `not ready` shows why. Of very many dead letters the \
             newest thousand are looked at for their reasons.
 
             For cron and Nagios, --check prints a line and exits 1 if something needs a person: Redis is full or nearly \
