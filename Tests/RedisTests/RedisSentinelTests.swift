@@ -1,5 +1,7 @@
 import Foundation
+import Logging
 import NIOCore
+import NIOPosix
 import Redis
 import TestSupport
 import Testing
@@ -15,8 +17,9 @@ struct RedisSentinelTests {
             let first = try set.master()
             first.kill()
             acknowledged += try await write(100..<300, by: client)
+            // The client may know of the new master before all Sentinels do: it asks one after the other.
+            try await set.waitForNewMaster(after: first)
             let second = try set.master()
-            #expect(second.port != first.port)
             #expect(try elements(of: second) >= 200)
 
             // The old master comes back, and is made a replica.
@@ -28,6 +31,79 @@ struct RedisSentinelTests {
             #expect(acknowledged == Array(0..<500))
         }
         #expect(states.failures.count >= 2)
+    }
+
+    @Test("is with the new master while a Sentinel still names the killed one")
+    func late() async throws {
+        let set = try await RedisSentinelSet()
+        try await withClient(set.url) { client in
+            let first = try set.master()
+            var acknowledged = try await write(0..<100, by: client)
+            // The first that the client asks, and the one that it listens to.
+            set.sentinels[0].pause()
+            first.kill()
+            acknowledged += try await write(100..<300, by: client)
+            let second = try #require(try await place(of: client))
+            #expect(second != .host("127.0.0.1", port: first.port))
+            set.sentinels[0].resume()
+            // However soon the Sentinel hears of it, and whatever it says until then, the client stays.
+            try await set.waitForNewMaster(after: first)
+            acknowledged += try await write(300..<400, by: client)
+            #expect(try await place(of: client) == second)
+            #expect(acknowledged == Array(0..<400))
+        }
+    }
+
+    @Test("leaves a master that another one took the place of, although the Sentinel that it listens to hangs")
+    func hangingSentinel() async throws {
+        let servers = [try RedisServer(), try RedisServer()]
+        let sentinels = try (0..<2).map { _ in
+            try RedisServer(arguments: ["--sentinel"], file: ["sentinel monitor m 127.0.0.1 \(servers[0].port) 2"])
+        }
+        let places = sentinels.map { "127.0.0.1:\($0.port)" }.joined(separator: ",")
+        var configuration = RedisClientConfiguration()
+        configuration.askTimeout = .milliseconds(500)
+        try await withClient("redis+sentinel://\(places)?master=m", configuration) { client in
+            try await eventually { try listeners(to: sentinels[0]) == 1 }
+            sentinels[0].pause()
+            defer { sentinels[0].resume() }
+            try sentinels[1].run("SENTINEL", "REMOVE", "m")
+            try sentinels[1].run("SENTINEL", "MONITOR", "m", "127.0.0.1", "\(servers[1].port)", "2")
+            try await eventually { try await place(of: client) == .host("127.0.0.1", port: servers[1].port) }
+        }
+    }
+
+    @Test("shares one connection to a Sentinel with all clients of its process, and all hear of a failover")
+    func sharedWatch() async throws {
+        let set = try await RedisSentinelSet(replicas: 1)
+        let group = MultiThreadedEventLoopGroup(numberOfThreads: 3)
+        let topology = try RedisTopology(url: set.url)
+        var configuration = RedisClientConfiguration()
+        // Without announcements nothing would be heard.
+        configuration.refreshInterval = .hours(1)
+        configuration.masterWatch = try #require(
+            MasterWatch(topology, eventLoop: group.next(), configuration: configuration))
+        let clients = (0..<20).map { _ in
+            RedisClient(
+                topology: topology, key: "", eventLoop: group.next(), configuration: configuration,
+                logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
+        }
+        func listeners() throws -> Int { try set.sentinels.reduce(0) { try $0 + self.listeners(to: $1) } }
+        for client in clients { client.start() }
+        for client in clients { try await client.waitUntilReady(timeout: .seconds(10)) }
+        try await eventually { try listeners() == 1 }
+        let old = try set.master()
+        try await set.failOver()
+        let new = try set.master()
+        #expect(new !== old)
+        for client in clients {
+            try await eventually { try await place(of: client) == .host("127.0.0.1", port: new.port) }
+        }
+        // The old master was left, and did not end the connections itself.
+        #expect(try listeners() == 1)
+        for client in clients { try await client.close().get() }
+        try await eventually { try listeners() == 0 }
+        try await group.shutdownGracefully()
     }
 
     @Test("is told of a command that was blocked at the failover, and has the next one answered by the new master")
@@ -164,6 +240,11 @@ struct RedisSentinelTests {
         for reason in ["Connection refused", "no answer within 300 ms", "check that a Sentinel listens there"] {
             #expect(error.description.contains(reason), "\(error)")
         }
+    }
+
+    /// Sentinels listen to each other's servers, and not to each other.
+    private func listeners(to sentinel: RedisServer) throws -> Int {
+        try sentinel.run("CLIENT", "LIST").text?.ranges(of: " sub=1 ").count ?? 0
     }
 
     private func write(_ numbers: Range<Int>, by client: RedisClient) async throws -> [Int] {

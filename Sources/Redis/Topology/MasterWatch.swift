@@ -32,7 +32,10 @@ public final class MasterWatch: @unchecked Sendable {
     }
 
     private static let channel = "+switch-master"
+    /// The wait before another Sentinel is tried.
     private static let pause: TimeAmount = .seconds(1)
+    /// How often the Sentinel is asked for a sign of life: one that hangs announces nothing.
+    private static let pingInterval: TimeAmount = .seconds(5)
 
     private let master: String
     private let eventLoop: any EventLoop
@@ -117,9 +120,21 @@ public final class MasterWatch: @unchecked Sendable {
         }
         connection.send(RedisCommand("SUBSCRIBE", Self.channel), timeout: finder.askTimeout) { [self] result in
             switch result {
-            // For what happened before.
-            case .success: inquire()
+            case .success:
+                // For what happened before.
+                inquire()
+                schedulePing(over: connection)
             case .failure: connection.close()
+            }
+        }
+    }
+
+    private func schedulePing(over connection: RedisConnection) {
+        eventLoop.scheduleTask(in: Self.pingInterval) { [self] in
+            guard connection.isOpen else { return }
+            // Without an answer the connection ends.
+            connection.send(RedisCommand("PING", expecting: 0), timeout: finder.askTimeout) { [self] _ in
+                schedulePing(over: connection)
             }
         }
     }
