@@ -168,6 +168,7 @@ public final class MasterWatch: @unchecked Sendable {
         finder.check { [self] location in
             let isOld = if case .underWayAndWanted = inquiry { true } else { false }
             inquiry = .none
+            guard !listeners.isEmpty else { return }
             if isOld { return inquire() }
             guard let location else { return }
             for listener in listeners.values { listener.eventLoop.execute { listener.onMaster(location) } }
