@@ -38,6 +38,15 @@ public final class InvalidTokenWriter: Sendable {
         return try result.get()
     }
 
+    /// See ``InvalidTokenSet/probe(completion:)``.
+    /// - Throws: ``QueueConnection/Failure``.
+    public func probe() async throws(QueueConnection.Failure) {
+        let result: Result<Void, QueueConnection.Failure> = await withCheckedContinuation { continuation in
+            client.eventLoop.execute { self.set.value.probe { continuation.resume(returning: $0) } }
+        }
+        try result.get()
+    }
+
     /// Closes the connection.
     public func close() async {
         do {

@@ -30,7 +30,9 @@ struct FeedbackWriting: Sendable {
     mutating func waitUntilReady() async throws {
         while true {
             do {
+                // The keys are what they should be, and Redis accepts writes.
                 _ = try await writer.mark([])
+                try await writer.probe()
                 return answered()
             } catch {
                 guard error.mayPass, !stop.isStopped, await wait(after: error, waiting: 0) else { throw error }
