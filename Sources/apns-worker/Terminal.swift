@@ -29,14 +29,17 @@ final class StandardInputLines {
     private let stream: UnsafeMutablePointer<FILE>?
     private var line: UnsafeMutablePointer<CChar>?
     private var capacity = 0
+    private let closes: Bool
 
-    /// - Parameter descriptor: of what is read, for good.
+    /// - Parameter descriptor: of what is read; closed at the end, unless it is standard input.
     init(descriptor: Int32 = STDIN_FILENO) {
         stream = fdopen(descriptor, "r")
+        closes = descriptor != STDIN_FILENO
     }
 
     deinit {
         free(line)
+        if closes, let stream { fclose(stream) }
     }
 
     /// All of standard input.

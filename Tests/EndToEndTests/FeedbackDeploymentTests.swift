@@ -15,11 +15,11 @@ extension EndToEnd {
         private static func arguments(_ name: String, _ directory: String) throws -> [String] {
             for line in try text(name).split(separator: "\n") where !line.hasPrefix("#") {
                 if let match = line.firstMatch(of: /args: \[(.*)\]/) {
-                    return match.1.split(separator: ", ").map { $0.trimmingCharacters(in: ["\""]) }
+                    return match.1.replacing("/var/lib/apns-worker", with: directory).split(separator: ", ")
+                        .map { $0.trimmingCharacters(in: ["\""]) }
                 }
                 guard let match = line.firstMatch(of: /apns-worker (feedback .*)$/) else { continue }
-                return match.1.replacing("${STATE_DIRECTORY}", with: directory)
-                    .replacing("/var/lib/apns-worker", with: directory).split(separator: " ").map(String.init)
+                return match.1.replacing("/var/lib/apns-worker", with: directory).split(separator: " ").map(String.init)
             }
             throw ChildProcess.Failure(description: "\(name) has no command")
         }
@@ -34,9 +34,15 @@ extension EndToEnd {
             let arguments = try Self.arguments(file, scene.redis.directory.path)
             #expect(arguments.first == "feedback" && arguments.count > 1, "\(arguments)")
             let result = try await CommandLineTests.run(
-                arguments, environment: FeedbackScene.environment(scene.redis.url, scene.server.port))
+                arguments,
+                environment: FeedbackScene.environment(
+                    scene.redis.url, scene.server.port,
+                    // systemd sets it for its StateDirectory.
+                    state: file.hasPrefix("systemd/") ? scene.redis.directory : nil))
             #expect(result.ending == .exited(0), "\(result.errors)")
             #expect(try scene.has(0..<10))
+            // Each keeps it where the deployment keeps its state.
+            #expect(FileManager.default.fileExists(atPath: scene.spill.path))
         }
 
         @Test("the variables that are named there are ones that the program knows", arguments: files)

@@ -38,9 +38,11 @@ struct FeedbackScene {
         }
     }
 
-    static func environment(_ redis: String, _ port: Int) throws -> [String: String] {
+    /// - Parameter state: where records are kept that Redis does not have; `nil` for a directory of its own.
+    static func environment(_ redis: String, _ port: Int, state: URL? = nil) throws -> [String: String] {
         [
-            "APNS_WORKER_REDIS_URL": redis, "APNS_WORKER_FEEDBACK_ENDPOINT": "localhost:\(port)",
+            "STATE_DIRECTORY": try state?.path ?? StateDirectories.new(), "APNS_WORKER_REDIS_URL": redis,
+            "APNS_WORKER_FEEDBACK_ENDPOINT": "localhost:\(port)",
             "APNS_WORKER_CA": try TestCertificates.path("ca.pem"),
             "APNS_WORKER_CERTIFICATE": try TestCertificates.path("client.pem"),
             "APNS_WORKER_CERTIFICATE_KEY": try TestCertificates.path("client-key.pem"),
@@ -55,7 +57,7 @@ struct FeedbackScene {
     private func start(_ arguments: [String], _ environment: [String: String]) throws -> ChildProcess {
         try ChildProcess(
             BuiltProgram.path("apns-worker"), ["feedback"] + arguments,
-            environment: Self.environment(redis.url, server.port).merging(environment) { $1 })
+            environment: Self.environment(redis.url, server.port, state: redis.directory).merging(environment) { $1 })
     }
 
     /// Runs it to its end.
@@ -65,6 +67,20 @@ struct FeedbackScene {
         let process = try start(arguments, environment)
         let ending = try await process.wait()
         return .init(ending: ending, output: process.output, errors: process.errors)
+    }
+
+    /// The file of records that Redis does not have.
+    var spill: URL { redis.directory.appending(path: "feedback.ndjson") }
+
+    /// The tokens in that file; none if there is no file.
+    var spilled: [String] {
+        get throws {
+            guard FileManager.default.fileExists(atPath: spill.path) else { return [] }
+            let text = try String(contentsOf: spill, encoding: .utf8)
+            // The last line may be just being written.
+            return try Record.all(text.split(separator: "\n").filter { $0.hasSuffix("}") }.joined(separator: "\n"))
+                .map(\.token)
+        }
     }
 
     var invalidTokens: Set<String> {
@@ -106,5 +122,20 @@ struct FeedbackScene {
             decoder.keyDecodingStrategy = .convertFromSnakeCase
             self = try decoder.decode(Report.self, from: Data(text.utf8))
         }
+    }
+}
+
+/// Directories for what a process keeps from one run to the next. They go with the test process.
+private enum StateDirectories {
+    private static let all = FileManager.default.temporaryDirectory.appending(path: "states-\(UUID().uuidString)")
+    private static let removal: Void = {
+        atexit { try? FileManager.default.removeItem(at: StateDirectories.all) }
+    }()
+
+    static func new() throws -> String {
+        removal
+        let directory = all.appending(path: UUID().uuidString)
+        try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+        return directory.path
     }
 }

@@ -112,10 +112,14 @@ extension EndToEnd {
             let silent = try await FeedbackServer.start { $0.send(FeedbackScene.bytes(200..<210)) }
             let nobody = try RedisServer.freePort()
             let certificate = try TestCertificates.path("client.pem")
+            let workshop = try OpenSSLWorkshop()
+            try workshop.certificate("good", subject: "/UID=com.example.good/CN=Apple Push Services: com.example.good")
             let environment = [
                 "APNS_WORKER_APPS": "good,silent,gone,broken,keyed",
                 "APNS_WORKER_CERTIFICATE": "", "APNS_WORKER_TEAM_ID": "TEAM123456",
-                "APNS_WORKER_APPS_GOOD_CERTIFICATE": certificate, "APNS_WORKER_APPS_GOOD_TOPIC": "com.example.good",
+                "APNS_WORKER_APPS_GOOD_CERTIFICATE": workshop.path("good.pem"),
+                "APNS_WORKER_APPS_GOOD_CERTIFICATE_KEY": workshop.path("good-key.pem"),
+                "APNS_WORKER_APPS_GOOD_TOPIC": "com.example.good",
                 "APNS_WORKER_APPS_GOOD_ENDPOINT": "sandbox",
                 "APNS_WORKER_APPS_SILENT_CERTIFICATE": certificate,
                 "APNS_WORKER_APPS_SILENT_FEEDBACK_ENDPOINT": "localhost:\(silent.port)",

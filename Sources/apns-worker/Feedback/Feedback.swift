@@ -1,5 +1,6 @@
 import APNS
 import ArgumentParser
+import FoundationEssentials
 import Logging
 import NIOCore
 import PushQueue
@@ -26,12 +27,15 @@ struct Feedback: AsyncParsableCommand {
               apns-worker feedback --list | jq .token
               apns-worker feedback --exec 'jq -r .token >> gone'
 
-            A feedback service forgets what it has sent. So there is no dry run; Redis is asked first whether it takes what will be \
-            written, and what was read is written even if the connection breaks or the process is told to end. What Redis does \
-            not take within --redis-patience is written to --spill or standard error as lines of JSON: keep them, and bring them back with --from.
+            A feedback service forgets what it has sent, so there is no dry run. A service is asked only if Redis accepts \
+            writes. Each record is in the file --spill, on the disk, before it is written to Redis, and is removed from there \
+            when Redis has it. If the process is killed, or if Redis accepts nothing for --redis-patience, the next run writes \
+            the file's records to Redis before it asks a service. What the kernel has received and the process has not read \
+            is lost if the process is killed: up to about 7,000 records for each app.
 
             A line of JSON, for --list, --exec and --spill, has: token, at (ms since 1970), app, topic, environment, source \
-            (feedback), and outcome, which is added, known (it was in the set), registered_since (it was left out) or not_written.
+            (feedback), and outcome, which is added, known (it was in the set), registered_since (it was left out) or \
+            not_written. After a kill, --list and --exec may get a record twice.
 
             The exit status is 0 if all services were read to their end and all was written, 1 if something failed, and 64 if the \
             settings are wrong. What one app's service does keeps no other from being drained.
@@ -62,12 +66,18 @@ struct Feedback: AsyncParsableCommand {
     @Option(help: "How long Redis is waited for. (default 5m)")
     var redisPatience = "5m"
 
-    @Option(help: "A file to which records are appended that Redis does not take. (default standard error)")
+    @Option(
+        help: """
+            The file that holds records until Redis has them; - for none: then those that Redis does not accept are printed on \
+            standard error, and a kill loses what Redis does not have yet. (default feedback.ndjson in $STATE_DIRECTORY, else \
+            in ~/.local/state/apns-worker)
+            """)
     var spill: String?
 
     @Option(
         help: """
-            Ask no service, and bring such a file back into Redis; - for standard input. It may be done more than once.
+            Ask no service, and write the records of such a file, or of such lines, to Redis; - for standard input. Writing \
+            them again does no harm.
             """)
     var from: String?
 
@@ -100,7 +110,7 @@ struct Feedback: AsyncParsableCommand {
         if let exec, exec.allSatisfy(\.isWhitespace) { throw ValidationError("--exec names no command") }
         if exec == nil, !execEnv.isEmpty { throw ValidationError("--exec-env needs --exec") }
         if let own = execEnv.first(where: { $0.hasPrefix(SettingKey.variablePrefix) }) {
-            throw ValidationError("--exec-env \(own): the command of --exec gets none of apns-worker's own settings")
+            throw ValidationError("--exec-env \(own): the command of --exec gets no setting of apns-worker")
         }
         if let odd = execEnv.first(where: { $0.isEmpty || $0.contains("=") }) {
             throw ValidationError("--exec-env takes the name of a variable, not '\(odd)'")
@@ -128,14 +138,12 @@ struct Feedback: AsyncParsableCommand {
         let interval = try interval.map { try duration($0, "--interval") }
         let all = try allSettings()
         let choices = from == nil ? try FeedbackApp.choose(app, all) : []
-        if let spill, let problem = FeedbackSpill.problem(with: spill) {
-            throw ValidationError("--spill \(spill) cannot be written: \(problem)")
-        }
         let redis = try CommandRedis(all, as: "apns-worker:feedback")
+        let spill = try openSpill("\(redis.topology) and the prefix \(all.keyPrefix)")
         let writer = InvalidTokenWriter.start(
             topology: redis.topology, keys: all.sharedKeys, configuration: redis.configuration, logger: redis.logger)
         let service = FeedbackService(
-            choices: choices, options: self, writer: writer, limits: limits, interval: interval)
+            choices: choices, options: self, writer: writer, spill: spill, limits: limits, interval: interval)
         let group = ServiceGroup(
             configuration: .init(
                 services: [.init(service: service, successTerminationBehavior: .gracefullyShutdownGroup)],
@@ -144,6 +152,20 @@ struct Feedback: AsyncParsableCommand {
         await writer.close()
         if service.hasFailed.load(ordering: .relaxed) { throw ExitCode(1) }
     }
+
+    /// - Parameter destination: where records are written to.
+    private func openSpill(_ destination: String) throws -> FeedbackSpill {
+        guard from == nil, spill != "-" else { return FeedbackSpill() }
+        do throws(FeedbackSpill.Unusable) {
+            let path =
+                if let spill { spill } else { try FeedbackSpill.defaultPath(ProcessInfo.processInfo.environment) }
+            return try FeedbackSpill(path: path, redis: destination)
+        } catch {
+            guard error.isBusy else { throw ValidationError("\(error)") }
+            Terminal.tell("\(error)\n")
+            throw ExitCode(1)
+        }
+    }
 }
 
 /// Asks once, or again and again, until the process is told to end.
@@ -151,18 +173,20 @@ private final class FeedbackService: Service {
     let choices: [FeedbackApp.Choice]
     let options: Feedback
     let writer: InvalidTokenWriter
+    let spill: FeedbackSpill
     let limits: (silence: TimeAmount, redis: TimeAmount)
     let interval: TimeAmount?
     /// Whether the last round went wrong.
     let hasFailed = Atomic(false)
 
     init(
-        choices: [FeedbackApp.Choice], options: Feedback, writer: InvalidTokenWriter,
+        choices: [FeedbackApp.Choice], options: Feedback, writer: InvalidTokenWriter, spill: FeedbackSpill,
         limits: (silence: TimeAmount, redis: TimeAmount), interval: TimeAmount?
     ) {
         self.choices = choices
         self.options = options
         self.writer = writer
+        self.spill = spill
         self.limits = limits
         self.interval = interval
     }
@@ -192,7 +216,7 @@ private final class FeedbackService: Service {
     }
 
     private func bringBack(_ path: String, _ stop: FeedbackStop) async throws {
-        var file = FeedbackFile(path, writer, limit: limits.redis, batch: options.batch, stop: stop)
+        var file = FeedbackFile(path, means(FeedbackOutputs(list: nil, command: nil), stop))
         let report = FeedbackRoundReport(apps: [await file.run()])
         hasFailed.store(!report.isGood, ordering: .relaxed)
         try tell(report)
@@ -205,17 +229,19 @@ private final class FeedbackService: Service {
                 ? FeedbackOutput(STDOUT_FILENO, closesDescriptor: false, patience: patience, stop: stop) : nil,
             command: options.exec.map {
                 FeedbackCommand($0, variables: options.execEnv, patience: patience, stop: stop)
-            },
-            spill: FeedbackSpill(options.spill))
-        let means = FeedbackDrain.Means(
-            writer: writer, outputs: outputs, stop: stop, progress: FeedbackProgress(), batch: options.batch,
-            silence: limits.silence, redisPatience: limits.redis)
+            })
         let round = FeedbackRound(
-            choices: choices, means: means,
+            choices: choices, means: means(outputs, stop),
             showsProgress: !options.quiet && !options.json && isatty(STDERR_FILENO) == 1)
         let report = await round.run()
         hasFailed.store(!report.isGood, ordering: .relaxed)
         try tell(report)
+    }
+
+    private func means(_ outputs: FeedbackOutputs, _ stop: FeedbackStop) -> FeedbackDrain.Means {
+        FeedbackDrain.Means(
+            writer: writer, spill: spill, outputs: outputs, stop: stop, progress: FeedbackProgress(),
+            batch: options.batch, silence: limits.silence, redisPatience: limits.redis)
     }
 
     private func tell(_ report: FeedbackRoundReport) throws {

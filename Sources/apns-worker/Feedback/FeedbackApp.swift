@@ -39,7 +39,7 @@ struct FeedbackApp: Sendable {
         proxy = try settings.proxy(for: endpoint)
     }
 
-    /// Why the service must not be asked with a certificate: it would hand out the tokens of another app, and forget them.
+    /// Returns the reason not to ask the service with a certificate: it would send another app's tokens, and forget them.
     private static func mismatch(_ identity: TLSIdentity, _ topic: String) -> String? {
         CredentialReport.mismatch(identity.apns, topic).map {
             "\($0); the feedback service was not asked, and keeps what it has"

@@ -9,7 +9,7 @@ import NIOCore
 
 /// The program that records are handed to on its standard input: started by the shell when there is the first, once for all.
 actor FeedbackCommand {
-    /// Variables that the command inherits. Those of this process may hold passwords and keys.
+    /// Variables that the command inherits. Others of this process may hold passwords and keys.
     static let inherited: Set<String> = ["PATH", "HOME", "LANG", "TZ"]
 
     private let command: String

@@ -7,6 +7,7 @@ struct FeedbackDrain: Sendable {
     /// What all apps' drains share.
     struct Means: Sendable {
         let writer: InvalidTokenWriter
+        let spill: FeedbackSpill
         let outputs: FeedbackOutputs
         let stop: FeedbackStop
         let progress: FeedbackProgress
@@ -61,7 +62,8 @@ struct FeedbackDrain: Sendable {
         defer { session.close() }
         try await means.stop.withHandler({ session.stop() }) {
             do {
-                while case let tuples = try await session.next(atMost: means.batch), !tuples.isEmpty {
+                // Everything that has come: in memory a crash would lose it.
+                while case let tuples = try await session.next(atMost: .max), !tuples.isEmpty {
                     await take(tuples)
                     // What is on its way is still taken, but no more is asked for than must be.
                     if writing.givenUp != nil { session.stop() }
@@ -81,21 +83,57 @@ struct FeedbackDrain: Sendable {
         }
         report.records += records.count
         means.progress.add(records.count)
-        let markings = await writing.write(records)
+        // From here on neither a crash nor a power cut loses them.
+        let kept = await means.spill.keep(InvalidToken.lines(records.map { ($0, app.name) }, nil))
+        if case .failed(let reason) = kept {
+            report.error = "\(means.spill.path ?? "") cannot be written: \(reason); a crash would have lost records"
+        }
+        var refused: [InvalidToken] = []
+        for batch in stride(from: 0, to: records.count, by: means.batch) {
+            let records = Array(records[batch..<min(batch + means.batch, records.count)])
+            let markings = await writing.write(records)
+            if markings == nil { refused += records }
+            for index in records.indices { report.count(markings?[index]) }
+            guard means.outputs.isWanted else { continue }
+            await means.outputs.write(
+                InvalidToken.lines(records.map { ($0, app.name) }, markings), count: records.count)
+        }
+        if !refused.isEmpty { tellOfRefused(refused, kept) }
+        if kept == .inFile { await means.spill.settle(isInRedis: refused.isEmpty) }
+    }
+
+    /// Reports records that Redis did not accept.
+    private mutating func tellOfRefused(_ refused: [InvalidToken], _ kept: FeedbackSpill.Kept) {
+        let reason = writing.givenUp ?? "no answer"
+        let count = refused.count
+        let records = "\(count == 1 ? "1 RECORD" : "\(count) RECORDS") of the app \(app.name)"
+        let lost = "REDIS DID NOT ACCEPT \(records), AND THE FEEDBACK SERVICE HAS FORGOTTEN THEM (\(reason))."
+        let place: String
+        if kept == .inFile, let path = means.spill.path {
+            place = path
+            Terminal.tell("\(lost) They are in \(path), and the next run writes them to Redis first.\n")
+        } else {
+            place = "standard error"
+            let lines = InvalidToken.lines(refused.map { ($0, app.name) }, nil)
+            Terminal.tell("\(lost) Keep the following lines, a record each, for --from:\n\(String(buffer: lines))")
+        }
+        report.error = "Redis did not accept \(report.spilled) of the records, which are in \(place): \(reason)"
+    }
+}
+
+extension InvalidToken {
+    /// Writes records as lines of JSON.
+    /// - Parameters:
+    ///   - records: each with its app.
+    ///   - markings: the outcome of each; `nil` if Redis does not have them.
+    static func lines(
+        _ records: [(token: InvalidToken, app: String)], _ markings: [InvalidTokenSet.Marking]?
+    ) -> ByteBuffer {
         var lines = ByteBuffer()
         for (index, record) in records.enumerated() {
-            let outcome = Self.word(markings?[index])
-            if markings == nil || means.outputs.isWanted {
-                record.writeLine(to: &lines, app: app.name, outcome: outcome)
-            }
-            report.count(markings?[index])
+            record.token.writeLine(to: &lines, app: record.app, outcome: word(markings?[index]))
         }
-        if markings == nil {
-            let reason = writing.givenUp ?? "no answer"
-            let place = await means.outputs.spill.keep(lines, app: app.name, count: records.count, because: reason)
-            report.error = "Redis did not take \(report.spilled) of the records, which are in \(place): \(reason)"
-        }
-        await means.outputs.write(lines, count: records.count)
+        return lines
     }
 
     private static func word(_ marking: InvalidTokenSet.Marking?) -> String {

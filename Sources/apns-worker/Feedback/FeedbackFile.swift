@@ -21,17 +21,15 @@ struct FeedbackFile {
     }
 
     private let path: String
-    private let stop: FeedbackStop
-    private let batch: Int
+    private let means: FeedbackDrain.Means
     private var writing: FeedbackWriting
     private var report: FeedbackReport
 
     /// - Parameter path: a file, or `-` for standard input.
-    init(_ path: String, _ writer: InvalidTokenWriter, limit: TimeAmount, batch: Int, stop: FeedbackStop) {
+    init(_ path: String, _ means: FeedbackDrain.Means) {
         self.path = path
-        self.stop = stop
-        self.batch = batch
-        writing = FeedbackWriting(writer, limit: limit, stop: stop, name: path)
+        self.means = means
+        writing = FeedbackWriting(means.writer, limit: means.redisPatience, stop: means.stop, name: path)
         report = FeedbackReport(app: path)
     }
 
@@ -54,12 +52,15 @@ struct FeedbackFile {
         guard descriptor >= 0 else {
             throw Failure(description: "\(path) cannot be read: \(String(cString: strerror(errno)))")
         }
+        let hasOpenEnd = Self.hasOpenEnd(descriptor)
         let lines = StandardInputLines(descriptor: descriptor)
         let decoder = JSONDecoder()
         var (number, refused): (Int, [Int]) = (0, [])
-        var records: [InvalidToken] = []
+        var records: [(token: InvalidToken, app: String)] = []
+        var lastLine = Data()
         while let line = lines.next({ Data($0) }) {
             number += 1
+            lastLine = line
             // Lines that are none stand between them where standard error was kept.
             guard line.first == UInt8(ascii: "{") else { continue }
             guard let record = Self.token(line, decoder) else {
@@ -67,17 +68,31 @@ struct FeedbackFile {
                 continue
             }
             records.append(record)
-            if records.count == batch { try await write(&records, before: number) }
+            if records.count == means.batch { try await write(&records, before: number) }
         }
         try await write(&records, before: number)
+        if hasOpenEnd, refused.last == number, lastLine.last != UInt8(ascii: "}") {
+            refused.removeLast()
+            Terminal.tell(
+                "\(path): line \(number) is incomplete: the process ended while it wrote it, and that record is lost\n"
+            )
+        }
         guard let first = refused.first else { return }
         throw Failure(
             description: "\(refused.count) lines are no records, and were left out; the first is line \(first)")
     }
 
-    private mutating func write(_ records: inout [InvalidToken], before line: Int) async throws {
+    /// Whether it is a file whose last line has no line feed.
+    private static func hasOpenEnd(_ descriptor: Int32) -> Bool {
+        var status = stat()
+        var last: UInt8 = 0
+        return fstat(descriptor, &status) == 0 && status.st_mode & S_IFMT == S_IFREG && status.st_size > 0
+            && pread(descriptor, &last, 1, status.st_size - 1) == 1 && last != UInt8(ascii: "\n")
+    }
+
+    private mutating func write(_ records: inout [(token: InvalidToken, app: String)], before line: Int) async throws {
         guard !records.isEmpty else { return }
-        guard !stop.isStopped, let markings = await writing.write(records) else {
+        guard !means.stop.isStopped, let markings = await writing.write(records.map(\.token)) else {
             throw Failure(
                 description:
                     "\(writing.givenUp ?? "this process was told to end"); not all up to line \(line) is written, "
@@ -85,15 +100,19 @@ struct FeedbackFile {
         }
         report.records += markings.count
         for marking in markings { report.count(marking) }
+        if means.outputs.isWanted {
+            await means.outputs.write(InvalidToken.lines(records, markings), count: records.count)
+        }
         records = []
     }
 
-    private static func token(_ line: Data, _ decoder: JSONDecoder) -> InvalidToken? {
+    private static func token(_ line: Data, _ decoder: JSONDecoder) -> (token: InvalidToken, app: String)? {
         do {
             let record = try decoder.decode(Record.self, from: line)
-            return InvalidToken(
+            let token = InvalidToken(
                 token: try DeviceToken(record.token).hex, at: record.at, reason: "Feedback",
                 topic: ByteBuffer(string: record.topic), environment: record.environment, source: .feedback)
+            return (token, record.app)
         } catch {
             // What is wrong with it may quote it; its number is told.
             return nil

@@ -7,7 +7,6 @@ struct FeedbackOutputs: Sendable {
     let list: FeedbackOutput?
     /// For `--exec`.
     let command: FeedbackCommand?
-    let spill: FeedbackSpill
 
     /// Whether anybody wants them.
     var isWanted: Bool { list != nil || command != nil }

@@ -6,7 +6,8 @@ import NIOCore
     import Musl
 #endif
 
-/// Asks the feedback services of all apps once, all at the same time: one that hangs holds up no other.
+/// Writes to Redis the records that an earlier run left in the spill file, then asks the feedback services of all apps once,
+/// concurrently: one that hangs does not delay the others.
 struct FeedbackRound: Sendable {
     let choices: [FeedbackApp.Choice]
     let means: FeedbackDrain.Means
@@ -14,7 +15,14 @@ struct FeedbackRound: Sendable {
     let showsProgress: Bool
 
     func run() async -> FeedbackRoundReport {
-        var report = FeedbackRoundReport(apps: await drainAll())
+        var report = FeedbackRoundReport(apps: [])
+        if await means.spill.hasLeftovers, let path = means.spill.path {
+            var file = FeedbackFile(path, means)
+            report.apps.append(await file.run())
+            if report.isGood { await means.spill.leftoversAreWritten() }
+        }
+        // Services keep what they have for as long as they are not asked.
+        if report.isGood { report.apps += await drainAll() }
         report.exec = await means.outputs.command?.finish()
         if let list = means.outputs.list, let failure = await list.failure {
             report.listError = "standard output: \(failure); \(await list.lostLines) records are not listed"

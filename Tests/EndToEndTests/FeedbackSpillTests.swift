@@ -1,0 +1,278 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("Feedback that Redis does not have yet")
+    struct FeedbackSpillTests {
+        /// Sends to the first client only: the service forgets what it has sent.
+        private static func once(_ script: @escaping FeedbackServer.Script) -> FeedbackServer.Script {
+            let connections = Counter()
+            return { peer in
+                if connections.next() == 1 { script(peer) } else { peer.hangUp() }
+            }
+        }
+
+        /// Sends some, and the rest when it is told to.
+        private static func gated(_ gate: Gate, _ first: Range<Int>, _ rest: Range<Int>) -> FeedbackServer.Script {
+            @Sendable func whenOpen(_ peer: FeedbackPeer) {
+                guard gate.isOpen else { return peer.after(.milliseconds(5)) { whenOpen($0) } }
+                FeedbackScene.sending(rest)(peer)
+            }
+            return once { peer in
+                peer.send(FeedbackScene.bytes(first))
+                whenOpen(peer)
+            }
+        }
+
+        @Test("a kill -9 loses nothing that was read: the next run writes it before it asks the service")
+        func killed() async throws {
+            let gate = Gate()
+            let scene = try await FeedbackScene(script: Self.gated(gate, 0..<20, 20..<1000))
+            let process = try scene.start()
+            try await eventually("the first are written") { try scene.invalidTokens.count == 20 }
+            try await eventually("nothing is kept of them") { try scene.spilled.isEmpty }
+            scene.redis.pause()
+            gate.open()
+            try await eventually("records are on the disk, and not in Redis") { try !scene.spilled.isEmpty }
+            process.kill()
+            scene.redis.resume()
+            let kept = try scene.spilled
+            // Redis may have had the command in its socket.
+            let written = try scene.invalidTokens
+            #expect(written == FeedbackScene.tokens(0..<20) || written == FeedbackScene.tokens(0..<20).union(kept))
+            let mode = try FileManager.default.attributesOfItem(atPath: scene.spill.path)[.posixPermissions] as? Int
+            #expect(mode == 0o600)
+
+            let file = scene.redis.directory.appending(path: "records")
+            let next = try await scene.run("--json", "--exec", "cat > '\(file.path)'")
+            #expect(next.ending == .exited(0), "\(next.errors)")
+            let report = try FeedbackScene.Report(next.output)
+            #expect(report.apps.map(\.app) == [scene.spill.path, "default"])
+            #expect(report.apps.map(\.records) == [kept.count, 0])
+            #expect(try scene.invalidTokens == FeedbackScene.tokens(0..<20).union(kept))
+            #expect(try scene.spilled.isEmpty)
+            // Who is handed records gets those too, with the app that they are of.
+            let handed = try FeedbackScene.Record.all(String(contentsOf: file, encoding: .utf8))
+            #expect(handed.map(\.token) == kept && handed.allSatisfy { $0.app == "default" })
+        }
+
+        @Test("what Redis does not take is written by the next run, and the service is asked only then")
+        func leftover() async throws {
+            let gate = Gate()
+            let scene = try await FeedbackScene(
+                arguments: ["--appendonly", "yes", "--appendfsync", "always"],
+                script: Self.gated(gate, 0..<20, 20..<50))
+            let process = try scene.start("--redis-patience", "2s")
+            try await eventually("the first are written") { try scene.invalidTokens.count == 20 }
+            scene.redis.kill()
+            gate.open()
+            #expect(try await process.wait() == .exited(1))
+            #expect(process.errors.contains("They are in \(scene.spill.path)"), "\(process.errors)")
+            #expect(try scene.spilled == (20..<50).map(FeedbackScene.token))
+
+            let without = try await scene.run("--redis-patience", "1s")
+            #expect(without.ending == .exited(1))
+            #expect(try scene.spilled.count == 30)
+            #expect(scene.server.peers.count == 1)
+
+            try scene.redis.start()
+            let next = try await scene.run()
+            #expect(next.ending == .exited(0), "\(next.errors)")
+            #expect(next.output.hasPrefix("\(scene.spill.path): 30 records: 30 added, "), "\(next.output)")
+            #expect(try scene.has(0..<50) && scene.spilled.isEmpty)
+            #expect(scene.server.peers.count == 2)
+        }
+
+        @Test("a round of a process that goes on writes what the round before could not")
+        func interval() async throws {
+            let gate = Gate()
+            let scene = try await FeedbackScene(
+                arguments: ["--appendonly", "yes", "--appendfsync", "always"],
+                script: Self.gated(gate, 0..<20, 20..<50))
+            let process = try scene.start("--redis-patience", "1s", "--interval", "1s")
+            try await eventually("the first are written") { try scene.invalidTokens.count == 20 }
+            scene.redis.kill()
+            gate.open()
+            try await eventually("Redis has not taken some") { process.errors.contains("REDIS DID NOT ACCEPT") }
+            try scene.redis.start()
+            try await eventually("it has all") { try scene.has(0..<50) }
+            try await eventually("nothing is kept any more") { try scene.spilled.isEmpty }
+            process.send(SIGTERM)
+            try await process.wait()
+        }
+
+        @Test(
+            "a service is not asked while Redis refuses writes",
+            arguments: [
+                ("full", "OOM"), ("replica", "READONLY"), ("few replicas", "NOREPLICAS"), ("no disk", "MISCONF"),
+            ])
+        func refused(kind: String, word: String) async throws {
+            let scene = try await FeedbackScene(
+                arguments: ["--dbfilename", "blocked"], script: Self.once(FeedbackScene.sending(0..<10)))
+            let other = try RedisServer()
+            switch kind {
+            case "full": try scene.redis.run("CONFIG", "SET", "maxmemory", "1")
+            case "replica":
+                try scene.redis.run("REPLICAOF", "127.0.0.1", "\(other.port)")
+                try await eventually("it follows its master") {
+                    try scene.redis.run("INFO", "replication").text?.contains("master_link_status:up") == true
+                }
+            case "few replicas": try scene.redis.run("CONFIG", "SET", "min-replicas-to-write", "1")
+            default:
+                // A file cannot take its place.
+                try FileManager.default.createDirectory(
+                    at: scene.redis.directory.appending(path: "blocked"), withIntermediateDirectories: true)
+                try scene.redis.run("CONFIG", "SET", "save", "3600 1000000")
+                try scene.redis.run("BGSAVE")
+                try await eventually("saving has failed") {
+                    try scene.redis.run("INFO", "persistence").text?.contains("rdb_last_bgsave_status:err") == true
+                }
+            }
+            let result = try await scene.run("--redis-patience", "1s")
+            #expect(result.ending == .exited(1))
+            #expect(result.errors.contains("was not asked, and keeps what it has"), "\(result.errors)")
+            #expect(result.errors.contains(word), "\(result.errors)")
+            #expect(scene.server.peers.isEmpty)
+
+            switch kind {
+            case "full": try scene.redis.run("CONFIG", "SET", "maxmemory", "0")
+            case "replica": try scene.redis.run("REPLICAOF", "NO", "ONE")
+            case "few replicas": try scene.redis.run("CONFIG", "SET", "min-replicas-to-write", "0")
+            default: try scene.redis.run("CONFIG", "SET", "save", "")
+            }
+            let after = try await scene.run()
+            #expect(after.ending == .exited(0), "\(after.errors)")
+            #expect(try scene.has(0..<10))
+            // It leaves nothing else there.
+            #expect(try scene.redis.run("KEYS", "*probe*").elements?.isEmpty == true)
+        }
+
+        @Test("an incomplete last line is dropped, and all lines before it are written")
+        func cutShort() async throws {
+            let scene = try await FeedbackScene(script: Self.once(FeedbackScene.sending(0..<3)))
+            let heading = Self.heading(scene)
+            func line(_ number: Int) -> String {
+                #"{"token":"\#(FeedbackScene.token(number))","at":5,"app":"a","topic":"t"}"#
+            }
+            try (heading + line(7) + "\n" + line(8) + "\n" + line(9).prefix(50))
+                .write(to: scene.spill, atomically: true, encoding: .utf8)
+            let next = try await scene.run()
+            #expect(next.ending == .exited(0), "\(next.errors)")
+            #expect(next.errors.contains("\(scene.spill.path): line 4 is incomplete"), "\(next.errors)")
+            #expect(try scene.invalidTokens == FeedbackScene.tokens(0..<3).union(FeedbackScene.tokens(7..<9)))
+            #expect(try scene.spilled.isEmpty)
+
+            // In the middle it is no accident, and nothing is done without somebody who looks at it.
+            let bad = heading + line(10) + "\n" + line(11).prefix(50) + "\n" + line(12) + "\n"
+            try bad.write(to: scene.spill, atomically: true, encoding: .utf8)
+            let peers = scene.server.peers.count
+            let refused = try await scene.run()
+            #expect(refused.ending == .exited(1))
+            #expect(refused.errors.contains("1 lines are no records, and were left out; the first is line 3"))
+            #expect(try scene.invalidTokens.isSuperset(of: FeedbackScene.tokens(12..<13)))
+            #expect(try String(contentsOf: scene.spill, encoding: .utf8) == bad)
+            #expect(scene.server.peers.count == peers)
+
+            // Only a part of the first line: the machine stopped while it was written.
+            try String(heading.prefix(20)).write(to: scene.spill, atomically: true, encoding: .utf8)
+            #expect(try await scene.run().ending == .exited(0))
+            #expect(try Data(contentsOf: scene.spill).isEmpty)
+        }
+
+        /// The first line of the file for a scene's Redis.
+        private static func heading(_ scene: FeedbackScene) -> String {
+            "# Records of apns-worker feedback for \(scene.redis.url) and the prefix push; "
+                + "its next run writes them there.\n"
+        }
+
+        @Test("a file that is something else, or for another Redis, is left alone, and no service is asked")
+        func otherFile() async throws {
+            let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<3))
+            let other = "# Records of apns-worker feedback for redis://other:6379 and the prefix push; …\n{}\n"
+            for text in ["my notes\n", other, "{\"token\":\"00fc\"}\n"] {
+                try text.write(to: scene.spill, atomically: true, encoding: .utf8)
+                let result = try await scene.run()
+                #expect(result.ending == .exited(64))
+                let words = "\(scene.spill.path) cannot be used: it does not hold records for"
+                #expect(result.errors.contains(words), "\(result.errors)")
+                #expect(try String(contentsOf: scene.spill, encoding: .utf8) == text)
+            }
+            let device = try await scene.run("--spill", "/dev/null")
+            #expect(device.ending == .exited(64) && device.errors.contains("it is not a regular file"), "\(device.errors)")
+            #expect(scene.server.peers.isEmpty)
+        }
+
+        @Test("two processes do not work with one file")
+        func locked() async throws {
+            let scene = try await FeedbackScene(script: { $0.send(FeedbackScene.bytes(0..<1)) })
+            let first = try scene.start()
+            try await eventually("the first is at work") { try scene.invalidTokens.count == 1 }
+            let second = try await scene.run()
+            #expect(second.ending == .exited(1))
+            #expect(second.errors.contains("another apns-worker feedback works with \(scene.spill.path)"))
+            #expect(scene.server.peers.count == 1)
+            // With another file, or none, it may.
+            #expect(try await scene.run("--spill", "-", "--timeout", "1s").ending == .exited(1))
+            #expect(scene.server.peers.count == 2)
+            first.kill()
+        }
+
+        @Test("with no room on the disk everything still goes to Redis, and the exit status is 1")
+        func noRoom() async throws {
+            let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<1000))
+            // A file may have 4,000 bytes; beyond that there is an error instead of the signal.
+            let process = try ChildProcess(
+                "/bin/sh",
+                [
+                    "-c", "trap '' XFSZ; exec prlimit --fsize=4000 \"$0\" feedback",
+                    try BuiltProgram.path("apns-worker"),
+                ],
+                environment: FeedbackScene.environment(
+                    scene.redis.url, scene.server.port, state: scene.redis.directory))
+            #expect(try await process.wait() == .exited(1))
+            #expect(
+                process.errors.contains("\(scene.spill.path) cannot be written: File too large"), "\(process.errors)")
+            #expect(try scene.has(0..<1000))
+            #expect(try Data(contentsOf: scene.spill).isEmpty)
+        }
+
+        @Test("without a state directory the file is in the home directory; without that one has to be named")
+        func home() async throws {
+            let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<3))
+            let home = scene.redis.directory.appending(path: "home")
+            let nowhere = ["STATE_DIRECTORY": "", "XDG_STATE_HOME": "", "HOME": home.path]
+            #expect(try await scene.run(environment: nowhere).ending == .exited(0))
+            let directory = home.appending(path: ".local/state/apns-worker")
+            #expect(FileManager.default.fileExists(atPath: directory.appending(path: "feedback.ndjson").path))
+            let mode = try FileManager.default.attributesOfItem(atPath: directory.path)[.posixPermissions] as? Int
+            #expect(mode == 0o700)
+            for lost in ["", "/dev/null"] {
+                let result = try await scene.run(environment: nowhere.merging(["HOME": lost]) { $1 })
+                #expect(result.ending == .exited(64) && result.errors.contains("--spill"), "\(result.errors)")
+            }
+            #expect(scene.server.peers.count == 1)
+            let without = try await scene.run("--spill", "-", environment: nowhere.merging(["HOME": ""]) { $1 })
+            #expect(without.ending == .exited(0), "\(without.errors)")
+        }
+
+        @Test("the simulator's feedback service keeps what a certificate of another app would have been told")
+        func simulator() async throws {
+            let redis = try RedisServer()
+            let file = redis.directory.appending(path: "waiting")
+            try (0..<5).map { "\(FeedbackScene.token($0)) \(FeedbackScene.seconds($0))\n" }.joined()
+                .write(to: file, atomically: true, encoding: .utf8)
+            let simulator = try await SimulatorProcess(feedback: [], options: ["--feedback", file.path])
+            let environment = try FeedbackScene.environment(redis.url, try #require(simulator.feedbackPort))
+            let wrong = try await CommandLineTests.run(
+                ["feedback"], environment: environment.merging(["APNS_WORKER_TOPIC": "com.other.app"]) { $1 })
+            #expect(wrong.ending == .exited(64), "\(wrong.errors)")
+            let feedback = try await simulator.account().feedback
+            #expect(feedback.connections == 0 && feedback.waiting == 5)
+            let right = try await CommandLineTests.run(["feedback"], environment: environment)
+            #expect(right.ending == .exited(0), "\(right.errors)")
+            #expect(try QueueContents(redis).invalidTokens == FeedbackScene.tokens(0..<5))
+            #expect(try await simulator.stop().feedback.waiting == 0)
+        }
+    }
+}
