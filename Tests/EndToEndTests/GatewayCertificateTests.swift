@@ -102,7 +102,10 @@ extension EndToEnd {
                 let until = try BreakerTests.pause("default", scene.redis)?["until"] as? Double ?? .infinity
                 return until + 2000 < Date().timeIntervalSince1970 * 1000
             }
-            try scene.redis.run("DEL", "push:apps:default:paused")
+            let resume = try await CommandLineTests.run(
+                ["resume", "--app", "default"], environment: ["APNS_WORKER_REDIS_URL": scene.redis.url])
+            #expect(resume.ending == .exited(0), "\(resume.errors)")
+            #expect(try BreakerTests.pause("default", scene.redis) == nil)
             try await eventually("the jobs are where they were or put off") {
                 let queue = try scene.queue()
                 return queue.jobs.count + queue.retries.count == 20
@@ -122,6 +125,51 @@ extension EndToEnd {
             let queue = try scene.queue()
             #expect(queue.isSettled && queue.dead.isEmpty && queue.count("retried") == 0)
             #expect(try await scene.simulator.stop().gateway.accepted == 20)
+        }
+
+        @Test("a topic that is corrected while the worker runs ends the pause, and one that is made wrong begins it")
+        func correctedTopic() async throws {
+            let scene = try await GatewayScene()
+            let folder = try ConfigurationTests.Folder()
+            func configuration(_ topic: String) throws -> String {
+                "apps:\n  old:\n    topic: \(topic)\n    transport: gateway\n"
+                    + "    endpoint: localhost:\(try scene.gatewayPort())\n"
+            }
+            try folder.write(configuration("com.other.app"))
+            let worker = try scene.worker(
+                options: ["--config", folder.file], environment: ["APNS_WORKER_TOPIC": "", "APNS_WORKER_ENDPOINT": ""])
+            try scene.redis.push(TestJob.many(20, prefix: "a"))
+            try await eventually("the app is paused") { try BreakerTests.pause("old", scene.redis) != nil }
+            #expect(try await scene.simulator.account().gateway.accepted == 0)
+            try folder.write(configuration("com.example.app"))
+            worker.process.send(SIGHUP)
+            try await eventually("all are sent") { try scene.queue().count("delivered") == 20 }
+            #expect(try BreakerTests.pause("old", scene.redis) == nil)
+            #expect(worker.log.contains("the app is sending again"))
+
+            try folder.write(configuration("com.other.app"))
+            worker.process.send(SIGHUP)
+            try await eventually("the app is paused again") { try BreakerTests.pause("old", scene.redis) != nil }
+            try scene.redis.push(TestJob.many(20, prefix: "b"))
+            // Claimed and put off, or left where they are.
+            try await eventually("a probe is overdue") {
+                let until = try BreakerTests.pause("old", scene.redis)?["until"] as? Double ?? .infinity
+                return until + 2000 < Date().timeIntervalSince1970 * 1000
+            }
+            _ = try await worker.stop()
+            let queue = try scene.queue()
+            #expect(queue.jobs.count + queue.retries.count == 20 && queue.dead.isEmpty)
+            #expect(try await scene.simulator.stop().gateway.accepted == 20)
+        }
+
+        @Test("a certificate of another app is told of also while the gateway is away")
+        func otherAppWithoutGateway() async throws {
+            let redis = try RedisServer()
+            let worker = try WorkerProcess(
+                redis: redis.url, gateway: try RedisServer.freePort(),
+                environment: ["APNS_WORKER_TOPIC": "com.other.app"])
+            try await eventually("the app is paused") { try BreakerTests.pause("default", redis) != nil }
+            _ = try await worker.stop()
         }
 
         @Test("a worker with the wrong certificate keeps none that has the right one from sending")

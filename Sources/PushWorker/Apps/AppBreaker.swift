@@ -32,9 +32,9 @@ struct AppBreaker {
 
     /// Why it is open.
     var reason: String? { block ?? fault }
-    /// The fault that Redis has or will have, for all workers; a probe ends it.
+    /// The fault that pauses the app for all workers; a probe ends it.
     private var fault: String?
-    /// The fault of this worker's own configuration; only another configuration ends it.
+    /// The fault of this worker's configuration; only another configuration ends it.
     private(set) var block: String?
     /// Changes with every change of the app's state, so that what was read before one is not taken for news after it.
     private(set) var version = 0
@@ -46,7 +46,7 @@ struct AppBreaker {
     /// Whether a person has paused the app, and no probe ends that.
     var isByHand: Bool { fault != nil && until == .distantFuture }
 
-    /// Whether a notification may be sent although the breaker is open: a probe, unless nothing may be sent at all.
+    /// Whether a notification may be sent: any while the breaker is closed, a probe while it is open, none while it is blocked.
     func allows(isProbe: Bool) -> Bool { block == nil && (fault == nil || isProbe) }
 
     /// Whether a job could be used for a probe before long.
@@ -68,8 +68,8 @@ struct AppBreaker {
 
     // MARK: Faults
 
-    /// Forbids to send anything at all, probes too, or allows it again.
-    /// - Parameter reason: why; `nil` to allow it.
+    /// Forbids sending, probes included, or allows it again.
+    /// - Parameter reason: `nil` to allow it.
     mutating func block(_ reason: String?) { block = reason }
 
     /// APNs named a fault of the app.

@@ -12,7 +12,7 @@ final class AppLane {
     private(set) var environment: ByteBuffer
     var breaker = AppBreaker()
     var badTokens: BadTokenGuard
-    /// When the fleet was last told that the app is blocked; `nil` if it has not been.
+    /// The time at which the block was last written to Redis; `nil` if it has not been.
     var blockReportedAt: NIODeadline?
     /// What may be sent now, for an app whose rate is limited.
     var budget: RateBudget?

@@ -86,11 +86,11 @@ extension Lane {
 
     // MARK: Blocks
 
-    /// How often the fleet is told of a block that lasts: Redis keeps a pause for a day, and somebody may resume the app.
+    /// How often a lasting block is written to Redis, which keeps a pause for a day; an operator may resume the app before.
     private static let blockReportInterval = TimeAmount.hours(1)
 
-    /// Logs that nothing is sent for an app, and pauses it in Redis, where operators see it. Workers whose configuration is
-    /// right end that pause by a probe; this one stays blocked.
+    /// Logs that an app is blocked, and pauses it in Redis, where operators see it. A worker with a correct configuration ends
+    /// that pause by a probe; this one stays blocked.
     func reportBlock(_ app: AppLane) {
         guard let reason = app.breaker.block, !app.isLeaving else { return }
         trouble(
@@ -99,8 +99,8 @@ extension Lane {
             "app \(app.configuration.name)", at: "\(index)", metadata: app.logMetadata)
         let now = eventLoop.now
         if let reported = app.blockReportedAt, now - reported < Self.blockReportInterval { return }
-        // Until Redis is reached, each attempt fails at once.
-        guard let appPauses, queues.contains(where: \.knowsTime) else { return }
+        guard let appPauses else { return }
+        // Without a connection to Redis this fails at once; the next attempt is a second later.
         app.blockReportedAt = now
         appPauses.trip(app.configuration.name, reason: reason, isProbe: false) { [self] result in
             switch result {
