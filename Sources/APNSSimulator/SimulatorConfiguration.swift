@@ -67,7 +67,8 @@ public struct SimulatorConfiguration: Sendable {
     public var controlPort: Int?
     /// The address that the control port is on. Whoever reaches it sees every payload: not for the network.
     public var controlHost = "127.0.0.1"
-    /// Names by which the control port may be asked, beside `localhost` and all IP addresses; see `ForeignRequests`.
+    /// Host names that requests to the control port may name, besides `localhost` and all IP addresses: others are refused,
+    /// because a web page's own name may resolve to this machine.
     public var controlNames: [String] = []
     /// What the randomness of rules and delays starts from.
     public var seed: UInt64 = 1

@@ -20,11 +20,11 @@ final class ConnectionGuard: ChannelDuplexHandler {
     /// Closes the connection at once.
     func close() { channel.close(promise: nil) }
 
-    /// Looks how much of the answers the peer has not taken.
+    /// Measures how many bytes of answers the peer has not received.
     func measure(now: NIODeadline) {
         // An error means that the channel is closed.
-        let untaken = try? channel.syncOptions?.getOption(.bufferedWritableBytes)
-        state.holds(untaken ?? 0, now: now)
+        let unsent = try? channel.syncOptions?.getOption(.bufferedWritableBytes)
+        state.holds(unsent ?? 0, now: now)
     }
 
     func requestBegan() { state.requestBegan() }
@@ -34,8 +34,8 @@ final class ConnectionGuard: ChannelDuplexHandler {
     func answerEnded() { state.answerEnded(now: channel.eventLoop.now) }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        // A peer that closes while bytes for it are unread resets the connection, and its answer is lost; so what comes
-        // behind the last answer is read and discarded for a while.
+        // Closing with unread bytes resets the connection, and the client may lose the answer. So what comes after the last
+        // answer is read and discarded for a while.
         guard !state.isClosing else { return }
         state.bytesCame(now: context.eventLoop.now)
         context.fireChannelRead(data)
@@ -77,7 +77,7 @@ final class RequestWatch: ChannelDuplexHandler, RemovableChannelHandler {
     private var connection: ConnectionGuard?
 
     func handlerAdded(context: ChannelHandlerContext) {
-        // Put there before all other handlers; without it the connection is of no port.
+        // The port adds it to each connection first; without one there is nothing to report to.
         connection = try? context.pipeline.syncOperations.handler(type: ConnectionGuard.self)
     }
 

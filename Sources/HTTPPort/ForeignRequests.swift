@@ -2,19 +2,19 @@ import HTTPTypes
 import Hummingbird
 import NIOCore
 
-/// Recognizes requests that a web page makes from the browser of somebody on this machine or network.
+/// Recognizes requests that a web page makes from a browser on this machine or network.
 ///
 /// A page may send requests to any address, and by a name of its own that resolves to a local address (DNS rebinding) it
 /// may also read the answers. Such requests carry the page's own name: in `Host`, or in `Origin`.
 package struct ForeignRequests: Sendable {
     private let names: Set<String>
 
-    /// - Parameter names: further names, beside `localhost` and all addresses, by which the port may be asked.
+    /// - Parameter names: host names that requests may name, besides `localhost` and all IP addresses.
     package init(names: some Sequence<String> = []) {
         self.names = Set(names.map { $0.lowercased() } + ["localhost"])
     }
 
-    /// Why a request is refused: a sentence without a full stop; `nil` for one that is not foreign.
+    /// Returns the reason to refuse a request, a sentence without a full stop; `nil` for one that is not foreign.
     package func refusal(host: String?, origin: String?) -> String? {
         if let host, !isKnown(host) {
             return "the Host header names \(host.prefix(100)); use localhost or an IP address"
@@ -50,7 +50,7 @@ package struct ForeignRequests: Sendable {
 }
 
 extension Request {
-    /// The headers that ``ForeignRequests/refusal(host:origin:)`` judges.
+    /// Judges the request's headers; see ``ForeignRequests/refusal(host:origin:)``.
     package func refusal(by rule: ForeignRequests) -> String? {
         rule.refusal(host: head.authority, origin: headers[.origin])
     }

@@ -14,27 +14,27 @@ public struct HTTPPortFailure: Error, Equatable, Sendable, CustomStringConvertib
 
 /// A port for people and their tools: HTTP/1.1 in the clear.
 ///
-/// Whatever its clients do, it holds a limited number of file descriptors and stays reachable: a client has a limited time
-/// for each request, and when the port is full, a new connection takes the place of the one that has waited longest for its
-/// client.
+/// Whatever its clients do, it holds a limited number of file descriptors and stays reachable. Each request must arrive within
+/// a time limit. When the port is full, a new connection replaces the one that has waited longest for its client.
 package struct HTTPPort: Sendable {
-    /// How much the clients of a port may take.
+    /// Limits on the clients of a port.
     package struct Limits: Sendable {
-        /// Connections at once; never more than an eighth of the file descriptors that the process may have.
+        /// Concurrent connections; never more than an eighth of the file descriptors that the process may have.
         package var connections = 64
-        /// From the first byte of a request, or from the beginning of the connection, to the request's last byte.
+        /// The time from the first byte of a request, or from the start of the connection, to the request's last byte.
         package var request = TimeAmount.seconds(10)
-        /// From an answer to the next request.
+        /// The time from an answer to the next request.
         package var idle = TimeAmount.minutes(2)
-        /// For how long a client may read nothing of an answer.
+        /// The time for which a client may receive nothing of an answer.
         package var stall = TimeAmount.seconds(10)
-        /// From the last answer on a connection to its end, if the client does not close it before.
+        /// The time from the last answer on a connection to its end, if the client does not close it before.
         package var linger = TimeAmount.seconds(2)
-        /// Bytes of a request's head.
+        /// The bytes of a request's head.
         package var headBytes = 16 * 1024
 
         package init() {}
 
+        /// Returns the maximum number of connections.
         /// - Parameter descriptors: file descriptors that the process may have; `nil` if that is unknown.
         func connections(descriptors: Int?) -> Int {
             max(2, min(connections, (descriptors ?? .max) / 8))

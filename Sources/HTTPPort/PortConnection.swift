@@ -1,20 +1,20 @@
 import NIOCore
 
-/// The state of one connection of a port: whose turn it is, since when, and for how long that may last. No I/O.
+/// The state of one connection of a port, without any I/O: which side it waits for, since when, and for how long it may.
 ///
-/// A connection waits for its peer or the port is at work for it. Only what waits for its peer has a deadline, and only
-/// that is closed in favor of a new connection.
+/// A connection waits either for its client or for the port's answer. Only the first kind has a deadline, and only that kind
+/// is closed in favor of a new connection.
 struct PortConnection {
     private let limits: HTTPPort.Limits
-    /// When it was accepted, or when the last answer ended.
+    /// The time at which it was accepted, or at which the last answer ended.
     private var idleSince: NIODeadline
     private var hasAnswered = false
-    /// When the first byte of a request came that is not complete yet.
+    /// The time at which the first byte of an incomplete request came.
     private var arrivingSince: NIODeadline?
     /// Requests whose head has come and whose answer has not ended.
     private var unanswered = 0
-    /// Bytes of answers that the peer has not taken, and when it last took some.
-    private var untaken = 0
+    /// Bytes of answers that the client has not received, and the time at which it last received some.
+    private var unsent = 0
     private var stalledSince: NIODeadline?
     private var closingSince: NIODeadline?
 
@@ -23,7 +23,7 @@ struct PortConnection {
         idleSince = now
     }
 
-    /// True after the last answer: what the peer still sends is discarded.
+    /// True after the last answer: what the client still sends is discarded.
     var isClosing: Bool { closingSince != nil }
 
     // MARK: Events
@@ -48,19 +48,19 @@ struct PortConnection {
     /// Nothing more will be written.
     mutating func outputClosed(now: NIODeadline) { closingSince = closingSince ?? now }
 
-    /// Notes how many bytes the peer has not taken yet.
+    /// Notes how many bytes of answers the client has not received yet.
     mutating func holds(_ bytes: Int, now: NIODeadline) {
         if bytes == 0 {
             stalledSince = nil
-        } else if stalledSince == nil || bytes < untaken {
+        } else if stalledSince == nil || bytes < unsent {
             stalledSince = now
         }
-        untaken = bytes
+        unsent = bytes
     }
 
     // MARK: Decisions
 
-    /// The wait for the peer; `nil` while it is the port's turn.
+    /// The wait for the client; `nil` while the port works on an answer.
     private var wait: (since: NIODeadline, limit: TimeAmount)? {
         if let closingSince { return (closingSince, limits.linger) }
         if let stalledSince { return (stalledSince, limits.stall) }
@@ -69,9 +69,9 @@ struct PortConnection {
         return (idleSince, hasAnswered ? limits.idle : limits.request)
     }
 
-    /// When the connection began to wait for its peer; `nil` while the port is at work for it.
+    /// The time at which the connection began to wait for its client; `nil` while the port works on an answer.
     var waitingSince: NIODeadline? { wait?.since }
 
-    /// Whether the peer has let its time pass.
+    /// True if the client has exceeded its time.
     func isOverdue(now: NIODeadline) -> Bool { wait.map { now - $0.since >= $0.limit } ?? false }
 }

@@ -28,8 +28,8 @@ final class PortTable {
         self.logger = logger
     }
 
-    /// Guards a new connection. If there are too many then, closes the one that has waited longest for its peer: the new
-    /// one itself only if the port is at work for all others.
+    /// Guards a new connection. If there are too many, closes the one that has waited longest for its client; the new one
+    /// itself if all others are being answered.
     func add(_ channel: any Channel) throws {
         let now = eventLoop.now
         let connection = ConnectionGuard(PortConnection(limits, now: now), channel)
@@ -57,7 +57,7 @@ final class PortTable {
         if let reportedAt, now - reportedAt < Self.reportInterval { return }
         reportedAt = now
         logger?.warning(
-            "the \(name) is full: for each new connection the one that has waited longest for its client is closed",
+            "the \(name) is full: each new connection replaces the one that has waited longest for its client",
             metadata: ["connections": "\(maximum)"])
     }
 

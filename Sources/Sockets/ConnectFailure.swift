@@ -9,7 +9,7 @@ import NIOPosix
 
 /// Errors of sockets in words. NIO's own descriptions name its functions and types.
 package enum ConnectFailure {
-    /// The reason why a connection could not be made, was lost, or could not be listened for, without a full stop.
+    /// The reason for a failure to connect or to listen, or for a lost connection, without a full stop.
     package static func words(_ error: any Error) -> String {
         if let shortage = shortage(error) { return shortage }
         guard let error = error as? NIOConnectionError else { return words(ofOne: error) }

@@ -6,7 +6,7 @@
 
 /// The number of file descriptors that this process may have open (`RLIMIT_NOFILE`).
 package enum DescriptorLimit {
-    /// The highest soft limit that ``raise(to:)`` sets: enough for any worker, and little enough to be listed.
+    /// The highest soft limit that ``raise(to:)`` sets: ample for a worker, also where the hard limit is a billion.
     package static let highest = 65_536
 
     #if canImport(Glibc)
@@ -50,7 +50,7 @@ package enum DescriptorLimit {
     }
 
     /// The shortage that an error number means; `nil` for any other error.
-    static func shortage(_ code: CInt) -> String? {
+    package static func shortage(_ code: CInt) -> String? {
         switch code {
         case EMFILE:
             let limit = current.map { " of its \($0)" } ?? ""

@@ -28,7 +28,7 @@ struct CertificateOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
             "A further name or address for the certificate that the simulator makes (repeatable), beside localhost, "
-                + "127.0.0.1 and ::1. The control port may be asked by it, too.", valueName: "name"))
+                + "127.0.0.1 and ::1. The control port accepts it as a host name.", valueName: "name"))
     var serverName: [String] = []
 
     func validate() throws {

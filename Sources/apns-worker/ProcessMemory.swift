@@ -8,12 +8,12 @@ import CProcess
 
 /// Keeps keys and passwords within the memory of this process.
 enum ProcessMemory {
-    /// Forbids core dumps, and other processes of the same user to read this one's memory and environment. Root still may.
+    /// Turns off core dumps, and keeps other processes of the same user from reading this one's memory and environment.
     ///
-    /// `/proc/self` stays readable for the process itself, but for the few files that only their owner may open, such as
-    /// `environ`. A program that this one starts has its own setting: the kernel resets it at `execve`.
+    /// The process can still read `/proc/self`, except the few files that only their owner may open, such as `environ`. The
+    /// kernel resets the setting at `execve`, so it does not extend to programs that this one starts.
     static func keepPrivate() {
         guard cprocess_set_dumpable(0) != 0 else { return }
-        Terminal.tell("warning: core dumps cannot be forbidden: \(String(cString: strerror(errno)))\n")
+        Terminal.tell("warning: core dumps cannot be turned off: \(String(cString: strerror(errno)))\n")
     }
 }

@@ -52,13 +52,13 @@ struct ControlCommandTests {
         #expect(lines.count == 4 && lines.last?.contains(#""outcome":{"status":410,"reason":"Unregistered"}"#) == true)
         let page = try await ControlRequest("GET", "/notifications", port: announcement.controlPort)
         #expect(try (page.json["notifications"] as? [Any])?.count == 4)
+        let port = try #require(announcement.controlPort)
         for (host, status) in [("simulator.test", "200"), ("evil.example", "403")] {
             let asked = try await Command.run(
                 "/usr/bin/curl",
                 [
                     "--silent", "--show-error", "--noproxy", "*", "--output", "/dev/null", "--write-out",
-                    "%{http_code}", "--header", "Host: \(host)",
-                    "http://127.0.0.1:\(try #require(announcement.controlPort))/rules",
+                    "%{http_code}", "--header", "Host: \(host)", "http://127.0.0.1:\(port)/rules",
                 ])
             #expect(asked.output == status, "\(host)")
         }

@@ -22,9 +22,8 @@ struct ControlRequest {
             [
                 "--silent", "--show-error", "--noproxy", "*", "--max-time", "280", "--request", method, "--write-out",
                 "\n%{http_code}", "--header", "content-type: application/json",
-            ] + (body.map { ["--data-binary", $0] } ?? []) + headers.flatMap { ["--header", $0] } + [
-                "http://127.0.0.1:\(port)\(path)"
-            ])
+            ] + (body.map { ["--data-binary", $0] } ?? []) + headers.flatMap { ["--header", $0] }
+                + ["http://127.0.0.1:\(port)\(path)"])
         let end = try #require(result.output.lastIndex(of: "\n"), "\(result.errors)")
         status = Int(result.output[result.output.index(after: end)...]) ?? 0
         text = String(result.output[..<end])
@@ -204,19 +203,6 @@ struct ControlPortTests {
                 try await server.stop(grace: .zero)
                 _ = try await (first, second)
             }
-        }
-    }
-
-    @Test("answers nothing more on the connections there are, not even what is held back; new ones are well")
-    func wedge() async throws {
-        try await withControl(rules: ["prefix=dead,delay=2s"]) { server, ask in
-            async let held = Push(token: FaultTests.dead) { $0.arguments = ["--max-time", "4"] }.send(to: server)
-            try await eventually("it has come") { server.account.accepted == 1 }
-            #expect(try await ask("POST", "/faults/wedge", nil).json["connections"] as? Int == 1)
-            #expect(try await held.exit == 28)
-            try await eventually("the account knows") { server.account.acceptedAnswerLost == 1 }
-            #expect(server.account.answers.isEmpty)
-            #expect(try await Push().send(to: server).status == 200)
         }
     }
 

@@ -24,11 +24,8 @@ extension EndToEnd {
             /// Each sends a byte, or connects again.
             func drip() throws {
                 for (index, connection) in connections.enumerated() {
-                    if connection.hasEnded() {
-                        connections[index] = try Self.dripper(port)
-                    } else {
-                        connection.send("s")
-                    }
+                    connection.send("s")
+                    if connection.hasEnded() { connections[index] = try Self.dripper(port) }
                 }
             }
         }

@@ -159,9 +159,10 @@ struct HTTPPortTests {
             connection.send("GET / HTTP/1.1\r\nX: ")
             var sent = 0
             let piece = String(repeating: "a", count: 65_536)
-            try await eventually("the connection is closed") {
+            try await eventually("the connection is closed, and what is sent on is not read for long") {
+                connection.read()
                 sent += connection.send(piece)
-                return connection.hasEnded()
+                return connection.isReset
             }
             #expect(connection.received.hasPrefix("HTTP/1.1 400 "), "\(connection.received)")
             #expect(connection.received.lowercased().contains("connection: close"))
@@ -176,9 +177,21 @@ struct HTTPPortTests {
             garbage.send("\u{16}\u{3}\u{1}garbage\r\n\r\n")
             let polite = try RawConnection(port: port.port)
             polite.send("GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-            try await eventually("both are closed") { garbage.hasEnded() && polite.hasEnded() }
+            try await eventually("both are closed") { [garbage, polite].map { $0.isRefused() } == [true, true] }
             #expect(garbage.received.hasPrefix("HTTP/1.1 400 "))
             #expect(polite.received.hasSuffix("here\n"))
+        }
+    }
+
+    @Test("answers all of several requests that come at once, also when the client closes its side behind them")
+    func pipelined() async throws {
+        try await withPort { port in
+            let connection = try RawConnection(port: port.port)
+            let request = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+            connection.send(String(repeating: request, count: 20))
+            connection.closeOutput()
+            try await eventually("the port has answered and closed") { connection.hasEnded() }
+            #expect(connection.received.components(separatedBy: "here\n").count == 21)
         }
     }
 
@@ -194,7 +207,7 @@ struct HTTPPortTests {
                     "-sS", "-m", "60", "--noproxy", "*", "--limit-rate", "3M", "-o", "/dev/null", "-w",
                     "%{size_download}", "http://127.0.0.1:\(port.port)/large",
                 ])
-            try await eventually("the port hangs up on the deaf one") { deaf.send("x") == 0 && deaf.isClosed }
+            try await eventually("the port hangs up on the deaf one") { deaf.send("x") == 0 && deaf.isReset }
             deaf.read()
             #expect(deaf.received.utf8.count < Self.largePage.utf8.count)
             #expect(try await slow.wait() == .exited(0), "\(slow.errors)")

@@ -5,8 +5,10 @@ public final class RawConnection {
     private let descriptor: Int32
     /// All bytes that have come so far, as text.
     public private(set) var received = ""
-    /// True once the peer has closed or reset the connection.
+    /// True once the peer sends nothing more.
     public private(set) var isClosed = false
+    /// True once the peer also reads nothing more: what was sent to it was answered with a reset.
+    public private(set) var isReset = false
 
     /// Connects.
     /// - Throws: ``ChildProcess/Failure`` with the system's reason.
@@ -42,9 +44,12 @@ public final class RawConnection {
     public func send(_ text: String) -> Int {
         let bytes = Array(text.utf8)
         let count = Foundation.send(descriptor, bytes, bytes.count, Int32(MSG_NOSIGNAL))
-        if count < 0, errno == EPIPE || errno == ECONNRESET { isClosed = true }
+        if count < 0, errno == EPIPE || errno == ECONNRESET { (isClosed, isReset) = (true, true) }
         return max(0, count)
     }
+
+    /// Sends nothing more, and goes on reading.
+    public func closeOutput() { shutdown(descriptor, Int32(SHUT_WR)) }
 
     /// Reads what has come.
     public func read() {
@@ -53,17 +58,27 @@ public final class RawConnection {
             let count = recv(descriptor, &chunk, chunk.count, 0)
             if count > 0 {
                 received += String(decoding: chunk[..<count], as: UTF8.self)
-            } else if count == 0 || errno == ECONNRESET {
+            } else if count == 0 {
                 isClosed = true
+            } else if errno == ECONNRESET {
+                (isClosed, isReset) = (true, true)
             } else {
                 return
             }
         }
     }
 
-    /// Whether the peer has closed the connection; reads what has come before.
+    /// Whether the peer sends nothing more; reads what has come before.
     public func hasEnded() -> Bool {
         read()
         return isClosed
+    }
+
+    /// Sends a byte, and reads what has come.
+    /// - Returns: whether the peer reads nothing more.
+    public func isRefused() -> Bool {
+        read()
+        send("x")
+        return isReset
     }
 }

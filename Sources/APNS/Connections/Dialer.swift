@@ -49,7 +49,7 @@ struct Dialer {
     func cannotConnect(_ error: any Error) -> APNSConnectionError {
         let reason = ConnectFailure.words(error)
         if let proxy { return .proxy(proxy, endpoint, "it cannot be reached: \(reason)") }
-        // Without a file descriptor no address can be reached, and the reason already names the remedy.
+        // A shortage of file descriptors names its own remedy.
         guard ConnectFailure.shortage(error) == nil else { return .cannotConnect(endpoint, reason) }
         return .cannotConnect(endpoint, "\(reason); is the address right, and may this host reach it?")
     }

@@ -101,8 +101,8 @@ public struct CredentialReport: Sendable, Equatable {
         return mismatch(certificate, topic).map { [Finding(severity: .error, sentence: $0)] } ?? []
     }
 
-    /// How a certificate belongs to another app than a topic's: a sentence without a full stop. `nil` if it is for the topic,
-    /// or names no topics at all.
+    /// The error of a certificate that names topics, but not this one: a sentence without a full stop; `nil` if it names this
+    /// one, or none at all.
     package static func mismatch(_ certificate: APNSCertificate, _ topic: String) -> String? {
         guard !certificate.topics.isEmpty, !certificate.allows(topic: topic) else { return nil }
         let shown = certificate.topics.prefix(5).map { printable($0.name) }.joined(separator: ", ")

@@ -1,4 +1,5 @@
 import Glibc
+import Sockets
 
 /// Where a key, a certificate or a passphrase comes from.
 ///
@@ -75,6 +76,9 @@ public enum SecretSource: Sendable, Equatable {
     }
 
     private static func failed(_ path: String, _ error: Int32) -> Unreadable {
+        if let shortage = DescriptorLimit.shortage(error) {
+            return Unreadable(description: "cannot read \(path): \(shortage)")
+        }
         let advice =
             switch error {
             case ENOENT, ENOTDIR: "check the path, and whether the secret is mounted"

@@ -43,7 +43,7 @@ struct ControlErrors: RouterMiddleware {
     }
 }
 
-/// Refuses what web pages ask: they could read payloads and add rules otherwise.
+/// Refuses requests of web pages, which could otherwise read payloads and add rules.
 struct RefusedPages: RouterMiddleware {
     typealias Context = ControlRoutes.Context
 

@@ -8,7 +8,7 @@ struct ControlRoutes: Sendable {
     private let concerns: [any ControlConcern]
     private let foreign: ForeignRequests
 
-    /// - Parameter names: further names by which the port may be asked.
+    /// - Parameter names: further host names that requests may be sent to.
     init(_ target: ControlTarget, names: [String] = []) {
         foreign = ForeignRequests(names: names)
         var concerns: [any ControlConcern] = [

@@ -50,9 +50,8 @@ struct AdminAddress {
         connecting.whenFailure { [self] error in
             answered.fail(
                 NoAnswer(
-                    description:
-                        "nothing answers at \(place): \(ConnectFailure.wordsOfFirst(error)). Is the worker running, with this admin port?"
-                ))
+                    description: "nothing answers at \(place): \(ConnectFailure.wordsOfFirst(error)). Is the worker "
+                        + "running, with this admin port?"))
         }
         answered.futureResult.whenComplete { _ in
             timer.cancel()
