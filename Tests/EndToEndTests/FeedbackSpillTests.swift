@@ -199,7 +199,8 @@ extension EndToEnd {
                 #expect(try String(contentsOf: scene.spill, encoding: .utf8) == text)
             }
             let device = try await scene.run("--spill", "/dev/null")
-            #expect(device.ending == .exited(64) && device.errors.contains("it is not a regular file"), "\(device.errors)")
+            #expect(
+                device.ending == .exited(64) && device.errors.contains("it is not a regular file"), "\(device.errors)")
             #expect(scene.server.peers.isEmpty)
         }
 
