@@ -21,6 +21,13 @@ struct Chaos: AsyncParsableCommand {
     @Option(help: "How Redis is set up: single, sentinel or cluster.")
     var topology: Topology = .single
 
+    @Flag(
+        help: """
+            Let Redis keep less: appendfsync everysec, no min-replicas-to-write, and a producer that does not WAIT. What Redis \
+            then forgets is pushed again, and counted.
+            """)
+    var relaxed = false
+
     @Option(help: "How long things go wrong. The drain comes on top.")
     var seconds = 60
 
@@ -50,9 +57,10 @@ struct Chaos: AsyncParsableCommand {
         if let directory { try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true) }
         let seed = seed ?? UInt64.random(in: 1...999_999)
         let options = ChaosRun.Options(
-            topology: topology, workers: workers, seconds: seconds, jobs: jobs ?? seconds * 400, seed: seed,
+            topology: topology, durability: relaxed ? .relaxed : .strict, workers: workers, seconds: seconds,
+            jobs: jobs ?? seconds * 400, seed: seed,
             logs: directory)
-        let head = "\(topology.rawValue), \(workers) workers, \(options.jobs) jobs in \(seconds) s, seed \(seed)\n"
+        let head = "\(options.name), \(workers) workers, \(options.jobs) jobs in \(seconds) s, seed \(seed)\n"
         FileHandle.standardOutput.write(Data(head.utf8))
         let outcome = try await ChaosRun(options).run()
         FileHandle.standardOutput.write(Data(outcome.text.utf8))

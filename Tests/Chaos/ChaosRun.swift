@@ -5,11 +5,15 @@ import TestSupport
 struct ChaosRun {
     struct Options {
         var topology: Topology
+        var durability: Durability
         var workers: Int
         var seconds: Int
         var jobs: Int
         var seed: UInt64
         var logs: URL?
+
+        /// The topology, and what is special about it.
+        var name: String { topology.rawValue + (durability == .strict ? "" : ", relaxed") }
     }
 
     /// The workers' lease in milliseconds: the shortest there is, so that much of it ends in a short run.
@@ -26,8 +30,8 @@ struct ChaosRun {
     init(_ options: Options) async throws {
         self.options = options
         stage = try await Stage(
-            topology: options.topology, workers: options.workers, lease: Self.lease, seed: options.seed,
-            logs: options.logs)
+            topology: options.topology, durability: options.durability, workers: options.workers, lease: Self.lease,
+            seed: options.seed, logs: options.logs)
         maker = JobMaker(
             count: options.jobs, seed: options.seed, start: Int(Date().timeIntervalSince1970),
             seconds: options.seconds)
@@ -41,7 +45,7 @@ struct ChaosRun {
         log.start()
         let plan = Plan(
             seed: options.seed, seconds: options.seconds, workers: options.workers, lease: Self.lease,
-            topology: options.topology)
+            topology: options.topology, durability: options.durability)
         async let pushing: Void = producer.run(within: .seconds(options.seconds))
         await play(plan)
         log.tell("peace: all is healed, the rest is drained")
@@ -63,7 +67,7 @@ struct ChaosRun {
         for problem in story.problems { problems.add("a worker failed", problem) }
         return Outcome(
             options: options, plan: plan, seconds: seconds,
-            balance: Balance(ledger, remains, simulator, topology: options.topology, problems: problems),
+            balance: Balance(ledger, remains, simulator, options, problems: problems),
             fleet: story, producer: producer.soFar)
     }
 

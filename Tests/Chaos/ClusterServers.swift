@@ -11,18 +11,17 @@ final class ClusterServers: QueueServers {
     /// What was killed or stopped, by the fault that did it.
     private let affected = Mutex<[Fault.RedisFault: RedisServer]>([:])
 
-    init() async throws {
+    init(_ durability: Durability) async throws {
+        replicasToWaitFor = durability == .strict ? 1 : 0
+        let replicas = durability == .strict ? ["--min-replicas-to-write", "1", "--min-replicas-max-lag", "3"] : []
         cluster = try await RedisCluster(
             replicas: 1, nodeTimeout: 1500,
-            arguments: [
-                "--appendonly", "yes", "--appendfsync", "everysec", "--min-replicas-to-write", "1",
-                "--min-replicas-max-lag", "3",
-            ])
+            arguments: ["--appendonly", "yes", "--appendfsync", "everysec"] + replicas)
         slot = try cluster.slot(of: Self.queueKey)
     }
 
     var url: String { cluster.url }
-    var replicasToWaitFor: Int { 1 }
+    let replicasToWaitFor: Int
 
     func begin(_ fault: Fault.RedisFault) async throws -> String? {
         let owner = try cluster.owner(ofSlot: slot)
@@ -33,6 +32,7 @@ final class ClusterServers: QueueServers {
         case .pause:
             affected.withLock { $0[fault] = owner }
             owner.pause()
+        case .outage: for server in cluster.nodes { server.pause() }
         case .failOver: try await failOver(from: owner)
         case .killReplica:
             guard let replica = try replica(of: owner) else { return "there is none" }
@@ -42,12 +42,13 @@ final class ClusterServers: QueueServers {
         case .fill, .killClients, .flushScripts:
             affected.withLock { $0[fault] = owner }
             try owner.connect().begin(fault)
-        case .restart, .pauseWatcher: preconditionFailure("not a fault of a Cluster")
+        case .restart, .pauseWatcher, .powerCut: preconditionFailure("not a fault of a Cluster")
         }
         return nil
     }
 
     func end(_ fault: Fault.RedisFault) async throws {
+        if fault == .outage { for server in cluster.nodes { server.resume() } }
         guard let server = affected.withLock({ $0.removeValue(forKey: fault) }) else { return }
         switch fault {
         case .kill, .killReplica: try server.start()

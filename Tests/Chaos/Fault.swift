@@ -32,6 +32,8 @@ struct Fault: Equatable, Sendable {
         case killReplica = "kill -9 of a replica"
         case pauseWatcher = "SIGSTOP of a Sentinel"
         case reshard = "resharding"
+        case outage = "SIGSTOP of all"
+        case powerCut = "power cut"
     }
 
     /// Whom it happens to. No two things happen to one target at once.
@@ -69,8 +71,8 @@ struct Fault: Equatable, Sendable {
         case .endWorker: nil
         case .network(.cut), .network(.reset): nil
         case .network: "healed"
-        case .redis(.kill), .redis(.killReplica): "started again"
-        case .redis(.pause), .redis(.pauseWatcher): "SIGCONT"
+        case .redis(.kill), .redis(.killReplica), .redis(.powerCut): "started again"
+        case .redis(.pause), .redis(.pauseWatcher), .redis(.outage): "SIGCONT"
         case .redis(.fill): "has memory again"
         case .redis: nil
         }

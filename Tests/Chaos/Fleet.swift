@@ -83,6 +83,9 @@ final class Fleet: Sendable {
                 let account = try await process.stop()
                 history.withLock { $0.accounts.append(account) }
             } catch {
+                // A process that is told to end before it has begun just ends.
+                let hadBegun = process.process.ending != .signalled(SIGTERM) || !process.log.isEmpty
+                guard hadBegun else { return }
                 history.withLock { $0.problems.append("a worker did not end as it should: \(error)") }
             }
             keepLog(process, slot)

@@ -12,6 +12,8 @@ struct JobMaker: Sendable {
     private let rate: Double
     /// Whether APNs may put jobs off for up to 90 seconds.
     private let isLong: Bool
+    /// The jobs whose kinds are given, evenly over the run.
+    private let always: [Int: Kind]
 
     private static let kinds: [Kind] = Kind.allCases.flatMap { Array(repeating: $0, count: $0.weight) }
 
@@ -21,9 +23,13 @@ struct JobMaker: Sendable {
         self.start = start
         rate = Double(count) / Double(seconds)
         isLong = seconds >= 120
+        always = Dictionary(
+            Kind.always.enumerated().map { (count * ($0 + 1) / (Kind.always.count + 1), $1) },
+            uniquingKeysWith: { first, _ in first })
     }
 
     func kind(_ number: Int) -> Kind {
+        if let always = always[number] { return always }
         let kind = Self.kinds[Int(random(number, 0) % UInt64(Self.kinds.count))]
         return kind == .putOff && !isLong ? .plain : kind
     }
@@ -32,15 +38,21 @@ struct JobMaker: Sendable {
     func notifications(_ number: Int) -> Int {
         switch kind(number) {
         case .fanOut: 10 + Int(random(number, 1) % 291)
+        case .fullFanOut: 1000
         case .bigFanOut: 1001 + Int(random(number, 1) % 2000)
+        case .wideFanOut: 10_000 + Int(random(number, 1) % 5000)
+        case .hugeFanOut: 100_000
         default: 1
         }
     }
 
+    /// How often a job is pushed.
+    func copies(_ number: Int) -> Int { kind(number) == .unique ? 2 : 1 }
+
     /// What one of a job's notifications is like: those of a job for many devices are of many kinds.
     func kind(_ number: Int, _ index: Int) -> Kind {
         let kind = kind(number)
-        guard kind == .fanOut || kind == .bigFanOut else { return kind }
+        guard kind.isFanOut else { return kind }
         switch random(number, UInt64(index) + 2) % 200 {
         case 0..<6: return .gone
         case 6, 7: return .refusedOnce
@@ -56,8 +68,8 @@ struct JobMaker: Sendable {
         let kind = kind(number, index)
         if kind == .malformedToken { return "no token: \(number)/\(index)" }
         let tail = random(number, UInt64(index) &+ 0x5EED)
-        return kind.prefix + Self.hex(UInt64(number), 8) + Self.hex(UInt64(index), 4)
-            + Self.hex(tail, 16) + Self.hex(SeededGenerator.mixed(tail), 16) + Self.hex(~tail, 16)
+        return kind.prefix + Self.hex(UInt64(number), 8) + Self.hex(UInt64(index), 5)
+            + Self.hex(tail, 15) + Self.hex(SeededGenerator.mixed(tail), 16) + Self.hex(~tail, 16)
     }
 
     /// Which notification a token is for, if it is one of ours.
@@ -68,7 +80,7 @@ struct JobMaker: Sendable {
             place = parts.count == 2 ? (parts[0], parts[1]) : nil
         } else {
             let number = Int(token.dropFirst(4).prefix(8), radix: 16)
-            let index = Int(token.dropFirst(12).prefix(4), radix: 16)
+            let index = Int(token.dropFirst(12).prefix(5), radix: 16)
             place = number.flatMap { number in index.map { (number, $0) } }
         }
         guard let place, place.0 >= 0, place.0 < count, place.1 < notifications(place.0),
@@ -106,15 +118,35 @@ struct JobMaker: Sendable {
             case .expiring: #"{\#(name)\#(token)"expiration":"3s",\#(payload)}"#
             case .unanswered: #"{\#(name)\#(token)"on_uncertain":"drop",\#(payload)}"#
             case .exhausted, .exhaustedUnanswered: #"{\#(name)\#(token)"max_attempts":2,\#(payload)}"#
-            case .fanOut, .bigFanOut: "{\(name)\(tokens(number))\(payload)}"
+            case .fanOut, .fullFanOut, .bigFanOut, .wideFanOut, .hugeFanOut: "{\(name)\(tokens(number))\(payload)}"
+            case .bytes70k: #"{\#(name)\#(token)"data":"\#(filler(70_000))",\#(payload)}"#
+            case .bytes1M: #"{\#(name)\#(token)"data":"\#(filler(1_000_000))",\#(payload)}"#
+            case .bytes7M: #"{\#(name)\#(token)"data":"\#(filler(6_700_000))",\#(payload)}"#
+            case .unique: #"{\#(name)\#(token)"unique_for":"1d",\#(payload)}"#
+            case .wrapped:
+                #"{"apns_worker":1,"attempt":2,"reclaims":1,"id":"chaos-\#(number)","job":{\#(token)\#(payload)}}"#
             case .truncated: "{\(name)\(token)\(payload.dropLast())"
             case .noJSON: "chaos-\(number) token=\(self.token(number, 0))"
             case .notAnObject: "[{\(name)\(token)\(payload)}]"
             case .missingPayload: #"{\#(name)\#(token)"priority":10}"#
             case .tooLarge: #"{\#(name)\#(token)"payload":{"aps":{"alert":"\#(filler(4100))"}}}"#
+            case .hostileWrapper, .hostileTokens:
+                "{\"apns_worker\":1,\(hostileMember(number)),\"job\":{\(name)\(token)\(payload)}}"
             default: #"{\#(name)\#(token)"expiration":"1h","unknown":[1,{"a":null}],\#(payload)}"#
             }
         return Array(text.utf8)
+    }
+
+    /// What was found to destroy or multiply jobs, and what could.
+    private func hostileMember(_ number: Int) -> String {
+        let members =
+            kind(number) == .hostileTokens
+            ? [#""tokens":[1e999]"#, #""tokens":{}"#, #""tokens":[]"#, #""id":[1]"#]
+            : [
+                #""attempt":1e999"#, #""attempt":-1"#, #""reclaims":1e308"#, #""reclaims":"1","reclaims":1"#,
+                #""enqueued":-1e999"#, #""origin":{"a":null}"#, #""reserved":"yes""#, #""requeues":0.5"#,
+            ]
+        return members[Int(random(number, 1) % UInt64(members.count))]
     }
 
     private func tokens(_ number: Int) -> String {

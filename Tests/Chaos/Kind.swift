@@ -4,7 +4,13 @@ enum Kind: CaseIterable {
     case plain, withoutID, background, voip, liveActivity, collapsed, ownAPNsID, later
     case refusedOnce, throttledTwice, failedOnce, putOff
     case answerLost, unansweredOnce, droppedOnce, takenBack
-    case fanOut, bigFanOut
+    case fanOut, fullFanOut, bigFanOut, wideFanOut, hugeFanOut
+    // One notification each, and many bytes that are not for it.
+    case bytes70k, bytes1M, bytes7M
+    // Pushed twice with one id.
+    case unique
+    // What a producer may wrap as the worker wraps retries, with nothing wrong in it.
+    case wrapped
     // Those that may be late.
     case shortLived
     // Those that never are.
@@ -12,39 +18,64 @@ enum Kind: CaseIterable {
     case gone, badToken, foreignToken, refused
     case exhausted, exhaustedUnanswered
     case truncated, noJSON, notAnObject, missingPayload, malformedToken, tooLarge
+    // Wrapped with something in the wrapper that no worker writes.
+    case hostileWrapper, hostileTokens
 
-    /// In how many of 10,000 jobs.
+    /// In how many of 100,000 jobs. Three in four notifications are of jobs for many devices.
     var weight: Int {
         switch self {
-        case .plain: 5400
-        case .withoutID: 1500
-        case .background, .voip, .liveActivity, .collapsed, .ownAPNsID: 200
-        case .later: 300
-        case .refusedOnce, .throttledTwice: 250
-        case .failedOnce: 150
-        case .putOff: 5
-        case .answerLost: 150
-        case .unansweredOnce: 40
-        case .droppedOnce, .takenBack: 3
-        case .fanOut: 40
-        case .bigFanOut: 3
-        case .shortLived: 200
-        case .expired, .expiring: 100
-        case .unanswered: 20
-        case .gone: 150
-        case .badToken, .foreignToken: 50
-        case .refused: 40
-        case .exhausted: 80
-        case .exhaustedUnanswered: 20
-        case .truncated, .noJSON, .notAnObject, .missingPayload, .malformedToken: 20
-        case .tooLarge: 10
+        case .plain: 53_000
+        case .withoutID: 15_000
+        case .background, .voip, .liveActivity, .collapsed, .ownAPNsID: 2000
+        case .later: 3000
+        case .refusedOnce, .throttledTwice: 2500
+        case .failedOnce: 1500
+        case .putOff: 50
+        case .answerLost: 1500
+        case .unansweredOnce: 400
+        case .droppedOnce, .takenBack: 30
+        case .fanOut: 400
+        case .fullFanOut: 40
+        case .bigFanOut: 30
+        case .wideFanOut: 15
+        case .hugeFanOut: 4
+        case .bytes70k: 20
+        case .bytes1M: 3
+        case .bytes7M: 1
+        case .unique, .wrapped: 500
+        case .shortLived: 2000
+        case .expired, .expiring: 1000
+        case .unanswered: 200
+        case .gone: 1500
+        case .badToken, .foreignToken: 500
+        case .refused: 400
+        case .exhausted: 800
+        case .exhaustedUnanswered: 200
+        case .truncated, .noJSON, .notAnObject, .missingPayload, .malformedToken: 200
+        case .tooLarge: 100
+        case .hostileWrapper, .hostileTokens: 100
         }
     }
+
+    /// Those of which each run has at least one, however short it is.
+    static let always: [Kind] = [.fullFanOut, .bigFanOut, .wideFanOut, .bytes70k, .bytes1M, .bytes7M]
+
+    /// Whether it is for many devices, whose notifications are of many kinds.
+    var isFanOut: Bool {
+        switch self {
+        case .fanOut, .fullFanOut, .bigFanOut, .wideFanOut, .hugeFanOut: true
+        default: false
+        }
+    }
+
+    /// Whether it is for more devices than the worker keeps in one job: the pieces have the original without its tokens.
+    var isSplit: Bool { isFanOut && self != .fanOut && self != .fullFanOut }
 
     /// The first four digits of its tokens, by which the simulator's rules know it.
     var prefix: String {
         switch self {
-        case .refusedOnce: "0503"
+        // Those with many bytes come back, too, and so are wrapped.
+        case .refusedOnce, .bytes70k, .bytes1M, .bytes7M: "0503"
         case .throttledTwice: "0429"
         case .failedOnce: "0500"
         case .putOff: "0420"
@@ -76,6 +107,8 @@ enum Kind: CaseIterable {
         case .exhaustedUnanswered: Expectation(.dead, reason: "AttemptsExhausted")
         case .truncated, .noJSON: Expectation(.dead, reason: "MalformedJSON", accepted: false)
         case .notAnObject: Expectation(.dead, reason: "NotAnObject", accepted: false)
+        case .hostileWrapper: Expectation(.dead, reason: "MissingToken", accepted: false)
+        case .hostileTokens: Expectation(.dead, reason: "InvalidMember", accepted: false)
         case .missingPayload: Expectation(.dead, reason: "MissingPayload", accepted: false)
         case .malformedToken: Expectation(.dead, reason: "MalformedToken", accepted: false)
         case .tooLarge: Expectation(.dead, reason: "PayloadTooLarge", accepted: false)
@@ -129,5 +162,8 @@ enum SimulatorRules {
         "rate=0.0003,answer=silence",
         "rate=0.0001,answer=goaway,last-stream=exact", "rate=0.0001,answer=goaway,last-stream=accepted,reason=Shutdown",
         "rate=0.00005,answer=drop,accept=false",
+        // Connections that live and serve nobody.
+        "at=connect,after=11,answer=wedge", "at=connect,after=13,answer=no-window",
+        "at=connect,after=17,answer=no-settings",
     ]
 }

@@ -8,8 +8,6 @@ struct Ledger {
         var letters: UInt8 = 0
         /// Whether one of them is there because workers died of the job, or with it.
         var isPoison = false
-        /// Whether a letter's reason is another than it should be.
-        var isWronglyDead = false
         var isInvalid = false
     }
 
@@ -31,6 +29,8 @@ struct Ledger {
         /// Letters about whole jobs for many: Redis counts them as one.
         var uncountedDead = 0
         var poison = 0
+        /// Copies of jobs that were to be sent once.
+        var copies = 0
     }
 
     let maker: JobMaker
@@ -73,7 +73,7 @@ struct Ledger {
         }
         let kind = maker.kind(number)
         // A piece of a split job has the original without its tokens.
-        if kind != .bigFanOut, letter.original != maker.body(number) {
+        if !kind.isSplit, letter.original != maker.body(number) {
             problems.add("a dead letter has other bytes than were pushed", "chaos-\(number)")
         }
         if let tokens = letter.header.tokens {
@@ -102,7 +102,8 @@ struct Ledger {
         if letter.header.reason == "Poison" {
             entries[place].isPoison = true
         } else if letter.header.reason != maker.kind(number, index).expectation.reason {
-            entries[place].isWronglyDead = true
+            let name = "chaos-\(number)/\(index) (\(maker.kind(number, index))): \(letter.header.reason)"
+            problems.add("dead for another reason than it should be", name)
         }
     }
 
@@ -116,6 +117,7 @@ struct Ledger {
     mutating func close() {
         sums.uncountedDead = uncountedDead
         for number in 0..<maker.count {
+            sums.copies += maker.copies(number) - 1
             for index in 0..<maker.notifications(number) {
                 let name = maker.notifications(number) > 1 ? "chaos-\(number)/\(index)" : "chaos-\(number)"
                 let kind = maker.kind(number, index)
@@ -139,7 +141,6 @@ struct Ledger {
             if wasAccepted { sums.acceptedAndDead += 1 } else { sums.dead += 1 }
             if entry.isPoison { sums.poison += 1 }
             if entry.letters > 1 { problems.add("in several dead letters", name) }
-            if entry.isWronglyDead { problems.add("dead for another reason than it should be", name) }
             if !entry.isPoison, !expectation.ends.contains(.dead) { problems.add("dead though it should not be", name) }
         } else if wasAccepted {
             sums.accepted += 1

@@ -26,6 +26,7 @@ struct Outcome {
             row("\(group(balance.jobs)) jobs, notifications", nil, nil, balance.notifications),
             row("delivered", count("delivered"), nil, sums.accepted - balance.acceptedThenLapsed),
             row("  accepted by APNs", nil, simulator.distinctTokens, sums.accepted + sums.acceptedAndDead),
+            row("copies of unique jobs, not sent", count("duplicate"), nil, sums.copies),
             row("invalid tokens", count("invalid") + count("suppressed"), nil, sums.invalid),
             row("dead-lettered", count("dead") + sums.uncountedDead, nil, sums.dead + sums.acceptedAndDead),
             row("  though APNs may have taken it", nil, nil, sums.acceptedAndDead),
@@ -44,7 +45,7 @@ struct Outcome {
             row("accepted twice or more often", nil, simulator.duplicates, sums.duplicates),
             row("pushes repeated", producer.repeated, nil, nil),
             row("  that had been made after all", producer.alreadyMade, nil, nil),
-            row("  that Redis lost in a failover", producer.lostByRedis, nil, nil),
+            row("  that Redis had confirmed and forgotten", producer.lostByRedis, nil, nil),
             row("workers started", fleet.started, nil, nil),
             "",
             "  \(plan.faults.count) faults:",
@@ -54,9 +55,9 @@ struct Outcome {
         if isBalanced {
             lines.append(
                 "  balanced: every notification has one end, nothing is left, every duplicate has its cause"
-                    + " (\(options.topology.rawValue), seed \(options.seed), \(Int(seconds)) s)")
+                    + " (\(options.name), seed \(options.seed), \(Int(seconds)) s)")
         } else {
-            lines.append("  NOT balanced (\(options.topology.rawValue), seed \(options.seed)):")
+            lines.append("  NOT balanced (\(options.name), seed \(options.seed)):")
             for (what, sort) in balance.problems.sorts.sorted(by: { $0.key < $1.key }) {
                 lines.append("  \(what): \(sort.count)")
                 lines += sort.examples.map { "    \($0)" }
@@ -105,7 +106,8 @@ extension String {
 
 extension Outcome: Encodable {
     private enum Key: String, CodingKey {
-        case topology, seed, workers, seconds, drainedAfter, jobs, notifications, balanced, redis, ends, duplicates
+        case topology, durability, seed, workers, seconds, drainedAfter, jobs, notifications, balanced, redis, ends,
+            duplicates
         case duplicatesExplained, unanswered, takenOver, takenBack, requests, answers, goAways, connections
         case pushesRepeated, pushesLostByRedis, workersStarted, workersKilled, lostClaims, logLines, faults, problems
     }
@@ -113,6 +115,7 @@ extension Outcome: Encodable {
     func encode(to encoder: any Encoder) throws {
         var page = encoder.container(keyedBy: Key.self)
         try page.encode(options.topology.rawValue, forKey: .topology)
+        try page.encode(options.durability.rawValue, forKey: .durability)
         try page.encode(options.seed, forKey: .seed)
         try page.encode(options.workers, forKey: .workers)
         try page.encode(options.seconds, forKey: .seconds)

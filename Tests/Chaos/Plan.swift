@@ -15,7 +15,8 @@ struct Plan {
     /// - Parameters:
     ///   - lease: of the workers, in milliseconds: some are stopped for longer than that.
     ///   - topology: which faults Redis can have.
-    init(seed: UInt64, seconds: Int, workers: Int, lease: Int, topology: Topology) {
+    ///   - durability: whether Redis can have some that lose what it had confirmed.
+    init(seed: UInt64, seconds: Int, workers: Int, lease: Int, topology: Topology, durability: Durability) {
         var generator = SeededGenerator(seed: seed)
         let odds = Odds(
             worker: [
@@ -26,7 +27,7 @@ struct Plan {
                 (.cut, 6, 0...0), (.reset, 6, 0...0), (.blackHole, 4, 500...7000), (.noAnswers, 4, 200...6000),
                 (.refusal, 4, 300...4000), (.delay(milliseconds: 0), 4, 500...4000),
             ],
-            redis: topology.faults)
+            redis: topology.faults(lease: lease, durability))
         let end = seconds * 1000
         var free: [Fault.Target: Int] = [:]
         var faults: [Fault] = []
@@ -93,12 +94,21 @@ enum Topology: String, CaseIterable, Sendable {
     /// The time between two faults of Redis, in milliseconds.
     var peace: Int { self == .single ? 2000 : 8000 }
 
-    var faults: [(Fault.RedisFault, weight: Int, milliseconds: ClosedRange<Int>)] {
+    /// Which there are, how often, and for how many milliseconds.
+    func faults(
+        lease: Int, _ durability: Durability
+    ) -> [(Fault.RedisFault, weight: Int, milliseconds: ClosedRange<Int>)] {
+        let longerThanLease = lease + 500...lease + 5000
         let common: [(Fault.RedisFault, weight: Int, milliseconds: ClosedRange<Int>)] = [
-            (.killClients, 3, 0...0), (.flushScripts, 2, 0...0), (.fill, 2, 200...2000),
+            (.killClients, 3, 0...0), (.flushScripts, 2, 0...0), (.fill, 2, 200...2000), (.fill, 1, longerThanLease),
+            (.outage, 2, longerThanLease),
         ]
         switch self {
-        case .single: return common + [(.kill, 5, 50...3000), (.restart, 3, 0...0), (.pause, 4, 200...7000)]
+        case .single:
+            let lasting: [(Fault.RedisFault, weight: Int, milliseconds: ClosedRange<Int>)] = [
+                (.kill, 5, 50...3000), (.kill, 1, longerThanLease), (.restart, 3, 0...0), (.pause, 4, 200...7000),
+            ]
+            return common + lasting + (durability == .relaxed ? [(.powerCut, 5, 1100...3000)] : [])
         case .sentinel:
             return common + [
                 (.kill, 4, 500...8000), (.pause, 4, 200...6000), (.failOver, 4, 0...0),
@@ -111,4 +121,13 @@ enum Topology: String, CaseIterable, Sendable {
             ]
         }
     }
+}
+
+/// What Redis and the producer do so that nothing confirmed is forgotten.
+enum Durability: String, Sendable {
+    /// One server writes to its disk before it answers; a master takes writes only while a replica keeps up, and the
+    /// producer waits until one has the jobs.
+    case strict
+    /// `appendfsync everysec`, no `min-replicas-to-write`, and a producer that waits for nobody.
+    case relaxed
 }

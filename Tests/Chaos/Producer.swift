@@ -15,7 +15,7 @@ final class Producer: Sendable {
         var repeated = 0
         /// Of those, the ones that had been made after all.
         var alreadyMade = 0
-        /// Pushes that were acknowledged and lost in a failover; they are made again.
+        /// Pushes that Redis had confirmed and forgot; they are made again.
         var lostByRedis = 0
     }
 
@@ -91,7 +91,10 @@ final class Producer: Sendable {
 
     private func push(_ batch: Int) async throws {
         var command = RedisCommand("EVAL", Self.script, "2", Self.jobsKey, Self.batchesKey, "\(batch)")
-        for number in jobs(of: batch) { command.append(maker.body(number)) }
+        for number in jobs(of: batch) {
+            let body = maker.body(number)
+            for _ in 0..<maker.copies(number) { command.append(body) }
+        }
         var mayHaveBeenMade = false
         while true {
             do {

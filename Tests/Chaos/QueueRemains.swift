@@ -86,10 +86,10 @@ struct QueueRemains {
 
     private static func letters(_ queue: RedisTestConnection) throws -> [Letter] {
         var letters: [Letter] = []
-        // A thousand at a time: one answer may hold no more than the connection's time.
+        // A hundred at a time: one answer may take no longer than the connection waits.
         while true {
             let start = letters.count
-            let answer = try queue.run("ZRANGE", base + "dead", "\(start)", "\(start + 999)")
+            let answer = try queue.run("ZRANGE", base + "dead", "\(start)", "\(start + 99)")
             guard let members = answer.elements, !members.isEmpty else { return letters }
             for member in members {
                 guard let letter = DeadLetter(member: ByteBuffer(bytes: member.rawBytes)) else {

@@ -22,12 +22,13 @@ protocol QueueServers: Sendable {
     func connect(for key: String) throws -> RedisTestConnection
 }
 
-/// One server, with an append-only file that is written before anything is answered.
+/// One server with an append-only file.
 final class SingleServer: QueueServers {
     private let server: RedisServer
 
-    init() throws {
-        server = try RedisServer(arguments: ["--appendonly", "yes", "--appendfsync", "always"])
+    init(_ durability: Durability) throws {
+        let fsync = durability == .strict ? "always" : "everysec"
+        server = try RedisServer(arguments: ["--appendonly", "yes", "--appendfsync", fsync])
     }
 
     var port: Int { server.port }
@@ -38,16 +39,44 @@ final class SingleServer: QueueServers {
         switch fault {
         case .kill: server.kill()
         case .restart: try server.restart()
-        case .pause: server.pause()
+        case .pause, .outage: server.pause()
+        case .powerCut: return try await cutPower()
         default: try server.connect().begin(fault)
         }
         return nil
     }
 
+    /// Ends the server, and takes from its file what was written in the last second, as if it had not reached the disk.
+    private func cutPower() async throws -> String? {
+        let old = try lastFile()
+        try await Task.sleep(for: .seconds(1))
+        server.kill()
+        let new = try lastFile()
+        guard old.url == new.url, old.size < new.size else { return "nothing was forgotten" }
+        let handle = try FileHandle(forWritingTo: new.url)
+        defer { try? handle.close() }
+        try handle.truncate(atOffset: UInt64(old.size))
+        return "\(new.size - old.size) bytes were forgotten"
+    }
+
+    /// The part of the append-only file that is being written.
+    private func lastFile() throws -> (url: URL, size: Int) {
+        let directory = server.directory.appending(path: "appendonlydir")
+        let files = try FileManager.default.contentsOfDirectory(at: directory, includingPropertiesForKeys: nil)
+        let parts = files.filter { $0.pathExtension == "aof" && $0.lastPathComponent.contains(".incr.") }
+        guard
+            let last = parts.max(by: {
+                $0.path.count == $1.path.count ? $0.path < $1.path : $0.path.count < $1.path.count
+            })
+        else { throw ChildProcess.Failure(description: "Redis has no append-only file") }
+        let attributes = try FileManager.default.attributesOfItem(atPath: last.path)
+        return (last, (attributes[.size] as? Int) ?? 0)
+    }
+
     func end(_ fault: Fault.RedisFault) async throws {
         switch fault {
-        case .kill: try server.start()
-        case .pause: server.resume()
+        case .kill, .powerCut: try server.start()
+        case .pause, .outage: server.resume()
         default: try server.connect().end(fault)
         }
     }

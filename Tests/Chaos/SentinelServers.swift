@@ -4,24 +4,22 @@ import TestSupport
 
 /// A master, two replicas and three Sentinels.
 ///
-/// The master takes writes only while a replica keeps up, and a push waits until one has it: so what a failover forgets
-/// are the claims and settlements of its last moments, and never a job.
+/// With strict durability a failover forgets the claims and settlements of its last moments at most, and never a job.
 final class SentinelServers: QueueServers {
     private let redis: RedisSentinelSet
     /// What was killed or stopped, by the fault that did it.
     private let affected = Mutex<[Fault.RedisFault: RedisServer]>([:])
 
-    init() async throws {
+    init(_ durability: Durability) async throws {
+        replicasToWaitFor = durability == .strict ? 1 : 0
+        let replicas = durability == .strict ? ["--min-replicas-to-write", "1", "--min-replicas-max-lag", "3"] : []
         redis = try await RedisSentinelSet(
             downAfter: 1500,
-            arguments: [
-                "--appendonly", "yes", "--appendfsync", "everysec", "--min-replicas-to-write", "1",
-                "--min-replicas-max-lag", "3",
-            ])
+            arguments: ["--appendonly", "yes", "--appendfsync", "everysec"] + replicas)
     }
 
     var url: String { redis.url }
-    var replicasToWaitFor: Int { 1 }
+    let replicasToWaitFor: Int
 
     func begin(_ fault: Fault.RedisFault) async throws -> String? {
         let master = try redis.master()
@@ -32,6 +30,7 @@ final class SentinelServers: QueueServers {
         case .pause:
             affected.withLock { $0[fault] = master }
             master.pause()
+        case .outage: for server in redis.servers { server.pause() }
         case .failOver: try await redis.failOver()
         case .killReplica:
             guard let replica = redis.servers.first(where: { $0 !== master && $0.processIdentifier != nil }) else {
@@ -45,12 +44,13 @@ final class SentinelServers: QueueServers {
         case .fill, .killClients, .flushScripts:
             affected.withLock { $0[fault] = master }
             try master.connect().begin(fault)
-        case .restart, .reshard: preconditionFailure("not a fault of Sentinels")
+        case .restart, .reshard, .powerCut: preconditionFailure("not a fault of Sentinels")
         }
         return nil
     }
 
     func end(_ fault: Fault.RedisFault) async throws {
+        if fault == .outage { for server in redis.servers { server.resume() } }
         guard let server = affected.withLock({ $0.removeValue(forKey: fault) }) else { return }
         switch fault {
         case .kill, .killReplica: try server.start()

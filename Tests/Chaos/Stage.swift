@@ -9,15 +9,17 @@ final class Stage: Sendable {
     let simulator: SimulatorProcess
     let fleet: Fleet
 
-    init(topology: Topology, workers: Int, lease: Int, seed: UInt64, logs: URL?) async throws {
+    init(
+        topology: Topology, durability: Durability, workers: Int, lease: Int, seed: UInt64, logs: URL?
+    ) async throws {
         self.topology = topology
         let single: SingleServer?
         switch topology {
         case .single:
-            let server = try SingleServer()
+            let server = try SingleServer(durability)
             (single, servers) = (server, server)
-        case .sentinel: (single, servers) = (nil, try await SentinelServers())
-        case .cluster: (single, servers) = (nil, try await ClusterServers())
+        case .sentinel: (single, servers) = (nil, try await SentinelServers(durability))
+        case .cluster: (single, servers) = (nil, try await ClusterServers(durability))
         }
         simulator = try await SimulatorProcess(
             rules: SimulatorRules.all, manyTokens: true, options: ["--delay", "20ms±15ms", "--seed", "\(seed)"])

@@ -29,7 +29,7 @@ extension EndToEnd {
         func full() async throws {
             let redis = try RedisServer()
             let place = "127.0.0.1:\(redis.port)"
-            let simulator = try await SimulatorProcess(rules: ["answer=silence"])
+            let simulator = try await SimulatorProcess(options: ["--delay", "1s"])
             let worker = try WorkerProcess(
                 redis: redis.url, endpoint: simulator.port,
                 options: ["--max-connections", "1", "--max-streams", "5", "--drain-timeout", "500"])
@@ -203,7 +203,7 @@ extension EndToEnd {
         func notReady() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(rules: ["answer=410"])
-            try redis.run("SET", "push:invalid-tokens", "what is this?")
+            try redis.run("SET", "push:{shared}:invalid-tokens", "what is this?")
             let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port, options: ["--lanes", "2"])
             try redis.push(TestJob.many(3))
             let reason = "Redis does not take invalid tokens: Redis answered: WRONGTYPE"
@@ -218,7 +218,7 @@ extension EndToEnd {
             #expect(page.contains("  not ready\n  not ready: \(reason)"), "\(page)")
             let summary = try await Self.status(redis.url, "--check")
             #expect(summary.ending == .exited(1) && summary.output.contains(reason), "\(summary)")
-            try redis.run("DEL", "push:invalid-tokens")
+            try redis.run("DEL", "push:{shared}:invalid-tokens")
             try await eventually("it is ready") {
                 let view = try await FleetView(redis.url)
                 return view.problems.isEmpty && view.worker(worker)?.not_ready == []

@@ -125,7 +125,8 @@ extension EndToEnd {
 
         @Test("the log's level changes at once, and what needs a restart is named")
         func level() async throws {
-            let redis = try RedisServer()
+            // Without the file it warns.
+            let redis = try RedisServer(arguments: ["--appendonly", "yes"])
             let simulator = try await SimulatorProcess()
             let scene = try Scene(redis, "log_level: warning\n" + Self.shop(simulator.port))
             try await eventually("it is there") { try !QueueContents(redis).workers.isEmpty }
