@@ -68,8 +68,10 @@ struct JobMaker: Sendable {
         let kind = kind(number, index)
         if kind == .malformedToken { return "no token: \(number)/\(index)" }
         let tail = random(number, UInt64(index) &+ 0x5EED)
-        return kind.prefix + Self.hex(UInt64(number), 8) + Self.hex(UInt64(index), 5)
-            + Self.hex(tail, 15) + Self.hex(SeededGenerator.mixed(tail), 16) + Self.hex(~tail, 16)
+        return kind.prefix
+            + Self.hex([
+                (UInt64(number), 8), (UInt64(index), 5), (tail, 15), (SeededGenerator.mixed(tail), 16), (~tail, 16),
+            ])
     }
 
     /// Which notification a token is for, if it is one of ours.
@@ -79,8 +81,9 @@ struct JobMaker: Sendable {
             let parts = token.dropFirst(10).split(separator: "/").compactMap { Int($0) }
             place = parts.count == 2 ? (parts[0], parts[1]) : nil
         } else {
-            let number = Int(token.dropFirst(4).prefix(8), radix: 16)
-            let index = Int(token.dropFirst(12).prefix(5), radix: 16)
+            let digits = token.utf8.dropFirst(4)
+            let number = Self.number(hex: digits.prefix(8))
+            let index = Self.number(hex: digits.dropFirst(8).prefix(5))
             place = number.flatMap { number in index.map { (number, $0) } }
         }
         guard let place, place.0 >= 0, place.0 < count, place.1 < notifications(place.0),
@@ -160,7 +163,7 @@ struct JobMaker: Sendable {
     }
 
     private func identifier(_ number: Int) -> String {
-        "\(Self.hex(random(number, 1), 8))-0000-4000-8000-\(Self.hex(UInt64(number), 12))"
+        "\(Self.hex([(random(number, 1), 8)]))-0000-4000-8000-\(Self.hex([(UInt64(number), 12)]))"
     }
 
     private func filler(_ count: Int) -> String { String(repeating: "x", count: count) }
@@ -169,8 +172,32 @@ struct JobMaker: Sendable {
         SeededGenerator.mixed(SeededGenerator.mixed(seed &+ UInt64(number)) &+ salt &* 0x9E37_79B9_7F4A_7C15)
     }
 
-    private static func hex(_ value: UInt64, _ digits: Int) -> String {
-        let text = String(value, radix: 16).suffix(digits)
-        return String(repeating: "0", count: digits - text.count) + text
+    /// Numbers of so many digits each, one after the other. Those that are longer lose their first ones.
+    private static func hex(_ parts: [(value: UInt64, digits: Int)]) -> String {
+        String(unsafeUninitializedCapacity: parts.reduce(0) { $0 + $1.digits }) { buffer in
+            var end = 0
+            for (value, digits) in parts {
+                end += digits
+                var rest = value
+                for place in (end - digits..<end).reversed() {
+                    let digit = UInt8(rest & 15)
+                    buffer[place] = digit + UInt8(ascii: digit < 10 ? "0" : "W")
+                    rest >>= 4
+                }
+            }
+            return end
+        }
+    }
+
+    private static func number(hex digits: some Sequence<UInt8>) -> Int? {
+        var number = 0
+        for digit in digits {
+            switch digit {
+            case UInt8(ascii: "0")...UInt8(ascii: "9"): number = number << 4 | Int(digit - UInt8(ascii: "0"))
+            case UInt8(ascii: "a")...UInt8(ascii: "f"): number = number << 4 | Int(digit - UInt8(ascii: "W"))
+            default: return nil
+            }
+        }
+        return number
     }
 }

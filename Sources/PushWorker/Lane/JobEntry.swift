@@ -43,8 +43,8 @@ struct JobEntry: LinkedEntry {
     /// Where its notifications are counted: see ``LaneMetrics/series(app:queue:pushType:)``.
     var series: UInt32 = 0
 
-    /// The job, read again from its body: it was read when it was claimed, and cannot fail to be read now.
-    var job: Job? { try? JobDecoder.decode(body, as: isSidekiq ? .sidekiq(classes: []) : .native) }
+    /// The job; one with one token is read again from its body: it was read when it was claimed, and cannot fail to be read now.
+    var job: Job? { fanOut?.job ?? (try? JobDecoder.decode(body, as: isSidekiq ? .sidekiq(classes: []) : .native)) }
 }
 
 /// A job with many tokens: what all its notifications share is prepared once.

@@ -41,7 +41,7 @@ extension Lane {
     ) {
         guard endings.includes(outcome) else { return }
         let queue = queues[jobs[index].queue]
-        guard endings.includes(outcome, of: queue), let job = jobs[index].fanOut?.job ?? jobs[index].job else { return }
+        guard endings.includes(outcome, of: queue), let job = jobs[index].job else { return }
         let app = apps[jobs[index].app].configuration
         var result = NotificationResult(
             outcome, reason: reason, attempt: job.envelope.attempt - (wasSent ? 0 : 1))
@@ -68,7 +68,7 @@ extension Lane {
         _ what: StaticString, reason: String, status: Int?, to recipient: @autoclosure () -> ByteBuffer?, of index: Int,
         delay: Int64
     ) {
-        guard endings.areLogged, let job = jobs[index].fanOut?.job ?? jobs[index].job else { return }
+        guard endings.areLogged, let job = jobs[index].job else { return }
         var result = NotificationResult(.dropped, reason: reason, attempt: job.envelope.attempt)
         result.id = job.id.map(job.text)
         result.token = recipient()
@@ -191,7 +191,7 @@ extension Lane {
         tell(.dead, reason: reason, cause: cause, status: status, to: token, of: index, wasSent: wasSent)
         tally(of: index).add(dead: token, reason: reason, error: cause, status: status)
         tellOfDeadLetters(
-            1, reason: reason, detail: cause, jobs[index].fanOut?.job ?? jobs[index].job, token: token,
+            1, reason: reason, detail: cause, jobs[index].job, token: token,
             app: apps[jobs[index].app].configuration.name, queues[jobs[index].queue])
     }
 
