@@ -133,7 +133,7 @@ def measure(bench, options):
     plan = bench.plan(options.only)
     for number in range(options.rounds):
         for name, setting, measurement in plan:
-            what = f"{name.replace('.', ' ')}{', ' + setting if setting else ''}"
+            what = f"{name.replace('.', ' ', 1)}{', ' + setting if setting else ''}"
             print(f"round {number + 1} of {options.rounds}: {what}", end=" … ", file=sys.stderr, flush=True)
             result = measurement(bench, setting)
             print(", ".join(f"{value:.4g} {metric}" for metric, value in result.items()), file=sys.stderr)

@@ -298,7 +298,11 @@ def claim_limit_ms(size):
 
 
 def large(bench, mix):
-    """For how long each claim blocks Redis while a backlog is claimed and settled, by Redis' own slow log."""
+    """For how long each claim blocks Redis while a backlog is claimed and settled.
+
+    By the clock that is in Redis' slow log. On a busy machine this includes the time of other programs on the same core, so
+    that the limit is for CPU time: all that Redis takes from the command to the last byte of the reply.
+    """
     redis = RedisServer(bench)
     backlog, number = 0, 0
     while backlog < bench.large_backlog:
@@ -313,26 +317,29 @@ def large(bench, mix):
     redis.client("CONFIG", "SET", "slowlog-max-len", 1_000_000)
     redis.client("CONFIG", "SET", "slowlog-log-slower-than", 0)
     pings = Pings(redis.port)
-    program = Program("claims", [f"{bench.bin}/Benchmarks", "claims", "--redis", redis.url], bench.client_cores(1),
-                      bench.directory)
+    program = Program("claims", [f"{bench.bin}/Benchmarks", "claims", "--redis", redis.url, "--redis-pid", redis.program.pid],
+                      bench.client_cores(1), bench.directory)
     program.wait(300)
     worst_ping_ms = pings.stop()
     redis.client("CONFIG", "SET", "slowlog-log-slower-than", -1)
     times_ms = [entry[2] / 1000 for entry in reversed(redis.client("SLOWLOG", "GET", -1)) if is_claim(entry[3])]
     left = redis.client("LLEN", PREFIX + "jobs") + redis.client("HLEN", PREFIX + "claimed:bench")
     redis.stop()
-    sizes = json.loads(program.said())
-    if left or len(times_ms) != len(sizes):
-        raise Failed(f"{left} jobs are left; {len(sizes)} claims, of which Redis logged {len(times_ms)}")
+    claims = json.loads(program.said())
+    if left or len(times_ms) != len(claims):
+        raise Failed(f"{left} jobs are left; {len(claims)} claims, of which Redis logged {len(times_ms)}")
     # The last returns nothing.
     times_ms.pop()
-    sizes.pop()
+    claims.pop()
     return {
-        "claims": len(sizes), "bytes": median(sizes), "median_ms": median(times_ms),
-        "p99_ms": sorted(times_ms)[(99 * len(times_ms) - 1) // 100], "worst_ms": max(times_ms),
-        "of_limit": max(time_ms / claim_limit_ms(size) for time_ms, size in zip(times_ms, sizes)),
-        "ping_ms": worst_ping_ms,
+        "claims": len(claims), "bytes": median(size for size, _ in claims), "median_ms": median(times_ms),
+        "p99_ms": percentile_99(times_ms), "worst_ms": max(times_ms), "worst_cpu_ms": max(us for _, us in claims) / 1000,
+        "of_limit": max(us / 1000 / claim_limit_ms(size) for size, us in claims), "ping_ms": worst_ping_ms,
     }
+
+
+def percentile_99(values):
+    return sorted(values)[(99 * len(values) - 1) // 100]
 
 
 def is_claim(command):
