@@ -134,7 +134,7 @@ end
 -- Reading a job costs Redis some ms per MB, so that jobs are not read only to be left. They are read in portions, which would
 -- fit even if all their jobs were as large as the last of the portion, or as the largest that the lane's claims have seen
 -- lately. All are read before the first is removed.
-local LARGEST_PORTION, FIRST_PORTION = 16, 4
+local LARGEST_PORTION, FIRST_PORTION = 32, 4
 local taken, kept, bytes = {}, 0, 0
 local largest = seen or 1
 
