@@ -112,7 +112,7 @@ public struct QueueKeys: Sendable {
         return key
     }
 
-    /// STRING: `<next> <first> <stamp>` of the lane's last claim that took jobs.
+    /// STRING: `<next> <first> <stamp> <size>` of the lane's last claim that took jobs.
     public func next(_ worker: String) -> String { "\(base)next:\(worker)" }
 
     /// STRING: what a person wants a process to do (see ``WorkerOrder``).

@@ -4,7 +4,7 @@ public struct QueueLimits: Sendable {
     public var lease = 30_000
     /// Larger jobs become dead letters before they travel, in bytes.
     public var maximumJobSize = 16 * 1024 * 1024
-    /// A claim stops when its jobs add up to this many bytes.
+    /// A claim ends with the job with which its jobs reach this many bytes.
     public var maximumClaimSize = 1024 * 1024
     /// How many dead letters are kept.
     public var maximumDeadLetters = 1_000_000

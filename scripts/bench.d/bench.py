@@ -14,7 +14,9 @@ import plot
 import report
 from programs import Failed, Program
 
-FIGURES = ("limit", "worker", "gateway", "lookup", "fanout", "encode", "decode", "claim", "settle", "latency", "scale", "idle")
+FIGURES = (
+    "limit", "worker", "gateway", "lookup", "fanout", "encode", "decode", "claim", "settle", "large", "latency", "scale",
+    "idle")
 MICRO = {"encode", "decode", "claim", "settle"}
 
 
@@ -28,10 +30,11 @@ def arguments():
   lookup   the same with 100,000 invalid tokens in Redis, among which those of the jobs are looked for
   fanout   the same with 1,000 tokens a job
   encode, decode, claim, settle   the hot parts one by one
+  large    for how long a claim blocks Redis, with backlogs of jobs of up to 6.7 MB
   latency  from RPUSH to the server at 1,000 jobs a second
   scale    worker at backlogs of 1,000 to 2,000,000; 2 lanes; 2 and 4 processes
   idle     a worker that has nothing to do
-All but the parts, gateway and idle are taken with a server that answers at once, and after 20±5 ms out of order.""")
+All but the parts, gateway, large and idle are taken with a server that answers at once, and after 20±5 ms out of order.""")
     parser.add_argument("--bin", required=True, help=argparse.SUPPRESS)
     parser.add_argument("--json", metavar="FILE", help="write everything that was measured as JSON")
     parser.add_argument("--plot", metavar="FILE.svg", help="draw the costs")
@@ -75,6 +78,8 @@ class Bench:
         # How often each backlog is taken, and for how many notifications.
         self.slices = {"at once": (2, 5000), "delayed": (2, 5000)} if options.quick else {
             "at once": (6, 60_000), "delayed": (6, 15_000)}
+        # The bytes of each backlog of large jobs.
+        self.large_backlog = 20_000_000 if options.quick else 100_000_000
         self.cores = sorted(os.sched_getaffinity(0))
         self.server_cores = self.cores[:1]
 
@@ -94,6 +99,8 @@ class Bench:
                     plan.append((name, setting, getattr(figures, name)))
         if only & MICRO:
             plan.append(("micro", "", figures.micro))
+        if "large" in only:
+            plan += [(f"large.{name}", "", with_mix(mix)) for name, mix in figures.LARGE.items()]
         # nginx looks into no payload, and so cannot say when it came.
         if "latency" in only and self.server != "nginx":
             plan += [("latency", setting, figures.latency) for setting in settings]
@@ -116,13 +123,17 @@ def with_options(**options):
     return lambda bench, setting: figures.work(bench, setting, **options)
 
 
+def with_mix(mix):
+    return lambda bench, _: figures.large(bench, mix)
+
+
 def measure(bench, options):
     """All rounds: {name: {setting: {metric: [value of each round]}}}."""
     values = {}
     plan = bench.plan(options.only)
     for number in range(options.rounds):
         for name, setting, measurement in plan:
-            what = f"{name.replace('.', ' ')}{', ' + setting if setting else ''}"
+            what = f"{name.replace('.', ' ', 1)}{', ' + setting if setting else ''}"
             print(f"round {number + 1} of {options.rounds}: {what}", end=" … ", file=sys.stderr, flush=True)
             result = measurement(bench, setting)
             print(", ".join(f"{value:.4g} {metric}" for metric, value in result.items()), file=sys.stderr)

@@ -4,11 +4,14 @@ import json
 import os
 import re
 import socket
+import threading
 import time
+from statistics import median
 
 from programs import Failed, Program, await_true
+from resp import Redis, RedisError
 from servers import Gateway, Nginx, RedisServer, Simulator
-from workload import Queue, payload
+from workload import PREFIX, Queue, payload
 
 STREAMS = 500
 # A round trip to Redis is a call of one of these: the worker sends no others while all goes well, scripts call neither,
@@ -278,6 +281,101 @@ def latency(bench, setting):
         raise Failed(f"the simulator measured {seen['latency']['count']} notifications")
     names = {"p50_us": "p50", "p99_us": "p99", "p999_us": "p999", "max_us": "maximum"}
     return {name: seen["latency"][f"{field}Microseconds"] for name, field in names.items()}
+
+
+# Backlogs of large jobs: name, and (tokens a job, consecutive jobs) in turn. A token takes 67 bytes.
+LARGE = {
+    "14 kB": ((200, 1),), "70 kB": ((1000, 1),), "1 MB": ((15_000, 1),), "6.7 MB": ((100_000, 1),),
+    "1 MB, half small": ((1, 1), (15_000, 1)), "6.7 MB, 1 in 10": ((1, 9), (100_000, 1)),
+    # Portions of small jobs end where large ones are between them.
+    "6.7 MB, 7 in 8": ((1, 1), (100_000, 7)),
+}
+
+
+def claim_limit_ms(size):
+    """For how long a claim may block Redis, by the bytes that it returns."""
+    return 5 + size / 100_000
+
+
+def large(bench, mix):
+    """For how long each claim blocks Redis while a backlog is claimed and settled.
+
+    By the clock that is in Redis' slow log. On a busy machine this includes the time of other programs on the same core, so
+    that the limit is for CPU time: all that Redis takes from the command to the last byte of the reply.
+    """
+    redis = RedisServer(bench)
+    backlog, number = 0, 0
+    while backlog < bench.large_backlog:
+        for tokens, jobs in mix:
+            queue = Queue(redis.client, tokens)
+            queue.made = number
+            queue.push(jobs)
+            number += jobs
+            backlog += jobs * (350 + 67 * tokens)
+    # The next scripts must not collect the garbage of those that made the jobs.
+    redis.client("SCRIPT", "FLUSH", "SYNC")
+    redis.client("CONFIG", "SET", "slowlog-max-len", 1_000_000)
+    redis.client("CONFIG", "SET", "slowlog-log-slower-than", 0)
+    pings = Pings(redis.port)
+    program = Program("claims", [f"{bench.bin}/Benchmarks", "claims", "--redis", redis.url, "--redis-pid", redis.program.pid],
+                      bench.client_cores(1), bench.directory)
+    program.wait(300)
+    worst_ping_ms = pings.stop()
+    redis.client("CONFIG", "SET", "slowlog-log-slower-than", -1)
+    times_ms = [entry[2] / 1000 for entry in reversed(redis.client("SLOWLOG", "GET", -1)) if is_claim(entry[3])]
+    left = redis.client("LLEN", PREFIX + "jobs") + redis.client("HLEN", PREFIX + "claimed:bench")
+    redis.stop()
+    claims = json.loads(program.said())
+    if left or len(times_ms) != len(claims):
+        raise Failed(f"{left} jobs are left; {len(claims)} claims, of which Redis logged {len(times_ms)}")
+    # The last returns nothing.
+    times_ms.pop()
+    claims.pop()
+    return {
+        "claims": len(claims), "bytes": median(size for size, _ in claims), "median_ms": median(times_ms),
+        "p99_ms": percentile_99(times_ms), "worst_ms": max(times_ms), "worst_cpu_ms": max(us for _, us in claims) / 1000,
+        "of_limit": max(us / 1000 / claim_limit_ms(size) for size, us in claims), "ping_ms": worst_ping_ms,
+    }
+
+
+def percentile_99(values):
+    return sorted(values)[(99 * len(values) - 1) // 100]
+
+
+def is_claim(command):
+    """The claim script is the only one whose first two keys are these."""
+    return command[0] in (b"EVAL", b"EVALSHA") and command[3:5] == [b"%s%s" % (PREFIX.encode(), key)
+                                                                  for key in (b"jobs", b"retry")]
+
+
+class Pings:
+    """Another client, which sends a PING every millisecond."""
+
+    def __init__(self, port):
+        self.client = Redis(port)
+        self.has_ended = threading.Event()
+        self.worst_ms = 0
+        self.error = None
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def run(self):
+        try:
+            while not self.has_ended.wait(0.001):
+                sent = time.monotonic()
+                self.client("PING")
+                self.worst_ms = max(self.worst_ms, 1000 * (time.monotonic() - sent))
+        except (OSError, RedisError) as error:
+            self.error = error
+
+    def stop(self):
+        """The longest that one has waited."""
+        self.has_ended.set()
+        self.thread.join()
+        self.client.close()
+        if self.error:
+            raise Failed(f"PING: {self.error}")
+        return self.worst_ms
 
 
 def idle(bench, _):

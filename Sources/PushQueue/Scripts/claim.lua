@@ -9,7 +9,8 @@
 --       7 dead            ZSET   dead letters by time (ms)
 --       8 dead-bytes      STRING sum of their lengths
 --       9 stats:          prefix of the day's counters
---      10 next:<lane>     STRING `<next> <first> <stamp>` of the last claim that took jobs
+--      10 next:<lane>     STRING `<next> <first> <stamp> <size>` of the last claim that took jobs; the size is about that of
+--                         the largest job that recent claims have seen
 --      11 results         STREAM outcomes of notifications
 --      12 worker-info     HASH   lane -> JSON: its heartbeat
 --      13 order:<process> STRING the command of an operator for the lane's process
@@ -21,7 +22,7 @@
 --       5 first           the number of the first claim; the others follow
 --       6 nonce           four random characters
 --       7 max job bytes   larger jobs become dead letters here and never travel
---       8 max bytes       the bodies add up to at most this, unless the first alone is larger
+--       8 max bytes       the claim ends with the job with which the bodies reach this total
 --       9 max dead        how many dead letters are kept
 --      10 max dead age    for how long, ms
 --      11 max dead bytes  up to which total length
@@ -78,6 +79,11 @@ end
 
 local reply = { 0, now, -1, expired, 0, order, '' }
 
+local function until_due()
+    local head = redis.call('ZRANGE', retry, 0, 0, 'WITHSCORES')
+    return head[2] and math.max(0, math.min(tonumber(head[2]) - now, 2 ^ 31)) or -1
+end
+
 local function until_next()
     for _, list in ipairs({ jobs, inbox }) do
         local length = redis.pcall('LLEN', list)
@@ -85,24 +91,19 @@ local function until_next()
             return 0
         end
     end
-    local head = redis.call('ZRANGE', retry, 0, 0, 'WITHSCORES')
-    return head[2] and math.max(0, math.min(tonumber(head[2]) - now, 2 ^ 31)) or -1
+    return until_due()
 end
 
-if redis.call('EXISTS', KEYS[6]) == 1 then
+local is_paused = redis.call('EXISTS', KEYS[6]) == 1
+if is_paused then
     reply[1] = 1
-else
-    reply[3] = until_next()
 end
-if limit == 0 then
-    return reply
-end
-
-local known = redis.call('GET', next_key)
+local known, seen = limit > 0 and redis.call('GET', next_key), nil
 if known then
-    local next_number, last_first, stamp = string.match(known, '^(%d+) (%d+) (%w+)$')
+    local next_number, last_first, stamp, size = string.match(known, '^(%d+) (%d+) (%w+) (%d+)$')
+    seen = size and math.max(1, math.min(tonumber(size), 2 ^ 31))
     if tonumber(last_first) == first then
-        reply[1], reply[7] = 0, stamp
+        reply[1], reply[3], reply[7] = 0, is_paused and -1 or until_next(), stamp
         for number = first, first + limit - 1 do
             local body = redis.call('HGET', claimed, number .. '.' .. stamp)
             if not body then
@@ -112,11 +113,14 @@ if known then
         end
         return reply
     elseif next_number and first < tonumber(next_number) then
-        return reply
+        limit = 0
     end
 end
-
-if reply[1] == 1 then
+if is_paused then
+    return reply
+end
+if limit == 0 then
+    reply[3] = until_next()
     return reply
 end
 
@@ -127,110 +131,113 @@ if wrong then
     return wrong
 end
 
--- Jobs are popped in portions that grow, and that would fit into `max_bytes` even if all their jobs were as large as the last
--- of the portion, or as the largest so far. So large jobs are not popped only to be pushed back.
-local LARGEST_PORTION = 16
-local taken, from, bytes, largest = {}, {}, 0, 1
+-- Reading a job costs Redis some ms per MB, so that jobs are not read only to be left. They are read in portions, which would
+-- fit even if all their jobs were as large as the last of the portion, or as the largest that the lane's claims have seen
+-- lately. All are read before the first is removed.
+local LARGEST_PORTION, FIRST_PORTION = 32, 4
+local taken, kept, bytes = {}, 0, 0
+local largest = seen or 1
 
 -- A place that jobs are taken from.
---   name   'inbox', 'jobs' or 'retry'
---   size   returns the length of the n-th job from the head
---   pop    pops n jobs; appends them, and for retries their due times, by calling `take`
---   left   how many jobs it may give
-local function take(place, body, score)
-    taken[#taken + 1], from[#from + 1] = body, { place, score }
-    bytes, largest = bytes + #body, math.max(largest, #body)
+--   left    how many jobs the place may still give
+--   read    returns the jobs at two indexes and between them, counted from 0 at the head, and true if they are in reverse
+--   remove  removes a number of jobs at the head
+local function place(left, read, remove)
+    return { left = left, read = read, remove = remove, kept = 0, portion = seen and LARGEST_PORTION or FIRST_PORTION }
 end
 
 local function list_place(key, is_right, left)
-    local place = { left = left, portion = 4, key = key, push = is_right and 'RPUSH' or 'LPUSH' }
-    function place.size(n)
-        return #(redis.call('LINDEX', key, is_right and -n or n - 1) or '')
+    if is_right then
+        return place(left, function(start, stop)
+            return redis.call('LRANGE', key, -stop - 1, -start - 1), true
+        end, function(n)
+            redis.call('LTRIM', key, 0, -n - 1)
+        end)
     end
-    function place.pop(n)
-        for _, body in ipairs(redis.call(is_right and 'RPOP' or 'LPOP', key, n) or {}) do
-            take(place, body)
-        end
-    end
-    return place
+    return place(left, function(start, stop)
+        return redis.call('LRANGE', key, start, stop), false
+    end, function(n)
+        redis.call('LTRIM', key, n, -1)
+    end)
 end
 
 local function retry_place(left)
-    local place = { left = left, portion = 4, key = retry }
-    function place.size(n)
-        return #(redis.call('ZRANGE', retry, n - 1, n - 1)[1] or '')
-    end
-    function place.pop(n)
-        local popped = redis.call('ZPOPMIN', retry, n)
-        for i = 1, #popped, 2 do
-            take(place, popped[i], popped[i + 1])
-        end
-    end
-    return place
+    return place(left, function(start, stop)
+        return redis.call('ZRANGE', retry, start, stop), false
+    end, function(n)
+        redis.call('ZREMRANGEBYRANK', retry, 0, n - 1)
+    end)
 end
 
--- Takes a portion of at most `space` bytes from a place, but at least one job for the claim; returns false when there is no
--- job, or no room for it.
-local function take_portion(place, space)
-    local n = math.min(place.left, place.portion, limit - #taken)
-    if n > 1 then
-        n = math.max(1, math.min(n, math.floor(space / largest)))
-    end
-    while n > 1 and n * place.size(n) > space do
-        n = math.floor(n / 2)
-    end
-    if n < 1 or (n == 1 and #taken > 0 and place.size(1) > space) then
+-- Takes a portion from a place, up to the job with which it reaches `space` bytes; returns false when there is no job or no
+-- space.
+local function take_portion(from, space)
+    local n = math.min(from.left, from.portion, limit - kept)
+    if n < 1 or space < 1 then
         return false
     end
-    place.pop(n)
-    place.left = place.left - n
-    place.portion = math.min(2 * place.portion, LARGEST_PORTION)
+    n = math.max(1, math.min(n, math.floor(space / largest)))
+    while n > 1 do
+        local last = from.kept + n - 1
+        local size = #(from.read(last, last)[1] or '')
+        largest = math.max(largest, size)
+        if n * size <= space then
+            break
+        end
+        n = math.max(1, math.floor(space / size))
+    end
+    local bodies, is_reversed = from.read(from.kept, from.kept + n - 1)
+    local found, used = #bodies, 0
+    for i = 1, found do
+        local body = bodies[is_reversed and found + 1 - i or i]
+        local size = #body
+        if size > largest then
+            largest = size
+        end
+        used, kept = used + size, kept + 1
+        taken[kept] = body
+        if used >= space then
+            found = i
+            break
+        end
+    end
+    bytes = bytes + used
+    from.kept, from.left = from.kept + found, from.left - found
+    from.portion = math.min(2 * from.portion, LARGEST_PORTION)
     return true
 end
 
-local waits = list_place(inbox, false, redis.call('LLEN', inbox))
-while take_portion(waits, max_bytes - bytes) do end
+local moved_waiting = redis.call('LLEN', inbox)
+local moved = list_place(inbox, false, moved_waiting)
+while take_portion(moved, max_bytes - bytes) do end
 
 -- While fresh jobs and due retries both wait, each has half of the room, so that neither starves. They alternate, so that this
 -- holds for the bytes too; chance says which is first, for a claim that only one job fits into.
-local room, turn = limit - #taken, now % 2
+local room, turn = limit - kept, now % 2
 local fresh_waiting, due_waiting = redis.call('LLEN', jobs), redis.call('ZCOUNT', retry, '-inf', now)
 local due_share = math.min(due_waiting, math.max(math.floor((room + turn) / 2), room - fresh_waiting))
-local fresh, due = list_place(jobs, head_end == 'RIGHT', room - due_share), retry_place(due_share)
-fresh.left = math.min(fresh.left, fresh_waiting)
+local fresh = list_place(jobs, head_end == 'RIGHT', math.min(fresh_waiting, room - due_share))
+local due = retry_place(due_share)
 local one, other = fresh, due
 if turn == 1 then
     one, other = due, fresh
 end
 repeat
     local space = max_bytes - bytes
-    local took_one = take_portion(one, other.left > 0 and math.floor(space / 2) or space)
+    local took_one = take_portion(one, other.left > 0 and math.ceil(space / 2) or space)
     local took_other = take_portion(other, max_bytes - bytes)
 until not took_one and not took_other
 
--- A portion with a few jobs much larger than its last: they go back, in their order.
-local kept = #taken
-while kept > 1 and bytes > max_bytes do
-    bytes = bytes - #taken[kept]
-    kept = kept - 1
-end
-for i = #taken, kept + 1, -1 do
-    local place, score = from[i][1], from[i][2]
-    if score then
-        redis.call('ZADD', place.key, score, taken[i])
-    else
-        redis.call(place.push, place.key, taken[i])
+for _, from in ipairs({ moved, fresh, due }) do
+    if from.kept > 0 then
+        from.remove(from.kept)
     end
 end
 
-local digits = '0123456789abcdefghijklmnopqrstuvwxyz'
-local stamp, rest = ARGV[6], time[1] * 1000000 + time[2]
-while rest > 0 do
-    local digit = rest % 36
-    stamp, rest = string.sub(digits, digit + 1, digit + 1) .. stamp, (rest - digit) / 36
-end
-
+local stamp = string.format('%s%x', ARGV[6], time[1] * 1000000 + time[2])
 local claims, number, buried = {}, first, 0
+-- Formatting a number is expensive, so that only every tenth is formatted.
+local tens, digits, suffix = '', { [0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9' }, '.' .. stamp
 for i = 1, kept do
     local body = taken[i]
     if #body > max_job then
@@ -243,10 +250,14 @@ for i = 1, kept do
         add_dead_results(results, tonumber(ARGV[13]), now, members, 'JobTooLarge')
         buried = buried + notifications
     else
-        claims[#claims + 1] = number .. '.' .. stamp
-        claims[#claims + 1] = body
+        local n = number - first + 1
+        local digit = number % 10
+        if n == 1 or digit == 0 then
+            tens = number < 10 and '' or string.format('%d', (number - digit) / 10)
+        end
+        claims[2 * n - 1], claims[2 * n] = tens .. digits[digit] .. suffix, body
+        reply[7 + n] = body
         number = number + 1
-        reply[#reply + 1] = body
     end
 end
 if #claims > 0 then
@@ -254,7 +265,8 @@ if #claims > 0 then
         redis.call('HSET', claimed, unpack(claims, i, math.min(i + CHUNK - 1, #claims)))
     end
     -- Kept for longer than any network keeps a command.
-    redis.call('SET', next_key, string.format('%d %d %s', number, first, stamp), 'PX', 3600000)
+    redis.call('SET', next_key, string.format('%d %d %s %d', number, first, stamp, math.max(1, largest * 7 / 8)),
+        'PX', 3600000)
     reply[7] = stamp
 end
 if buried > 0 then
@@ -263,5 +275,5 @@ if buried > 0 then
     reply[5] = trim_dead(dead, dead_bytes, stats, now,
         { count = tonumber(ARGV[9]), age = tonumber(ARGV[10]), bytes = tonumber(ARGV[11]) })
 end
-reply[3] = until_next()
+reply[3] = (fresh_waiting > fresh.kept or moved_waiting > moved.kept) and 0 or until_due()
 return reply
