@@ -27,9 +27,10 @@
 --      11 max dead bytes  up to which total length
 --      12 head            which end of the jobs is their head, LEFT or RIGHT
 --      13 max results     how many results are kept, about; 0 for none
---      14 uptime          with a heartbeat: how long the worker has run, ms
---      15 members         with a heartbeat: the members of the JSON object, and its closing brace
--- Reply { status, now, due, expired, evicted, order, stamp, body... }
+--      14 idle lease      the lease of a lane that has no claims and only renews, ms: it protects nothing, so it is long
+--      15 uptime          with a heartbeat: how long the worker has run, ms
+--      16 members         with a heartbeat: the members of the JSON object, and its closing brace
+-- Reply { status, now, due, expired, evicted, order, stamp, held, body... }
 --       status            0 claimed, 1 paused, 2 the lease was lost: the claims were reclaimed, take a new name
 --       now               Redis' time, ms
 --       due               ms until more jobs can be claimed: 0 when some wait, -1 when none do
@@ -37,6 +38,7 @@
 --       evicted           dead letters evicted to keep within the bounds
 --       order             the value of order:<process>, '' where there is none or it was not asked for
 --       stamp             of this claim, '' without jobs
+--       held              how many claims the lane had before this one; -1 where their key is no hash
 --       body...           the jobs, under the fields `<first>.<stamp>`, `<first + 1>.<stamp>`, ...
 --
 -- A claim is bound to its execution: the same command, executed again on another state of Redis, takes other jobs, and the
@@ -52,16 +54,18 @@ local lane, limit, first = ARGV[1], tonumber(ARGV[4]), tonumber(ARGV[5])
 local max_job, max_bytes, head_end = tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[12]
 
 -- The lease is renewed even if another key is not what it should be.
-local wrong = wrong_type({ [retry] = 'zset', [claimed] = 'hash', [workers] = 'zset', [next_key] = 'string' })
+local wrong = wrong_type({ [workers] = 'zset' })
 if wrong then
     return wrong
 end
 
 if ARGV[2] == '0' and not redis.call('ZSCORE', workers, lane) then
-    return { 2, now, -1, '', 0, '', '' }
+    return { 2, now, -1, '', 0, '', '', 0 }
 end
 write_when_full(workers)
-redis.call('ZADD', workers, now + ARGV[3], lane)
+local held = redis.pcall('HLEN', claimed)
+held = type(held) == 'number' and held or -1
+redis.call('ZADD', workers, now + (limit == 0 and held == 0 and ARGV[14] or ARGV[3]), lane)
 
 -- One of those that expired first, by chance: one that can't be reclaimed must not keep the others from being.
 local expired = redis.call('ZRANGEBYSCORE', workers, '-inf', '(' .. now, 'LIMIT', 0, 10)
@@ -71,21 +75,22 @@ expired = expired[1 + time[2] % math.max(1, #expired)] or ''
 local order = ''
 if KEYS[12] then
     redis.pcall('HSET', KEYS[12], lane,
-        string.format('{"v":1,"updated_at":%d,"started_at":%d,', now, now - ARGV[14]) .. ARGV[15])
+        string.format('{"v":1,"updated_at":%d,"started_at":%d,', now, now - ARGV[15]) .. ARGV[16])
     local wanted = redis.pcall('GET', KEYS[13])
     order = type(wanted) == 'string' and wanted or ''
 end
 
-local reply = { 0, now, -1, expired, 0, order, '' }
+local reply = { 0, now, -1, expired, 0, order, '', held }
 
 local function until_next()
     for _, list in ipairs({ jobs, inbox }) do
         local length = redis.pcall('LLEN', list)
-        if type(length) == 'number' and length > 0 then
+        -- What is no list is found out by the next claim.
+        if type(length) ~= 'number' or length > 0 then
             return 0
         end
     end
-    local head = redis.call('ZRANGE', retry, 0, 0, 'WITHSCORES')
+    local head = redis.pcall('ZRANGE', retry, 0, 0, 'WITHSCORES')
     return head[2] and math.max(0, math.min(tonumber(head[2]) - now, 2 ^ 31)) or -1
 end
 
@@ -98,6 +103,10 @@ if limit == 0 then
     return reply
 end
 
+wrong = wrong_type({ [retry] = 'zset', [claimed] = 'hash', [next_key] = 'string' })
+if wrong then
+    return wrong
+end
 local known = redis.call('GET', next_key)
 if known then
     local next_number, last_first, stamp = string.match(known, '^(%d+) (%d+) (%w+)$')
@@ -116,7 +125,8 @@ if known then
     end
 end
 
-if reply[1] == 1 then
+-- Paused, or nothing to claim: most polls of an idle fleet end here.
+if reply[1] == 1 or reply[3] ~= 0 then
     return reply
 end
 
