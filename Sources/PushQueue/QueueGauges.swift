@@ -47,7 +47,8 @@ extension QueueConnection {
     /// Counts what the queue holds, or returns what another worker has counted within ``QueueGauges/maximumAge``.
     public func gauges(completion: @escaping (Result<QueueGauges, Failure>) -> Void) {
         scripts.run(
-            .gauges, [keys.jobs, keys.inbox, keys.retry, keys.workers, keys.dead, keys.paused, keys.deadBytes, keys.gauges],
+            .gauges,
+            [keys.jobs, keys.inbox, keys.retry, keys.workers, keys.dead, keys.paused, keys.deadBytes, keys.gauges],
             arguments: { [keys] command in
                 command.append(keys.claimed(""))
                 command.append(QueueGauges.headLimit)

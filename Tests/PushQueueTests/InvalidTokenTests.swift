@@ -26,7 +26,8 @@ struct InvalidTokenTests {
             let details = queue.sharedKeys.invalidTokenDetails
             #expect(
                 try queue.redis.run("HGET", details, "aa").text?.hasPrefix(
-                    #"{"at":1792800000000,"reason":"Unregistered","topic":"com.example.app","source":"apns","marked_at":"#)
+                    #"{"at":1792800000000,"reason":"Unregistered","topic":"com.example.app","source":"apns","marked_at":"#
+                )
                     == true)
             #expect(
                 try queue.redis.run("HGET", details, "bb").text?.hasPrefix(

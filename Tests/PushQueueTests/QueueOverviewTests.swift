@@ -14,7 +14,9 @@ struct QueueOverviewTests {
     func empty() async throws {
         try await withQueue { queue in
             let overview = try await read(queue)
-            #expect(overview.waiting + overview.due + overview.later + overview.claims + overview.dead + overview.deadBytes == 0)
+            #expect(
+                overview.waiting + overview.due + overview.later + overview.claims + overview.dead + overview.deadBytes
+                    == 0)
             #expect(overview.oldest == nil && overview.pause == nil && overview.workers.isEmpty)
             #expect(overview.counters.isEmpty && overview.deadReasons.isEmpty)
             #expect(try queue.everything().isEmpty)
@@ -68,7 +70,9 @@ struct QueueOverviewTests {
                 #expect(claimed.bodies.count == (lane == 2 ? 1 : 0))
             }
             _ = try await queue.worker("other").claim(0)
-            func living() async throws -> [String] { try await read(queue).workers.filter(\.isLiving).map(\.name).sorted() }
+            func living() async throws -> [String] {
+                try await read(queue).workers.filter(\.isLiving).map(\.name).sorted()
+            }
             #expect(try await living() == ["host.1.ab.0", "host.1.ab.1", "host.1.ab.2", "other"])
             try queue.endLease("host.1.ab.0")
             #expect(try await living() == ["host.1.ab.2", "other"])

@@ -132,7 +132,8 @@ public struct WorkerMetric: Sendable {
         "Jobs in Redis: waiting, retry (retries, scheduled and parked jobs), claimed (by any worker), dead. The same from "
             + "every worker: take the max over instances, not the sum.")
     static let deadLetterBytes = WorkerMetric(
-        "dead_letters_bytes", .gauge, ["queue"], "Total size of the queue's dead letters in Redis, without its overhead.")
+        "dead_letters_bytes", .gauge, ["queue"],
+        "Total size of the queue's dead letters in Redis, without its overhead.")
     static let queueOldest = WorkerMetric(
         "queue_oldest_seconds", .gauge, ["queue"],
         "How long the job at the head of the queue has waited: since its enqueued_at or, without one, since this worker "

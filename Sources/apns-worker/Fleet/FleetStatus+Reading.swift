@@ -127,7 +127,9 @@ extension FleetStatus {
     private static func sightings(_ look: Look) -> [Sighting] {
         guard case .success(let found) = look.result else { return [] }
         // The long lease of a lane that held nothing outlives its process.
-        return found.workers.filter { $0.isLiving || $0.leaseLeft < 0 }.map { Sighting(queue: look.keys.queue, now: found.now, worker: $0) }
+        return found.workers.filter { $0.isLiving || $0.leaseLeft < 0 }.map {
+            Sighting(queue: look.keys.queue, now: found.now, worker: $0)
+        }
     }
 
     /// Fills in what only two looks tell.
