@@ -53,13 +53,12 @@ local dead, dead_bytes, stats, next_key, results = KEYS[7], KEYS[8], KEYS[9], KE
 local lane, limit, first = ARGV[1], tonumber(ARGV[4]), tonumber(ARGV[5])
 local max_job, max_bytes, head_end = tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[12]
 
--- The lease is renewed even if another key is not what it should be.
-local wrong = wrong_type({ [workers] = 'zset' })
-if wrong then
-    return wrong
-end
-
-if ARGV[2] == '0' and not redis.call('ZSCORE', workers, lane) then
+-- The lease is renewed even if another key is not what it should be. Few commands are called up to the end of an idle poll:
+-- a large fleet makes hundreds per second.
+local score = redis.pcall('ZSCORE', workers, lane)
+if type(score) == 'table' then
+    return wrong_type({ [workers] = 'zset' }) or score
+elseif ARGV[2] == '0' and not score then
     return { 2, now, -1, '', 0, '', '', 0 }
 end
 write_when_full(workers)
@@ -85,12 +84,15 @@ local reply = { 0, now, -1, expired, 0, order, '', held }
 local function until_next()
     for _, list in ipairs({ jobs, inbox }) do
         local length = redis.pcall('LLEN', list)
-        -- What is no list is found out by the next claim.
+        -- A key of another type: the next claim reports it.
         if type(length) ~= 'number' or length > 0 then
             return 0
         end
     end
     local head = redis.pcall('ZRANGE', retry, 0, 0, 'WITHSCORES')
+    if head.err then
+        return 0
+    end
     return head[2] and math.max(0, math.min(tonumber(head[2]) - now, 2 ^ 31)) or -1
 end
 
@@ -103,12 +105,10 @@ if limit == 0 then
     return reply
 end
 
-wrong = wrong_type({ [retry] = 'zset', [claimed] = 'hash', [next_key] = 'string' })
-if wrong then
-    return wrong
-end
-local known = redis.call('GET', next_key)
-if known then
+local known = redis.pcall('GET', next_key)
+if type(known) == 'table' or (known and held < 0) then
+    return wrong_type({ [next_key] = 'string', [claimed] = 'hash' }) or known
+elseif known then
     local next_number, last_first, stamp = string.match(known, '^(%d+) (%d+) (%w+)$')
     if tonumber(last_first) == first then
         reply[1], reply[7] = 0, stamp
@@ -130,7 +130,8 @@ if reply[1] == 1 or reply[3] ~= 0 then
     return reply
 end
 
-wrong = wrong_type({
+local wrong = wrong_type({
+    [retry] = 'zset', [claimed] = 'hash',
     [jobs] = 'list', [inbox] = 'list', [dead] = 'zset', [stats_key(stats, now)] = 'hash', [results] = 'stream',
 })
 if wrong then
