@@ -39,6 +39,8 @@ public final class QueueConnection {
         public var order: WorkerOrder?
         /// The stamp of the claims; empty without jobs.
         public var stamp: String
+        /// How many claims the lane had before; negative where that can't be known.
+        public var held: Int
         /// The jobs, under consecutive numbers from the one that was given. They share one buffer.
         public var bodies: [ByteBuffer]
     }
@@ -121,6 +123,7 @@ public final class QueueConnection {
                 command.append(limits.maximumDeadLetterBytes)
                 command.append(head)
                 command.append(limits.resultsKept)
+                command.append(limits.idleLease)
                 guard let news else { return }
                 command.append(Int(news.uptime))
                 command.append(news.members)
@@ -139,7 +142,7 @@ public final class QueueConnection {
         guard let status = elements.next()?.integer, let now = elements.next()?.integer,
             let due = elements.next()?.integer, let expired = elements.next()?.string,
             let evicted = elements.next()?.integer, let order = elements.next()?.string,
-            let stamp = elements.next()?.string
+            let stamp = elements.next()?.string, let held = elements.next()?.integer
         else { return .failure(.unexpectedReply(.claim)) }
         var bodies: [ByteBuffer] = []
         bodies.reserveCapacity(elements.underestimatedCount)
@@ -151,7 +154,8 @@ public final class QueueConnection {
             Claimed(
                 isPaused: status == 1, leaseLost: status == 2, now: Int64(now), nextDue: due < 0 ? nil : Int64(due),
                 expiredWorker: expired.isEmpty ? nil : expired, evicted: evicted,
-                order: order.isEmpty ? nil : WorkerOrder(order), stamp: stamp, bodies: bodies))
+                order: order.isEmpty ? nil : WorkerOrder(order), stamp: stamp, held: held,
+                bodies: bodies))
     }
 
     /// Makes sure that jobs are the only ones with their ids.

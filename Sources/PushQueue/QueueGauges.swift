@@ -13,6 +13,8 @@ public struct QueueGauges: Sendable {
     public var claims: Int
     /// Dead letters.
     public var dead: Int
+    /// The sum of the dead letters' lengths in bytes.
+    public var deadBytes: Int
     /// Whether the queue is paused.
     public var isPaused: Bool
     /// When the first of ``retries`` is due, in milliseconds since 1970; `nil` without any.
@@ -45,7 +47,8 @@ extension QueueConnection {
     /// Counts what the queue holds, or returns what another worker has counted within ``QueueGauges/maximumAge``.
     public func gauges(completion: @escaping (Result<QueueGauges, Failure>) -> Void) {
         scripts.run(
-            .gauges, [keys.jobs, keys.inbox, keys.retry, keys.workers, keys.dead, keys.paused, keys.gauges],
+            .gauges,
+            [keys.jobs, keys.inbox, keys.retry, keys.workers, keys.dead, keys.paused, keys.deadBytes, keys.gauges],
             arguments: { [keys] command in
                 command.append(keys.claimed(""))
                 command.append(QueueGauges.headLimit)
@@ -55,16 +58,16 @@ extension QueueConnection {
             completion: { result in
                 completion(
                     result.flatMap { reply in
-                        let numbers = (0..<min(7, reply.root.count)).compactMap { reply.root[$0].integer }
-                        guard numbers.count == 7, reply.root.count == 8 else {
+                        let numbers = (0..<min(8, reply.root.count)).compactMap { reply.root[$0].integer }
+                        guard numbers.count == 8, reply.root.count == 9 else {
                             return .failure(.unexpectedReply(.gauges))
                         }
                         return .success(
                             QueueGauges(
                                 now: Int64(numbers[0]), jobs: numbers[1], retries: numbers[2], claims: numbers[3],
-                                dead: numbers[4], isPaused: numbers[5] == 1,
+                                dead: numbers[4], deadBytes: numbers[7], isPaused: numbers[5] == 1,
                                 firstDue: numbers[2] > 0 ? Int64(numbers[6]) : nil,
-                                head: reply.root[7].bytes.flatMap { $0.readableBytes > 0 ? $0 : nil }))
+                                head: reply.root[8].bytes.flatMap { $0.readableBytes > 0 ? $0 : nil }))
                     })
             })
     }

@@ -2,15 +2,17 @@
 public struct QueueLimits: Sendable {
     /// A lane's lease in milliseconds: the time for which its claims stay its own without a renewal.
     public var lease = 30_000
+    /// The lease of a lane that has no claims, in milliseconds: it protects nothing, so it is long and seldom renewed.
+    public var idleLease: Int { 10 * lease }
     /// Larger jobs become dead letters before they travel, in bytes.
     public var maximumJobSize = 16 * 1024 * 1024
     /// A claim ends with the job with which its jobs reach this many bytes.
     public var maximumClaimSize = 1024 * 1024
-    /// How many dead letters are kept.
+    /// The maximum number of dead letters.
     public var maximumDeadLetters = 1_000_000
-    /// For how long dead letters are kept, in milliseconds.
+    /// How long dead letters are kept, in milliseconds.
     public var maximumDeadLetterAge = 90 * 86_400_000
-    /// Up to which total length dead letters are kept, in bytes.
+    /// The maximum total length of the dead letters, in bytes.
     public var maximumDeadLetterBytes = 1 << 30
     /// Which results are kept for producers.
     public var results = ResultsKept.off

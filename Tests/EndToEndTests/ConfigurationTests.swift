@@ -75,6 +75,35 @@ extension EndToEnd {
             #expect(settings["lease"]?.reloaded == false && settings["max_attempts"]?.reloaded == true)
         }
 
+        @Test("how many dead letters a queue keeps, up to which size and for how long, and invalid tokens for how long")
+        func kept() async throws {
+            let folder = try Folder(
+                try Self.credential() + """
+                    topic: com.example.app
+                    dead_letters_limit: 5000
+                    invalid_tokens_days: 0
+                    queues:
+                      a: {dead_letters_bytes: 1000000}
+                      b: {dead_letters_days: 7}
+                    """)
+            var settings = try await Self.settings(
+                ["--config", folder.file, "--dead-letters-days", "30"],
+                environment: ["APNS_WORKER_DEAD_LETTERS_BYTES": "2000000"])
+            func shown(_ key: String) -> [String]? { settings[key].map { [$0.value, $0.source] } }
+            #expect(shown("dead_letters_limit") == ["5000", "\(folder.file):5"])
+            #expect(shown("dead_letters_bytes") == ["2000000", "APNS_WORKER_DEAD_LETTERS_BYTES"])
+            #expect(shown("dead_letters_days") == ["30", "--dead-letters-days"])
+            #expect(shown("invalid_tokens_days") == ["0", "\(folder.file):6"])
+            #expect(shown("queues.a.dead_letters_bytes") == ["1000000", "\(folder.file):8"])
+            #expect(shown("queues.b.dead_letters_days") == ["7", "\(folder.file):9"])
+            let plain = try Folder(try Self.credential() + "topic: com.example.app")
+            settings = try await Self.settings(["--config", plain.file])
+            #expect(shown("dead_letters_limit") == ["1000000", "default"])
+            #expect(shown("dead_letters_bytes") == ["1073741824", "default"])
+            #expect(shown("dead_letters_days") == ["90", "default"])
+            #expect(shown("invalid_tokens_days") == ["365", "default"])
+        }
+
         @Test("what an app has of its own goes before what all have, in the file and in variables")
         func ofItsOwn() async throws {
             let folder = try Folder(
@@ -202,6 +231,22 @@ extension EndToEnd {
             (
                 "queues: {a: {weight: 0}}",
                 "worker.yaml:1: `queues.a.weight` is 0; it has to be a whole number from 1 to 1000"
+            ),
+            (
+                "dead_letters_bytes: 1GiB",
+                "worker.yaml:1: `dead_letters_bytes` is 1GiB; it has to be a whole number from 1 to 1099511627776 (bytes)"
+            ),
+            (
+                "queues: {a: {dead_letters_bytes: 0}}",
+                "worker.yaml:1: `queues.a.dead_letters_bytes` is 0; it has to be a whole number from 1 to 1099511627776"
+            ),
+            (
+                "invalid_tokens_days: -1",
+                "worker.yaml:1: `invalid_tokens_days` is -1; it has to be a whole number from 0 to 36500 (days)"
+            ),
+            (
+                "queues: {a: {invalid_tokens_days: 3}}",
+                "worker.yaml:1: there is no setting `queues.a.invalid_tokens_days`"
             ),
             ("weight: 3", "worker.yaml:1: there is no setting `weight`"),
             ("lease: 8000\nlease: 9000", "the key `lease` is there twice"),

@@ -25,7 +25,7 @@ struct FleetView: Decodable {
 
     struct Queue: Decodable {
         let name: String
-        let waiting, due, later, claimed, dead, workers, dead_sampled: Int
+        let waiting, due, later, claimed, dead, dead_bytes, workers, dead_sampled: Int
         let oldest_age: Int64?
         let paused: Pause?
         let today, dead_reasons: [String: Int]

@@ -97,6 +97,7 @@ extension EndToEnd {
             try connection.run("SET", "push:{default}:paused", "why")
             try connection.run("SADD", "push:{shared}:invalid-tokens", "aa", "bb")
             try connection.run("ZADD", "push:{default}:dead", "1", "x", "2", "y", "3", "z")
+            try connection.run("SET", "push:{default}:dead-bytes", "3")
             try connection.run("ZADD", "push:{default}:retry", "99999999999999", "a")
             let enqueued = Int(Date.now.timeIntervalSince1970) - 5000
             try redis.push(TestJob.many(4, members: #""enqueued_at":\#(enqueued),"#))
@@ -112,6 +113,7 @@ extension EndToEnd {
             for (state, count) in depth {
                 #expect(page.value("apns_worker_queue_jobs", ["queue": "default", "state": state]) == Double(count))
             }
+            #expect(page.value("apns_worker_dead_letters_bytes", ["queue": "default"]) == 3)
             #expect(page.value("apns_worker_invalid_tokens") == 2)
             let age = try #require(page.value("apns_worker_queue_oldest_seconds", ["queue": "default"]))
             #expect((4990...6000).contains(age))

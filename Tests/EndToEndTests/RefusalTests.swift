@@ -167,6 +167,29 @@ extension EndToEnd {
             #expect(try redis.counted("dead_evicted") == 500 && redis.counted("dead") == 500)
             #expect(try redis.run("ZSCORE", "push:{default}:dead", "500\n") == .null)
         }
+
+        @Test("dead letters keep to the bytes that the setting allows: the oldest go, and status shows the rest")
+        func deadLettersBytes() async throws {
+            let redis = try RedisServer()
+            let padding = String(repeating: "x", count: 1000)
+            try redis.push((0..<200).map { Array("no job \($0) \(padding)".utf8) })
+            let simulator = try await SimulatorProcess()
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port,
+                options: ["--exit-when-done", "--dead-letters-bytes", "20000"])
+            let account = try await worker.finish()
+            _ = try await simulator.stop()
+            #expect(account.dead == 200)
+            let members = try redis.run("ZRANGE", "push:{default}:dead", "0", "-1").elements ?? []
+            let bytes = members.reduce(0) { $0 + ($1.text?.utf8.count ?? 0) }
+            #expect((15_000...20_000).contains(bytes), "\(bytes) bytes")
+            let evicted = try redis.counted("dead_evicted")
+            #expect(evicted == 200 - members.count && members.last?.text?.contains("no job 199 ") == true)
+            #expect(try await FleetView(redis.url).queue("default").dead_bytes == bytes)
+            let page = try await CommandLineTests.run(["status"], environment: ["APNS_WORKER_REDIS_URL": redis.url])
+            #expect(page.output.contains("DEAD LETTERS  \(members.count), "), "\(page.output)")
+            #expect(page.output.contains(" KiB: MalformedJSON \(members.count)"), "\(page.output)")
+        }
     }
 }
 

@@ -75,6 +75,48 @@ struct ClaimTests {
         }
     }
 
+    @Test("the lease of a lane that only renews is long while it has no claims, and short as soon as it has some")
+    func idleLease() async throws {
+        try await withQueue { queue in
+            var limits = QueueLimits()
+            limits.lease = 20_000
+            let worker = queue.worker("w", limits)
+            func left(at now: Int64) throws -> Int64 {
+                Int64(try #require(try queue.redis.run("ZSCORE", queue.keys.workers, "w").number)) - now
+            }
+            var claimed = try await worker.claim(0)
+            #expect(claimed.held == 0 && limits.idleLease == 200_000)
+            #expect(try left(at: claimed.now) == 200_000)
+            // With nothing to take either.
+            claimed = try await worker.claim(5)
+            #expect(claimed.held == 0)
+            #expect(try left(at: claimed.now) == 20_000)
+            try queue.push(["a", "b"])
+            claimed = try await worker.claim(2)
+            #expect(claimed.held == 0 && claimed.bodies.count == 2)
+            claimed = try await worker.claim(0)
+            #expect(claimed.held == 2)
+            #expect(try left(at: claimed.now) == 20_000)
+            try await worker.settle { $0.end(1, .delivered) }
+            try await worker.settle { $0.end(2, .delivered) }
+            claimed = try await worker.claim(0)
+            #expect(claimed.held == 0)
+            #expect(try left(at: claimed.now) == 200_000)
+        }
+    }
+
+    @Test("an idle poll looks at few keys")
+    func idlePoll() async throws {
+        let server = try RedisServer()
+        try await withQueue(on: server) { queue in
+            _ = try await queue.worker("w").claim(256)
+            try queue.redis.run("CONFIG", "RESETSTAT")
+            for _ in 0..<10 { #expect(try await queue.worker("w").claim(256).bodies.isEmpty) }
+            let calls = try queue.calls().filter { !["config|resetstat", "info", "evalsha", "eval"].contains($0.key) }
+            #expect(calls.values.reduce(0, +) <= 150, "\(calls)")
+        }
+    }
+
     @Test("a paused queue gives nothing, but still what was claimed before")
     func paused() async throws {
         try await withQueue { queue in

@@ -75,6 +75,57 @@ struct DeadLetterTests {
         }
     }
 
+    @Test("beyond the bytes that are kept, the oldest go, and are counted")
+    func trimByBytes() async throws {
+        try await withQueue { queue in
+            var limits = QueueLimits()
+            limits.maximumDeadLetterBytes = 3000
+            let jobs = (1...6).map { "job \($0) " + String(repeating: "x", count: 1000) }
+            let worker = try await queue.worker("w", claiming: jobs, limits)
+            func bury(_ claims: ClosedRange<Int>) -> Settlement {
+                worker.filled { settlement in
+                    for claim in claims {
+                        settlement.bury(
+                            claim, reason: "X", attempts: 1, members: DeadLetter.members(),
+                            original: 0..<jobs[0].utf8.count)
+                    }
+                }
+            }
+            for claim in 1...3 { try await worker.settle(bury(claim...claim)) }
+            #expect(try queue.dead().map { String($0.original.text.prefix(5)) } == ["job 2", "job 3"])
+            #expect(try await worker.settled(bury(4...6)) == QueueConnection.Settled(lost: 0, evicted: 3))
+            #expect(try queue.dead().map { String($0.original.text.prefix(5)) } == ["job 5", "job 6"])
+            #expect(try queue.stats() == ["dead": 6, "dead:X": 6, "dead_evicted": 4])
+            let members = try queue.redis.run("ZRANGE", queue.keys.dead, "0", "-1").elements ?? []
+            let bytes = members.reduce(0) { $0 + $1.bytes.count }
+            let counted = try queue.redis.run("GET", queue.keys.deadBytes).number
+            #expect(counted == bytes && bytes <= 3000)
+        }
+    }
+
+    @Test("a bound that was lowered is reached step by step: no call takes out more than a thousand")
+    func trimInSteps() async throws {
+        try await withQueue { queue in
+            var limits = QueueLimits()
+            limits.maximumDeadLetterBytes = 1000
+            limits.maximumDeadLetterAge = 100 * 365 * 86_400_000
+            let worker = try await queue.worker("w", claiming: (1...4).map { "job \($0)" }, limits)
+            let fill = """
+                for i = 1, 2500 do redis.call('ZADD', KEYS[1], i, string.format('{}\\n%06d', i)) end
+                redis.call('SET', KEYS[2], 2500 * 9)
+                """
+            try queue.redis.run("EVAL", fill, "2", queue.keys.dead, queue.keys.deadBytes)
+            var left: [Int] = []
+            for claim in 1...4 {
+                try await worker.settle { $0.bury(claim, reason: "X") }
+                left.append(try queue.redis.run("ZCARD", queue.keys.dead).number ?? 0)
+            }
+            #expect(left[0] == 1501 && left[1] == 502)
+            #expect(left[2] < 100)
+            #expect(try queue.redis.run("GET", queue.keys.deadBytes).number ?? .max <= 1000)
+        }
+    }
+
     @Test("claims and reaping keep to the limits too")
     func trimElsewhere() async throws {
         try await withQueue { queue in

@@ -64,9 +64,9 @@ struct FeedbackMarkTests {
             let details = sources(try queue.redis.run("HGETALL", keys.invalidTokenDetails))
             #expect(Set(details.keys) == Set(set))
             #expect(
-                details["bb"]
-                    == #"{"at":5000,"reason":"Feedback","topic":"com.example.app","environment":"production","source":"feedback"}"#
-            )
+                details["bb"]?.hasPrefix(
+                    #"{"at":5000,"reason":"Feedback","topic":"com.example.app","environment":"production","source":"feedback","#
+                ) == true)
         }
     }
 

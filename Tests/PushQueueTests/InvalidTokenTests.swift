@@ -25,11 +25,14 @@ struct InvalidTokenTests {
             #expect(Set(set?.compactMap(\.text) ?? []) == ["aa", "bb"])
             let details = queue.sharedKeys.invalidTokenDetails
             #expect(
-                try queue.redis.run("HGET", details, "aa").text
-                    == #"{"at":1792800000000,"reason":"Unregistered","topic":"com.example.app","source":"apns"}"#)
+                try queue.redis.run("HGET", details, "aa").text?.hasPrefix(
+                    #"{"at":1792800000000,"reason":"Unregistered","topic":"com.example.app","source":"apns","marked_at":"#
+                )
+                    == true)
             #expect(
-                try queue.redis.run("HGET", details, "bb").text
-                    == #"{"at":7,"reason":"BadDeviceToken","topic":"com.example.app","source":"apns"}"#)
+                try queue.redis.run("HGET", details, "bb").text?.hasPrefix(
+                    #"{"at":7,"reason":"BadDeviceToken","topic":"com.example.app","source":"apns","marked_at":"#)
+                    == true)
         }
     }
 
@@ -44,7 +47,68 @@ struct InvalidTokenTests {
             ])
             let details = try queue.redis.run("HGET", queue.sharedKeys.invalidTokenDetails, "aa")
             #expect(try jsonObject(ByteBuffer(bytes: details.bytes)))
-            #expect(details.text?.hasSuffix(#""source":"feedback"}"#) == true)
+            #expect(details.text?.contains(#""source":"feedback","marked_at":"#) == true)
+        }
+    }
+
+    @Test("loses the tokens that were added too long ago, little by little, whatever time their details name")
+    func age() async throws {
+        try await withQueue { queue in
+            let keys = queue.sharedKeys
+            let now = try await queue.worker("w").claim(0).now
+            let day: Int64 = 86_400_000
+            func fill(_ prefix: String, _ count: Int, details: String) throws {
+                for index in 0..<count {
+                    try queue.redis.run("SADD", keys.invalidTokens, "\(prefix)\(index)")
+                    try queue.redis.run("HSET", keys.invalidTokenDetails, "\(prefix)\(index)", details)
+                }
+            }
+            try fill("old", 400, details: #"{"at":\#(now),"marked_at":\#(now - 11 * day)}"#)
+            try fill("new", 100, details: #"{"at":1,"marked_at":\#(now - 9 * day)}"#)
+            try fill("unknown", 10, details: #"{"at":1}"#)
+            try queue.redis.run("SADD", keys.invalidTokens, "byhand")
+            let loop = queue.client.eventLoop
+            func mark(_ token: String, maximumAge: Int64) async throws -> [InvalidTokenSet.Marking] {
+                let set = NIOLoopBoundBox.makeBoxSendingValue(
+                    InvalidTokenSet(client: queue.client, keys: keys, maximumAge: Int(maximumAge)), eventLoop: loop)
+                let record = self.token(token)
+                return try await withCheckedContinuation { continuation in
+                    loop.execute { set.value.mark([record]) { continuation.resume(returning: $0) } }
+                }.get()
+            }
+            #expect(try await mark("first", maximumAge: 0) == [.added])
+            #expect(try queue.redis.run("SCARD", keys.invalidTokens) == 512)
+
+            try queue.redis.run("CONFIG", "RESETSTAT")
+            #expect(try await mark("second", maximumAge: 10 * day) == [.added])
+            let after = try queue.redis.run("SCARD", keys.invalidTokens).number ?? 0
+            #expect(after < 513 && after >= 113, "\(after)")
+            var calls = 0
+            while calls < 2000, try queue.redis.run("SCARD", keys.invalidTokens) != 113 {
+                #expect(try await mark("second", maximumAge: 10 * day) == [.known])
+                calls += 1
+            }
+            let left = Set(try queue.redis.run("SMEMBERS", keys.invalidTokens).elements?.compactMap(\.text) ?? [])
+            #expect(left.count == 113 && left.isSuperset(of: ["first", "second", "byhand"]))
+            #expect(!left.contains { $0.hasPrefix("old") })
+            #expect(try queue.redis.run("HLEN", keys.invalidTokenDetails) == 112)
+        }
+    }
+
+    @Test("a call takes out no more than some hundred old tokens, and few cost it little")
+    func ageIsBounded() async throws {
+        try await withQueue { queue in
+            let keys = queue.sharedKeys
+            let fill = """
+                for i = 1, 20000 do
+                    redis.call('SADD', KEYS[1], i)
+                    redis.call('HSET', KEYS[2], i, '{"at":1,"marked_at":' .. ARGV[1] .. '}')
+                end
+                """
+            try queue.redis.run("EVAL", fill, "2", keys.invalidTokens, keys.invalidTokenDetails, "1000")
+            try await queue.addInvalidTokens([token("aa")])
+            let left = try queue.redis.run("SCARD", keys.invalidTokens).number ?? 0
+            #expect((19_501...19_999).contains(left), "\(left)")
         }
     }
 

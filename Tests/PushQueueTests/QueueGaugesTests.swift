@@ -52,10 +52,12 @@ struct QueueGaugesTests {
         try redis.run("HSET", keys.claimed("one"), "1", "x", "2", "y")
         try redis.run("RPUSH", keys.inbox, "z")
         try redis.run("ZADD", keys.dead, "1", "d", "2", "e", "3", "f", "4", "g")
+        try redis.run("SET", keys.deadBytes, "4096")
         try redis.run("SET", keys.paused, "why")
 
         let gauges = try await read()
         #expect(gauges.jobs == 4 && gauges.retries == 2 && gauges.claims == 2 && gauges.dead == 4)
+        #expect(gauges.deadBytes == 4096)
         #expect(gauges.isPaused && gauges.firstDue == 1_700_000_000_123)
         #expect(gauges.overdue == gauges.now - 1_700_000_000_123)
         #expect(gauges.head.map { String(buffer: $0) } == head)
@@ -76,7 +78,7 @@ struct QueueGaugesTests {
     @Test("of an empty queue there is nothing to tell")
     func empty() async throws {
         let gauges = try await read()
-        #expect(gauges.jobs + gauges.retries + gauges.claims + gauges.dead == 0)
+        #expect(gauges.jobs + gauges.retries + gauges.claims + gauges.dead + gauges.deadBytes == 0)
         #expect(!gauges.isPaused && gauges.firstDue == nil && gauges.overdue == 0)
         #expect(gauges.head == nil && gauges.headEnqueuedAt(as: .native) == nil && gauges.now > 1_700_000_000_000)
     }

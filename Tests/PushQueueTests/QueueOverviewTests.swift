@@ -14,7 +14,9 @@ struct QueueOverviewTests {
     func empty() async throws {
         try await withQueue { queue in
             let overview = try await read(queue)
-            #expect(overview.waiting + overview.due + overview.later + overview.claims + overview.dead == 0)
+            #expect(
+                overview.waiting + overview.due + overview.later + overview.claims + overview.dead + overview.deadBytes
+                    == 0)
             #expect(overview.oldest == nil && overview.pause == nil && overview.workers.isEmpty)
             #expect(overview.counters.isEmpty && overview.deadReasons.isEmpty)
             #expect(try queue.everything().isEmpty)
@@ -51,6 +53,31 @@ struct QueueOverviewTests {
             #expect(overview.pause == AppPause(reason: "moon", since: 5, by: "ana"))
             #expect(overview.counters["delivered"] == 1)
             #expect(overview.deadReasons == ["R0": 2, "R1": 1, "unreadable": 1] && overview.deadSampled == 4)
+        }
+    }
+
+    @Test("a killed process lives no longer than the lease of its lane that polls, or of one that has jobs")
+    func killed() async throws {
+        try await withQueue { queue in
+            func news(_ lane: Int) -> WorkerNews {
+                var report = WorkerReport()
+                (report.process, report.lane, report.lanes) = ("host.1.ab", lane, 3)
+                return WorkerNews(report, uptime: 1)
+            }
+            try queue.push(["a"])
+            for lane in 0..<3 {
+                let claimed = try await queue.worker("host.1.ab.\(lane)").claim(lane == 2 ? 1 : 0, telling: news(lane))
+                #expect(claimed.bodies.count == (lane == 2 ? 1 : 0))
+            }
+            _ = try await queue.worker("other").claim(0)
+            func living() async throws -> [String] {
+                try await read(queue).workers.filter(\.isLiving).map(\.name).sorted()
+            }
+            #expect(try await living() == ["host.1.ab.0", "host.1.ab.1", "host.1.ab.2", "other"])
+            try queue.endLease("host.1.ab.0")
+            #expect(try await living() == ["host.1.ab.2", "other"])
+            try queue.endLease("host.1.ab.2")
+            #expect(try await living() == ["other"])
         }
     }
 

@@ -1,4 +1,5 @@
 import APNS
+import Foundation
 import NIOCore
 import PushQueue
 import Testing
@@ -130,6 +131,31 @@ struct MetricReasonTests {
             let word = GatewayStatus(code: code).word
             #expect(MetricReason.word(word) == word)
         }
+    }
+
+    @Test("every reason in the worker's sources and in the scripts is known")
+    func sources() throws {
+        let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+            .deletingLastPathComponent().appending(path: "Sources")
+        let folders = ["PushWorker", "PushQueue/Scripts"].map { root.appending(path: $0) }
+        var files = [root.appending(path: "PushQueue/Job/JobError.swift")]
+        for folder in folders {
+            let paths = try #require(FileManager.default.enumerator(at: folder, includingPropertiesForKeys: nil))
+            files += paths.compactMap { $0 as? URL }.filter { ["swift", "lua"].contains($0.pathExtension) }
+        }
+        #expect(files.count > 80)
+        // A text that is nothing but a word in capitals and small letters is a reason, with these exceptions: the class of an
+        // example, and the reason that `dead list` shows for what is no dead letter.
+        let others = ["PushJob", "Unreadable"]
+        var found: Set<String> = []
+        for file in files where file.lastPathComponent != "MetricReason.swift" {
+            for match in try String(contentsOf: file, encoding: .utf8).matches(of: /["']([A-Z][a-z]+[A-Za-z]*)["']/) {
+                found.insert(String(match.1))
+            }
+        }
+        found.subtract(others)
+        #expect(found.isSuperset(of: ["NotSidekiqJob", "JobTooLarge", "UnreadableClaim", "UnknownApp"]))
+        for reason in found.sorted() { #expect(MetricReason.word(reason) == reason) }
     }
 
     @Test("an explanation is left out, and no reason at all is none")

@@ -15,6 +15,9 @@ public struct QueueOverview: Sendable {
         public var claims: Int
         /// What it tells of itself; `nil` where that is nothing that could be read.
         public var report: WorkerReport?
+        /// True while its lease shows that its process lives. The long lease of a lane without claims does not: such a lane
+        /// lives as long as the lane of its process that polls, which is the first.
+        public internal(set) var isLiving = true
     }
 
     /// How many workers are looked at.
@@ -34,6 +37,8 @@ public struct QueueOverview: Sendable {
     public var later: Int
     /// Dead letters.
     public var dead: Int
+    /// The sum of the dead letters' lengths in bytes.
+    public var deadBytes: Int
     /// For how many milliseconds the first of the due retries has been due; `nil` when none is.
     public var overdue: Int64?
     /// For how many milliseconds the first of the waiting jobs has been there, where it says when it was made.
@@ -64,6 +69,7 @@ public struct QueueOverview: Sendable {
     public static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> QueueOverview {
         let command = QueueScript.overview.command([
             keys.jobs, keys.retry, keys.workers, keys.dead, keys.paused, keys.workerInfo, keys.statsPrefix, keys.inbox,
+            keys.deadBytes,
         ]) { command in
             command.append(keys.claimed(""))
             command.append(maximumWorkers)
@@ -79,15 +85,17 @@ public struct QueueOverview: Sendable {
 
     private init?(_ reply: RESPReply) {
         let parts = Array(reply.root.children)
-        guard parts.count == 13, let now = parts[0].integer, let jobs = parts[1].integer, let due = parts[2].integer,
+        guard parts.count == 14, let now = parts[0].integer, let jobs = parts[1].integer, let due = parts[2].integer,
             let later = parts[3].integer, let dead = parts[4].integer, let overdue = parts[5].integer,
-            let head = parts[7].bytes, let members = parts[8].integer, let sampled = parts[11].integer
+            let head = parts[7].bytes, let members = parts[8].integer, let sampled = parts[11].integer,
+            let deadBytes = parts[13].integer
         else { return nil }
         self.now = Int64(now)
         waiting = jobs
         self.due = due
         self.later = later
         self.dead = dead
+        self.deadBytes = deadBytes
         self.overdue = overdue < 0 ? nil : Int64(overdue)
         if head.readableBytes > 0, let job = try? JobDecoder.decode(head), let made = job.enqueuedAt {
             oldestWaiting = max(0, Int64(now) - made)
@@ -101,7 +109,7 @@ public struct QueueOverview: Sendable {
     }
 
     private static func workers(_ parts: [RESPReply.Element], now: Int64) -> [Worker] {
-        stride(from: 0, to: parts.count - 3, by: 4).map { index in
+        var workers = stride(from: 0, to: parts.count - 3, by: 4).map { index in
             let end = parts[index + 1].string.flatMap(Double.init) ?? 0
             let left = max(-1e13, min(end - Double(now), 1e13))
             return Worker(
@@ -109,6 +117,14 @@ public struct QueueOverview: Sendable {
                 leaseLeft: left.isNaN ? 0 : Int64(left), claims: parts[index + 2].integer ?? 0,
                 report: parts[index + 3].bytes.flatMap { $0.readableBytes > 0 ? WorkerReport($0) : nil })
         }
+        let polling = workers.filter { $0.leaseLeft >= 0 && $0.report?.lane == 0 }.compactMap(\.report?.process)
+        let living = Set(polling)
+        for index in workers.indices {
+            let worker = workers[index]
+            let isOwnProof = worker.claims > 0 || worker.report.map { living.contains($0.process) } ?? true
+            workers[index].isLiving = worker.leaseLeft >= 0 && isOwnProof
+        }
+        return workers
     }
 
     /// Names and counts, in turn.

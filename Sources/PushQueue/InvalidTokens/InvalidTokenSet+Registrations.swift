@@ -38,7 +38,8 @@ extension InvalidTokenSet {
     ) {
         scripts.run(
             .mark, [keys.invalidTokens, keys.registrations, keys.invalidTokenDetails], expecting: marked.count * 3,
-            arguments: { command in
+            arguments: { [maximumAge] command in
+                command.append(maximumAge)
                 for token in marked {
                     command.append(token.token)
                     command.append(Int(token.at))

@@ -15,13 +15,21 @@ public struct InvalidTokenSet {
         public var details: InvalidTokenDetails
     }
 
+    /// How long tokens are kept by default, in milliseconds.
+    public static let defaultMaximumAge = 365 * 86_400_000
+
     let keys: SharedKeys
     let client: RedisClient
     let scripts: ScriptRunner
+    let maximumAge: Int
 
-    /// - Parameter client: of the slot of the shared keys.
-    public init(client: RedisClient, keys: SharedKeys) {
+    /// - Parameters:
+    ///   - client: of the slot of the shared keys.
+    ///   - maximumAge: how long tokens are kept after they were added, or after newer details were, in milliseconds; 0 for
+    ///     ever. Older ones are removed little by little while tokens are added.
+    public init(client: RedisClient, keys: SharedKeys, maximumAge: Int = defaultMaximumAge) {
         self.keys = keys
+        self.maximumAge = maximumAge
         self.client = client
         scripts = ScriptRunner(client: client)
     }

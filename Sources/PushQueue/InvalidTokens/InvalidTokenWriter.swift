@@ -14,8 +14,10 @@ public final class InvalidTokenWriter: Sendable {
     }
 
     /// Begins to connect.
+    /// - Parameter maximumAge: see ``InvalidTokenSet/init(client:keys:maximumAge:)``.
     public static func start(
-        topology: RedisTopology, keys: SharedKeys, configuration: RedisClientConfiguration, logger: Logger,
+        topology: RedisTopology, keys: SharedKeys, maximumAge: Int = InvalidTokenSet.defaultMaximumAge,
+        configuration: RedisClientConfiguration, logger: Logger,
         eventLoop: any EventLoop = MultiThreadedEventLoopGroup.singleton.next()
     ) -> InvalidTokenWriter {
         let client = RedisClient(
@@ -23,7 +25,9 @@ public final class InvalidTokenWriter: Sendable {
             logger: logger)
         client.start()
         return InvalidTokenWriter(
-            client, .makeBoxSendingValue(InvalidTokenSet(client: client, keys: keys), eventLoop: eventLoop))
+            client,
+            .makeBoxSendingValue(
+                InvalidTokenSet(client: client, keys: keys, maximumAge: maximumAge), eventLoop: eventLoop))
     }
 
     /// See ``InvalidTokenSet/mark(_:completion:)``. Fails at once while there is no connection.

@@ -28,9 +28,10 @@
 --      11 max dead bytes  up to which total length
 --      12 head            which end of the jobs is their head, LEFT or RIGHT
 --      13 max results     how many results are kept, about; 0 for none
---      14 uptime          with a heartbeat: how long the worker has run, ms
---      15 members         with a heartbeat: the members of the JSON object, and its closing brace
--- Reply { status, now, due, expired, evicted, order, stamp, body... }
+--      14 idle lease      the lease of a lane that has no claims and only renews, ms: it protects nothing, so it is long
+--      15 uptime          with a heartbeat: how long the worker has run, ms
+--      16 members         with a heartbeat: the members of the JSON object, and its closing brace
+-- Reply { status, now, due, expired, evicted, order, stamp, held, body... }
 --       status            0 claimed, 1 paused, 2 the lease was lost: the claims were reclaimed, take a new name
 --       now               Redis' time, ms
 --       due               ms until more jobs can be claimed: 0 when some wait, -1 when none do
@@ -38,6 +39,7 @@
 --       evicted           dead letters evicted to keep within the bounds
 --       order             the value of order:<process>, '' where there is none or it was not asked for
 --       stamp             of this claim, '' without jobs
+--       held              how many claims the lane had before this one; -1 where their key is no hash
 --       body...           the jobs, under the fields `<first>.<stamp>`, `<first + 1>.<stamp>`, ...
 --
 -- A claim is bound to its execution: the same command, executed again on another state of Redis, takes other jobs, and the
@@ -52,17 +54,18 @@ local dead, dead_bytes, stats, next_key, results = KEYS[7], KEYS[8], KEYS[9], KE
 local lane, limit, first = ARGV[1], tonumber(ARGV[4]), tonumber(ARGV[5])
 local max_job, max_bytes, head_end = tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[12]
 
--- The lease is renewed even if another key is not what it should be.
-local wrong = wrong_type({ [retry] = 'zset', [claimed] = 'hash', [workers] = 'zset', [next_key] = 'string' })
-if wrong then
-    return wrong
-end
-
-if ARGV[2] == '0' and not redis.call('ZSCORE', workers, lane) then
-    return { 2, now, -1, '', 0, '', '' }
+-- The lease is renewed even if another key is not what it should be. Few commands are called up to the end of an idle poll:
+-- a large fleet makes hundreds per second.
+local score = redis.pcall('ZSCORE', workers, lane)
+if type(score) == 'table' then
+    return wrong_type({ [workers] = 'zset' }) or score
+elseif ARGV[2] == '0' and not score then
+    return { 2, now, -1, '', 0, '', '', 0 }
 end
 write_when_full(workers)
-redis.call('ZADD', workers, now + ARGV[3], lane)
+local held = redis.pcall('HLEN', claimed)
+held = type(held) == 'number' and held or -1
+redis.call('ZADD', workers, now + (limit == 0 and held == 0 and ARGV[14] or ARGV[3]), lane)
 
 -- One of those that expired first, by chance: one that can't be reclaimed must not keep the others from being.
 local expired = redis.call('ZRANGEBYSCORE', workers, '-inf', '(' .. now, 'LIMIT', 0, 10)
@@ -72,22 +75,25 @@ expired = expired[1 + time[2] % math.max(1, #expired)] or ''
 local order = ''
 if KEYS[12] then
     redis.pcall('HSET', KEYS[12], lane,
-        string.format('{"v":1,"updated_at":%d,"started_at":%d,', now, now - ARGV[14]) .. ARGV[15])
+        string.format('{"v":1,"updated_at":%d,"started_at":%d,', now, now - ARGV[15]) .. ARGV[16])
     local wanted = redis.pcall('GET', KEYS[13])
     order = type(wanted) == 'string' and wanted or ''
 end
 
-local reply = { 0, now, -1, expired, 0, order, '' }
+local reply = { 0, now, -1, expired, 0, order, '', held }
 
+-- A key of another type: the next claim with a limit reports it.
 local function until_due()
-    local head = redis.call('ZRANGE', retry, 0, 0, 'WITHSCORES')
+    local head = redis.pcall('ZRANGE', retry, 0, 0, 'WITHSCORES')
+    if head.err then
+        return 0
+    end
     return head[2] and math.max(0, math.min(tonumber(head[2]) - now, 2 ^ 31)) or -1
 end
 
 local function until_next()
     for _, list in ipairs({ jobs, inbox }) do
-        local length = redis.pcall('LLEN', list)
-        if type(length) == 'number' and length > 0 then
+        if redis.pcall('LLEN', list) ~= 0 then
             return 0
         end
     end
@@ -98,8 +104,10 @@ local is_paused = redis.call('EXISTS', KEYS[6]) == 1
 if is_paused then
     reply[1] = 1
 end
-local known, seen = limit > 0 and redis.call('GET', next_key), nil
-if known then
+local known, seen = limit > 0 and redis.pcall('GET', next_key), nil
+if type(known) == 'table' or (known and held < 0) then
+    return wrong_type({ [next_key] = 'string', [claimed] = 'hash' }) or known
+elseif known then
     local next_number, last_first, stamp, size = string.match(known, '^(%d+) (%d+) (%w+) (%d+)$')
     seen = size and math.max(1, math.min(tonumber(size), 2 ^ 31))
     if tonumber(last_first) == first then
@@ -124,7 +132,15 @@ if limit == 0 then
     return reply
 end
 
-wrong = wrong_type({
+local moved_waiting, fresh_waiting = redis.pcall('LLEN', inbox), redis.pcall('LLEN', jobs)
+local due_waiting = redis.pcall('ZCOUNT', retry, '-inf', now)
+if moved_waiting == 0 and fresh_waiting == 0 and due_waiting == 0 then
+    reply[3] = until_due()
+    return reply
+end
+
+local wrong = wrong_type({
+    [retry] = 'zset', [claimed] = 'hash',
     [jobs] = 'list', [inbox] = 'list', [dead] = 'zset', [stats_key(stats, now)] = 'hash', [results] = 'stream',
 })
 if wrong then
@@ -207,14 +223,12 @@ local function take_portion(from, space)
     return true
 end
 
-local moved_waiting = redis.call('LLEN', inbox)
 local moved = list_place(inbox, false, moved_waiting)
 while take_portion(moved, max_bytes - bytes) do end
 
 -- While fresh jobs and due retries both wait, each has half of the room, so that neither starves. They alternate, so that this
 -- holds for the bytes too; chance says which is first, for a claim that only one job fits into.
 local room, turn = limit - kept, now % 2
-local fresh_waiting, due_waiting = redis.call('LLEN', jobs), redis.call('ZCOUNT', retry, '-inf', now)
 local due_share = math.min(due_waiting, math.max(math.floor((room + turn) / 2), room - fresh_waiting))
 local fresh = list_place(jobs, head_end == 'RIGHT', math.min(fresh_waiting, room - due_share))
 local due = retry_place(due_share)
@@ -256,7 +270,7 @@ for i = 1, kept do
             tens = number < 10 and '' or string.format('%d', (number - digit) / 10)
         end
         claims[2 * n - 1], claims[2 * n] = tens .. digits[digit] .. suffix, body
-        reply[7 + n] = body
+        reply[8 + n] = body
         number = number + 1
     end
 end

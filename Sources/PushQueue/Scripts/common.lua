@@ -204,17 +204,22 @@ local function unburied(dead, dead_bytes, bytes)
     end
 end
 
+-- The sum of the dead letters' lengths; 0 for what no script has written.
+local function dead_length(dead_bytes)
+    local total = redis.pcall('GET', dead_bytes)
+    total = type(total) == 'string' and string.match(total, '^%d+$') and tonumber(total) or 0
+    return total <= 2 ^ 50 and total or 0
+end
+
 -- Evicts the oldest dead letters that exceed a bound of `limits` (count, age in ms, bytes), at most some thousand a call or
 -- twice what the call has added. Counts them, and returns their number.
 local function trim_dead(dead, dead_bytes, stats, now, limits)
     local excess = math.max(
         redis.call('ZCOUNT', dead, '-inf', now - limits.age), redis.call('ZCARD', dead) - limits.count)
-    local total = redis.pcall('GET', dead_bytes)
-    total = type(total) == 'string' and string.match(total, '^%d+$') and tonumber(total) or 0
-    if total > 2 ^ 50 then
+    local total = dead_length(dead_bytes)
+    if total == 0 then
         -- Not written by a script. It must not cost the dead letters.
         redis.call('DEL', dead_bytes)
-        total = 0
     end
     local bytes_over = total - limits.bytes
     local most, most_bytes = math.max(1000, 2 * buried_letters), math.max(1048576, 2 * buried_bytes)

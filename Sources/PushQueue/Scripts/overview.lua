@@ -8,12 +8,14 @@
 --       6 worker-info     HASH   worker -> JSON: what it tells of itself
 --       7 stats:          prefix of the day's counters
 --       8 inbox           LIST   jobs that blocking waits moved
+--       9 dead-bytes      STRING sum of the dead letters' lengths
 -- ARGV  1 claimed:        prefix of a lane's HASH of claims
 --       2 workers         how many of them are looked at
 --       3 letters         how many dead letters are looked at, the newest first
 --       4 bytes           no more are looked at when they add up to this; a larger head of the list is not returned
 --       5 head            the index of the list's head, 0 or -1
--- Reply { now, jobs, due, later, dead, overdue, paused, head, members, workers, counters, sampled, reasons }
+-- Reply { now, jobs, due, later, dead, overdue, paused, head, members, workers, counters, sampled, reasons,
+--         dead_bytes }
 --       overdue           for how long the first retry has been due, ms; -1 when none is
 --       paused            what stands there; nil when the queue is not paused
 --       head              the first job of the list, '' when there is none
@@ -93,5 +95,5 @@ end
 
 return {
     now, redis.call('LLEN', KEYS[1]) + redis.call('LLEN', KEYS[8]), due, retries - due, redis.call('ZCARD', KEYS[4]), overdue, paused, head,
-    redis.call('ZCARD', KEYS[3]), workers, counters, sampled, reasons,
+    redis.call('ZCARD', KEYS[3]), workers, counters, sampled, reasons, dead_length(KEYS[9]),
 }

@@ -12,6 +12,7 @@ struct QueueGaugeReadings {
         var retries: Int
         var claims: Int
         var dead: Int
+        var deadBytes: Int
         var isPaused: Bool
         /// How long what comes next has waited, in milliseconds.
         var oldest: Int64
@@ -57,7 +58,7 @@ extension Lane {
                     head, enqueuedAt: reading.headEnqueuedAt(as: queue.format), now: reading.now)
                 return QueueGaugeReadings.Queue(
                     jobs: reading.jobs, retries: reading.retries, claims: reading.claims, dead: reading.dead,
-                    isPaused: reading.isPaused, oldest: max(waited, reading.overdue))
+                    deadBytes: reading.deadBytes, isPaused: reading.isPaused, oldest: max(waited, reading.overdue))
             }
             done.succeed(())
         }

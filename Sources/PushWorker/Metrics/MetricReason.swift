@@ -28,10 +28,11 @@ enum MetricReason {
         ])
         // The worker's own.
         words.formUnion([
-            "AppPaused", "AttemptsExhausted", "BadPayload", "ChannelAndToken", "Drained", "DuplicateMember",
-            "InvalidMember", "MalformedJSON", "MalformedToken", "MissingID", "MissingPayload", "MissingToken", "NoApp",
-            "NoConnection", "NotAnObject", "PayloadAndShortForm", "Poison", "RateLimited", "Throttled",
-            "TokenAndTokens", "TooDeep", "TooLarge", "UnknownApp",
+            "AppPaused", "AttemptsExhausted", "BadPayload", "ChannelAndToken", "Drained", "Duplicate",
+            "DuplicateMember", "Expired", "InvalidMember", "JobTooLarge", "MalformedJSON", "MalformedToken",
+            "MissingID", "MissingPayload", "MissingToken", "NoApp", "NoConnection", "NotAnObject", "NotSidekiqJob",
+            "OtherClass", "PayloadAndShortForm", "Poison", "RateLimited", "Suppressed", "Throttled", "TokenAndTokens",
+            "TooDeep", "TooLarge", "UnknownApp", "UnreadableClaim",
         ])
         return words
     }()

@@ -162,6 +162,7 @@ actor MetricsCollector {
             handover.set(.queueJobs, [name, "retry"], gauges.retries)
             handover.set(.queueJobs, [name, "claimed"], gauges.claims)
             handover.set(.queueJobs, [name, "dead"], gauges.dead)
+            handover.set(.deadLetterBytes, [name], gauges.deadBytes)
             handover.set(.queueOldest, [name], Double(gauges.oldest) / 1000)
             handover.set(.queuePaused, [name], gauges.isPaused ? 1 : 0)
         }

@@ -131,6 +131,9 @@ public struct WorkerMetric: Sendable {
         "queue_jobs", .gauge, ["queue", "state"],
         "Jobs in Redis: waiting, retry (retries, scheduled and parked jobs), claimed (by any worker), dead. The same from "
             + "every worker: take the max over instances, not the sum.")
+    static let deadLetterBytes = WorkerMetric(
+        "dead_letters_bytes", .gauge, ["queue"],
+        "Total size of the queue's dead letters in Redis, without its overhead.")
     static let queueOldest = WorkerMetric(
         "queue_oldest_seconds", .gauge, ["queue"],
         "How long the job at the head of the queue has waited: since its enqueued_at or, without one, since this worker "
@@ -140,8 +143,8 @@ public struct WorkerMetric: Sendable {
         "invalid_tokens", .gauge, "Device tokens in the set of invalid ones, in Redis.")
 
     private static let queueGauges = [
-        leaseAge, leaseLength, settlements, settlementBytes, redisUp, queueJobs, queueOldest, queuePaused,
-        invalidTokens,
+        leaseAge, leaseLength, settlements, settlementBytes, redisUp, queueJobs, deadLetterBytes, queueOldest,
+        queuePaused, invalidTokens,
     ]
 
     static let redisMemoryUsed = WorkerMetric(

@@ -27,7 +27,8 @@ extension QueueLane {
 
     func lookForForgottenIfDue() {
         let interval = TimeAmount.milliseconds(Int64(limits.lease) / 3)
-        guard client.isReady, forgotten.isEmpty, !isTakingForgotten, eventLoop.now - lastLook > interval else { return }
+        guard !holdsNothing, client.isReady, forgotten.isEmpty, !isTakingForgotten, eventLoop.now - lastLook > interval
+        else { return }
         lookForForgotten()
     }
 

@@ -60,12 +60,16 @@ final class QueueLane: @unchecked Sendable {
     private var delegatedAt = NIODeadline.distantPast
     private var reclaimAfter: [String: NIODeadline] = [:]
     private var lastRenewal = NIODeadline.distantPast
+    /// True while Redis has no claims of the lane, by its last answer: there is nothing to recover then.
+    private(set) var holdsNothing = false
+    /// True while the lease is the long one of a lane without claims.
+    private var hasIdleLease = false
     /// When it last told of itself, and whether it has something to tell at once.
     private var toldAt = NIODeadline.distantPast
     private var isNewsUrgent = false
 
     /// How long the server may hold the blocking wait, in seconds.
-    private static let waitSeconds = 5
+    private static let waitSeconds = 20
     /// Settlements that Redis has not confirmed: beyond this the lane claims no more of the queue.
     private static let maximumUnconfirmed = 10_000
     /// The same in bytes, for settlements of jobs with many tokens, all of which are to be tried again, are large.
@@ -107,8 +111,9 @@ final class QueueLane: @unchecked Sendable {
     /// Redis' time in milliseconds since 1970.
     var now: Int64 { clock.milliseconds + (eventLoop.now - clock.at).nanoseconds / 1_000_000 }
 
-    /// When Redis last answered a claim, and so renewed the lease; `nil` before it ever has.
-    var leaseRenewedAt: NIODeadline? { window.hasJoined ? clock.at : nil }
+    /// When Redis last answered a claim, and so renewed the lease; `nil` before it ever has, and while there are no claims
+    /// that a lease protects.
+    var leaseRenewedAt: NIODeadline? { window.hasJoined && !hasIdleLease ? clock.at : nil }
 
     private func setClock(_ milliseconds: Int64) {
         clock = (eventLoop.now, milliseconds)
@@ -180,7 +185,12 @@ final class QueueLane: @unchecked Sendable {
     func renewLeaseIfDue() {
         var interval = TimeAmount.milliseconds(Int64(limits.lease) / 3)
         // One lane of the process hears of an operator's orders soon.
-        if window.polls { interval = min(interval, lane.isQuiet ? Lane.newsInterval : Lane.longestRenewal) }
+        if window.polls {
+            interval = min(interval, lane.isQuiet ? Lane.newsInterval : Lane.longestRenewal)
+        } else if hasIdleLease, lane.isIdle {
+            // The heartbeat of a lane with a problem must not be that old.
+            interval = .milliseconds(Int64(limits.idleLease) / 3)
+        }
         guard isNewsUrgent || eventLoop.now - lastRenewal > interval else { return }
         lastRenewal = eventLoop.now
         guard client.isReady, let claim = window.renewal(now: eventLoop.now) else { return }
@@ -201,6 +211,7 @@ final class QueueLane: @unchecked Sendable {
 
     private func send(_ claim: ClaimWindow.Claim) {
         lastRenewal = eventLoop.now
+        if claim.count > 0 { hasIdleLease = false }
         let generation = generation
         connection.claim(count: claim.count, first: claim.first, join: claim.join, telling: news()) { [self] result in
             guard generation == self.generation, lane.phase != .stopped else { return }
@@ -217,6 +228,8 @@ final class QueueLane: @unchecked Sendable {
         if let order = claimed.order { lane.heard(order) }
         if claimed.leaseLost { return startAfresh() }
         continuity.renewed(now: eventLoop.now)
+        holdsNothing = claimed.held == 0
+        hasIdleLease = holdsNothing && claim.count == 0
         tellOfEvictions(claimed.evicted)
         if claim.join { logger.debug("joined the queue", metadata: ["worker": "\(worker)"]) }
         hasBacklog = window.answered(
@@ -274,11 +287,11 @@ final class QueueLane: @unchecked Sendable {
         }
     }
 
-    /// Dead letters had to go; what they said is lost, which somebody should know.
+    /// Logs evictions of dead letters, whose jobs are lost for good.
     func tellOfEvictions(_ count: Int) {
         guard count > 0 else { return }
         lane.incident(
-            "dead letters had to go because there are too many or they are too old", key: "evicted \(index)",
+            "evicted dead letters: too many, too large in total, or too old", key: "evicted \(index)",
             count: count, logger)
     }
 
@@ -290,6 +303,7 @@ final class QueueLane: @unchecked Sendable {
             metadata: ["worker": "\(worker)", "in_flight": "\(lane.flights.count)"])
         generation += 1
         window.startAfresh()
+        (holdsNothing, hasIdleLease) = (false, false)
         continuity.lost()
         isNewsUrgent = true
         lane.counters.lostClaims += settlement.count + unconfirmed.count

@@ -23,7 +23,7 @@ extension SettingKey {
     static let appNames = SettingKey("apps", .list, isReloadable: true, hasFlag: false)
     static let lanes = SettingKey("lanes", .number(0...256), initial: "0")
     static let lease = SettingKey(
-        // The blocking wait lasts five seconds, and a lease must outlive it.
+        // Renewals are made after a third of it, when an idle lane ticks, once a second.
         "lease", .number(7000...3_600_000), initial: "\(QueueLimits().lease)", unit: "ms")
     static let drainTimeout = SettingKey("drain_timeout", .number(0...3_600_000), initial: "25000", unit: "ms")
     static let retryBase = SettingKey(
@@ -43,6 +43,9 @@ extension SettingKey {
     static let adminPort = SettingKey("admin.port", .number(0...65_535))
     static let adminHost = SettingKey("admin.host", initial: "127.0.0.1")
 
+    static let invalidTokensDays = SettingKey(
+        "invalid_tokens_days", .number(0...36_500),
+        initial: "\(InvalidTokenSet.defaultMaximumAge / Settings.dayInMilliseconds)", unit: "days")
     static let logFormat = SettingKey(
         "log_format", .choice(LogFormat.allCases.map(\.rawValue)), initial: LogFormat.auto.rawValue)
     static let logSummary = SettingKey("log_summary", .number(0...86_400_000), initial: "60000", unit: "ms")
@@ -51,7 +54,7 @@ extension SettingKey {
         redisURL, redisCA, redisCertificate, redisCertificateKey, prefix, queueNames, queueOrder, appNames, lanes,
         lease,
         drainTimeout, retryBase, retryCap, maxAttempts, pause, pauseCap, logLevel, adminPort, adminHost, logFormat,
-        logSummary,
+        logSummary, invalidTokensDays,
     ]
 
     // MARK: The apps'
@@ -133,5 +136,16 @@ extension SettingKey {
     static let resultsLimit = SettingKey(
         "results_limit", .number(1...100_000_000), .queue, initial: "\(QueueLimits().maximumResults)")
 
-    private static let queue = [weight, format, list, jobClass, results, resultsLimit]
+    static let deadLettersLimit = SettingKey(
+        "dead_letters_limit", .number(1...100_000_000), .queue, initial: "\(QueueLimits().maximumDeadLetters)")
+    static let deadLettersBytes = SettingKey(
+        "dead_letters_bytes", .number(1...1 << 40), .queue, initial: "\(QueueLimits().maximumDeadLetterBytes)",
+        unit: "bytes")
+    static let deadLettersDays = SettingKey(
+        "dead_letters_days", .number(1...36_500), .queue,
+        initial: "\(QueueLimits().maximumDeadLetterAge / Settings.dayInMilliseconds)", unit: "days")
+
+    private static let queue = [
+        weight, format, list, jobClass, results, resultsLimit, deadLettersLimit, deadLettersBytes, deadLettersDays,
+    ]
 }

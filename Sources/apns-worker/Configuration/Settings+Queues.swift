@@ -45,6 +45,12 @@ extension Settings {
         queue.limits.lease = number(.lease) ?? queue.limits.lease
         queue.limits.results = text(.results, queue: name).flatMap(ResultsKept.init(rawValue:)) ?? queue.limits.results
         queue.limits.maximumResults = number(.resultsLimit, queue: name) ?? queue.limits.maximumResults
+        queue.limits.maximumDeadLetters = number(.deadLettersLimit, queue: name) ?? queue.limits.maximumDeadLetters
+        queue.limits.maximumDeadLetterBytes =
+            number(.deadLettersBytes, queue: name) ?? queue.limits.maximumDeadLetterBytes
+        queue.limits.maximumDeadLetterAge =
+            number(.deadLettersDays, queue: name).map { $0 * Self.dayInMilliseconds }
+            ?? queue.limits.maximumDeadLetterAge
         return queue
     }
 }

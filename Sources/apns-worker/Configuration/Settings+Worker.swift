@@ -15,8 +15,14 @@ extension Settings {
         worker.retry.maximumAttempts = number(.maxAttempts) ?? worker.retry.maximumAttempts
         worker.appPause.first = number(.pause).map(Int64.init) ?? worker.appPause.first
         worker.appPause.longest = number(.pauseCap).map(Int64.init) ?? worker.appPause.longest
+        worker.invalidTokenAge = invalidTokenAge
         worker.drainTimeout = number(.drainTimeout) ?? worker.drainTimeout
         worker.summaryInterval = number(.logSummary) ?? worker.summaryInterval
         return worker
     }
+
+    /// How long invalid tokens are kept, in milliseconds; 0 for ever.
+    var invalidTokenAge: Int { (number(.invalidTokensDays) ?? 0) * Self.dayInMilliseconds }
+
+    static let dayInMilliseconds = 86_400_000
 }

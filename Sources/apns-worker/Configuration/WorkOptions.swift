@@ -60,12 +60,32 @@ struct WorkOptions: ParsableArguments {
             """)
     var resultsLimit: Int?
 
+    @Option(
+        help: "Maximum dead letters of a queue; the oldest go first. (APNS_WORKER_DEAD_LETTERS_LIMIT; default 1000000)")
+    var deadLettersLimit: Int?
+
+    @Option(
+        help: """
+            Maximum total size of a queue's dead letters, in bytes; the oldest go first. \
+            (APNS_WORKER_DEAD_LETTERS_BYTES; default 1073741824)
+            """)
+    var deadLettersBytes: Int?
+
+    @Option(help: "How long dead letters are kept, in days. (APNS_WORKER_DEAD_LETTERS_DAYS; default 90)")
+    var deadLettersDays: Int?
+
+    @Option(
+        help: "How long invalid tokens are kept, in days; 0 for ever. (APNS_WORKER_INVALID_TOKENS_DAYS; default 365)")
+    var invalidTokensDays: Int?
+
     /// What the flags say.
     var given: [SettingKey: String] {
         let numbers = SettingKey.given([
             (.lanes, lanes), (.retryBase, retryBase), (.retryCap, retryCap), (.maxAttempts, maxAttempts),
             (.pause, pause), (.pauseCap, pauseCap), (.drainTimeout, drainTimeout), (.lease, lease),
-            (.logSummary, logSummary), (.resultsLimit, resultsLimit),
+            (.logSummary, logSummary), (.resultsLimit, resultsLimit), (.deadLettersLimit, deadLettersLimit),
+            (.deadLettersBytes, deadLettersBytes), (.deadLettersDays, deadLettersDays),
+            (.invalidTokensDays, invalidTokensDays),
         ])
         let words = SettingKey.given([
             (.logLevel, logLevel?.lowercased()), (.logFormat, logFormat?.lowercased()),

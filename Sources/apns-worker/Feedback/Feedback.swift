@@ -141,7 +141,8 @@ struct Feedback: AsyncParsableCommand {
         let redis = try CommandRedis(all, as: "apns-worker:feedback")
         let spill = try openSpill("\(redis.topology) and the prefix \(all.keyPrefix)")
         let writer = InvalidTokenWriter.start(
-            topology: redis.topology, keys: all.sharedKeys, configuration: redis.configuration, logger: redis.logger)
+            topology: redis.topology, keys: all.sharedKeys, maximumAge: all.invalidTokenAge,
+            configuration: redis.configuration, logger: redis.logger)
         let service = FeedbackService(
             choices: choices, options: self, writer: writer, spill: spill, limits: limits, interval: interval)
         let group = ServiceGroup(

@@ -108,9 +108,10 @@ extension FleetStatus {
                 queue.later = found.later
                 queue.claimed = found.claims
                 queue.dead = found.dead
+                queue.deadBytes = found.deadBytes
                 queue.oldestAge = found.oldest
                 queue.paused = found.pause.map(Pause.init)
-                queue.workers = found.workers.count { $0.leaseLeft >= 0 }
+                queue.workers = found.workers.count(where: \.isLiving)
                 queue.today = found.counters
                 queue.deadReasons = found.deadReasons
                 queue.deadSampled = found.deadSampled
@@ -125,7 +126,10 @@ extension FleetStatus {
 
     private static func sightings(_ look: Look) -> [Sighting] {
         guard case .success(let found) = look.result else { return [] }
-        return found.workers.map { Sighting(queue: look.keys.queue, now: found.now, worker: $0) }
+        // The long lease of a lane that held nothing outlives its process.
+        return found.workers.filter { $0.isLiving || $0.leaseLeft < 0 }.map {
+            Sighting(queue: look.keys.queue, now: found.now, worker: $0)
+        }
     }
 
     /// Fills in what only two looks tell.

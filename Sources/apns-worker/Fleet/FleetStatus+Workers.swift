@@ -23,7 +23,7 @@ extension FleetStatus {
     /// What each living lane told last; it tells the same on all its queues.
     static func newest(_ sightings: [Sighting]) -> [WorkerReport] {
         var newest: [String: WorkerReport] = [:]
-        for sighting in sightings where sighting.worker.leaseLeft >= 0 {
+        for sighting in sightings where sighting.worker.isLiving {
             guard let report = sighting.report else { continue }
             if let known = newest[sighting.lane], known.updatedAt >= report.updatedAt { continue }
             newest[sighting.lane] = report
@@ -34,7 +34,7 @@ extension FleetStatus {
     /// - Parameter unwritable: queues in which no worker can renew its lease.
     static func workers(_ sightings: [Sighting], unwritable: Set<String>) -> [Worker] {
         Dictionary(grouping: sightings, by: \.process).map { name, sightings in
-            let living = sightings.filter { $0.worker.leaseLeft >= 0 }
+            let living = sightings.filter { $0.worker.isLiving }
             let reports = newest(sightings)
             var worker = Worker(name: name)
             worker.lanes = Set(living.map(\.lane)).count

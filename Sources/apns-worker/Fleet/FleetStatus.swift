@@ -88,8 +88,9 @@ struct FleetStatus: Encodable, Sendable {
         var later = 0
         /// Jobs that workers have.
         var claimed = 0
-        /// Dead letters.
+        /// Dead letters, and the sum of their lengths in bytes.
         var dead = 0
+        var deadBytes = 0
         /// The age of the oldest job that should be under way, in milliseconds, if it can be known.
         var oldestAge: Int64?
         var paused: Pause?

@@ -7,7 +7,7 @@ struct Quiet: AsyncParsableCommand {
         discussion: """
             For a moment's peace before a deployment, or to look at one worker. A quiet worker keeps its leases, answers its \
             health check with `not ready`, and goes on with `apns-worker quiet --undo`; SIGTSTP and SIGCONT do the same to a \
-            process. An order reaches a worker within about six seconds, and is forgotten after ten minutes if none does.
+            process. An order reaches a worker within about ten seconds, and is forgotten after ten minutes if none does.
 
               apns-worker quiet web-3              # the only worker of that host
               apns-worker quiet --all --wait       # and exit 0 when nothing is under way any more

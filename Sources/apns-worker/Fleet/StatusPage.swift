@@ -207,7 +207,9 @@ struct StatusPage {
             let sampled = status.queues.reduce(0) { $0 + $1.deadSampled }
             let of = sampled < dead ? " (the newest \(Words.number(sampled)))" : ""
             let reasons = Self.sums(status.queues.map(\.deadReasons)).map { ($0.key, $0.value) }
-            lines += wrapped("DEAD LETTERS  \(Words.number(dead))\(of): " + Self.list(reasons), indent: "    ")
+            let bytes = Words.bytes(status.queues.reduce(0) { $0 + $1.deadBytes })
+            lines += wrapped(
+                "DEAD LETTERS  \(Words.number(dead))\(of), \(bytes): " + Self.list(reasons), indent: "    ")
         }
         lines.append("INVALID TOKENS  \(Words.number(status.invalidTokens))")
         return [""] + lines

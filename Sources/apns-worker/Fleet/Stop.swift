@@ -6,7 +6,7 @@ struct Stop: AsyncParsableCommand {
         abstract: "Have workers finish what they have, give the rest back, and end, as SIGTERM does.",
         discussion: """
             Whatever started a worker may start another one in its place: a container is restarted, and to have fewer of \
-            them is for whoever runs them to say. An order reaches a worker within about six seconds, and is forgotten after \
+            them is for whoever runs them to say. An order reaches a worker within about ten seconds, and is forgotten after \
             ten minutes if none does.
             """)
 

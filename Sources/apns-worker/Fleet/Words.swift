@@ -13,6 +13,14 @@ enum Words {
         return (value < 0 ? "-" : "") + ([digits] + groups).joined(separator: ",")
     }
 
+    /// Such as `482 bytes`, `1.5 KiB` and `1,024.0 MiB`.
+    static func bytes(_ count: Int) -> String {
+        guard count >= 1 << 10 else { return "\(count) bytes" }
+        let (unit, name) = count >= 1 << 20 ? (1 << 20, "MiB") : (1 << 10, "KiB")
+        let tenths = count / (unit / 10)
+        return "\(number(tenths / 10)).\(tenths % 10) \(name)"
+    }
+
     /// Such as `850 ms`, `12 s`, `3 min`, `2 h 5 min` or `3 d 4 h`.
     static func duration(_ milliseconds: Int64) -> String {
         let seconds = milliseconds / 1000

@@ -1,0 +1,64 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("An idle worker")
+    struct IdleTests {
+        /// How often each command was called, without those that scripts call.
+        private func calls(_ redis: RedisTestConnection) throws -> [String: Int] {
+            let lines = try redis.run("INFO", "commandstats").text?.split(whereSeparator: \.isNewline) ?? []
+            return lines.reduce(into: [:]) { calls, line in
+                guard let match = line.firstMatch(of: /^cmdstat_([a-z|]+):calls=([0-9]+)/) else { return }
+                calls[String(match.1)] = Int(match.2)
+            }
+        }
+
+        @Test("with eight lanes and three queues sends Redis few commands, and one lane of it polls")
+        func commands() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port,
+                options: ["--lanes", "8", "--queue", "a,b,c", "--lease", "30000"])
+            let connection = try redis.connect()
+            try await eventually("each lane has a lease on each queue") {
+                try ["a", "b", "c"].allSatisfy { try connection.run("ZCARD", "push:{\($0)}:workers") == 8 }
+            }
+            // What every lane does once is over when it has renewed its leases after its first claim, so that they are long.
+            try await eventually("the lanes without claims have long leases", within: .seconds(60)) {
+                try ["a", "b", "c"].allSatisfy { queue in
+                    let later = try connection.run(
+                        "EVAL",
+                        "local now = redis.call('TIME')[1] * 1000\nreturn redis.call('ZCOUNT', KEYS[1], now + 31000, '+inf')",
+                        "1", "push:{\(queue)}:workers")
+                    return later == 7
+                }
+            }
+            let (before, start) = (try calls(connection), ContinuousClock.now)
+            try await eventually("some rounds of polls have been made", within: .seconds(60)) {
+                try calls(connection)["evalsha", default: 0] >= before["evalsha", default: 0] + 9
+            }
+            let after = try calls(connection)
+            let seconds = (ContinuousClock.now - start) / .seconds(1)
+            func rate(_ command: String) -> Double {
+                Double(after[command, default: 0] - before[command, default: 0]) / seconds
+            }
+            // Three polls in eight seconds; and the seven other lanes renew three leases in 100 s. The bound is generous: eight
+            // lanes that poll would make three and more per second.
+            #expect(rate("evalsha") < 2, "\(after)")
+            #expect(rate("hkeys") == 0, "\(after)")
+            #expect(rate("blmove") < 0.5, "\(after)")
+
+            // It is there at once all the same.
+            for queue in ["a", "b", "c"] { try redis.push(TestJob.many(3, prefix: "a"), queue: queue) }
+            try await eventually("the jobs are sent") {
+                try ["a", "b", "c"].allSatisfy { try QueueContents(redis, queue: $0).count("delivered") == 3 }
+            }
+            let account = try await worker.stop()
+            #expect(account.delivered == 9 && account.lostClaims == 0)
+            #expect(try await simulator.stop().accepted == 9)
+            for queue in ["a", "b", "c"] { #expect(try QueueContents(redis, queue: queue).workers.isEmpty) }
+        }
+    }
+}
