@@ -119,39 +119,40 @@ struct Ledger {
         for number in 0..<maker.count {
             sums.copies += maker.copies(number) - 1
             for index in 0..<maker.notifications(number) {
-                let name = maker.notifications(number) > 1 ? "chaos-\(number)/\(index)" : "chaos-\(number)"
                 let kind = maker.kind(number, index)
-                close(entries[Int(starts[number]) + index], kind.expectation, "\(name) (\(kind))")
+                close(entries[Int(starts[number]) + index], kind.expectation, "chaos-\(number)/\(index) (\(kind))")
             }
         }
     }
 
-    private mutating func close(_ entry: Entry, _ expectation: Expectation, _ name: String) {
+    private mutating func close(_ entry: Entry, _ expectation: Expectation, _ name: @autoclosure () -> String) {
         let wasAccepted = entry.accepted > 0
         if wasAccepted {
             sums.duplicates += Int(entry.accepted) - 1
-            if !expectation.mayBeAccepted { problems.add("accepted though it could not be", name) }
+            if !expectation.mayBeAccepted { problems.add("accepted though it could not be", name()) }
         }
         if entry.isInvalid {
             sums.invalid += 1
-            if entry.letters > 0 { problems.add("both invalid and dead", name) }
-            if wasAccepted { problems.add("both accepted and invalid", name) }
-            if !expectation.ends.contains(.invalid) { problems.add("invalid though its token is not", name) }
+            if entry.letters > 0 { problems.add("both invalid and dead", name()) }
+            if wasAccepted { problems.add("both accepted and invalid", name()) }
+            if !expectation.ends.contains(.invalid) { problems.add("invalid though its token is not", name()) }
         } else if entry.letters > 0 {
             if wasAccepted { sums.acceptedAndDead += 1 } else { sums.dead += 1 }
             if entry.isPoison { sums.poison += 1 }
-            if entry.letters > 1 { problems.add("in several dead letters", name) }
-            if !entry.isPoison, !expectation.ends.contains(.dead) { problems.add("dead though it should not be", name) }
+            if entry.letters > 1 { problems.add("in several dead letters", name()) }
+            if !entry.isPoison, !expectation.ends.contains(.dead) {
+                problems.add("dead though it should not be", name())
+            }
         } else if wasAccepted {
             sums.accepted += 1
             if expectation.ends.contains(.lapsed) {
                 sums.acceptedAndMayLapse += 1
             } else if !expectation.ends.contains(.delivered), expectation.mayBeAccepted {
-                problems.add("accepted, and not kept as the dead letter that it should be", name)
+                problems.add("accepted, and not kept as the dead letter that it should be", name())
             }
         } else {
             sums.lapsed += 1
-            if !expectation.ends.contains(.lapsed) { problems.add("lost", name) }
+            if !expectation.ends.contains(.lapsed) { problems.add("lost", name()) }
         }
     }
 }

@@ -74,24 +74,33 @@ public final class RedisSentinelSet: Sendable {
     /// Has a replica take the master's place, in good order, and waits until all Sentinels know.
     public func failOver() async throws {
         let old = try master()
-        // Right after another failover a Sentinel refuses for a while (INPROG, NOGOODSLAVE).
-        try await eventually("a Sentinel takes the order to fail over") {
-            try self.sentinels[0].run("SENTINEL", "FAILOVER", self.name) == .status("OK")
+        var orderedAt = ContinuousClock.now - .seconds(20)
+        try await eventually("the Sentinels fail over", within: .seconds(120)) {
+            // Right after another failover a Sentinel refuses for a while (INPROG, NOGOODSLAVE). On a slow machine it may also
+            // begin, and give up without a word.
+            if ContinuousClock.now - orderedAt > .seconds(15),
+                try self.sentinels[0].run("SENTINEL", "FAILOVER", self.name) == .status("OK")
+            {
+                orderedAt = .now
+            }
+            return try self.isNamed(otherThan: old)
         }
-        try await waitForNewMaster(after: old)
     }
 
     /// Waits until every living Sentinel names another master, and that is one.
     public func waitForNewMaster(after old: RedisServer) async throws {
-        try await eventually("the Sentinels name a new master") {
-            let ports = try self.sentinels.filter { $0.processIdentifier != nil }.map { sentinel in
-                try sentinel.run("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.name).elements?.last?.number
-            }
-            guard let port = ports.first, port != old.port(tls: self.tls), ports.allSatisfy({ $0 == port }),
-                let server = self.servers.first(where: { $0.port(tls: self.tls) == port })
-            else { return false }
-            return try server.run("ROLE").elements?.first == "master"
+        try await eventually("the Sentinels name a new master") { try self.isNamed(otherThan: old) }
+    }
+
+    /// Whether every living Sentinel names one other master, and that is one.
+    private func isNamed(otherThan old: RedisServer) throws -> Bool {
+        let ports = try sentinels.filter { $0.processIdentifier != nil }.map { sentinel in
+            try sentinel.run("SENTINEL", "GET-MASTER-ADDR-BY-NAME", name).elements?.last?.number
         }
+        guard let port = ports.first, port != old.port(tls: tls), ports.allSatisfy({ $0 == port }),
+            let server = servers.first(where: { $0.port(tls: tls) == port })
+        else { return false }
+        return try server.run("ROLE").elements?.first == "master"
     }
 
     private func isComplete() throws -> Bool {
