@@ -76,7 +76,8 @@ extension EndToEnd {
             #expect(page.value("apns_worker_redis_up", ["queue": "default"]) == 1)
             #expect(page.value("apns_worker_ready") == 1)
             #expect(try #require(page.value("apns_worker_provider_token_age_seconds", ["app": "default"])) < 3600)
-            #expect(page.families["apns_worker_lease_age_seconds"]?.samples.count == 2)
+            // A lane without claims may have none.
+            #expect((1...2).contains(page.families["apns_worker_lease_age_seconds"]?.samples.count ?? 0))
 
             // Nothing of a device or of what it was sent.
             #expect(!text.contains(/[0-9a-f]{32}/) && !text.contains("Hello") && !text.contains("NewReason"))
