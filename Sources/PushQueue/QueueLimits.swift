@@ -3,7 +3,7 @@ public struct QueueLimits: Sendable {
     /// A lane's lease in milliseconds: the time for which its claims stay its own without a renewal.
     public var lease = 30_000
     /// The lease of a lane that has no claims, in milliseconds: it protects nothing, so it is long and seldom renewed.
-    public var idleLease: Int { 10 * lease }
+    public var idleLease: Int { 30 * lease }
     /// Larger jobs become dead letters before they travel, in bytes.
     public var maximumJobSize = 16 * 1024 * 1024
     /// A claim ends with the job with which its jobs reach this many bytes.

@@ -29,7 +29,7 @@ extension EndToEnd {
         func full() async throws {
             let redis = try RedisServer()
             let place = "127.0.0.1:\(redis.port)"
-            let simulator = try await SimulatorProcess(options: ["--delay", "1s"])
+            let simulator = try await SimulatorProcess(options: ["--delay", "1s±900ms"])
             let worker = try WorkerProcess(
                 redis: redis.url, endpoint: simulator.port,
                 options: ["--max-connections", "1", "--max-streams", "5", "--drain-timeout", "500"])

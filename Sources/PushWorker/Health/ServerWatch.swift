@@ -4,12 +4,12 @@ import NIOCore
 import PushQueue
 import Redis
 
-/// Reads the state of a process's Redis servers every 20 s, once for all lanes, and logs what endangers jobs.
+/// Reads the state of a process's Redis servers every 30 s, once for all lanes, and logs what endangers jobs.
 ///
 /// It uses the connections of the first lane.
 final class ServerWatch: Sendable {
     /// The pause between two rounds, spread by a fifth either way so that a fleet does not ask in step.
-    private static let interval = Duration.seconds(20)
+    private static let interval = Duration.seconds(30)
     /// The age at which a state is no longer shown.
     private static let lifetime = Duration.seconds(90)
     /// The pause after a round in which no server answered.

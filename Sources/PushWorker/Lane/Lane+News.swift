@@ -16,7 +16,7 @@ extension Lane {
     /// A lane tells of itself so often at the most.
     static let newsInterval = TimeAmount.seconds(3)
     /// A lane that can claim nothing renews its lease after this, however long that is, so that orders reach it.
-    static let longestRenewal = TimeAmount.seconds(9)
+    static let longestRenewal = TimeAmount.seconds(11)
 
     func news(on keys: QueueKeys) -> WorkerNews {
         let now = eventLoop.now

@@ -20,7 +20,7 @@ struct ClaimWindow {
     static let maximumCount = 256
     /// The time between polls of an idle lane whose blocking wait brings new jobs. Retries that another worker deferred are
     /// found after this.
-    static let idlePoll = TimeAmount.seconds(8)
+    static let idlePoll = TimeAmount.seconds(10)
     /// The same while no blocking wait watches the list.
     static let unwatchedPoll = TimeAmount.seconds(1)
     /// The same while the queue is paused: it resumes within a second.
