@@ -9,7 +9,7 @@ public protocol TransportDelegate: AnyObject {
     func transportChanged(_ transport: any Transport)
 }
 
-/// Whether the requests of a transport are answered.
+/// The state of the answers to a transport's requests.
 public enum AnswerState: Sendable {
     /// They are, or nothing is known: the binary gateway answers nothing that it accepts.
     case answered
@@ -32,7 +32,7 @@ public protocol Transport: AnyObject {
     var usableConnections: Int { get }
     /// Whether there is no connection because nothing has to be sent, and the first that has will open one.
     var isDormant: Bool { get }
-    /// Whether requests are answered.
+    /// The state of the answers to its requests.
     var answerState: AnswerState { get }
     /// What the connections are doing.
     var statistics: PoolStatistics { get }

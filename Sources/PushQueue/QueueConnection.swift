@@ -39,7 +39,7 @@ public final class QueueConnection {
         public var order: WorkerOrder?
         /// The stamp of the claims; empty without jobs.
         public var stamp: String
-        /// How many claims the lane had before; negative where that can't be known.
+        /// The number of claims that the lane had before; negative if it is unknown.
         public var held: Int
         /// The jobs, under consecutive numbers from the one that was given. They share one buffer.
         public var bodies: [ByteBuffer]

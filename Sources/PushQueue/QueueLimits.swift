@@ -10,7 +10,7 @@ public struct QueueLimits: Sendable {
     public var maximumClaimSize = 1024 * 1024
     /// The maximum number of dead letters.
     public var maximumDeadLetters = 1_000_000
-    /// How long dead letters are kept, in milliseconds.
+    /// The time for which dead letters are kept, in milliseconds.
     public var maximumDeadLetterAge = 90 * 86_400_000
     /// The maximum total length of the dead letters, in bytes.
     public var maximumDeadLetterBytes = 1 << 30

@@ -26,7 +26,7 @@ public struct WorkerConfiguration: Sendable {
     public var appPause = AppPauses.Durations()
     /// How often the log has a line about what was done, in milliseconds; 0 for never. There is none when nothing was.
     public var summaryInterval = 60_000
-    /// How long invalid tokens are kept, in milliseconds; 0 for ever.
+    /// The time for which invalid tokens are kept, in milliseconds; 0 for ever.
     public var invalidTokenAge = InvalidTokenSet.defaultMaximumAge
     /// How long a drain may take, in milliseconds.
     public var drainTimeout = 25_000

@@ -36,6 +36,16 @@ final class ByteOutput {
 
     /// Writes what is still here.
     func flush() throws {
+        guard Self.write(&buffer, to: descriptor) else {
+            if errno == EPIPE { throw ExitCode(1) }
+            throw ValidationError("cannot write to \(name): \(String(cString: strerror(errno)))")
+        }
+        buffer.clear()
+    }
+
+    /// Writes all bytes of a buffer to a blocking descriptor.
+    /// - Returns: `false` on failure, with the reason in `errno`; the buffer then holds the rest.
+    static func write(_ buffer: inout ByteBuffer, to descriptor: Int32) -> Bool {
         while buffer.readableBytes > 0 {
             let count = buffer.withUnsafeReadableBytes { bytes in
                 #if canImport(Glibc)
@@ -46,13 +56,11 @@ final class ByteOutput {
             }
             if count >= 0 {
                 buffer.moveReaderIndex(forwardBy: count)
-            } else if errno == EPIPE {
-                throw ExitCode(1)
             } else if errno != EINTR {
-                throw ValidationError("cannot write to \(name): \(String(cString: strerror(errno)))")
+                return false
             }
         }
-        buffer.clear()
+        return true
     }
 }
 

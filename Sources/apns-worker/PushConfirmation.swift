@@ -23,11 +23,11 @@ struct PushConfirmation {
         var shortfall: String? { if case .unconfirmed(let why) = self { why } else { nil } }
     }
 
-    /// How often a push to a moving slot is repeated, 100 ms apart.
+    /// The maximum number of repetitions of a push to a moving slot, 100 ms apart.
     private static let maximumMoves = 100
 
     var replicas: Int
-    /// How long to wait, in seconds.
+    /// The time to wait, in seconds.
     var seconds: Int64
 
     /// Pushes, and waits for replicas on the same connection.

@@ -75,7 +75,7 @@ struct ResponsivenessTests {
         var other = state
         look(&state, blockage, 5100)
         #expect(state.fault == "it has granted no flow-control window for 5 s")
-        // A few bytes more, another request, or none: each begins anew.
+        // A few bytes more, another request, or none: each restarts the wait.
         for (number, next) in [
             HTTP2Session.Blockage(stream: 33, written: 107), HTTP2Session.Blockage(stream: 35, written: 0), nil,
             blockage,
@@ -91,7 +91,7 @@ struct ResponsivenessTests {
 struct AnswerDroughtTests {
     private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
 
-    /// Looks ten times a second.
+    /// Looks ten times per second.
     private func look(
         _ state: inout AnswerDrought, from: Double, to: Double, inFlight: Int, submitted: Int = 0,
         answered: Bool = false

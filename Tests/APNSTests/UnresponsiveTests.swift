@@ -221,7 +221,7 @@ struct UnresponsiveTests {
         }
     }
 
-    /// How often the poison came on each connection.
+    /// The number of times that the poison came on each connection.
     private func poisons(_ peer: ScriptedPeer) -> Int {
         peer.seen.withLockedValue {
             $0.frames(.headers).count { $0.headers.contains { $0.name == ":path" && $0.value.hasSuffix("dead") } }

@@ -61,7 +61,7 @@ struct Balance {
     }
 
     private mutating func compareDuplicates(_ options: ChaosRun.Options) {
-        // A failover or a power cut may forget claims and settlements of its last moments, and then nobody counts.
+        // A failover or a power cut may forget claims and settlements of its last moments, so that they are not counted.
         guard options.topology == .single, options.durability == .strict else { return }
         expect(simulator.duplicates, sums.duplicates, "notifications were sent again under another apns-id")
         if sums.duplicates > explained {

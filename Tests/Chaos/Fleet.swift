@@ -83,7 +83,7 @@ final class Fleet: Sendable {
                 let account = try await process.stop()
                 history.withLock { $0.accounts.append(account) }
             } catch {
-                // A process that is told to end before it has begun just ends.
+                // A process that receives SIGTERM before it has started ends at once.
                 let hadBegun = process.process.ending != .signalled(SIGTERM) || !process.log.isEmpty
                 guard hadBegun else { return }
                 history.withLock { $0.problems.append("a worker did not end as it should: \(error)") }

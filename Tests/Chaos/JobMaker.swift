@@ -46,7 +46,7 @@ struct JobMaker: Sendable {
         }
     }
 
-    /// How often a job is pushed.
+    /// The number of copies of a job that are pushed.
     func copies(_ number: Int) -> Int { kind(number) == .unique ? 2 : 1 }
 
     /// What one of a job's notifications is like: those of a job for many devices are of many kinds.
@@ -140,7 +140,7 @@ struct JobMaker: Sendable {
         return Array(text.utf8)
     }
 
-    /// What was found to destroy or multiply jobs, and what could.
+    /// A member of a wrapper that could destroy or multiply jobs.
     private func hostileMember(_ number: Int) -> String {
         let members =
             kind(number) == .hostileTokens

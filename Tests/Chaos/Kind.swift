@@ -60,7 +60,7 @@ enum Kind: CaseIterable {
     /// Those of which each run has at least one, however short it is.
     static let always: [Kind] = [.fullFanOut, .bigFanOut, .wideFanOut, .bytes70k, .bytes1M, .bytes7M]
 
-    /// Whether it is for many devices, whose notifications are of many kinds.
+    /// True for a job for many devices, whose notifications are of many kinds.
     var isFanOut: Bool {
         switch self {
         case .fanOut, .fullFanOut, .bigFanOut, .wideFanOut, .hugeFanOut: true
@@ -68,7 +68,7 @@ enum Kind: CaseIterable {
         }
     }
 
-    /// Whether it is for more devices than the worker keeps in one job: the pieces have the original without its tokens.
+    /// True for a job for more devices than the worker keeps in one job: its pieces have the original without its tokens.
     var isSplit: Bool { isFanOut && self != .fanOut && self != .fullFanOut }
 
     /// The first four digits of its tokens, by which the simulator's rules know it.
@@ -162,7 +162,7 @@ enum SimulatorRules {
         "rate=0.0003,answer=silence",
         "rate=0.0001,answer=goaway,last-stream=exact", "rate=0.0001,answer=goaway,last-stream=accepted,reason=Shutdown",
         "rate=0.00005,answer=drop,accept=false",
-        // Connections that live and serve nobody.
+        // Connections that are open and do not work.
         "at=connect,after=11,answer=wedge", "at=connect,after=13,answer=no-window",
         "at=connect,after=17,answer=no-settings",
     ]

@@ -94,7 +94,7 @@ enum Topology: String, CaseIterable, Sendable {
     /// The time between two faults of Redis, in milliseconds.
     var peace: Int { self == .single ? 2000 : 8000 }
 
-    /// Which there are, how often, and for how many milliseconds.
+    /// The faults of a topology, with their weights and durations in milliseconds.
     func faults(
         lease: Int, _ durability: Durability
     ) -> [(Fault.RedisFault, weight: Int, milliseconds: ClosedRange<Int>)] {
@@ -123,11 +123,11 @@ enum Topology: String, CaseIterable, Sendable {
     }
 }
 
-/// What Redis and the producer do so that nothing confirmed is forgotten.
+/// The measures of Redis and the producer against forgetting what was confirmed.
 enum Durability: String, Sendable {
     /// One server writes to its disk before it answers; a master takes writes only while a replica keeps up, and the
     /// producer waits until one has the jobs.
     case strict
-    /// `appendfsync everysec`, no `min-replicas-to-write`, and a producer that waits for nobody.
+    /// `appendfsync everysec`, no `min-replicas-to-write`, and a producer that does not wait for replicas.
     case relaxed
 }

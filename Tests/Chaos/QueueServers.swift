@@ -65,9 +65,7 @@ final class SingleServer: QueueServers {
         let files = try FileManager.default.contentsOfDirectory(at: directory, includingPropertiesForKeys: nil)
         let parts = files.filter { $0.pathExtension == "aof" && $0.lastPathComponent.contains(".incr.") }
         guard
-            let last = parts.max(by: {
-                $0.path.count == $1.path.count ? $0.path < $1.path : $0.path.count < $1.path.count
-            })
+            let last = parts.max(by: { ($0.path.count, $0.path) < ($1.path.count, $1.path) })
         else { throw ChildProcess.Failure(description: "Redis has no append-only file") }
         let attributes = try FileManager.default.attributesOfItem(atPath: last.path)
         return (last, (attributes[.size] as? Int) ?? 0)

@@ -5,7 +5,7 @@ import Testing
 extension EndToEnd {
     @Suite("An idle worker")
     struct IdleTests {
-        /// How often each command was called, without those that scripts call.
+        /// The number of calls of each command, without those that scripts make.
         private func calls(_ redis: RedisTestConnection) throws -> [String: Int] {
             let lines = try redis.run("INFO", "commandstats").text?.split(whereSeparator: \.isNewline) ?? []
             return lines.reduce(into: [:]) { calls, line in
@@ -50,7 +50,7 @@ extension EndToEnd {
             #expect(rate("hkeys") == 0, "\(after)")
             #expect(rate("blmove") < 0.5, "\(after)")
 
-            // It is there at once all the same.
+            // It still starts jobs at once.
             for queue in ["a", "b", "c"] { try redis.push(TestJob.many(3, prefix: "a"), queue: queue) }
             try await eventually("the jobs are sent") {
                 try ["a", "b", "c"].allSatisfy { try QueueContents(redis, queue: $0).count("delivered") == 3 }

@@ -93,7 +93,7 @@ extension EndToEnd {
             try await eventually("the jobs are delivered") {
                 try await simulator.account().accepted >= 5 * apps * queues
             }
-            /// How many connections each lane, and each wait, has to each node.
+            /// The connections of each lane, and of each wait, to each node.
             func found() throws -> [String: [Int]] {
                 var found: [String: [Int]] = [:]
                 for (index, node) in cluster.nodes.enumerated() {

@@ -29,7 +29,7 @@ extension EndToEnd {
             try await eventually("it is not ready", within: .seconds(10)) {
                 try await body(port).contains("- the app default gets no answers from APNs (")
             }
-            try await eventually("status tells", within: .seconds(10)) {
+            try await eventually("status reports it", within: .seconds(10)) {
                 try await FleetView(redis.url).kinds == ["app_unanswered default"]
             }
             let view = try await FleetView(redis.url)
@@ -113,7 +113,7 @@ extension EndToEnd {
                 try await body(port).contains("- the app default has no connection to APNs (")
             }
             try await worker.says("sent no HTTP/2 SETTINGS within 5 s; check the endpoint")
-            try await eventually("status tells", within: .seconds(10)) {
+            try await eventually("status reports it", within: .seconds(10)) {
                 try await FleetView(redis.url).kinds == ["app_unconnected default"]
             }
             #expect(try await FleetView(redis.url).apps.first?.failure?.contains("sent no HTTP/2 SETTINGS") == true)
@@ -174,7 +174,7 @@ extension EndToEnd {
             try await simulator.control("POST", "/faults/wedge")
             try redis.push(TestJob.many(50, prefix: "b"))
             try await worker.says("no answers from APNs: ")
-            try await eventually("status tells", within: .seconds(10)) {
+            try await eventually("status reports it", within: .seconds(10)) {
                 try await FleetView(redis.url).kinds == ["app_unanswered default"]
             }
             // Each connection costs a deadline, and the pauses between them grow.

@@ -50,14 +50,14 @@ struct RedisClientsTests {
         try result.get()
     }
 
-    /// How many connections of the clients each living node has.
+    /// The number of the clients' connections to each living node.
     private func connections(_ cluster: RedisCluster) throws -> [Int] {
         try cluster.nodes.filter { $0.processIdentifier != nil }.map { node in
             try node.run("CLIENT", "LIST").text?.ranges(of: "name=\(Self.name) ").count ?? 0
         }
     }
 
-    /// What a pipeline has appended is there, in its order, and nothing else.
+    /// Expects the values that a pipeline has appended, in its order, and no others.
     private func check(_ tag: String, _ acknowledged: [Int], _ cluster: RedisCluster) throws {
         let owner = try cluster.owner(ofSlot: cluster.slot(of: tag))
         let stored = try owner.run("LRANGE", "\(tag)list", "0", "-1").elements?.compactMap(\.number)

@@ -17,7 +17,7 @@ struct RouteTests {
         requests.map { String($0.command?.description.prefix { $0 != " " } ?? "") }
     }
 
-    /// Where a new command goes.
+    /// The destination of a new command.
     private func destination(of name: String, _ route: inout Route<Link>) -> String {
         switch route.send(request(name)) {
         case .server: "server"
@@ -236,7 +236,7 @@ struct NodeStateTests {
         }
     }
 
-    @Test("is made for the first, given to all who ask in the meantime in their order, and to whoever comes later")
+    @Test("is made for the first, given to all who ask in the meantime in their order, and to later users")
     func sharing() {
         var node = NodeState<String, Int>(first: 1)
         #expect(use(2, &node) == "wait")

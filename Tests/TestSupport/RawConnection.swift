@@ -68,7 +68,7 @@ public final class RawConnection {
         }
     }
 
-    /// Whether the peer sends nothing more; reads what has come before.
+    /// True if the peer sends nothing more; reads the bytes that came before.
     public func hasEnded() -> Bool {
         read()
         return isClosed

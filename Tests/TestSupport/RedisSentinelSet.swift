@@ -74,11 +74,11 @@ public final class RedisSentinelSet: Sendable {
     /// Has a replica take the master's place, in good order, and waits until all Sentinels know.
     public func failOver() async throws {
         let old = try master()
-        var orderedAt = ContinuousClock.now - .seconds(20)
+        var orderedAt: ContinuousClock.Instant?
         try await eventually("the Sentinels fail over", within: .seconds(120)) {
             // Right after another failover a Sentinel refuses for a while (INPROG, NOGOODSLAVE). On a slow machine it may also
             // begin, and give up without a word.
-            if ContinuousClock.now - orderedAt > .seconds(15),
+            if orderedAt.map({ ContinuousClock.now - $0 > .seconds(15) }) ?? true,
                 try self.sentinels[0].run("SENTINEL", "FAILOVER", self.name) == .status("OK")
             {
                 orderedAt = .now
@@ -92,7 +92,7 @@ public final class RedisSentinelSet: Sendable {
         try await eventually("the Sentinels name a new master") { try self.isNamed(otherThan: old) }
     }
 
-    /// Whether every living Sentinel names one other master, and that is one.
+    /// True if all living Sentinels name the same other server, and its role is master.
     private func isNamed(otherThan old: RedisServer) throws -> Bool {
         let ports = try sentinels.filter { $0.processIdentifier != nil }.map { sentinel in
             try sentinel.run("SENTINEL", "GET-MASTER-ADDR-BY-NAME", name).elements?.last?.number

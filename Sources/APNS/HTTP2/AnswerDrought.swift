@@ -5,12 +5,12 @@ import NIOCore
 /// Only requests that were submitted after the last answer count: a few lost answers of a burst say nothing of what is sent
 /// now.
 struct AnswerDrought {
-    /// How long requests may wait with no answer to any.
+    /// The time that requests may wait with no answer to any.
     static let patience = TimeAmount.seconds(5)
-    /// How long after the last request the state stays at ``AnswerState/unanswered``. Others may be sending with success what
+    /// The time after the last request for which the state stays at ``AnswerState/unanswered``. Others may be sending with success what
     /// failed here.
     static let currency = TimeAmount.seconds(15)
-    /// How long it then stays at ``AnswerState/unansweredLately``, so that pauses between attempts do not look like an end.
+    /// The time for which it then stays at ``AnswerState/unansweredLately``, so that pauses between attempts do not look like an end.
     static let memory = TimeAmount.minutes(10)
     /// The longest time that counts between two looks: a process that was stopped has not waited.
     private static let longestGap = TimeAmount.seconds(1)

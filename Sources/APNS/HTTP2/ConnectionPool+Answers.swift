@@ -97,6 +97,6 @@ extension ConnectionPool {
 }
 
 extension HTTP2Connection {
-    /// How much a request should rather go on this connection than on another; 0 where no stream is free.
+    /// The preference for this connection over others; 0 if it has no free stream.
     var preference: Int { notes.isSuspect ? min(freeStreams, 1) : freeStreams }
 }

@@ -84,7 +84,7 @@ struct HTTP2ConnectionState {
 
     var isUsable: Bool { phase == .open }
 
-    /// Whether this connection has ever got an answer, which tells a working one from one that is only accepted.
+    /// True if this connection has ever got an answer: it works, and is not only accepted.
     var hasAnswered: Bool { answers > 0 }
 
     mutating func handshakeCompleted(now: NIODeadline) {

@@ -145,7 +145,7 @@ final class HTTP2Session {
     /// A request that a flow-control window keeps from being written.
     struct Blockage: Equatable {
         var stream: Int32
-        /// How much of its body has been written, in bytes.
+        /// The part of its body that has been written, in bytes.
         var written: Int
     }
 

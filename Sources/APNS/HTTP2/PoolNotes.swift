@@ -7,7 +7,7 @@ struct PoolNotes {
     var usableSince: NIODeadline?
     /// Gives the connection up when TLS takes too long.
     var handshakeTimer: Scheduled<Void>?
-    /// Whether it has answered since it was made, and since the pool last counted a failure of answers.
+    /// True if it has answered since it was made, and since the pool last counted a failure of answers.
     var isProven = false
     /// The number of answers that prove nothing, because they came before that.
     var staleAnswers = 0

@@ -2,15 +2,15 @@ import NIOCore
 
 /// Decides whether a connection that is alive is still of use, without any I/O.
 ///
-/// A load balancer that answers PINGs in front of a dead backend looks alive for ever. Its requests tell: none is answered,
-/// or none can be written.
+/// A load balancer that answers PINGs in front of a dead backend looks alive for ever. Its requests show that it is
+/// not: they are not answered, or cannot be written.
 struct Responsiveness {
     /// The number of missed deadlines with no answer between them that makes a connection unresponsive.
     static let limit = 3
 
     /// Requests that have run into their deadline since an answer last came.
     private(set) var missed = 0
-    /// Why the connection should be retired, if it should.
+    /// The reason to retire the connection, if there is one.
     private(set) var fault: String?
 
     private var requests = 0

@@ -18,7 +18,7 @@ struct UnansweredRequests {
 
     /// - Parameters:
     ///   - connection: the identifier of the connection that did not answer.
-    ///   - isRefusal: whether it refused the request at once, so that it may be asked again if there is no other.
+    ///   - isRefusal: true if it refused the request at once; without another connection the request is repeated on it.
     mutating func insert(_ id: APNSID, connection: Int, isRefusal: Bool) {
         let entry = Entry(id: id, connection: connection, isRefusal: isRefusal)
         guard entries.count == Self.capacity else { return entries.append(entry) }
@@ -40,7 +40,7 @@ struct UnansweredRequests {
         return past
     }
 
-    /// Forgets a connection that is no more.
+    /// Forgets a closed connection.
     mutating func forget(connection: Int) {
         guard entries.contains(where: { $0.connection == connection }) else { return }
         // In order of age again, before some are taken out.

@@ -20,7 +20,7 @@ public struct FaultRule: Equatable, Sendable {
         case silence
     }
 
-    /// How a connection fails, from its TLS handshake to its end.
+    /// A failure of a connection, from its TLS handshake to its end.
     public enum ConnectionFault: String, CaseIterable, Sendable {
         /// SETTINGS and PINGs are answered and windows granted, and no request is answered, as by a load balancer in front
         /// of a dead backend.
@@ -79,7 +79,7 @@ public struct FaultRule: Equatable, Sendable {
     public var after: Int?
     /// The one connection it meets, or whose requests it meets, counted from 1; `nil` meets all.
     public var connection: Int?
-    /// How a connection fails that it meets; `nil` for a rule about requests.
+    /// The failure of the connections that it meets; `nil` for a rule about requests.
     public var connectionFault: ConnectionFault?
     /// What happens, if anything.
     public var answer: Answer?

@@ -58,7 +58,7 @@ struct FaultScript: Sendable {
         return verdict
     }
 
-    /// How a new connection fails, if it does.
+    /// Returns the failure of a new connection; `nil` for one that works.
     /// - Parameter connection: which connection it is, from 1.
     mutating func judge(connection: Int, _ generator: inout SeededGenerator) -> FaultRule.ConnectionFault? {
         for index in rules.indices {

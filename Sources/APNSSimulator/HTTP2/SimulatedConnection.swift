@@ -23,7 +23,7 @@ final class SimulatedConnection {
     let certificateTopic: String?
     /// Which of the simulator's connections it is, from 1.
     let number: Int
-    /// How the connection fails, if it does.
+    /// The failure of the connection; `nil` if it works.
     private var fault: FaultRule.ConnectionFault?
     /// nil on a connection on which no HTTP/2 is spoken.
     private var session: HTTP2ServerSession?

@@ -15,7 +15,7 @@ public struct InvalidTokenSet {
         public var details: InvalidTokenDetails
     }
 
-    /// How long tokens are kept by default, in milliseconds.
+    /// The default time for which tokens are kept, in milliseconds.
     public static let defaultMaximumAge = 365 * 86_400_000
 
     let keys: SharedKeys
@@ -43,6 +43,17 @@ public struct InvalidTokenSet {
     /// Counts the tokens in the set.
     public func count(completion: @escaping (Result<Int, RedisError>) -> Void) {
         client.send(RedisCommand("SCARD", keys.invalidTokens)) { completion($0.map { $0.root.integer ?? 0 }) }
+    }
+
+    /// Tests whether Redis accepts writes now, by a key beside the set that expires at once.
+    ///
+    /// Redis refuses it while its memory is full, on a replica, while it cannot save (`MISCONF`), and with too few replicas
+    /// (`NOREPLICAS`).
+    public func probe(completion: @escaping (Result<Void, QueueConnection.Failure>) -> Void) {
+        // In the slot of the set.
+        client.send(RedisCommand("SET", keys.registrations + ":probe", "", "PX", "1")) { result in
+            completion(result.mapError(QueueConnection.Failure.redis).map { _ in })
+        }
     }
 
     /// Finds those of some tokens that are in the set, and what is known of them.

@@ -39,7 +39,7 @@
 --       evicted           dead letters evicted to keep within the bounds
 --       order             the value of order:<process>, '' where there is none or it was not asked for
 --       stamp             of this claim, '' without jobs
---       held              how many claims the lane had before this one; -1 where their key is no hash
+--       held              the lane's claims before this one; -1 if their key is not a hash
 --       body...           the jobs, under the fields `<first>.<stamp>`, `<first + 1>.<stamp>`, ...
 --
 -- A claim is bound to its execution: the same command, executed again on another state of Redis, takes other jobs, and the

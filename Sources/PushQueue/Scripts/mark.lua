@@ -84,7 +84,7 @@ repeat
     -- A negative count: each is chosen by itself, which costs the same whatever the size.
     local sample = max_age > 0 and redis.call('HRANDFIELD', details, -SAMPLE, 'WITHVALUES') or {}
     for i = 1, #sample, 2 do
-        local marked_at = tonumber(string.match(sample[i + 1], '"marked_at":(%d+)}$') or nil)
+        local marked_at = tonumber(string.match(sample[i + 1], '"marked_at":(%d+)}$'))
         if marked_at and marked_at < now - max_age then
             old[#old + 1] = sample[i]
         end

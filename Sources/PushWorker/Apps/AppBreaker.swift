@@ -46,7 +46,7 @@ struct AppBreaker {
     /// Whether a person has paused the app, and no probe ends that.
     var isByHand: Bool { fault != nil && until == .distantFuture }
 
-    /// Whether a notification may be sent: any while the breaker is closed, a probe while it is open, none while it is blocked.
+    /// True if a notification may be sent: any while the breaker is closed, a probe while it is open, none while it is blocked.
     func allows(isProbe: Bool) -> Bool { block == nil && (fault == nil || isProbe) }
 
     /// Whether a job could be used for a probe before long.

@@ -16,9 +16,9 @@ final class AppLane {
     var blockReportedAt: NIODeadline?
     /// What may be sent now, for an app whose rate is limited.
     var budget: RateBudget?
-    /// Whether its requests are answered, as the fleet was told last.
+    /// The state of its answers that was last reported to the fleet.
     var answerState = AnswerState.answered
-    /// True if the log has it that they are not.
+    /// True if the log's last line about it is that they are unanswered.
     var isUnanswered = false
     /// Since when no connection takes requests; `nil` while one does.
     var unconnectedSince: NIODeadline?

@@ -22,7 +22,8 @@ enum MetricReason {
         }
         // Requests without an answer, and the binary gateway's words.
         words.formUnion([
-            "RefusedStream", "GoAway", "StreamReset", "NoAnswer", "ConnectionLost", "Discarded", "HungUp",
+            "RefusedStream", "GoAway", "StreamReset", "NoAnswer", "ConnectionLost", "Unresponsive",
+            "NoOtherConnection", "Discarded", "HungUp",
             "ProcessingError", "MissingPayload", "InvalidTokenSize", "InvalidTopicSize", "InvalidPayloadSize",
             "InvalidToken", "ProtocolError", "UnknownError",
         ])

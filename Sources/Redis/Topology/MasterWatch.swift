@@ -4,7 +4,7 @@ import NIOCore
 /// whatever the number of clients.
 ///
 /// After a failover of a healthy master the old one goes on accepting writes for about ten seconds, which are lost when a
-/// Sentinel makes it a replica. So clients must hear of it at once, and the old master does not tell them.
+/// Sentinel makes it a replica. So clients must hear of it at once, and the old master does not report it.
 /// (Source: Redis Sentinel documentation, "Pub/Sub messages" and `+convert-to-slave`.)
 ///
 /// `@unchecked Sendable`: all state is touched on `eventLoop` only.
@@ -27,7 +27,7 @@ public final class MasterWatch: @unchecked Sendable {
     private enum Inquiry {
         case none
         case underWay
-        /// What the one under way answers may be old.
+        /// The answer to the current inquiry may be outdated.
         case underWayAndWanted
     }
 
@@ -60,7 +60,7 @@ public final class MasterWatch: @unchecked Sendable {
             NodeConnections(topology: topology, eventLoop: eventLoop, configuration: configuration), slot: 0)
     }
 
-    /// Begins to tell a client which server the master is: now, when that changes, and now and then. From anywhere.
+    /// Reports the master to a client from now on: at once, when it changes, and now and then. From any thread.
     /// - Parameter onMaster: called on the client's event loop.
     func add(_ client: RedisClient, onMaster: @escaping @Sendable (Location) -> Void) {
         let listener = Listener(eventLoop: client.eventLoop, onMaster: onMaster)

@@ -31,7 +31,7 @@ final class NodeConnections: @unchecked Sendable {
         if case .cluster = topology { true } else { false }
     }
 
-    /// Gets a connection to a server, which has to be released.
+    /// Gets a connection to a server. The caller must release it.
     ///
     /// - Parameter completion: at once where there is a connection to share. A single server or a master is connected to
     ///   anew each time: its name may belong to another server by now.
@@ -192,7 +192,7 @@ fileprivate final class Node: @unchecked Sendable {
     }
 
     func closeIfIdle(since useCount: Int) {
-        state.idle(since: useCount)?.close(reason: "nobody needs it any more")
+        state.idle(since: useCount)?.close(reason: "it is no longer needed")
     }
 
     /// - Returns: a future of the end of its connection, if there is one.

@@ -12,17 +12,17 @@ struct NodeState<Connection, Waiter> {
         case closed
     }
 
-    /// What a new user gets.
+    /// The result for a new user.
     enum Use {
         case connection(Connection)
         /// It gets the connection, or the reason why there is none, when the attempt is over.
         case wait
-        /// The connection was closed: another one has to be made.
+        /// The connection was closed: the user needs another.
         case closed
     }
 
     private var state: State
-    /// Counts the users so far, to tell an idle connection from one that was used in between.
+    /// Counts the users so far, to distinguish an idle connection from one that was used in between.
     private(set) var useCount: Int
 
     init(first waiter: Waiter) {
@@ -72,14 +72,14 @@ struct NodeState<Connection, Waiter> {
     }
 
     /// A user does not need the connection any more.
-    /// - Returns: true if nobody uses it now.
+    /// - Returns: true if it has no users now.
     mutating func release() -> Bool {
         guard case .open(let connection, let users) = state else { return false }
         state = .open(connection, users: users - 1)
         return users == 1
     }
 
-    /// The connection, if nobody has used it since the given `useCount`.
+    /// The connection, if it has had no new user since the given `useCount`.
     func idle(since useCount: Int) -> Connection? {
         guard case .open(let connection, users: 0) = state, self.useCount == useCount else { return nil }
         return connection

@@ -1,4 +1,4 @@
-/// Which server a client's commands go to, and which answers it still waits for elsewhere, without any I/O.
+/// The server that a client's commands go to, and the answers that it still expects from others, without any I/O.
 ///
 ///     between servers ──► serving ──► between servers …
 ///            └──────────────┴───────► closed
@@ -29,7 +29,7 @@ struct Route<Link: AnyObject> {
         var arrived: [RedisRequest] = []
     }
 
-    /// What becomes of a new command.
+    /// The destination of a new command.
     enum Destination {
         case server(Link)
         /// It is sent when the next server takes over.
@@ -82,7 +82,7 @@ struct Route<Link: AnyObject> {
     }
 
     /// The server has sent a command away because its slot has moved.
-    /// - Returns: true if the command is kept for the next server; else it has to be answered.
+    /// - Returns: true if the command is kept for the next server; else the caller must answer it.
     mutating func sentAway(_ request: RedisRequest, because error: RedisServerError) -> Bool {
         guard case .between(var between) = state, between.kept != nil, request.command != nil,
             request.redirections < RedisRequest.maximumRedirections
@@ -114,7 +114,7 @@ struct Route<Link: AnyObject> {
     }
 
     /// Lets the next server take over, if there is one and no other has an answer to give.
-    /// - Returns: the server, and what it is to be sent before anything else.
+    /// - Returns: the server, and the commands to send before all others.
     mutating func takeOver() -> (server: Link, kept: [RedisRequest])? {
         guard case .between(let between) = state, let link = between.found, between.left == nil, askedCount == 0 else {
             return nil

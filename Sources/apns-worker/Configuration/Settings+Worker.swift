@@ -21,7 +21,7 @@ extension Settings {
         return worker
     }
 
-    /// How long invalid tokens are kept, in milliseconds; 0 for ever.
+    /// The time for which invalid tokens are kept, in milliseconds; 0 for ever.
     var invalidTokenAge: Int { (number(.invalidTokensDays) ?? 0) * Self.dayInMilliseconds }
 
     static let dayInMilliseconds = 86_400_000

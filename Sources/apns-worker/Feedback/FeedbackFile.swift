@@ -82,7 +82,7 @@ struct FeedbackFile {
             description: "\(refused.count) lines are no records, and were left out; the first is line \(first)")
     }
 
-    /// Whether it is a file whose last line has no line feed.
+    /// True for a file whose last line has no line feed.
     private static func hasOpenEnd(_ descriptor: Int32) -> Bool {
         var status = stat()
         var last: UInt8 = 0

@@ -119,18 +119,19 @@ actor FeedbackSpill {
 
     // MARK: Records
 
-    /// Writes lines to the disk. Each batch that is kept has to be settled.
+    /// Writes lines to the disk. The caller must settle each batch that is kept.
     func keep(_ lines: ByteBuffer) -> Kept {
         guard path != nil else { return .nowhere }
         var bytes = size == 0 ? heading : ByteBuffer()
         bytes.writeImmutableBuffer(lines)
-        guard Self.write(bytes, to: descriptor), fdatasync(descriptor) == 0 else {
+        let count = bytes.readableBytes
+        guard ByteOutput.write(&bytes, to: descriptor), fdatasync(descriptor) == 0 else {
             let reason = Self.systemError
             // A part of it would be read as an incomplete record.
             ftruncate(descriptor, off_t(size))
             return .failed(reason)
         }
-        size += bytes.readableBytes
+        size += count
         unsettled += 1
         return .inFile
     }
@@ -184,22 +185,5 @@ actor FeedbackSpill {
         var bytes = [UInt8](repeating: 0, count: count)
         let read = pread(descriptor, &bytes, count, 0)
         return read < 0 ? nil : ByteBuffer(bytes: bytes.prefix(read))
-    }
-
-    private static func write(_ bytes: ByteBuffer, to descriptor: Int32) -> Bool {
-        var rest = bytes.readableBytesView[...]
-        while !rest.isEmpty {
-            let written = rest.withUnsafeBytes { piece in
-                #if canImport(Glibc)
-                    Glibc.write(descriptor, piece.baseAddress, piece.count)
-                #elseif canImport(Musl)
-                    Musl.write(descriptor, piece.baseAddress, piece.count)
-                #endif
-            }
-            if written < 0, errno == EINTR { continue }
-            guard written > 0 else { return false }
-            rest = rest.dropFirst(written)
-        }
-        return true
     }
 }
