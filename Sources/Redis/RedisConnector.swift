@@ -3,6 +3,12 @@ import NIOPosix
 import Sockets
 import TLS
 
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
 /// Makes connections: resolves the name, connects, logs in.
 struct RedisConnector {
     let eventLoop: any EventLoop
@@ -77,7 +83,11 @@ struct RedisConnector {
         let channel =
             switch location {
             case .host(let host, let port):
-                bootstrap.channelOption(.tcpOption(.tcp_nodelay), value: 1).connect(host: host, port: port)
+                bootstrap.channelOption(.tcpOption(.tcp_nodelay), value: 1)
+                    .channelOption(.tcpOption(.keepaliveIdle), value: 15)
+                    .channelOption(.tcpOption(.keepaliveInterval), value: 5)
+                    .channelOption(.tcpOption(.keepaliveCount), value: 3)
+                    .connect(host: host, port: port)
             case .unixSocket(let path):
                 bootstrap.connect(unixDomainSocketPath: path)
             }
@@ -138,4 +148,14 @@ func plainReason(of error: any Error) -> String {
     default:
         return String(describing: error)
     }
+}
+
+/// The kernel closes a connection whose peer is gone within 30 s, so that a long blocking wait ends soon then.
+extension NIOBSDSocket.Option {
+    /// The seconds of silence before the first probe.
+    static let keepaliveIdle = NIOBSDSocket.Option(rawValue: TCP_KEEPIDLE)
+    /// The seconds between probes.
+    static let keepaliveInterval = NIOBSDSocket.Option(rawValue: TCP_KEEPINTVL)
+    /// The probes without an answer after which the connection is closed.
+    static let keepaliveCount = NIOBSDSocket.Option(rawValue: TCP_KEEPCNT)
 }

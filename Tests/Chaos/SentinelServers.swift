@@ -70,7 +70,7 @@ final class SentinelServers: QueueServers {
 
     /// All Sentinels agree on the master, and all others follow it.
     func waitUntilWell() async throws {
-        try await eventually("the replicas follow the master") {
+        try await eventually("the replicas follow the master", within: .seconds(180)) {
             let master = try? self.redis.master()
             guard let master, let info = try? master.run("INFO", "replication").text else { return false }
             return info.contains("role:master")

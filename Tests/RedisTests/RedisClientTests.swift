@@ -1,3 +1,4 @@
+import Foundation
 import NIOCore
 import Redis
 import TestSupport
@@ -90,6 +91,27 @@ struct RedisClientTests {
             }
         }
         #expect(try server.run("LRANGE", "inbox", "0", "-1") == .array(["job"]))
+    }
+
+    @Test("the kernel probes a connection that is silent for 15 seconds")
+    func keepalive() async throws {
+        let server = try RedisServer()
+        try await withClient(server.url) { client in
+            _ = try await client.call(RedisCommand("PING"))
+            let remote = ":" + String(format: "%04X", server.port)
+            // sl, local_address, rem_address, st, tx_queue:rx_queue, tr:tm->when in hundredths of a second, …
+            let file = try FileHandle(forReadingFrom: URL(filePath: "/proc/net/tcp"))
+            let table = String(decoding: try #require(try file.readToEnd()), as: UTF8.self)
+            var timers: [String] = []
+            for line in table.split(separator: "\n") {
+                let fields = line.split(separator: " ")
+                if fields.count > 5, fields[2].hasSuffix(remote), fields[3] == "01" { timers.append(String(fields[5])) }
+            }
+            let left = timers.compactMap { timer in
+                timer.hasPrefix("02:") ? Int(timer.dropFirst(3), radix: 16) : nil
+            }
+            #expect(left.count == 1 && left.allSatisfy { $0 <= 1500 }, "\(timers)")
+        }
     }
 
     @Test("reaches a server by its socket, in the database and under the name that it is told")

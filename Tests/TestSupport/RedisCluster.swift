@@ -88,11 +88,12 @@ public final class RedisCluster: Sendable {
             try old.run("CLUSTER", "SETSLOT", "\(slot)", "MIGRATING", identifier(of: new)), "SETSLOT MIGRATING")
     }
 
-    /// Moves the keys of a slot that is being moved.
+    /// Moves the keys of a slot that is being moved. A key that both nodes have, because a move of it was broken off, is its
+    /// owner's.
     public func migrateKeys(ofSlot slot: Int, from old: RedisServer, to new: RedisServer) throws {
         while let keys = try old.run("CLUSTER", "GETKEYSINSLOT", "\(slot)", "100").elements, !keys.isEmpty {
             for key in keys.compactMap(\.text) {
-                var command = ["MIGRATE", "127.0.0.1", "\(new.port(tls: tls))", key, "0", "5000"]
+                var command = ["MIGRATE", "127.0.0.1", "\(new.port(tls: tls))", key, "0", "5000", "REPLACE"]
                 if let password = new.password { command += ["AUTH", password] }
                 let answer = try old.connect().run(command.map { Array($0.utf8) })
                 // NOKEY: a list was emptied in the meantime.

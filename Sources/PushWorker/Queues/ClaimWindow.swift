@@ -19,8 +19,8 @@ struct ClaimWindow {
     /// The most jobs that a claim asks for.
     static let maximumCount = 256
     /// The time between polls of an idle lane whose blocking wait brings new jobs. Retries that another worker deferred are
-    /// found after this.
-    static let idlePoll = TimeAmount.seconds(10)
+    /// found after this. A poll renews the lease, too: before the default lease of 30 s would have to be renewed.
+    static let idlePoll = TimeAmount.seconds(9)
     /// The same while no blocking wait watches the list.
     static let unwatchedPoll = TimeAmount.seconds(1)
     /// The same while the queue is paused: it resumes within a second.

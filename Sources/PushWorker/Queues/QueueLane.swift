@@ -68,8 +68,8 @@ final class QueueLane: @unchecked Sendable {
     private var toldAt = NIODeadline.distantPast
     private var isNewsUrgent = false
 
-    /// How long the server may hold the blocking wait, in seconds.
-    private static let waitSeconds = 20
+    /// The time for which the server may hold the blocking wait, in seconds. The kernel notices sooner if it is gone.
+    private static let waitSeconds = 60
     /// Settlements that Redis has not confirmed: beyond this the lane claims no more of the queue.
     private static let maximumUnconfirmed = 10_000
     /// The same in bytes, for settlements of jobs with many tokens, all of which are to be tried again, are large.
