@@ -82,6 +82,9 @@ public final class RedisCluster: Sendable {
 
     /// Begins to move a slot: from now on what its owner does not have is asked of the other node.
     public func beginMigration(ofSlot slot: Int, from old: RedisServer, to new: RedisServer) throws {
+        // A node that imports a slot ignores what others say of its owner: after a broken move and a failover, nobody owns
+        // the slot for it, and it refuses all keys.
+        try expectOK(try new.run("CLUSTER", "SETSLOT", "\(slot)", "NODE", identifier(of: old)), "SETSLOT NODE")
         try expectOK(
             try new.run("CLUSTER", "SETSLOT", "\(slot)", "IMPORTING", identifier(of: old)), "SETSLOT IMPORTING")
         try expectOK(
