@@ -5,6 +5,9 @@ import TestSupport
 /// Three masters with a replica each.
 final class ClusterServers: QueueServers {
     private static let queueKey = "push:{default}:jobs"
+    /// A node that moves a large key is silent meanwhile. With a shorter timeout it would be failed over in the middle of the
+    /// move, and what the other node had already received would be lost: the replica does not know of the move.
+    private static let nodeTimeout = 5000
     /// Six nodes of a machine with few cores take a while to agree again.
     private static let patience = Duration.seconds(180)
 
@@ -17,7 +20,7 @@ final class ClusterServers: QueueServers {
         replicasToWaitFor = durability == .strict ? 1 : 0
         let replicas = durability == .strict ? ["--min-replicas-to-write", "1", "--min-replicas-max-lag", "3"] : []
         cluster = try await RedisCluster(
-            replicas: 1, nodeTimeout: 1500,
+            replicas: 1, nodeTimeout: Self.nodeTimeout,
             arguments: ["--appendonly", "yes", "--appendfsync", "everysec"] + replicas)
         slot = try cluster.slot(of: Self.queueKey)
     }

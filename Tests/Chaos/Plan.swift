@@ -116,7 +116,7 @@ enum Topology: String, CaseIterable, Sendable {
             ]
         case .cluster:
             return common + [
-                (.kill, 4, 200...6000), (.pause, 4, 200...5000), (.failOver, 3, 0...0),
+                (.kill, 4, 200...12_000), (.pause, 4, 200...12_000), (.failOver, 3, 0...0),
                 (.killReplica, 2, 500...4000), (.reshard, 6, 0...0),
             ]
         }
