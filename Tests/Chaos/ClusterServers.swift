@@ -8,6 +8,8 @@ final class ClusterServers: QueueServers {
     /// A node that moves a large key is silent meanwhile. With a shorter timeout it would be failed over in the middle of the
     /// move, and what the other node had already received would be lost: the replica does not know of the move.
     private static let nodeTimeout = 5000
+    /// Redis moves a key as a whole, and neither of the two nodes does anything else meanwhile.
+    private static let largestMove = 32 << 20
     /// Six nodes of a machine with few cores take a while to agree again.
     private static let patience = Duration.seconds(180)
 
@@ -43,7 +45,10 @@ final class ClusterServers: QueueServers {
             guard let replica = try replica(of: owner) else { return "there is none" }
             affected.withLock { $0[fault] = replica }
             replica.kill()
-        case .reshard: try await reshard()
+        case .reshard:
+            let size = try owner.run("MEMORY", "USAGE", Self.queueKey).number ?? 0
+            guard size < Self.largestMove else { return "not done, the list has \(size >> 20) MiB" }
+            try await reshard()
         case .fill, .killClients, .flushScripts:
             affected.withLock { $0[fault] = owner }
             try owner.connect().begin(fault)
