@@ -150,7 +150,7 @@ func plainReason(of error: any Error) -> String {
     }
 }
 
-/// The kernel closes a connection whose peer is gone within 30 s, so that a long blocking wait ends soon then.
+/// With these the kernel closes a connection to a lost server within 30 s, however long a blocking wait lasts.
 extension NIOBSDSocket.Option {
     /// The seconds of silence before the first probe.
     static let keepaliveIdle = NIOBSDSocket.Option(rawValue: TCP_KEEPIDLE)

@@ -54,9 +54,9 @@ final class ByteOutput {
                     Musl.write(descriptor, bytes.baseAddress, bytes.count)
                 #endif
             }
-            if count >= 0 {
+            if count > 0 {
                 buffer.moveReaderIndex(forwardBy: count)
-            } else if errno != EINTR {
+            } else if count == 0 || errno != EINTR {
                 return false
             }
         }

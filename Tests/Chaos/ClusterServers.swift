@@ -5,10 +5,10 @@ import TestSupport
 /// Three masters with a replica each.
 final class ClusterServers: QueueServers {
     private static let queueKey = "push:{default}:jobs"
-    /// A node that moves a large key is silent meanwhile. With a shorter timeout it would be failed over in the middle of the
-    /// move, and what the other node had already received would be lost: the replica does not know of the move.
+    /// A node does not answer while it moves a large key. With a shorter timeout it would be failed over in the middle of the
+    /// move, and the keys that the other node had already received would be lost: the replica does not know of the move.
     private static let nodeTimeout = 5000
-    /// Redis moves a key as a whole, and neither of the two nodes does anything else meanwhile.
+    /// The maximum size of the list, in bytes, for a move of its slot. A key is moved as a whole, which blocks both nodes.
     private static let largestMove = 32 << 20
     /// Six nodes of a machine with few cores take a while to agree again.
     private static let patience = Duration.seconds(180)
@@ -81,28 +81,26 @@ final class ClusterServers: QueueServers {
     /// A replica takes its master's place in good order.
     private func failOver(from owner: RedisServer) async throws {
         guard let replica = try replica(of: owner) else { return }
-        var orderedAt: ContinuousClock.Instant?
-        try await eventually("the replica takes over", within: Self.patience) {
-            // A replica gives up after five seconds, without a word.
-            if orderedAt.map({ ContinuousClock.now - $0 > .seconds(6) }) ?? true {
-                _ = try? replica.run("CLUSTER", "FAILOVER")
-                orderedAt = .now
-            }
-            return try self.cluster.owner(ofSlot: self.slot, by: replica) === replica
+        // A replica gives up after five seconds, silently.
+        try await eventually("the replica takes over", within: Self.patience, orderingEvery: .seconds(6)) {
+            _ = try? replica.run("CLUSTER", "FAILOVER")
+            return true
+        } until: {
+            try self.cluster.owner(ofSlot: self.slot, by: replica) === replica
         }
     }
 
     /// The queue's slot moves to another master.
     ///
-    /// Nodes of a busy machine take others for dead now and then, and refuse everything meanwhile. A move that was begun is
-    /// tried until it succeeds: while a slot is between two nodes, no script can reach all its keys.
+    /// On a busy machine nodes sometimes consider others dead, and refuse all commands for a while. A move that has begun is
+    /// repeated until it succeeds: while a slot is between two nodes, no script can reach all its keys.
     private func reshard() async throws {
         try await eventually("the slot moves", within: Self.patience) {
-            // By its own word: a node that a move was broken off to does not hear of a failover of the one that it was from.
+            // As the owner itself says: the target of a broken move does not learn of a failover of the source.
             let owner = self.cluster.nodes.first { (try? self.cluster.owner(ofSlot: self.slot, by: $0)) === $0 }
             guard let owner else { return false }
             let masters = self.cluster.nodes.filter { $0 !== owner && self.isMaster($0) }
-            // The one that has some of the keys, after a move that was broken off.
+            // After a broken move, the node that already has some of the keys.
             guard let new = masters.max(by: { self.keys(of: $0) < self.keys(of: $1) }) else { return false }
             return (try? self.cluster.migrate(slot: self.slot, from: owner, to: new)) != nil
         }

@@ -44,7 +44,7 @@ extension EndToEnd {
             func rate(_ command: String) -> Double {
                 Double(after[command, default: 0] - before[command, default: 0]) / seconds
             }
-            // Three polls in ten seconds; and the seven other lanes renew three leases in 300 s. The bound is generous: eight
+            // Three polls in nine seconds; and the seven other lanes renew three leases in 300 s. The bound is generous: eight
             // lanes that poll would make three and more per second.
             #expect(rate("evalsha") < 2, "\(after)")
             #expect(rate("hkeys") == 0, "\(after)")

@@ -82,8 +82,8 @@ public final class RedisCluster: Sendable {
 
     /// Begins to move a slot: from now on what its owner does not have is asked of the other node.
     public func beginMigration(ofSlot slot: Int, from old: RedisServer, to new: RedisServer) throws {
-        // A node that imports a slot ignores what others say of its owner: after a broken move and a failover, nobody owns
-        // the slot for it, and it refuses all keys.
+        // A node that imports a slot ignores news about its owner. After a broken move and a failover of the source, it
+        // would consider the slot unassigned and refuse all keys.
         try expectOK(try new.run("CLUSTER", "SETSLOT", "\(slot)", "NODE", identifier(of: old)), "SETSLOT NODE")
         try expectOK(
             try new.run("CLUSTER", "SETSLOT", "\(slot)", "IMPORTING", identifier(of: old)), "SETSLOT IMPORTING")
@@ -91,8 +91,7 @@ public final class RedisCluster: Sendable {
             try old.run("CLUSTER", "SETSLOT", "\(slot)", "MIGRATING", identifier(of: new)), "SETSLOT MIGRATING")
     }
 
-    /// Moves the keys of a slot that is being moved. A key that both nodes have, because a move of it was broken off, is its
-    /// owner's.
+    /// Moves the keys of a slot that is being moved. Where both nodes have a key after a broken move, the owner's value wins.
     public func migrateKeys(ofSlot slot: Int, from old: RedisServer, to new: RedisServer) throws {
         while let keys = try old.run("CLUSTER", "GETKEYSINSLOT", "\(slot)", "100").elements, !keys.isEmpty {
             for key in keys.compactMap(\.text) {

@@ -74,16 +74,12 @@ public final class RedisSentinelSet: Sendable {
     /// Has a replica take the master's place, in good order, and waits until all Sentinels know.
     public func failOver() async throws {
         let old = try master()
-        var orderedAt: ContinuousClock.Instant?
-        try await eventually("the Sentinels fail over", within: .seconds(120)) {
-            // Right after another failover a Sentinel refuses for a while (INPROG, NOGOODSLAVE). On a slow machine it may also
-            // begin, and give up without a word.
-            if orderedAt.map({ ContinuousClock.now - $0 > .seconds(15) }) ?? true,
-                try self.sentinels[0].run("SENTINEL", "FAILOVER", self.name) == .status("OK")
-            {
-                orderedAt = .now
-            }
-            return try self.isNamed(otherThan: old)
+        // Right after another failover a Sentinel refuses for a while (INPROG, NOGOODSLAVE). On a slow machine it may also
+        // begin, and give up silently.
+        try await eventually("the Sentinels fail over", within: .seconds(120), orderingEvery: .seconds(15)) {
+            try self.sentinels[0].run("SENTINEL", "FAILOVER", self.name) == .status("OK")
+        } until: {
+            try self.isNamed(otherThan: old)
         }
     }
 

@@ -7,10 +7,11 @@ import NIOCore
 struct AnswerDrought {
     /// The time that requests may wait with no answer to any.
     static let patience = TimeAmount.seconds(5)
-    /// The time after the last request for which the state stays at ``AnswerState/unanswered``. Others may be sending with success what
-    /// failed here.
+    /// The time after the last request for which the state stays at ``AnswerState/unanswered``. Other workers may be sending
+    /// successfully what failed here.
     static let currency = TimeAmount.seconds(15)
-    /// The time for which it then stays at ``AnswerState/unansweredLately``, so that pauses between attempts do not look like an end.
+    /// The time for which it then stays at ``AnswerState/unansweredLately``, so that pauses between attempts do not look like
+    /// an end.
     static let memory = TimeAmount.minutes(10)
     /// The longest time that counts between two looks: a process that was stopped has not waited.
     private static let longestGap = TimeAmount.seconds(1)

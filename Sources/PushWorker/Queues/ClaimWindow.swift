@@ -19,7 +19,7 @@ struct ClaimWindow {
     /// The most jobs that a claim asks for.
     static let maximumCount = 256
     /// The time between polls of an idle lane whose blocking wait brings new jobs. Retries that another worker deferred are
-    /// found after this. A poll renews the lease, too: before the default lease of 30 s would have to be renewed.
+    /// found after this. A poll also renews the lease, and comes before a separate renewal of the default lease is due (10 s).
     static let idlePoll = TimeAmount.seconds(9)
     /// The same while no blocking wait watches the list.
     static let unwatchedPoll = TimeAmount.seconds(1)

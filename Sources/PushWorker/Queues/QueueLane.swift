@@ -68,7 +68,7 @@ final class QueueLane: @unchecked Sendable {
     private var toldAt = NIODeadline.distantPast
     private var isNewsUrgent = false
 
-    /// The time for which the server may hold the blocking wait, in seconds. The kernel notices sooner if it is gone.
+    /// The maximum duration of the blocking wait, in seconds. The kernel notices a lost server sooner.
     private static let waitSeconds = 60
     /// Settlements that Redis has not confirmed: beyond this the lane claims no more of the queue.
     private static let maximumUnconfirmed = 10_000

@@ -192,7 +192,7 @@ fileprivate final class Node: @unchecked Sendable {
     }
 
     func closeIfIdle(since useCount: Int) {
-        state.idle(since: useCount)?.close(reason: "it is no longer needed")
+        state.idle(since: useCount)?.close(reason: "it is unused")
     }
 
     /// - Returns: a future of the end of its connection, if there is one.
