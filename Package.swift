@@ -22,6 +22,7 @@ let package = Package(
         .executable(name: "apns-worker", targets: ["apns-worker"]),
         .executable(name: "apns-simulator", targets: ["apns-simulator"]),
         .library(name: "APNS", targets: ["APNS"]),
+        .library(name: "PushJob", targets: ["PushJob"]),
         .library(name: "PushQueue", targets: ["PushQueue"]),
     ],
     dependencies: [
@@ -50,12 +51,13 @@ let package = Package(
         .target(name: "TLS", dependencies: ["COpenSSL", "PrintableText", nioCore]),
         .target(name: "Redis", dependencies: ["CHiredis", "Sockets", "TLS", nioCore, nioPosix, logging]),
         .target(name: "APNS", dependencies: ["CNghttp2", "COpenSSL", "Sockets", "TLS", nioCore, nioPosix, logging]),
+        .target(name: "PushJob", dependencies: [nioCore], resources: [.embedInCode("Schema")]),
         .target(
-            name: "PushQueue", dependencies: ["PrintableText", "Redis", nioCore],
-            resources: [.embedInCode("Scripts"), .embedInCode("Schema")]),
+            name: "PushQueue", dependencies: ["PrintableText", "PushJob", "Redis", nioCore],
+            resources: [.embedInCode("Scripts")]),
         .target(
             name: "PushWorker",
-            dependencies: ["APNS", "PushQueue", nioCore, nioPosix, coreMetrics, logging, lifecycle]),
+            dependencies: ["APNS", "PushJob", "PushQueue", nioCore, nioPosix, coreMetrics, logging, lifecycle]),
         .target(
             name: "Telemetry",
             dependencies: [
@@ -70,7 +72,7 @@ let package = Package(
         .executableTarget(
             name: "apns-worker",
             dependencies: [
-                "APNS", "APNSSimulator", "CProcess", "HTTPPort", "PrintableText", "PushQueue", "PushWorker", "Redis",
+                "APNS", "APNSSimulator", "CProcess", "HTTPPort", "PrintableText", "PushJob", "PushQueue", "PushWorker", "Redis",
                 "Sockets", "TLS", "Telemetry", argumentParser, configuration, nioHTTP1, logging, lifecycle, unixSignals,
                 yams,
             ]),
@@ -82,13 +84,13 @@ let package = Package(
         .executableTarget(
             name: "Benchmarks",
             dependencies: [
-                "APNS", "CAllocationCount", "PushQueue", "Redis", nioCore, nioPosix, logging, argumentParser,
+                "APNS", "CAllocationCount", "PushJob", "PushQueue", "Redis", nioCore, nioPosix, logging, argumentParser,
             ],
             path: "Tests/Benchmarks"),
 
         // What scripts/chaos runs.
         .executableTarget(
-            name: "Chaos", dependencies: ["PushQueue", "Redis", "TestSupport", logging, nioPosix, argumentParser],
+            name: "Chaos", dependencies: ["PushJob", "PushQueue", "Redis", "TestSupport", logging, nioPosix, argumentParser],
             path: "Tests/Chaos"),
 
         // A pool in a process of its own, for a test of how much memory it takes.
@@ -109,13 +111,14 @@ let package = Package(
             dependencies: [
                 "APNS", "CNghttp2", "PoolProbe", "TLS", "TestSupport", logging, nioCore, nioEmbedded, nioPosix,
             ]),
+        .testTarget(name: "PushJobTests", dependencies: ["PushJob", "TestSupport", nioCore]),
         .testTarget(
             name: "PushQueueTests",
-            dependencies: ["PrintableText", "PushQueue", "Redis", "TestSupport", logging, nioCore, nioPosix]),
+            dependencies: ["PrintableText", "PushJob", "PushQueue", "Redis", "TestSupport", logging, nioCore, nioPosix]),
         .testTarget(
             name: "PushWorkerTests",
             dependencies: [
-                "PushWorker", "APNSSimulator", "TestSupport", coreMetrics, metricsTestKit, nioPosix, logging,
+                "PushJob", "PushWorker", "APNSSimulator", "TestSupport", coreMetrics, metricsTestKit, nioPosix, logging,
             ],
             exclude: ["schema_verdicts.py"]),
         .testTarget(
@@ -130,7 +133,7 @@ let package = Package(
             ]),
         .testTarget(
             name: "EndToEndTests",
-            dependencies: ["APNS", "PushQueue", "Redis", "TestSupport", "apns-worker", "apns-simulator", yams]),
+            dependencies: ["APNS", "PushJob", "PushQueue", "Redis", "TestSupport", "apns-worker", "apns-simulator", yams]),
     ],
     swiftLanguageModes: [.v6]
 )

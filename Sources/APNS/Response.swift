@@ -5,7 +5,7 @@ public struct Response: Sendable, Equatable {
     /// The HTTP status.
     public var status: Int
     /// Why it was refused, where APNs gave a reason that we know.
-    public var reason: Reason?
+    public var reason: APNSReason?
     /// The `reason` as it came, for reasons that Apple adds after this was written; `nil` where there was none.
     public var reasonText: String?
     /// With 410: since when the token has not been valid, in milliseconds since 1970.
@@ -15,7 +15,8 @@ public struct Response: Sendable, Equatable {
 
     /// Makes a response; see the members for units.
     public init(
-        status: Int, reason: Reason? = nil, reasonText: String? = nil, timestamp: Int64? = nil, retryAfter: Int? = nil
+        status: Int, reason: APNSReason? = nil, reasonText: String? = nil, timestamp: Int64? = nil,
+        retryAfter: Int? = nil
     ) {
         self.status = status
         self.reason = reason
@@ -30,7 +31,7 @@ public struct Response: Sendable, Equatable {
     public init(status: Int, body: ByteBuffer?, retryAfter: Int?) {
         let parsed = body.flatMap(ResponseBody.init).flatMap { $0.isWord ? $0 : nil }
         self.init(
-            status: status, reason: parsed.flatMap { Reason(rawValue: $0.reason) }, reasonText: parsed?.reason,
+            status: status, reason: parsed.flatMap { APNSReason(rawValue: $0.reason) }, reasonText: parsed?.reason,
             timestamp: parsed?.timestamp, retryAfter: retryAfter)
     }
 }
@@ -85,18 +86,31 @@ public enum RequestFailure: Error, Sendable, Equatable, CustomStringConvertible 
         }
     }
 
-    /// A stable word for counters and records.
-    public var word: String {
+    /// The failure without its circumstances. The raw value is the code in counters and records.
+    public enum Kind: String, CaseIterable, Sendable {
+        case refusedStream = "RefusedStream"
+        case goingAway = "GoAway"
+        case reset = "StreamReset"
+        case timedOut = "NoAnswer"
+        case connectionLost = "ConnectionLost"
+        case unresponsive = "Unresponsive"
+        case noOtherConnection = "NoOtherConnection"
+        case discarded = "Discarded"
+        case hungUp = "HungUp"
+    }
+
+    /// The failure without its circumstances.
+    public var kind: Kind {
         switch self {
-        case .refusedStream: "RefusedStream"
-        case .goingAway: "GoAway"
-        case .reset: "StreamReset"
-        case .timedOut: "NoAnswer"
-        case .connectionLost: "ConnectionLost"
-        case .unresponsive: "Unresponsive"
-        case .noOtherConnection: "NoOtherConnection"
-        case .discarded: "Discarded"
-        case .hungUp: "HungUp"
+        case .refusedStream: .refusedStream
+        case .goingAway: .goingAway
+        case .reset: .reset
+        case .timedOut: .timedOut
+        case .connectionLost: .connectionLost
+        case .unresponsive: .unresponsive
+        case .noOtherConnection: .noOtherConnection
+        case .discarded: .discarded
+        case .hungUp: .hungUp
         }
     }
 }

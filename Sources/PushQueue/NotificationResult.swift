@@ -1,21 +1,8 @@
 import NIOCore
+import PushJob
 
-/// What became of one notification, for producers who want to know: an entry of ``QueueKeys/results``.
+/// The result of one notification for producers: an entry of ``QueueKeys/results``.
 public struct NotificationResult: Sendable {
-    /// How it ended. The raw value is what stands in the entry.
-    public enum Outcome: String, CaseIterable, Sendable {
-        /// APNs took it.
-        case delivered
-        /// The device token is not valid, or was known not to be and was not sent to.
-        case invalidToken = "invalid_token"
-        /// It cannot be delivered, and is kept as a dead letter.
-        case dead
-        /// Its expiration passed first.
-        case expired
-        /// Its answer never came and the job said `on_uncertain: drop`, or another job with its id was sent.
-        case dropped
-    }
-
     /// The producer's id, if the job has one.
     public var id: ByteBuffer?
     /// The device token or the channel; `nil` where the job was never read that far.
@@ -53,7 +40,7 @@ public enum ResultsKept: String, CaseIterable, Sendable {
     case off
 
     /// Whether it is kept how a notification ended in this way.
-    public func includes(_ outcome: NotificationResult.Outcome) -> Bool {
+    public func includes(_ outcome: Outcome) -> Bool {
         switch self {
         case .all: true
         case .failures: outcome != .delivered

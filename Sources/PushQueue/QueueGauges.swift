@@ -1,4 +1,5 @@
 import NIOCore
+import PushJob
 import Redis
 
 /// What a queue holds in each state, all counted in one moment, and how long what comes next has waited.

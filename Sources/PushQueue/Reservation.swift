@@ -1,4 +1,5 @@
 import NIOCore
+import PushJob
 
 /// What a claimed job needs before it may be sent when it has `unique_for`: that it is the only one with its id.
 ///

@@ -1,21 +1,6 @@
 import NIOCore
+import PushJob
 import Redis
-
-/// How a job can end without being sent again or kept as a dead letter. The raw value is the counter's name.
-public enum Ending: String, CaseIterable, Sendable {
-    /// APNs took it.
-    case delivered
-    /// The device token is not valid, and is in the set of those.
-    case invalid
-    /// The device token was in that set already, so that it was not sent.
-    case suppressed
-    /// Its expiration passed before it could be delivered.
-    case expired
-    /// Its answer never came, and the job said `on_uncertain: drop`.
-    case dropped
-    /// All its notifications have ended, in more ways than one; they are counted one by one.
-    case fannedOut = "fanned_out"
-}
 
 /// A batch of settlements: what becomes of claims, to be written in one script call.
 ///
@@ -29,9 +14,12 @@ public struct Settlement: Sendable {
         case at(milliseconds: Int64)
     }
 
-    private var acknowledged: [[ClaimID]] = Array(repeating: [], count: Ending.allCases.count)
+    /// The counter of jobs whose notifications ended in more ways than one; those are counted one by one.
+    package static let mixed = "mixed"
+
+    private var acknowledged: [[ClaimID]] = Array(repeating: [], count: Outcome.allCases.count)
     /// The same, each with its results.
-    private var done: [Ending: (count: Int, arguments: RedisArguments)] = [:]
+    private var done: [Outcome: (count: Int, arguments: RedisArguments)] = [:]
     private var arguments = RedisArguments()
     private var otherClaims: [ClaimID] = []
     /// How many claims are settled.
@@ -54,30 +42,42 @@ public struct Settlement: Sendable {
     /// The claims that are settled.
     public var claims: [ClaimID] { acknowledged.flatMap { $0 } + otherClaims }
 
-    /// The job has ended.
-    /// - Parameter notifications: how many notifications have ended with it, in that way.
-    public mutating func end(_ claim: ClaimID, _ ending: Ending, notifications: Int = 1) {
+    /// Ends a job with its only notification.
+    public mutating func end(_ claim: ClaimID, _ outcome: Outcome) {
         count += 1
-        guard notifications > 1 || ending == .fannedOut else { return acknowledged[ending.index].append(claim) }
-        otherClaims.append(claim)
-        // Not among the others, which are written first: letters stand before it, which need the claim, and counts behind
-        // it, which ask whether it was found.
-        arguments.append("ack")
-        arguments.append(ending.rawValue)
-        arguments.append(1)
-        arguments.append(claim)
-        if notifications > 1 { addCount(ending.rawValue, notifications - 1) }
+        acknowledged[outcome.index].append(claim)
     }
 
-    /// The job has ended with its only notification.
-    /// - Parameter results: what producers are told of it; there may be none.
-    public mutating func end(_ claim: ClaimID, _ ending: Ending, results: PackedResults) {
-        guard !results.isEmpty else { return end(claim, ending) }
+    /// Ends a job with its only notification.
+    /// - Parameter results: the notification's result for producers; empty if it is not kept.
+    public mutating func end(_ claim: ClaimID, _ outcome: Outcome, results: PackedResults) {
+        guard !results.isEmpty else { return end(claim, outcome) }
         count += 1
         otherClaims.append(claim)
-        done[ending, default: (0, RedisArguments())].count += 1
-        done[ending]?.arguments.append(claim)
-        done[ending]?.arguments.append(results.argument)
+        done[outcome, default: (0, RedisArguments())].count += 1
+        done[outcome]?.arguments.append(claim)
+        done[outcome]?.arguments.append(results.argument)
+    }
+
+    /// Ends a job with all its notifications.
+    /// - Parameter notifications: how many ended that way. Must be positive.
+    public mutating func end(_ claim: ClaimID, _ outcome: Outcome, notifications: Int) {
+        acknowledge(claim, as: outcome.rawValue)
+        if notifications > 1 { addCount(outcome.rawValue, notifications - 1) }
+    }
+
+    /// Ends a job whose notifications ended in more ways than one. They are counted with ``addCount(_:_:)``.
+    public mutating func endMixed(_ claim: ClaimID) { acknowledge(claim, as: Self.mixed) }
+
+    /// Not among ``acknowledged``, which are written first: dead letters stand before it, which need the claim, and counts behind
+    /// it, which ask whether it was found.
+    private mutating func acknowledge(_ claim: ClaimID, as counter: String) {
+        count += 1
+        otherClaims.append(claim)
+        arguments.append("ack")
+        arguments.append(counter)
+        arguments.append(1)
+        arguments.append(claim)
     }
 
     /// Tells producers of notifications if the settlement before it finds its claim.
@@ -87,18 +87,19 @@ public struct Settlement: Sendable {
         arguments.append(results.argument)
     }
 
-    /// The job is to be tried again.
+    /// Postpones a job.
     /// - Parameters:
+    ///   - postponement: what to count it as.
     ///   - head: the wrapper's head (see ``EnvelopeWriter``).
-    ///   - counter: what to count it as: `retried`, `parked` or `scheduled`.
-    ///   - reason: counted too, as `<counter>:<reason>`, where there is one.
-    ///   - original: where the original's bytes stand in the claimed job.
-    public mutating func retry(
-        _ claim: ClaimID, due: Due, head: ByteBuffer, counter: StaticString, reason: String?, original: Range<Int>
+    ///   - reason: counted too, as `<counter>:<reason>`; `nil` without one.
+    ///   - original: the range of the original's bytes in the claimed job.
+    public mutating func postpone(
+        _ claim: ClaimID, _ postponement: Postponement, due: Due, head: ByteBuffer, reason: String?,
+        original: Range<Int>
     ) {
         arguments.append("retry")
         arguments.append(claim)
-        arguments.append("\(counter)")
+        arguments.append(postponement.rawValue)
         switch due {
         case .after(let milliseconds): arguments.append("+\(max(0, milliseconds))")
         case .at(let milliseconds): arguments.append("@\(milliseconds)")
@@ -107,7 +108,7 @@ public struct Settlement: Sendable {
         arguments.append(original.lowerBound)
         arguments.append(original.count)
         copiedBytes += original.count
-        if let reason { addCount("\(counter):\(reason)", 1) }
+        if let reason { addCount("\(postponement.rawValue):\(reason)", 1) }
         otherClaims.append(claim)
         count += 1
     }
@@ -180,17 +181,17 @@ public struct Settlement: Sendable {
 
     /// Writes the script's arguments behind those that all batches have.
     func append(to command: inout RedisCommand) {
-        for ending in Ending.allCases where !acknowledged[ending.index].isEmpty {
-            let claims = acknowledged[ending.index]
+        for outcome in Outcome.allCases where !acknowledged[outcome.index].isEmpty {
+            let claims = acknowledged[outcome.index]
             command.append("ack")
-            command.append(ending.rawValue)
+            command.append(outcome.rawValue)
             command.append(claims.count)
             for claim in claims { command.append(claim) }
         }
-        for ending in Ending.allCases {
-            guard let done = done[ending] else { continue }
+        for outcome in Outcome.allCases {
+            guard let done = done[outcome] else { continue }
             command.append("done")
-            command.append(ending.rawValue)
+            command.append(outcome.rawValue)
             command.append(done.count)
             done.arguments.append(to: &command)
         }
@@ -200,19 +201,6 @@ public struct Settlement: Sendable {
     /// Roughly how many arguments and bytes the command will have.
     var expectedArguments: Int {
         done.values.reduce(acknowledged.reduce(0) { $0 + $1.count } + arguments.count + 16) { $0 + $1.arguments.count }
-    }
-}
-
-extension Ending {
-    fileprivate var index: Int {
-        switch self {
-        case .delivered: 0
-        case .invalid: 1
-        case .expired: 2
-        case .dropped: 3
-        case .fannedOut: 4
-        case .suppressed: 5
-        }
     }
 }
 

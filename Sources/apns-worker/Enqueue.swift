@@ -1,6 +1,7 @@
 import ArgumentParser
 import FoundationEssentials
 import NIOCore
+import PushJob
 import PushQueue
 import Redis
 

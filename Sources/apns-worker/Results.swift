@@ -1,6 +1,7 @@
 import ArgumentParser
 import FoundationEssentials
 import NIOCore
+import PushJob
 import PushQueue
 import Redis
 import Telemetry
@@ -32,7 +33,7 @@ struct Results: AsyncParsableCommand {
         if let since, JobDuration.seconds(since) == nil {
             throw ValidationError("--since is a duration such as 45s, 30m, 1h30m or 7d, not \(since)")
         }
-        let known = NotificationResult.Outcome.allCases.map(\.rawValue)
+        let known = Outcome.allCases.map(\.rawValue)
         if let unknown = outcome.first(where: { !known.contains($0) }) {
             throw ValidationError("--outcome is one of \(known.joined(separator: ", ")), not \(unknown)")
         }

@@ -1,6 +1,7 @@
 import ArgumentParser
 import FoundationEssentials
 import NIOCore
+import PushJob
 import PushQueue
 
 /// The short forms of which the worker makes the payload, as flags.

@@ -154,7 +154,7 @@ struct ChannelClientTests {
 
     @Test("has words for every reason, and none of them is APNs' body")
     func everyReason() {
-        for reason in Reason.allCases {
+        for reason in APNSReason.allCases {
             let response = Response(status: reason.status, reason: reason)
             let refusal = ChannelManagementError.Refusal(endpoint: .productionChannels, response: response)
             #expect(!refusal.advice.isEmpty)

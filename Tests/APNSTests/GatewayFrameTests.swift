@@ -93,6 +93,6 @@ struct GatewayPacketTests {
         #expect(status.code == code)
         let isDocumented = [0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 128, 255].contains(code)
         #expect((status == .other(code)) == !isDocumented)
-        #expect(status.word.allSatisfy { $0.isLetter || $0.isNumber })
+        #expect(status.name.allSatisfy { $0.isLetter || $0.isNumber })
     }
 }

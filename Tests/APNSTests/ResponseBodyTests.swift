@@ -8,8 +8,8 @@ import Testing
 struct ResponseBodyTests {
     private func read(_ text: String) -> ResponseBody? { ResponseBody(ByteBuffer(string: text)) }
 
-    @Test("is read in APNs' own spelling", arguments: Reason.allCases)
-    func exact(reason: Reason) {
+    @Test("is read in APNs' own spelling", arguments: APNSReason.allCases)
+    func exact(reason: APNSReason) {
         #expect(read(#"{"reason":"\#(reason.rawValue)"}"#) == ResponseBody(reason: reason.rawValue))
         #expect(
             read(#"{"reason":"\#(reason.rawValue)","timestamp":1792800000123}"#)

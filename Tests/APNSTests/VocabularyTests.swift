@@ -70,7 +70,7 @@ struct VocabularyTests {
         ])
     func reasons(status: Int, names: String) {
         let names = names.split(whereSeparator: \.isWhitespace).map(String.init)
-        #expect(Set(names) == Set(Reason.allCases.filter { $0.status == status }.map(\.rawValue)))
+        #expect(Set(names) == Set(APNSReason.allCases.filter { $0.status == status }.map(\.rawValue)))
     }
 
     @Test("of failures has a stable word and one line for each")
@@ -80,7 +80,7 @@ struct VocabularyTests {
             (.reset(code: 8), "StreamReset"), (.timedOut, "NoAnswer"), (.connectionLost("why"), "ConnectionLost"),
         ]
         for (failure, word) in all {
-            #expect(failure.word == word)
+            #expect(failure.kind.rawValue == word)
             #expect(!failure.description.isEmpty && !failure.description.contains("\n"))
         }
         #expect("\(RequestFailure.goingAway(reason: "Shutdown"))".contains("Shutdown"))

@@ -1,6 +1,7 @@
 import APNS
 import ArgumentParser
 import NIOCore
+import PushJob
 import PushQueue
 
 /// One connection's framing, with the server's part played by bytes that are made up here.

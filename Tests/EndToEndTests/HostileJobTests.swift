@@ -1,4 +1,5 @@
 import NIOCore
+import PushJob
 import PushQueue
 import TestSupport
 import Testing

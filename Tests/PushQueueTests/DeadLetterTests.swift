@@ -1,6 +1,7 @@
 import NIOCore
 import Testing
 
+@testable import PushJob
 @testable import PushQueue
 
 @Suite("Dead letters")

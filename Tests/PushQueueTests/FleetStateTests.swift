@@ -27,7 +27,9 @@ struct FleetStateTests {
         }
 
         func trip(_ worker: Int = 0, _ app: String = "shop", isProbe: Bool = false) async throws -> Int64? {
-            try await call { $0.pauses[worker].value.trip(app, reason: "Fault", isProbe: isProbe, completion: $1) }
+            try await call {
+                $0.pauses[worker].value.trip(app, reason: "Fault", detail: nil, isProbe: isProbe, completion: $1)
+            }
         }
 
         func probe(_ worker: Int = 0, _ app: String = "shop") async throws -> AppPauses.ProbeAnswer {

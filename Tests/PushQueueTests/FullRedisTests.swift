@@ -46,7 +46,7 @@ struct FullRedisTests {
             let pauses = onLoop(
                 queue, AppPauses(client: queue.client, keys: keys, worker: "w", durations: durations))
             let opened: Int64? = try await call(queue) {
-                pauses.value.trip("shop", reason: "Fault", isProbe: false, completion: $0)
+                pauses.value.trip("shop", reason: "Fault", detail: nil, isProbe: false, completion: $0)
             }
             #expect(opened == 1)
             try await eventually("a probe is granted") {
@@ -57,7 +57,7 @@ struct FullRedisTests {
             let life = try #require(queue.redis.run("PTTL", keys.appPaused("shop")).number)
             #expect(life > 80_000_000)
             let next: Int64? = try await call(queue) {
-                pauses.value.trip("shop", reason: "Fault", isProbe: true, completion: $0)
+                pauses.value.trip("shop", reason: "Fault", detail: nil, isProbe: true, completion: $0)
             }
             #expect(next == 2)
             let _: Void = try await call(queue) { pauses.value.close("shop", completion: $0) }

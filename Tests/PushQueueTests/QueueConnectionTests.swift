@@ -157,7 +157,7 @@ struct QueueConnectionTests {
             #expect(try await worker.reserve([.bare(worker.id(1), "job 1", id: "x")]) == [.granted])
             let lost = try await worker.settle {
                 $0.bury(6, reason: "Part", attempts: 1, members: ByteBuffer(), original: 0..<5, settles: false)
-                $0.end(6, .fannedOut)
+                $0.endMixed(6)
             }
             #expect(lost == 0)
             #expect(try await worker.settle { $0.retry(2) } == 0)

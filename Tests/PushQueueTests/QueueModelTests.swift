@@ -2,6 +2,7 @@ import NIOCore
 import TestSupport
 import Testing
 
+@testable import PushJob
 @testable import PushQueue
 
 /// Lanes that claim, settle, die, come back, reclaim and release in random order, and an account of where every job is.
@@ -154,7 +155,7 @@ private struct Model {
             let envelope = Envelope.read(body)
             switch Int.random(in: 0..<8, using: &random) {
             case 0...2:
-                settlement.end(id, Ending.allCases.randomElement(using: &random) ?? .delivered)
+                settlement.end(id, Outcome.allCases.randomElement(using: &random) ?? .delivered)
                 endings[number] = held[number]
             case 3...5:
                 var writer = EnvelopeWriter(attempt: envelope.attempt + 1)
@@ -162,14 +163,14 @@ private struct Model {
                 if Bool.random(using: &random) { writer.write(reclaims: envelope.reclaims) }
                 writer.write(reserved: envelope.isReserved)
                 let delay = Int64(Bool.random(using: &random) ? 0 : 600_000)
-                settlement.retry(
-                    id, due: .after(milliseconds: delay), head: writer.head(), counter: "retried",
-                    reason: "Shutdown", original: envelope.original)
+                settlement.postpone(
+                    id, .retried, due: .after(milliseconds: delay), head: writer.head(), reason: "Shutdown",
+                    original: envelope.original)
             case 6:
                 settlement.bury(
                     id, reason: "BadTopic", attempts: 1, members: ByteBuffer(), original: envelope.original)
             default:
-                settlement.end(id, .fannedOut, notifications: 3)
+                settlement.end(id, .delivered, notifications: 3)
                 endings[number] = held[number]
             }
         }

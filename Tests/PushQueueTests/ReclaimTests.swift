@@ -2,6 +2,7 @@ import NIOCore
 import TestSupport
 import Testing
 
+@testable import PushJob
 @testable import PushQueue
 
 @Suite("The reclaim script")

@@ -3,6 +3,7 @@ import Redis
 import TestSupport
 import Testing
 
+@testable import PushJob
 @testable import PushQueue
 
 @Suite("Requeueing dead letters")

@@ -2,6 +2,7 @@ import NIOCore
 import TestSupport
 import Testing
 
+@testable import PushJob
 @testable import PushQueue
 
 @Suite("The reserve script")
@@ -35,7 +36,7 @@ struct ReserveTests {
             #expect(try await worker.reserve(reservations) == [.granted, .granted, .duplicate, .duplicate])
             #expect(try queue.claims("w") == [1: reservations[0].body.text, 2: reservations[1].body.text])
             #expect(try queue.claims("w")[1] == #"{"apns_worker":1,"reserved":true,"job":\#(jobs[0])}"#)
-            #expect(try queue.stats() == ["duplicate": 2])
+            #expect(try queue.stats() == ["dropped": 2, "dropped:Duplicate": 2])
             let key = queue.keys.unique(ByteBuffer(string: "x")).text
             #expect(try queue.redis.run("GET", key).text == "w:\(reservations[0].claim)")
             let left = try #require(queue.redis.run("PTTL", key).number)
@@ -56,7 +57,7 @@ struct ReserveTests {
             try queue.redis.run("PEXPIRE", queue.keys.unique(ByteBuffer(string: "x")).text, "0")
             let third = try await queue.worker("y", claiming: [job])
             #expect(try await third.reserve([Self.reservation(1, job, third)]) == [.granted])
-            #expect(try queue.stats() == ["delivered": 1, "duplicate": 1])
+            #expect(try queue.stats() == ["delivered": 1, "dropped": 1, "dropped:Duplicate": 1])
         }
     }
 
@@ -72,7 +73,7 @@ struct ReserveTests {
             let before = try queue.everything()
             #expect(try await worker.reserve(reservations) == [.granted, .granted, .lost])
             #expect(try queue.everything() == before)
-            #expect(try queue.stats() == ["duplicate": 1])
+            #expect(try queue.stats() == ["dropped": 1, "dropped:Duplicate": 1])
         }
     }
 
@@ -110,8 +111,8 @@ struct ReserveTests {
             try await worker.settle {
                 var writer = EnvelopeWriter(attempt: 2)
                 writer.write(reserved: job.envelope.isReserved)
-                $0.retry(
-                    1, due: .after(milliseconds: 0), head: writer.head(), counter: "retried", reason: nil,
+                $0.postpone(
+                    1, .retried, due: .after(milliseconds: 0), head: writer.head(), reason: nil,
                     original: job.original)
             }
             let retried = try await claimReserved(worker, first: 2)
@@ -180,7 +181,7 @@ struct ReserveTests {
             let prefix = queue.keys.unique(ByteBuffer()).text
             let keys = try #require(queue.redis.run("KEYS", prefix + "*").elements)
             #expect(Set(keys.map(\.bytes)) == Set(ids.map { Array(prefix.utf8) + $0 }))
-            #expect(try queue.stats() == ["duplicate": ids.count])
+            #expect(try queue.stats() == ["dropped": ids.count, "dropped:Duplicate": ids.count])
         }
     }
 
@@ -212,7 +213,7 @@ struct ReserveTests {
             #expect(results.count { $0 == .granted } == 4000)
             #expect(results[4000...].allSatisfy { $0 == .duplicate })
             #expect(try queue.claims("w").count == 4000)
-            #expect(try queue.stats() == ["duplicate": 1000])
+            #expect(try queue.stats() == ["dropped": 1000, "dropped:Duplicate": 1000])
         }
     }
 

@@ -1,4 +1,5 @@
 import NIOCore
+import PushJob
 import PushQueue
 import TestSupport
 import Testing
@@ -82,7 +83,7 @@ struct ResultsTests {
             }
             #expect(try await worker.settle(settlement) == 2)
             #expect(Set(try await Self.ids(queue)) == ["a", "b", "c", "d1", "d2"])
-            #expect(try queue.stats() == ["delivered": 3, "invalid": 1, "dead": 1, "dead:X": 1, "fanned_out": 1])
+            #expect(try queue.stats() == ["delivered": 3, "invalid_token": 1, "dead": 1, "dead:X": 1, "mixed": 1])
             #expect(try await worker.settle(settlement) == 6)
             #expect(try await Self.ids(queue).count == 5)
         }

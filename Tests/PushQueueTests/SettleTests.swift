@@ -1,12 +1,13 @@
 import NIOCore
+import PushJob
 import PushQueue
 import TestSupport
 import Testing
 
 @Suite("The settle script")
 struct SettleTests {
-    @Test("a job that has ended is gone, and counted by how it ended", arguments: Ending.allCases)
-    func endings(ending: Ending) async throws {
+    @Test("a job that has ended is gone, and counted by how it ended", arguments: Outcome.allCases)
+    func endings(ending: Outcome) async throws {
         try await withQueue { queue in
             let worker = try await queue.worker("w", claiming: ["a", "b"])
             #expect(try await worker.settle { $0.end(1, ending) } == 0)
@@ -21,8 +22,8 @@ struct SettleTests {
             let original = "{\"id\":\"x\",\u{0}\n not JSON"
             let worker = try await queue.worker("w", claiming: [original])
             try await worker.settle {
-                $0.retry(
-                    1, due: .after(milliseconds: 60_000), head: EnvelopeWriter(attempt: 2).head(), counter: "retried",
+                $0.postpone(
+                    1, .retried, due: .after(milliseconds: 60_000), head: EnvelopeWriter(attempt: 2).head(),
                     reason: "Shutdown", original: 0..<original.utf8.count)
             }
             #expect(try queue.retries() == [#"{"apns_worker":1,"attempt":2,"job":\#(original)}"#])
@@ -38,8 +39,8 @@ struct SettleTests {
         try await withQueue { queue in
             let worker = try await queue.worker("w", claiming: ["body"])
             try await worker.settle {
-                $0.retry(
-                    1, due: .at(milliseconds: 1_792_800_000_123), head: EnvelopeWriter().head(), counter: "scheduled",
+                $0.postpone(
+                    1, .scheduled, due: .at(milliseconds: 1_792_800_000_123), head: EnvelopeWriter().head(),
                     reason: nil, original: 0..<4)
             }
             let member = #"{"apns_worker":1,"attempt":1,"job":body}"#
@@ -58,8 +59,8 @@ struct SettleTests {
                 let body = try #require(queue.claims("w")[first])
                 let range = Envelope.read(ByteBuffer(string: body)).original
                 try await worker.settle {
-                    $0.retry(
-                        first, due: .after(milliseconds: -5), head: EnvelopeWriter(attempt: attempt).head(),
+                    $0.postpone(
+                        first, .retried, due: .after(milliseconds: -5), head: EnvelopeWriter(attempt: attempt).head(),
                         counter: "retried", reason: nil, original: range)
                 }
                 let bodies = try await worker.claim(1, first: first + 1).texts
@@ -117,7 +118,7 @@ struct SettleTests {
                 if isRetried {
                     $0.retry(2)
                 } else {
-                    $0.end(2, .fannedOut)
+                    $0.endMixed(2)
                 }
                 $0.addCount("delivered", 10)
                 $0.addCount("dead", 1)
@@ -129,7 +130,7 @@ struct SettleTests {
             #expect(letters.first?.header.text.contains(#""tokens":["ab"]"#) == true)
             #expect(try queue.retries().count == (isRetried ? 1 : 0))
             #expect(try queue.claims("w").isEmpty)
-            #expect(try queue.stats() == ["delivered": 11, "dead": 1, isRetried ? "retried" : "fanned_out": 1])
+            #expect(try queue.stats() == ["delivered": 11, "dead": 1, isRetried ? "retried" : "mixed": 1])
         }
     }
 
@@ -138,17 +139,17 @@ struct SettleTests {
         try await withQueue { queue in
             let worker = try await queue.worker("w", claiming: ["a", "b"])
             let lost = try await worker.settle {
-                $0.end(1, .fannedOut)
+                $0.endMixed(1)
                 $0.addCount("delivered", 3)
-                $0.end(99, .fannedOut)
+                $0.endMixed(99)
                 $0.addCount("delivered", 100)
                 $0.end(98, .delivered)
                 $0.end(2, .delivered, notifications: 5)
-                $0.addCount("invalid", 2)
+                $0.addCount("invalid_token", 2)
                 $0.end(97, .delivered, notifications: 1000)
             }
             #expect(lost == 3)
-            #expect(try queue.stats() == ["fanned_out": 1, "delivered": 8, "invalid": 2])
+            #expect(try queue.stats() == ["mixed": 1, "delivered": 8, "invalid_token": 2])
         }
     }
 
@@ -229,7 +230,7 @@ struct SettleTests {
             $0.addCount("extra", 3)
             $0.bury(5, reason: "First")
             $0.bury(6, reason: "Part", attempts: 1, members: ByteBuffer(), original: 0..<5, settles: false)
-            $0.end(6, .fannedOut)
+            $0.endMixed(6)
         }
     }
 
@@ -241,7 +242,7 @@ struct SettleTests {
                 for claim in 1...12_000 { settlement.end(claim, .delivered) }
                 for claim in 12_001...16_000 { settlement.retry(claim) }
                 for claim in 16_001...18_000 { settlement.bury(claim, reason: "X") }
-                for claim in 30_000..<33_000 { settlement.end(claim, .invalid) }
+                for claim in 30_000..<33_000 { settlement.end(claim, .invalidToken) }
             }
             #expect(lost == 3000)
             #expect(try queue.claims("w").count == 2000)
@@ -306,8 +307,8 @@ extension Settlement {
     mutating func retry(_ claim: Int) {
         var writer = EnvelopeWriter(attempt: 2)
         writer.write(claim: ByteBuffer(string: "w:\(claim)"))
-        retry(
-            claim, due: .after(milliseconds: 0), head: writer.head(), counter: "retried", reason: nil, original: 0..<5)
+        postpone(
+            claim, .retried, due: .after(milliseconds: 0), head: writer.head(), reason: nil, original: 0..<5)
     }
 
     mutating func bury(_ claim: Int, reason: String) {

@@ -281,18 +281,22 @@ extension ByteBuffer {
 
 /// Claims by their numbers, of the worker whose settlement is filled.
 extension Settlement {
-    mutating func end(_ number: Int, _ ending: Ending, notifications: Int = 1) {
-        end(Stamps.id(number), ending, notifications: notifications)
+    mutating func end(_ number: Int, _ outcome: Outcome) { end(Stamps.id(number), outcome) }
+
+    mutating func end(_ number: Int, _ outcome: Outcome, notifications: Int) {
+        end(Stamps.id(number), outcome, notifications: notifications)
     }
 
-    mutating func end(_ number: Int, _ ending: Ending, results: PackedResults) {
-        end(Stamps.id(number), ending, results: results)
+    mutating func end(_ number: Int, _ outcome: Outcome, results: PackedResults) {
+        end(Stamps.id(number), outcome, results: results)
     }
 
-    mutating func retry(
-        _ number: Int, due: Due, head: ByteBuffer, counter: StaticString, reason: String?, original: Range<Int>
+    mutating func endMixed(_ number: Int) { endMixed(Stamps.id(number)) }
+
+    mutating func postpone(
+        _ number: Int, _ postponement: Postponement, due: Due, head: ByteBuffer, reason: String?, original: Range<Int>
     ) {
-        retry(Stamps.id(number), due: due, head: head, counter: counter, reason: reason, original: original)
+        postpone(Stamps.id(number), postponement, due: due, head: head, reason: reason, original: original)
     }
 
     mutating func split(

@@ -1,6 +1,7 @@
 import APNS
 import Foundation
 import NIOCore
+import PushJob
 import PushQueue
 import TestSupport
 import Testing

@@ -1,6 +1,7 @@
 import APNS
 import Foundation
 import NIOCore
+import PushJob
 import PushQueue
 import Testing
 
@@ -121,7 +122,7 @@ struct LaneHistogramTests {
 struct MetricReasonTests {
     @Test("every reason of APNs is known, and every word of a request without an answer")
     func known() {
-        for reason in Reason.allCases { #expect(MetricReason.word(reason.rawValue) == reason.rawValue) }
+        for reason in APNSReason.allCases { #expect(MetricReason.word(reason.rawValue) == reason.rawValue) }
         let failures: [RequestFailure] = [
             .refusedStream, .goingAway(reason: "x"), .reset(code: 7), .timedOut, .connectionLost("x"), .discarded,
             .hungUp,

@@ -6,7 +6,7 @@ import Testing
 /// The table of the design: what each of APNs' answers means.
 @Suite("A verdict on an answer")
 struct VerdictTests {
-    static let expected: [(Reason, Verdict)] = [
+    static let expected: [(APNSReason, Verdict)] = [
         (.unregistered, .tokenInvalid(reason: "Unregistered", since: nil)),
         (.expiredToken, .tokenInvalid(reason: "ExpiredToken", since: nil)),
         (.badDeviceToken, .tokenSuspect(reason: "BadDeviceToken")),
@@ -56,11 +56,11 @@ struct VerdictTests {
             let response = Response(status: reason.status, reason: reason)
             #expect(Verdict(.response(response), topicIsConfigured: true) == verdict)
         }
-        #expect(Set(Self.expected.map(\.0)) == Set(Reason.allCases))
+        #expect(Set(Self.expected.map(\.0)) == Set(APNSReason.allCases))
     }
 
-    @Test("on a broadcast says nothing of a device, and is the same otherwise", arguments: Reason.allCases)
-    func onChannel(reason: Reason) {
+    @Test("on a broadcast says nothing of a device, and is the same otherwise", arguments: APNSReason.allCases)
+    func onChannel(reason: APNSReason) {
         let response = RequestResult.response(Response(status: reason.status, reason: reason, retryAfter: 3))
         let verdict = Verdict(response, topicIsConfigured: true, isOnChannel: true)
         switch reason {
@@ -84,8 +84,8 @@ struct VerdictTests {
 
     @Test(
         "blames the job for a wrong topic that the job itself named",
-        arguments: [Reason.badTopic, .topicDisallowed, .topicMismatch, .missingTopic])
-    func jobsTopic(reason: Reason) {
+        arguments: [APNSReason.badTopic, .topicDisallowed, .topicMismatch, .missingTopic])
+    func jobsTopic(reason: APNSReason) {
         let response = Response(status: 400, reason: reason)
         #expect(Verdict(.response(response), topicIsConfigured: false) == .dead(reason: reason.rawValue))
     }

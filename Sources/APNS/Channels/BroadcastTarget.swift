@@ -19,7 +19,7 @@ public final class BroadcastTarget: Sendable {
         case topic(BundleID.Invalid)
 
         /// What APNs would have answered.
-        public var reason: Reason {
+        public var reason: APNSReason {
             switch self {
             case .channelID: .badChannelID
             case .topic: .badTopic

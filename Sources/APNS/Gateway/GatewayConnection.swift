@@ -151,14 +151,14 @@ final class GatewayConnection: ChannelInboundHandler {
         if let named = findings.named { owner?.connection(self, completed: named.tag, with: .refused(named.status)) }
         // A gateway that shuts down without having taken anything must not be fed the same for ever.
         let made = findings.named != nil || progress > 0
-        let discarded = RequestResult.notProcessed(made ? .discarded : .goingAway(reason: packet.status.word))
+        let discarded = RequestResult.notProcessed(made ? .discarded : .goingAway(reason: packet.status.name))
         for tag in findings.discarded { owner?.connection(self, completed: tag, with: discarded) }
         for tag in findings.uncertain {
             owner?.connection(
                 self, completed: tag, with: .uncertain(.connectionLost("the error packet names nothing that was sent")))
         }
         failure =
-            failure ?? APNSConnectionError.closedByPeer(endpoint, whileConnecting: false, reason: packet.status.word)
+            failure ?? APNSConnectionError.closedByPeer(endpoint, whileConnecting: false, reason: packet.status.name)
         owner?.connection(self, answered: packet, progress: progress, lost: findings.lost)
         if let context { leave(context) }
     }

@@ -31,16 +31,17 @@ public enum GatewayStatus: Sendable, Hashable, CustomStringConvertible {
         return Self.documented.first { $0.status == self }?.code ?? 255
     }
 
-    /// A stable word for counters and records, in the manner of the reasons of APNs' HTTP/2 interface.
-    public var word: String {
+    /// The code in counters and records, in the style of the reasons of APNs' HTTP/2 interface.
+    public var name: String {
         if case .other(let code) = self { return "GatewayStatus\(code)" }
-        return Self.documented.first { $0.status == self }?.word ?? "UnknownError"
+        return Self.documented.first { $0.status == self }?.name ?? "UnknownError"
     }
 
     /// One line for a log.
-    public var description: String { "\(word) (status \(code))" }
+    public var description: String { "\(name) (status \(code))" }
 
-    private static let documented: [(code: UInt8, status: GatewayStatus, word: String)] = [
+    /// The statuses that Apple documents.
+    package static let documented: [(code: UInt8, status: GatewayStatus, name: String)] = [
         (0, .noError, "NoError"), (1, .processingError, "ProcessingError"),
         (2, .missingDeviceToken, "MissingDeviceToken"), (3, .missingTopic, "MissingTopic"),
         (4, .missingPayload, "MissingPayload"), (5, .invalidTokenSize, "InvalidTokenSize"),

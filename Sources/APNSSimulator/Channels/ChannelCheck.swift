@@ -12,7 +12,7 @@ enum ChannelCheck {
     ///   - now: seconds since 1970.
     static func refusal(
         _ request: borrowing PushRequest, topic: TopicFacts, hasCertificate: Bool, now: Int64
-    ) -> Reason? {
+    ) -> APNSReason? {
         switch (request.path, request.method) {
         case (.broadcast, .post), (.channels, .post), (.channels, .get), (.channels, .delete), (.allChannels, .get):
             break
@@ -34,7 +34,7 @@ enum ChannelCheck {
     static func broadcastRefusal(
         _ request: borrowing PushRequest, policy: (_ channelID: [UInt8]) -> ChannelRegistry.Policy?,
         isObject: () -> Bool
-    ) -> Reason? {
+    ) -> APNSReason? {
         var channelID: [UInt8] = []
         switch request.channelID {
         case .absent: return .missingChannelID
@@ -66,6 +66,6 @@ enum ChannelCheck {
     }
 
     struct Refusal: Error {
-        var reason: Reason
+        var reason: APNSReason
     }
 }

@@ -6,7 +6,7 @@ struct ProviderTokens: Sendable {
     enum Standing: Equatable, Sendable {
         /// It is good until it is an hour old, on connections that began with the same key.
         case genuine(issuedAt: Int64, keyID: String)
-        case refused(Reason)
+        case refused(APNSReason)
     }
 
     /// Source: Apple, "Establishing a token-based connection to APNs": a token more than an hour old is refused.

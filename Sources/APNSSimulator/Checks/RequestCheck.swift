@@ -15,7 +15,7 @@ enum RequestCheck {
     ///   - isObject: whether the body is a JSON object; asked only when everything before was right.
     static func refusal(
         _ request: borrowing PushRequest, hasCertificate: Bool, now: Int64, isObject: () -> Bool
-    ) -> Reason? {
+    ) -> APNSReason? {
         guard request.method == .post else { return .methodNotAllowed }
         switch request.path {
         case .other, .broadcast, .channels, .allChannels: return .badPath
@@ -35,7 +35,7 @@ enum RequestCheck {
     }
 
     /// Whether a reason speaks of the provider token, after which APNs allows one stream only.
-    static func isAboutProviderToken(_ reason: Reason) -> Bool {
+    static func isAboutProviderToken(_ reason: APNSReason) -> Bool {
         switch reason {
         case .missingProviderToken, .invalidProviderToken, .expiredProviderToken, .tooManyProviderTokenUpdates: true
         default: false
@@ -45,7 +45,7 @@ enum RequestCheck {
     // A token wins over a certificate (assumed): it is the more particular of the two.
     static func credentials(
         _ request: borrowing PushRequest, hasCertificate: Bool, now: Int64
-    ) -> Reason? {
+    ) -> APNSReason? {
         switch request.authorization {
         case .genuine(let issuedAt, _):
             ProviderTokens.isExpired(issuedAt: issuedAt, now: now) ? .expiredProviderToken : nil
@@ -55,7 +55,7 @@ enum RequestCheck {
     }
 
     // Without a type, `alert` is taken for it (assumed; Apple says the header is required for watchOS 6 and later).
-    private static func priorityAndType(_ request: borrowing PushRequest) -> Reason? {
+    private static func priorityAndType(_ request: borrowing PushRequest) -> APNSReason? {
         if request.priority == .bad { return .badPriority }
         switch request.pushType {
         case .bad: return .invalidPushType
@@ -65,7 +65,7 @@ enum RequestCheck {
         }
     }
 
-    private static func topic(_ request: borrowing PushRequest, hasCertificate: Bool) -> Reason? {
+    private static func topic(_ request: borrowing PushRequest, hasCertificate: Bool) -> APNSReason? {
         let isByCertificate = request.authorization == nil && hasCertificate
         guard let topic = request.topic else {
             // A certificate for one topic stands in for the header, but only for what goes to that very topic.
@@ -81,7 +81,7 @@ enum RequestCheck {
     }
 
     // That a payload which is no JSON object counts as none is assumed; Apple has no reason of its own for it.
-    private static func payload(_ request: borrowing PushRequest, isObject: () -> Bool) -> Reason? {
+    private static func payload(_ request: borrowing PushRequest, isObject: () -> Bool) -> APNSReason? {
         guard request.bodyLength > 0 else { return .payloadEmpty }
         var limit = PushType.alert.maximumPayloadSize
         if case .value(let type) = request.pushType { limit = type.maximumPayloadSize }

@@ -95,7 +95,7 @@ public struct FaultRule: Equatable, Sendable {
 
 extension FaultRule {
     /// What answers a status when a rule names no reason.
-    static func defaultReason(status: Int) -> Reason? {
+    static func defaultReason(status: Int) -> APNSReason? {
         switch status {
         case 404: .badPath
         case 405: .methodNotAllowed

@@ -83,7 +83,7 @@ extension RuleReader {
 
     private mutating func response(_ text: String) throws(FaultRuleError) -> FaultRule.Response {
         var response: FaultRule.Response
-        if let reason = Reason(rawValue: text) {
+        if let reason = APNSReason(rawValue: text) {
             response = FaultRule.Response(status: reason.status, reason: reason.rawValue)
         } else if let status = Int(text), (200...599).contains(status) {
             let reason = try takeReason()

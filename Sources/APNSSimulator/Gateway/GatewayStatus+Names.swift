@@ -5,7 +5,7 @@ extension GatewayStatus {
     init?(_ text: String) {
         if let code = UInt8(text) {
             self.init(code: code)
-        } else if let code = (UInt8.min ... .max).first(where: { GatewayStatus(code: $0).word == text }) {
+        } else if let code = (UInt8.min ... .max).first(where: { GatewayStatus(code: $0).name == text }) {
             self.init(code: code)
         } else {
             return nil

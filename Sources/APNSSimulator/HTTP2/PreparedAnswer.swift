@@ -20,7 +20,7 @@ struct PreparedAnswer: Equatable, Sendable {
     }
 
     /// - Parameter milliseconds: the time, since 1970, for a 410's `timestamp`.
-    init(_ reason: Reason, milliseconds: Int64) {
+    init(_ reason: APNSReason, milliseconds: Int64) {
         self.init(FaultRule.Response(status: reason.status, reason: reason.rawValue), milliseconds: milliseconds)
     }
 

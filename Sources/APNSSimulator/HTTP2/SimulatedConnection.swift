@@ -201,7 +201,7 @@ final class SimulatedConnection {
     }
 
     /// Answers with the reason why a request is not accepted.
-    func refuse(_ slot: RequestSlot, _ reason: Reason) {
+    func refuse(_ slot: RequestSlot, _ reason: APNSReason) {
         if RequestCheck.isAboutProviderToken(reason), certificateTopic == nil { announce(limit.distrust()) }
         if service.recorder != nil {
             record(slot, accepted: false, .answered(status: reason.status, reason: reason.rawValue))

@@ -65,7 +65,7 @@ extension ReceivedNotification.Outcome {
 
     /// - Parameter isSimple: whether it came with the command that knows no error packets.
     static func refused(_ status: GatewayStatus, isSimple: Bool) -> Self {
-        isSimple ? .closed : .answered(status: Int(status.code), reason: status.word)
+        isSimple ? .closed : .answered(status: Int(status.code), reason: status.name)
     }
 
     /// What the sender of a notification to the gateway is told that the rules have judged.

@@ -4,8 +4,10 @@ import PrintableText
 
 /// What Redis holds of a paused app or queue: a breaker that tripped, or a pause that somebody ordered.
 public struct AppPause: Sendable, Equatable {
-    /// Why, fit to be shown.
+    /// The reason's code, or an operator's text, printable.
     public var reason: String
+    /// The explanation of the reason, printable.
+    public var detail: String?
     /// Since when, in milliseconds since 1970; `nil` where nobody wrote it down.
     public var since: Int64?
     /// When the next probe may be sent, in milliseconds since 1970; `nil` for a pause that only a person ends.
@@ -14,8 +16,11 @@ public struct AppPause: Sendable, Equatable {
     public var by: String?
 
     /// Makes a pause; see the members for units.
-    public init(reason: String, since: Int64? = nil, until: Int64? = nil, by: String? = nil) {
+    public init(
+        reason: String, detail: String? = nil, since: Int64? = nil, until: Int64? = nil, by: String? = nil
+    ) {
         self.reason = reason
+        self.detail = detail
         self.since = since
         self.until = until
         self.by = by
@@ -25,6 +30,7 @@ public struct AppPause: Sendable, Equatable {
     public init(_ text: ByteBuffer) {
         struct Form: Decodable {
             var reason: String?
+            var detail: String?
             var since: Double?
             var until: Double?
             var by: String?
@@ -34,14 +40,17 @@ public struct AppPause: Sendable, Equatable {
             return
         }
         self.init(
-            reason: (form.reason ?? "paused").prefix(200).printable,
+            reason: (form.reason ?? "paused").prefix(200).printable, detail: form.detail?.prefix(400).printable,
             since: form.since.flatMap { Int64(exactly: $0.rounded()) },
             until: form.until.flatMap { Int64(exactly: $0.rounded()) }, by: form.by?.printable)
     }
 
-    /// Why, since when, and what ends it, on one line.
+    /// The reason with its detail, such as `HungUp (the gateway drops connections)`.
+    public var explanation: String { detail.map { "\(reason) (\($0))" } ?? reason }
+
+    /// The reason, the time and what ends the pause, on one line.
     public var inWords: String {
-        var words = reason
+        var words = explanation
         if let since { words += ", since \(Self.time(since))" }
         words += until.map { ", next probe \(Self.time($0))" } ?? ", until somebody resumes it"
         return words

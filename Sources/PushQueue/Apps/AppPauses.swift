@@ -13,7 +13,7 @@ public final class AppPauses {
         /// Send one notification of the app.
         case granted
         /// Not for so many milliseconds; `nil` where only a person ends the pause.
-        case wait(milliseconds: Int64?, reason: String)
+        case wait(milliseconds: Int64?, reason: String, detail: String?)
     }
 
     /// How long an app is paused.
@@ -49,10 +49,12 @@ public final class AppPauses {
 
     /// APNs has refused an app.
     /// - Parameters:
+    ///   - reason: the reason's code.
+    ///   - detail: its explanation.
     ///   - isProbe: whether it was a probe that was refused: the next one comes later.
     ///   - completion: gets in how many milliseconds the next probe is due; `nil` where a person has paused the app.
     public func trip(
-        _ app: String, reason: String, isProbe: Bool,
+        _ app: String, reason: String, detail: String?, isProbe: Bool,
         completion: @escaping (Result<Int64?, QueueConnection.Failure>) -> Void
     ) {
         scripts.run(
@@ -63,6 +65,7 @@ public final class AppPauses {
                 command.append(Int(durations.first))
                 command.append(Int(durations.longest))
                 command.append(isProbe ? 1 : 0)
+                command.append(detail ?? "")
             },
             completion: { result in
                 completion(
@@ -89,15 +92,17 @@ public final class AppPauses {
     }
 
     private static func probeAnswer(_ reply: RESPReply) -> Result<ProbeAnswer, QueueConnection.Failure> {
-        guard reply.root.count == 3, let wait = reply.root[1].integer, let reason = reply.root[2].string else {
-            return .failure(.unexpectedReply(.probe))
-        }
+        guard reply.root.count == 4, let wait = reply.root[1].integer, let reason = reply.root[2].string,
+            let detail = reply.root[3].string
+        else { return .failure(.unexpectedReply(.probe)) }
         switch reply.root[0].integer {
         case 0: return .success(.closed)
         case 1: return .success(.granted)
         case 2:
             return .success(
-                .wait(milliseconds: wait < 0 ? nil : Int64(wait), reason: reason.printable))
+                .wait(
+                    milliseconds: wait < 0 ? nil : Int64(wait), reason: reason.printable,
+                    detail: detail.isEmpty ? nil : detail.printable))
         default: return .failure(.unexpectedReply(.probe))
         }
     }

@@ -1,4 +1,5 @@
 import NIOCore
+import PushJob
 
 /// A dead letter as it stands in Redis: a line of JSON about it, a line feed, and the original's bytes, untouched.
 public struct DeadLetter: Sendable, Equatable {

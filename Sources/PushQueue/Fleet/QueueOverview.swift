@@ -1,5 +1,6 @@
 import NIOCore
 import PrintableText
+import PushJob
 import Redis
 
 /// What a queue holds and who works on it, all in one moment, for people. Reading it changes nothing and costs Redis little,

@@ -1,4 +1,5 @@
 import NIOCore
+import PushJob
 
 /// What is known about an invalid token, as the details hash has it.
 ///

@@ -251,6 +251,9 @@ local function app_pause(text)
     if type(state.reason) ~= 'string' then
         state.reason = 'paused'
     end
+    if type(state.detail) ~= 'string' then
+        state.detail = nil
+    end
     local function is_time(value)
         return type(value) == 'number' and value >= 0 and value < 2 ^ 53
     end

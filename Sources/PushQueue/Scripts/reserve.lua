@@ -53,5 +53,6 @@ for i = 1, #KEYS - 3 do
         results[i] = 0
     end
 end
-count(stats, now, 'duplicate', duplicates)
+count(stats, now, 'dropped', duplicates)
+count(stats, now, 'dropped:Duplicate', duplicates)
 return results

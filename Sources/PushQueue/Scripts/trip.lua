@@ -1,11 +1,12 @@
 -- Pauses an app for the whole fleet because APNs refuses it, or lengthens its pause because a probe was refused too.
 --
--- KEYS  1 apps:<app>:paused STRING JSON: reason, since, until, pause (ms), by
+-- KEYS  1 apps:<app>:paused STRING JSON: reason, detail, since, until, pause (ms), by
 -- ARGV  1 worker          who noticed
---       2 reason          why, for people
+--       2 reason          its code
 --       3 first pause     ms to the first probe
 --       4 longest pause   ms between probes at the most
 --       5 probe           1 when it was a probe that was refused, else 0
+--       6 detail          the explanation of the reason, '' without one
 -- Reply { opened, wait }
 --       opened            1 when the app was not paused before
 --       wait              ms to the next probe, -1 when somebody has paused it by hand: then there is none
@@ -33,6 +34,7 @@ elseif ARGV[5] == '1' then
     state['until'] = now + state.pause
 end
 state.reason = ARGV[2]
+state.detail = ARGV[6] ~= '' and ARGV[6] or nil
 state.by = ARGV[1]
 -- Long after the last that was heard of it, nobody knows whether the fault is still there.
 write_when_full(KEYS[1])

@@ -56,8 +56,8 @@ final class AppLane {
     /// proof that all is well.
     var isSuspect: Bool {
         guard let reason = breaker.reason else { return false }
-        return reason.hasPrefix(Reason.badDeviceToken.rawValue)
-            || reason.hasPrefix(Reason.deviceTokenNotForTopic.rawValue)
+        return reason.hasPrefix(APNSReason.badDeviceToken.rawValue)
+            || reason.hasPrefix(APNSReason.deviceTokenNotForTopic.rawValue)
             || reason.hasPrefix(GatewayStatus.invalidToken.word)
     }
 

@@ -13,25 +13,25 @@ enum GatewayRules {
     ) -> Unsendable? {
         if isOnChannel {
             return Unsendable(
-                reason: Reason.invalidPushType.rawValue,
+                reason: APNSReason.invalidPushType.rawValue,
                 detail: "the binary gateway knows no channels; send the job through an app whose transport is http2")
         }
         guard isKnown(pushType) else {
             return Unsendable(
-                reason: Reason.invalidPushType.rawValue,
+                reason: APNSReason.invalidPushType.rawValue,
                 detail: "the binary gateway knows no notifications of push type \(pushType.rawValue); "
                     + "send the job through an app whose transport is http2")
         }
         guard isOwnTopic else {
             return Unsendable(
-                reason: Reason.topicDisallowed.rawValue,
+                reason: APNSReason.topicDisallowed.rawValue,
                 detail:
                     "the binary gateway takes the topic of the app's certificate, and the job's `topic` is another; "
                     + "leave it out, or add it to the app's topics if the certificate is for it")
         }
         guard payload.readableBytes <= limit else {
             return Unsendable(
-                reason: Reason.payloadTooLarge.rawValue,
+                reason: APNSReason.payloadTooLarge.rawValue,
                 detail:
                     "the payload has \(payload.readableBytes) bytes; the gateway takes \(limit); shorten it, or set "
                     + "the job's `truncate` to have the alert's body shortened")

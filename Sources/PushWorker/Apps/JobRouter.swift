@@ -1,5 +1,6 @@
 import APNS
 import NIOCore
+import PushJob
 import PushQueue
 
 /// From a job to the app that it goes through, and to what is sent to APNs.
@@ -130,7 +131,7 @@ struct JobRouter {
         guard let type = text.withUnsafeReadableBytes({ PushType(bytes: $0) }) else {
             let known = PushType.allCases.map(\.rawValue).joined(separator: ", ")
             throw Unsendable(
-                reason: Reason.invalidPushType.rawValue, detail: "the job's `push_type` is none of \(known)")
+                reason: APNSReason.invalidPushType.rawValue, detail: "the job's `push_type` is none of \(known)")
         }
         return type
     }

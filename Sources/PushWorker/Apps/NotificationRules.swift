@@ -1,5 +1,6 @@
 import APNS
 import NIOCore
+import PushJob
 import PushQueue
 
 /// What APNs or the device is known to refuse, found before sending, so that it can be said what to change.
@@ -39,7 +40,7 @@ enum NotificationRules {
         let limit = sizeLimit(pushType, isOnChannel: isOnChannel)
         guard payload.readableBytes <= limit else {
             return Unsendable(
-                reason: Reason.payloadTooLarge.rawValue,
+                reason: APNSReason.payloadTooLarge.rawValue,
                 detail: "the payload has \(payload.readableBytes) bytes; APNs takes \(limit) "
                     + (isOnChannel ? "on a channel" : "for push type \(pushType.rawValue)")
                     + "; shorten it, or set the job's `truncate` to have the alert's body shortened")
@@ -75,7 +76,7 @@ enum NotificationRules {
         // Apple, "Sending broadcast push notification requests to APNs": channels are for Live Activities.
         if isOnChannel, pushType != .liveactivity {
             return Unsendable(
-                reason: Reason.invalidPushType.rawValue,
+                reason: APNSReason.invalidPushType.rawValue,
                 detail: "a notification for a `channel` is of push type liveactivity, not \(pushType.rawValue); "
                     + "leave out the job's `push_type`, or send to a `token`")
         }
@@ -83,14 +84,14 @@ enum NotificationRules {
         // Apple, "Sending notification requests to APNs": "Always use priority 5. Using priority 10 is an error."
         case (.background, 10):
             return Unsendable(
-                reason: Reason.badPriority.rawValue,
+                reason: APNSReason.badPriority.rawValue,
                 detail: "a background notification has priority 5, for 10 is an error to APNs; "
                     + "set the job's `priority` to 5 or leave it out")
         // Apple, "Starting and updating Live Activities with ActivityKit push notifications": "Set the value for the
         // apns-priority header field to 5 or 10."
         case (.liveactivity, 1):
             return Unsendable(
-                reason: Reason.badPriority.rawValue,
+                reason: APNSReason.badPriority.rawValue,
                 detail: "a notification for a Live Activity has priority 5 or 10, not 1; change the job's `priority`")
         default: return nil
         }

@@ -1,6 +1,7 @@
 import APNS
 import FoundationEssentials
 import NIOCore
+import PushJob
 import PushQueue
 
 /// What would be sent for a job, and where each part of it comes from, in words.

@@ -1,5 +1,6 @@
 import APNS
 import NIOCore
+import PushJob
 import PushQueue
 
 /// Likely mistakes in a job, whether or not it can be sent: what a worker, which takes members that it does not know for the

@@ -1,3 +1,4 @@
+import PushJob
 import PushQueue
 
 /// Which name was meant by one that means nothing.

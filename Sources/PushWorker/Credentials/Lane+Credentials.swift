@@ -119,7 +119,7 @@ extension Lane {
     /// Refusals that may be those of one key. `TopicDisallowed` and the like would be the same with another.
     private static let keyFaults: Set<String> = Set(
         [.invalidProviderToken, .forbidden, .unrelatedKeyIDInToken, .badEnvironmentKeyIDInToken].map(
-            \Reason.rawValue))
+            \APNSReason.rawValue))
 
     // MARK: Changes
 

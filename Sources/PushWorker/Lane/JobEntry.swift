@@ -1,5 +1,6 @@
 import APNS
 import NIOCore
+import PushJob
 import PushQueue
 
 /// A claimed job while a lane works on it.

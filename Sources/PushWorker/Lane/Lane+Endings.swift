@@ -1,6 +1,7 @@
 import APNS
 import Logging
 import NIOCore
+import PushJob
 import PushQueue
 
 /// Who wants to know how notifications end. Mostly nobody does, and then nothing is made for it.

@@ -1,5 +1,6 @@
 import APNS
 import NIOCore
+import PushJob
 import PushQueue
 
 /// From a claimed body to notifications: decode, route, check. What cannot be sent ends here, with its reason.

@@ -1,6 +1,7 @@
 import APNS
 import Logging
 import NIOCore
+import PushJob
 import PushQueue
 
 /// From answers to what becomes of the job.
@@ -54,14 +55,14 @@ extension Lane: TransportDelegate {
                 retry(tag, reason: reason, status: nil, retryAfter: nil, isUncertain: false)
             }
         case .renewProviderToken:
-            if renew(tag, app) { return resend(tag, app, reason: Reason.expiredProviderToken.rawValue) }
-            trip(app, tag, reason: "\(Reason.expiredProviderToken.rawValue) (is this machine's clock right?)")
-            postpone(tag, reason: Reason.expiredProviderToken.rawValue, delay: breakerDelay(app))
+            if renew(tag, app) { return resend(tag, app, reason: APNSReason.expiredProviderToken.rawValue) }
+            trip(app, tag, reason: "\(APNSReason.expiredProviderToken.rawValue) (is this machine's clock right?)")
+            postpone(tag, reason: APNSReason.expiredProviderToken.rawValue, delay: breakerDelay(app))
         case .pauseApp(let reason):
             if case .uncertain = result { noteUnanswered(index) }
             postpone(tag, reason: reason, delay: breakerDelay(app))
         case .park(let reason):
-            if reason == Reason.featureNotEnabled.rawValue { tellOfMissingBroadcasts(app) }
+            if reason == APNSReason.featureNotEnabled.rawValue { tellOfMissingBroadcasts(app) }
             postpone(tag, reason: reason, delay: .random(in: 30_000...90_000))
         case .dead(let reason):
             die(token(of: tag), of: index, reason: reason, status: result.status, wasSent: true)
@@ -113,7 +114,7 @@ extension Lane: TransportDelegate {
     private func tellOfMissingBroadcasts(_ app: AppLane) {
         incident(
             """
-            APNs does not take broadcasts for this app (\(Reason.featureNotEnabled.rawValue)): its jobs with a `channel` \
+            APNs does not take broadcasts for this app (\(APNSReason.featureNotEnabled.rawValue)): its jobs with a `channel` \
             wait, and are tried again every minute. Enable the app's broadcast capability on Apple's developer site
             """, key: "broadcasts \(app.configuration.name)", metadata: app.logMetadata)
     }

@@ -15,7 +15,7 @@ enum MetricReason {
 
     private static let known: Set<Substring> = {
         var words: Set<Substring> = [""]
-        words.formUnion(Reason.allCases.map { Substring($0.rawValue) })
+        words.formUnion(APNSReason.allCases.map { Substring($0.rawValue) })
         // APNs' statuses, and those of proxies and load balancers in between.
         for status in [400, 401, 403, 404, 405, 408, 410, 413, 429, 431, 500, 501, 502, 503, 504] {
             words.insert("HTTP\(status)")

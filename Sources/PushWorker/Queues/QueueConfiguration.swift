@@ -1,3 +1,4 @@
+import PushJob
 import PushQueue
 
 /// One of the queues that a worker takes jobs from.

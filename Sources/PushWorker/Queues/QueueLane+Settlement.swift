@@ -1,4 +1,5 @@
 import NIOCore
+import PushJob
 import PushQueue
 
 /// From what became of jobs to Redis.

@@ -1,5 +1,6 @@
 import Logging
 import NIOCore
+import PushJob
 import PushQueue
 import Redis
 

@@ -1,4 +1,5 @@
 import ArgumentParser
+import PushJob
 import PushQueue
 import PushWorker
 

@@ -1,4 +1,5 @@
 import ArgumentParser
+import PushJob
 import PushQueue
 
 /// Which dead letters a command is about: the same flags for each.

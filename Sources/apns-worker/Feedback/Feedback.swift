@@ -3,6 +3,7 @@ import ArgumentParser
 import FoundationEssentials
 import Logging
 import NIOCore
+import PushJob
 import PushQueue
 import Redis
 import ServiceLifecycle

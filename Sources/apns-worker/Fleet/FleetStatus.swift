@@ -33,6 +33,7 @@ struct FleetStatus: Encodable, Sendable {
 
     struct Pause: Encodable, Sendable, Equatable {
         var reason: String
+        var detail: String?
         /// In milliseconds since 1970; so are all times here.
         var since: Int64?
         /// When the next probe is made; a pause without one is a person's, and only a person ends it.
@@ -40,7 +41,7 @@ struct FleetStatus: Encodable, Sendable {
         var by: String?
 
         init(_ pause: AppPause) {
-            (reason, since, until, by) = (pause.reason, pause.since, pause.until, pause.by)
+            (reason, detail, since, until, by) = (pause.reason, pause.detail, pause.since, pause.until, pause.by)
         }
 
         var isByHand: Bool { until == nil }

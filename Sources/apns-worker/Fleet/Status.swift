@@ -1,5 +1,6 @@
 import ArgumentParser
 import FoundationEssentials
+import PushJob
 import PushQueue
 import Redis
 import UnixSignals

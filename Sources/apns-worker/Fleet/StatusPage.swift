@@ -126,7 +126,7 @@ struct StatusPage {
         var words = Words.since(pause.since, now: now)
         if pause.isByHand, let by = pause.by { words += ", by \(by)" }
         if let until = pause.until { words += ", next probe in \(Words.duration(max(0, until - now)))" }
-        return words + ": \(pause.reason)"
+        return words + ": \(pause.explanation)"
     }
 
     // MARK: Workers

@@ -1,6 +1,7 @@
 import ArgumentParser
 import Logging
 import NIOCore
+import PushJob
 import PushQueue
 import Redis
 

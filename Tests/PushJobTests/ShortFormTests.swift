@@ -1,7 +1,7 @@
 import NIOCore
 import Testing
 
-@testable import PushQueue
+@testable import PushJob
 
 /// A job of these members and a token.
 func shortJob(_ members: String) -> String { #"{"token":"ab",\#(members)}"# }

@@ -64,7 +64,7 @@ public struct Job: Sendable {
     /// Where the job's own object is, if that is not all that the producer wrote.
     var argument: JobField?
 
-    init(body: ByteBuffer, envelope: Envelope) {
+    package init(body: ByteBuffer, envelope: Envelope) {
         self.body = body
         self.envelope = envelope
         id = envelope.id

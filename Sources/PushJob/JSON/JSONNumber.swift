@@ -1,6 +1,6 @@
 extension JSONScanner {
     /// Steps over a number.
-    mutating func skipNumber() throws(JSONError) {
+    package mutating func skipNumber() throws(JSONError) {
         var at = offset
         if bytes[at] == UInt8(ascii: "-") { at &+= 1 }
         guard at < end else { throw JSONError(kind: .unexpectedEnd, offset: end) }
@@ -36,14 +36,14 @@ extension JSONScanner {
 }
 
 /// Reads numbers without going through floating point: a millisecond must not depend on rounding.
-enum JSONNumber {
+package enum JSONNumber {
     /// The value of a number times a power of ten.
     /// - Parameters:
     ///   - bytes: a number as JSON writes it, found to be good by the scanner.
     ///   - decimals: how many digits behind the point to keep: 0 for integers, 3 for seconds as milliseconds.
     ///   - exact: whether to refuse a value that has more digits than that behind the point, instead of cutting them.
     /// - Returns: the value, or nil if it does not fit (or is not exact). `1e1` and `10.0` are the integer 10.
-    static func value(of bytes: UnsafeRawBufferPointer, decimals: Int, exact: Bool) -> Int64? {
+    package static func value(of bytes: UnsafeRawBufferPointer, decimals: Int, exact: Bool) -> Int64? {
         var significand: Int64 = 0
         var exponent = decimals
         var isCut = false

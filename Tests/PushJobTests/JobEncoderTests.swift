@@ -1,7 +1,7 @@
 import NIOCore
 import Testing
 
-@testable import PushQueue
+@testable import PushJob
 
 @Suite("Job encoder")
 struct JobEncoderTests {
@@ -117,7 +117,7 @@ struct JobEncoderTests {
         func reason(_ change: (inout JobEncoder) -> Void) -> String? {
             var encoder = good
             change(&encoder)
-            return (#expect(throws: JobError.self) { try encoder.encode() })?.reason
+            return (#expect(throws: JobError.self) { try encoder.encode() })?.code.rawValue
         }
         #expect(reason { $0.tokens = [] } == "MissingToken")
         #expect(reason { $0.id = "" } == "InvalidMember")

@@ -3,7 +3,7 @@ import NIOCore
 import TestSupport
 import Testing
 
-@testable import PushQueue
+@testable import PushJob
 
 /// Jobs of short forms, broken at random: whatever still is a job has a payload that is JSON.
 @Suite("Short form mutations")
@@ -33,7 +33,7 @@ struct ShortFormMutationTests {
             do throws(JobError) {
                 job = try JobDecoder.decode(ByteBuffer(bytes: bytes))
             } catch {
-                #expect((error.reason == "MalformedJSON") == (bytes.jsonError != nil && error.reason != "TooDeep"))
+                #expect((error.code.rawValue == "MalformedJSON") == (bytes.jsonError != nil && error.code.rawValue != "TooDeep"))
                 continue
             }
             good += 1
@@ -50,7 +50,7 @@ struct ShortFormMutationTests {
                     #expect(payload == whole)
                 }
             } catch {
-                #expect(error.reason == "PayloadTooLarge" && job.traits.contains(.truncate))
+                #expect(error.code.rawValue == "PayloadTooLarge" && job.traits.contains(.truncate))
                 tooLong += 1
             }
         }

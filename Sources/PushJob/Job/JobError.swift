@@ -35,24 +35,43 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
     /// On such a queue: the job is of a class that is not taken. Its name, if it looks like one, and those that are.
     case otherClass(String?, accepted: [String])
 
-    /// A word for dead letters, counters and whoever parses them. It does not change between releases.
-    public var reason: String {
+    /// The error's code in dead letters, counters and results. It does not change between releases.
+    public enum Code: String, CaseIterable, Sendable {
+        case tooDeep = "TooDeep"
+        case malformedJSON = "MalformedJSON"
+        case notAnObject = "NotAnObject"
+        case missingToken = "MissingToken"
+        case tokenAndTokens = "TokenAndTokens"
+        case channelAndToken = "ChannelAndToken"
+        case missingPayload = "MissingPayload"
+        case payloadAndShortForm = "PayloadAndShortForm"
+        case payloadTooLong = "PayloadTooLarge"
+        case missingID = "MissingID"
+        case invalidMember = "InvalidMember"
+        case duplicateMember = "DuplicateMember"
+        case tooLarge = "TooLarge"
+        case notSidekiq = "NotSidekiqJob"
+        case otherClass = "OtherClass"
+    }
+
+    /// The error's code.
+    public var code: Code {
         switch self {
         case .malformedJSON(let error), .malformedPayload(let error), .malformedMember(_, let error):
-            error.kind == .tooDeep ? "TooDeep" : "MalformedJSON"
-        case .notAnObject: "NotAnObject"
-        case .missingToken: "MissingToken"
-        case .tokenAndTokens: "TokenAndTokens"
-        case .channelAndToken: "ChannelAndToken"
-        case .missingPayload: "MissingPayload"
-        case .payloadAndShortForm: "PayloadAndShortForm"
-        case .payloadTooLong: "PayloadTooLarge"
-        case .missingID: "MissingID"
-        case .invalidMember: "InvalidMember"
-        case .duplicateMember: "DuplicateMember"
-        case .tooLarge: "TooLarge"
-        case .notSidekiq: "NotSidekiqJob"
-        case .otherClass: "OtherClass"
+            error.kind == .tooDeep ? .tooDeep : .malformedJSON
+        case .notAnObject: .notAnObject
+        case .missingToken: .missingToken
+        case .tokenAndTokens: .tokenAndTokens
+        case .channelAndToken: .channelAndToken
+        case .missingPayload: .missingPayload
+        case .payloadAndShortForm: .payloadAndShortForm
+        case .payloadTooLong: .payloadTooLong
+        case .missingID: .missingID
+        case .invalidMember: .invalidMember
+        case .duplicateMember: .duplicateMember
+        case .tooLarge: .tooLarge
+        case .notSidekiq: .notSidekiq
+        case .otherClass: .otherClass
         }
     }
 

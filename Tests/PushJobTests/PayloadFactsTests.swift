@@ -1,7 +1,7 @@
 import NIOCore
 import Testing
 
-@testable import PushQueue
+@testable import PushJob
 
 @Suite("Payload facts")
 struct PayloadFactsTests {

@@ -3,7 +3,7 @@ import NIOCore
 import TestSupport
 import Testing
 
-@testable import PushQueue
+@testable import PushJob
 
 /// Documents broken at random or on purpose, and what the scanner and Foundation say about each.
 @Suite("JSON mutations")
@@ -154,7 +154,7 @@ struct JSONMutationTests {
             if let scannerError {
                 #expect(error == .malformedJSON(scannerError))
             } else {
-                #expect(error.reason != "MalformedJSON", "\(String(decoding: bytes, as: UTF8.self))")
+                #expect(error.code.rawValue != "MalformedJSON", "\(String(decoding: bytes, as: UTF8.self))")
             }
         } catch {
             Issue.record("Foundation refuses a payload that was taken: \(error)")

@@ -1,12 +1,12 @@
 /// A string in a JSON text: where it is, without its quotes, and whether it must be decoded to be read.
-struct JSONString {
-    var range: Range<Int>
-    var hasEscapes: Bool
+package struct JSONString {
+    package var range: Range<Int>
+    package var hasEscapes: Bool
 }
 
 extension JSONScanner {
     /// Steps over a string, from its opening quote to behind its closing one.
-    mutating func string() throws(JSONError) -> JSONString {
+    package mutating func string() throws(JSONError) -> JSONString {
         let start = offset &+ 1
         var at = start
         var hasEscapes = false

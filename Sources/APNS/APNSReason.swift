@@ -2,7 +2,7 @@
 ///
 /// Source: Apple, "Handling notification responses from APNs", and for broadcasts and the management of channels "Handling
 /// error responses from Apple Push Notification service".
-public enum Reason: String, CaseIterable, Sendable {
+public enum APNSReason: String, CaseIterable, Sendable {
     case badCertificate = "BadCertificate"
     case badCertificateEnvironment = "BadCertificateEnvironment"
     case badChannelID = "BadChannelId"

@@ -2,7 +2,7 @@ import NIOCore
 import TestSupport
 import Testing
 
-@testable import PushQueue
+@testable import PushJob
 
 @Suite("Jobs as Sidekiq and Resque write them")
 struct SidekiqJobTests {
@@ -92,7 +92,7 @@ struct SidekiqJobTests {
         ])
     func refused(text: String, words: String) throws {
         let error = try #require(refusal(text))
-        #expect(error.reason == "NotSidekiqJob" && error.description.contains(words), "\(error)")
+        #expect(error.code.rawValue == "NotSidekiqJob" && error.description.contains(words), "\(error)")
         #expect(error.description.contains(#"{"class":"PushJob","args":[{"#))
     }
 
@@ -119,7 +119,7 @@ struct SidekiqJobTests {
             #expect(throws: Never.self) { try decode(good, only) }
         }
         let error = try #require(refusal(#"{"class":"Mail::Job","args":[{"token":"ab","alert":""}]}"#, only))
-        #expect(error.reason == "OtherClass")
+        #expect(error.code.rawValue == "OtherClass")
         #expect(error.description.contains("the class Mail::Job") && error.description.contains("PushJob, Push::Other"))
         let odd = try #require(refusal(#"{"class":"secret token\n","args":[{"token":"ab","alert":""}]}"#, only))
         #expect(odd.reason == "OtherClass" && !odd.description.contains("secret"))

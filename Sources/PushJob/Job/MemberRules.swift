@@ -83,7 +83,7 @@ extension JSONScanner {
     /// Steps over a number.
     /// - Returns: its value, or nil if it is none, not an integer or not in the range.
     @inline(__always)
-    mutating func integer(in range: ClosedRange<Int64>) throws(JSONError) -> Int64? {
+    package mutating func integer(in range: ClosedRange<Int64>) throws(JSONError) -> Int64? {
         guard let number = try number(),
             let value = JSONNumber.value(of: number, decimals: 0, exact: true), range.contains(value)
         else { return nil }

@@ -1,7 +1,7 @@
 import NIOCore
 import Testing
 
-@testable import PushQueue
+@testable import PushJob
 
 /// A job from text, decoded.
 func decodeJob(_ text: String) throws(JobError) -> Job {
@@ -352,7 +352,7 @@ struct JobDecoderTests {
             (.tooLarge(bytes: 1 << 31), "TooLarge"),
         ]
         for (error, reason) in errors {
-            #expect(error.reason == reason)
+            #expect(error.code.rawValue == reason)
             #expect(!error.description.isEmpty)
         }
     }

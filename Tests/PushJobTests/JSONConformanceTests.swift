@@ -1,6 +1,6 @@
 import Testing
 
-@testable import PushQueue
+@testable import PushJob
 
 /// Texts that are JSON and texts that are not, derived from the grammar of RFC 8259 section by section.
 ///

@@ -1,8 +1,8 @@
 /// Reads the characters of a string that the scanner has found to be good.
-enum JSONText {
+package enum JSONText {
     /// The value of a hex digit in either case.
     @inline(__always)
-    static func hexValue(_ byte: UInt8) -> UInt8? {
+    package static func hexValue(_ byte: UInt8) -> UInt8? {
         switch byte {
         case UInt8(ascii: "0")...UInt8(ascii: "9"): byte &- UInt8(ascii: "0")
         case UInt8(ascii: "a")...UInt8(ascii: "f"): byte &- UInt8(ascii: "a") &+ 10
@@ -13,7 +13,7 @@ enum JSONText {
 
     /// Gives a string's characters to a closure: the bytes where they are or, with escapes, decoded on the stack.
     @inline(__always)
-    static func withCharacters<Result>(
+    package static func withCharacters<Result>(
         of string: JSONString, in bytes: UnsafeRawBufferPointer, _ body: (UnsafeRawBufferPointer) -> Result
     ) -> Result {
         let raw = UnsafeRawBufferPointer(rebasing: bytes[string.range])
@@ -29,7 +29,7 @@ enum JSONText {
     ///   - raw: what stands between the quotes; the scanner has checked it, so every escape is complete.
     ///   - target: room for at least as many bytes as `raw` has; decoding never makes a string longer.
     /// - Returns: how many bytes were written.
-    static func unescape(_ raw: UnsafeRawBufferPointer, into target: UnsafeMutableRawBufferPointer) -> Int {
+    package static func unescape(_ raw: UnsafeRawBufferPointer, into target: UnsafeMutableRawBufferPointer) -> Int {
         var read = 0
         var written = 0
         while read < raw.count {
@@ -59,7 +59,7 @@ enum JSONText {
     }
 
     /// Where one is in a string as it is written after so many bytes of its characters, which must end with a scalar.
-    static func offset(in raw: UnsafeRawBufferPointer, after count: Int, from start: Int) -> Int {
+    package static func offset(in raw: UnsafeRawBufferPointer, after count: Int, from start: Int) -> Int {
         var offset = start
         var rest = count
         while rest > 0, offset < raw.count {

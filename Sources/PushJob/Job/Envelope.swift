@@ -64,7 +64,7 @@ public struct Envelope: Equatable, Sendable {
     }
 
     /// The mark of a wrapper: a member that no producer's job has, with the version of the format.
-    static let prefix: StaticString = #"{"apns_worker":1,"#
+    package static let prefix: StaticString = #"{"apns_worker":1,"#
 }
 
 private enum EnvelopeReader {

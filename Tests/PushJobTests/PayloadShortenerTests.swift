@@ -3,7 +3,7 @@ import NIOCore
 import TestSupport
 import Testing
 
-@testable import PushQueue
+@testable import PushJob
 
 @Suite("Shortened payloads")
 struct PayloadShortenerTests {

@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-@testable import PushQueue
+@testable import PushJob
 
 @Suite("Job times and durations")
 struct JobTimeTests {

@@ -1,6 +1,6 @@
 import Testing
 
-@testable import PushQueue
+@testable import PushJob
 
 @Suite("Job push type inference")
 struct JobPushTypeTests {

@@ -9,8 +9,8 @@ public struct JSONScanner {
     /// How many arrays and objects may be inside each other.
     public static let maximumDepth = 64
 
-    let bytes: UnsafeRawBufferPointer
-    let end: Int
+    package let bytes: UnsafeRawBufferPointer
+    package let end: Int
 
     /// Where the scanner stands, counted from the start of the bytes it was given.
     public internal(set) var offset: Int
@@ -24,7 +24,7 @@ public struct JSONScanner {
     }
 
     /// Looks at a part only; offsets stay those of the whole.
-    init(_ bytes: UnsafeRawBufferPointer, in range: Range<Int>) {
+    package init(_ bytes: UnsafeRawBufferPointer, in range: Range<Int>) {
         self.bytes = bytes
         offset = range.lowerBound
         end = range.upperBound
@@ -47,7 +47,7 @@ public struct JSONScanner {
     }
 
     /// Goes to the first byte of the document's value.
-    mutating func begin() throws(JSONError) {
+    package mutating func begin() throws(JSONError) {
         if end &- offset >= 3, bytes[offset] == 0xEF, bytes[offset &+ 1] == 0xBB, bytes[offset &+ 2] == 0xBF {
             throw error(.byteOrderMark)
         }
@@ -55,17 +55,17 @@ public struct JSONScanner {
     }
 
     /// Makes sure that nothing follows the document's value.
-    mutating func finish() throws(JSONError) {
+    package mutating func finish() throws(JSONError) {
         skipWhitespace()
         if offset < end { throw error(.trailingBytes) }
     }
 
     /// The byte where the scanner stands, or nil at the end.
     @inline(__always)
-    var next: UInt8? { offset < end ? bytes[offset] : nil }
+    package var next: UInt8? { offset < end ? bytes[offset] : nil }
 
     @inline(__always)
-    func error(_ kind: JSONError.Kind) -> JSONError { JSONError(kind: kind, offset: offset) }
+    package func error(_ kind: JSONError.Kind) -> JSONError { JSONError(kind: kind, offset: offset) }
 
     /// Steps over spaces, tabs and line ends.
     @inline(__always)
@@ -122,14 +122,14 @@ public struct JSONScanner {
     }
 
     /// Steps over a value that is to be put further down into another document, where it must not be too deep either.
-    mutating func skipValue(levelsDown levels: Int) throws(JSONError) {
+    package mutating func skipValue(levelsDown levels: Int) throws(JSONError) {
         depth += levels
         try skipValue()
         depth -= levels
     }
 
     /// Steps over `true`, `false` or `null`.
-    mutating func skipLiteral() throws(JSONError) {
+    package mutating func skipLiteral() throws(JSONError) {
         guard offset < end else { throw error(.unexpectedEnd) }
         switch bytes[offset] {
         case UInt8(ascii: "t"): try skip("true")
@@ -156,23 +156,23 @@ public struct JSONScanner {
 extension JSONScanner {
     /// From `{` into the object.
     /// - Returns: true at the first member's name; false behind the brace of an object without members.
-    mutating func enterObject() throws(JSONError) -> Bool { try enter(closing: UInt8(ascii: "}")) }
+    package mutating func enterObject() throws(JSONError) -> Bool { try enter(closing: UInt8(ascii: "}")) }
 
     /// From `[` into the array.
     /// - Returns: true at the first element; false behind the bracket of an array without elements.
-    mutating func enterArray() throws(JSONError) -> Bool { try enter(closing: UInt8(ascii: "]")) }
+    package mutating func enterArray() throws(JSONError) -> Bool { try enter(closing: UInt8(ascii: "]")) }
 
     /// From behind a member's value on.
     /// - Returns: true at the next member's name; false behind the closing brace.
-    mutating func nextMember() throws(JSONError) -> Bool { try proceed(closing: UInt8(ascii: "}")) }
+    package mutating func nextMember() throws(JSONError) -> Bool { try proceed(closing: UInt8(ascii: "}")) }
 
     /// From behind an element on.
     /// - Returns: true at the next element; false behind the closing bracket.
-    mutating func nextElement() throws(JSONError) -> Bool { try proceed(closing: UInt8(ascii: "]")) }
+    package mutating func nextElement() throws(JSONError) -> Bool { try proceed(closing: UInt8(ascii: "]")) }
 
     /// Takes a member's name and goes over the colon to its value.
     @inline(__always)
-    mutating func name() throws(JSONError) -> JSONString {
+    package mutating func name() throws(JSONError) -> JSONString {
         guard offset < end else { throw error(.unexpectedEnd) }
         guard bytes[offset] == UInt8(ascii: "\"") else { throw error(.expectedName) }
         let name = try string()

@@ -1,0 +1,64 @@
+/// How a notification ended. The raw value is its spelling everywhere: in Redis' counters, in results, metrics and logs.
+public enum Outcome: String, CaseIterable, Sendable {
+    /// APNs accepted it.
+    case delivered
+    /// APNs reported that its device token is not valid. The token is in the set of invalid tokens.
+    case invalidToken = "invalid_token"
+    /// Its expiration passed first.
+    case expired
+    /// It was given up as its job asked: no answer came (`on_uncertain: drop`), or another job has its id (`unique_for`).
+    case dropped
+    /// It was not sent, because its device token was in the set of invalid tokens.
+    case suppressed
+    /// It can't be delivered as it is, and is kept as a dead letter.
+    case dead
+
+    /// The index among all cases.
+    package var index: Int {
+        switch self {
+        case .delivered: 0
+        case .invalidToken: 1
+        case .expired: 2
+        case .dropped: 3
+        case .suppressed: 4
+        case .dead: 5
+        }
+    }
+}
+
+/// Why a notification that has not ended goes back to Redis. The raw value is its counter's name.
+public enum Postponement: String, CaseIterable, Sendable {
+    /// It failed and is tried again; an attempt is spent.
+    case retried
+    /// It can't be sent now; no attempt is spent.
+    case deferred
+    /// Its job asks for a later time (`send_at`).
+    case scheduled
+}
+
+/// Numbers of notifications by outcome.
+package struct OutcomeCounts: Sendable, Equatable {
+    private var delivered = 0
+    private var others = [0, 0, 0, 0, 0]
+
+    package init() {}
+
+    package subscript(outcome: Outcome) -> Int {
+        get { outcome == .delivered ? delivered : others[outcome.index - 1] }
+        set { if outcome == .delivered { delivered = newValue } else { others[outcome.index - 1] = newValue } }
+    }
+
+    /// The sum over all outcomes.
+    package var total: Int { others.reduce(delivered, +) }
+
+    /// The outcomes that occurred, and how often.
+    package var counted: [(outcome: Outcome, count: Int)] {
+        Outcome.allCases.compactMap { self[$0] > 0 ? ($0, self[$0]) : nil }
+    }
+
+    package static func + (one: Self, other: Self) -> Self {
+        var sum = one
+        for outcome in Outcome.allCases { sum[outcome] += other[outcome] }
+        return sum
+    }
+}

@@ -1,0 +1,118 @@
+import APNS
+import PushJob
+
+/// Why a notification or a job was not delivered, or an app was paused: a code for counters and programs, and its explanation
+/// apart from it.
+package struct Reason: Sendable, Equatable {
+    /// The code, such as `BadDeviceToken`.
+    package var code: Code
+    /// One sentence for people; `nil` where the code says it all.
+    package var detail: String?
+
+    package init(_ code: Code, detail: String? = nil) {
+        self.code = code
+        self.detail = detail
+    }
+
+    package init(_ code: Own, detail: String? = nil) { self.init(.own(code), detail: detail) }
+
+    package init(_ reason: APNSReason, detail: String? = nil) { self.init(.apns(reason), detail: detail) }
+
+    package init(_ failure: RequestFailure, detail: String? = nil) { self.init(.request(failure.kind), detail: detail) }
+
+    package init(_ error: JobError) { self.init(.job(error.code), detail: "\(error)") }
+
+    /// The source of the code, and the code.
+    package enum Code: Sendable, Hashable {
+        /// APNs' HTTP/2 interface.
+        case apns(APNSReason)
+        /// The binary gateway.
+        case gateway(GatewayStatus)
+        /// A request without an answer.
+        case request(RequestFailure.Kind)
+        /// An answer without a reason, with its HTTP status.
+        case http(Int)
+        /// A job that can't be read.
+        case job(JobError.Code)
+        /// The worker.
+        case own(Own)
+        /// A reason that this version does not know: of APNs, or of another worker or an operator in Redis.
+        case other(String)
+
+        /// Reads a code from its text.
+        package init(text: String) { self = Self.known[text] ?? .other(text) }
+
+        /// The code's text, in Redis and in logs.
+        package var text: String {
+            switch self {
+            case .apns(let reason): reason.rawValue
+            case .gateway(let status): status.name
+            case .request(let kind): kind.rawValue
+            case .http(let status): "HTTP\(status)"
+            case .job(let code): code.rawValue
+            case .own(let code): code.rawValue
+            case .other(let text): text
+            }
+        }
+
+        /// The value of the metrics' `reason` label. Codes that come from outside must not become series of their own.
+        package var label: String { Self.known[text] == nil ? "other" : text }
+
+        /// All codes that can be known, by their texts.
+        package static let known: [String: Code] = {
+            // Statuses of APNs, and of the proxies and load balancers in between.
+            let statuses = [400, 401, 403, 404, 405, 408, 410, 413, 429, 431, 500, 501, 502, 503, 504]
+            let codes =
+                statuses.map(Code.http) + GatewayStatus.documented.map { .gateway($0.status) }
+                + RequestFailure.Kind.allCases.map(Code.request) + JobError.Code.allCases.map(Code.job)
+                + Own.allCases.map(Code.own) + APNSReason.allCases.map(Code.apns)
+            return Dictionary(codes.map { ($0.text, $0) }) { $1 }
+        }()
+    }
+
+    /// The worker's own codes.
+    package enum Own: String, CaseIterable, Sendable {
+        /// The app is paused; the reason of the pause is in Redis and in the log.
+        case appPaused = "AppPaused"
+        case attemptsExhausted = "AttemptsExhausted"
+        case badPayload = "BadPayload"
+        /// The certificate of a gateway app is for another topic.
+        case certificateNotForTopic = "CertificateNotForTopic"
+        /// The worker ends.
+        case drained = "Drained"
+        /// Another job with the same id was sent (`unique_for`).
+        case duplicate = "Duplicate"
+        case expired = "Expired"
+        case jobTooLarge = "JobTooLarge"
+        case malformedToken = "MalformedToken"
+        case noApp = "NoApp"
+        case noConnection = "NoConnection"
+        /// A job that was reclaimed too often: it may be what ends the workers.
+        case poison = "Poison"
+        case rateLimited = "RateLimited"
+        /// The device token is in the set of invalid tokens.
+        case suppressed = "Suppressed"
+        /// APNs throttles the device token.
+        case throttled = "Throttled"
+        case unknownApp = "UnknownApp"
+        case unreadableClaim = "UnreadableClaim"
+    }
+
+    /// The code and the detail in one line.
+    package var explanation: String { detail.map { "\(code.text) (\($0))" } ?? code.text }
+
+    /// True for the answers that APNs gives for a token that is not valid in this environment or for this topic.
+    package var isBadToken: Bool {
+        code == .apns(.badDeviceToken) || code == .apns(.deviceTokenNotForTopic) || code == .gateway(.invalidToken)
+    }
+
+    /// True for refusals that may concern one signing key only. `TopicDisallowed` would be the same with another.
+    package var concernsKey: Bool {
+        switch code {
+        case .apns(.invalidProviderToken), .apns(.forbidden), .apns(.unrelatedKeyIDInToken),
+            .apns(.badEnvironmentKeyIDInToken):
+            true
+        default: false
+        }
+    }
+}
