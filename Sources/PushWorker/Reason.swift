@@ -116,3 +116,6 @@ package struct Reason: Sendable, Equatable {
         }
     }
 }
+
+/// Thrown for a job that can't be sent as it is.
+extension Reason: Error {}

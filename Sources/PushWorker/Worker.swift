@@ -12,7 +12,7 @@ import Synchronization
 public final class Worker: Service {
     private let current: NIOLockedValueBox<WorkerConfiguration>
     let logger: Logger
-    private let troubles: TroubleLog
+    private let issues: IssueLog
     private let wallClock: @Sendable () -> Int64
     private let group: MultiThreadedEventLoopGroup
     let lanes: [Lane]
@@ -49,14 +49,17 @@ public final class Worker: Service {
         let count = configuration.lanes > 0 ? configuration.lanes : System.coreCount
         let group = MultiThreadedEventLoopGroup(numberOfThreads: count)
         self.group = group
-        let troubles = TroubleLog()
-        self.troubles = troubles
+        let issues = IssueLog()
+        self.issues = issues
         let lanes = (0..<count).map { index in
             var logger = logger
             if count > 1 { logger[metadataKey: "lane"] = "\(index)" }
-            return Lane(
-                configuration: configuration, index: index, of: count, eventLoop: group.next(), logger: logger,
-                troubles: troubles, takesTimes: metrics != nil, wallClock: wallClock)
+            let context = LaneContext(
+                configuration: configuration, index: index, eventLoop: group.next(), logger: logger, issues: issues,
+                metrics: LaneMetrics(
+                    apps: configuration.apps.count, queues: configuration.queues.count, takesTimes: metrics != nil),
+                wallClock: wallClock)
+            return Lane(context, of: count, stores: RedisLaneStores(context))
         }
         self.lanes = lanes
         let servers = ServerWatch(logger)
@@ -77,15 +80,15 @@ public final class Worker: Service {
     public func run() async throws {
         for lane in lanes {
             let others = lanes.filter { $0 !== lane }
-            lane.onOrder = { [weak self] order in self?.obey(order) }
-            if !others.isEmpty { lane.onBacklog = { queue in others.forEach { $0.wake(queue: queue) } } }
+            lane.callbacks.command = { [weak self] command in self?.obey(command) }
+            lane.callbacks.backlog = { queue in others.forEach { $0.wake(queue) } }
             if let polling = others.first(where: \.polls) {
-                lane.onDue = { queue, time in polling.wake(queue: queue, at: time) }
+                lane.callbacks.due = { queue, time in polling.wake(queue, at: time) }
             }
             try await lane.start()
         }
         let apps = configuration.apps.map { "\($0.name) → \($0.endpoint)" }.joined(separator: ", ")
-        var metadata: Logger.Metadata = ["worker": "\(configuration.workerName)", "lanes": "\(lanes.count)"]
+        var metadata: Logger.Metadata = ["event": "started", "worker": "\(configuration.workerName)", "lanes": "\(lanes.count)"]
         metadata["queue"] = "\(configuration.queues.map(\.keys.queue).joined(separator: ", "))"
         metadata["redis"] = "\(configuration.redis)"
         metadata["apps"] = "\(apps)"
@@ -105,7 +108,7 @@ public final class Worker: Service {
     /// The first lane's clients, by queue.
     private func queueClients() async -> [(client: RedisClient, keys: QueueKeys)] {
         guard let lane = lanes.first else { return [] }
-        let clients = lane.eventLoop.submit { lane.queues.map { (client: $0.client, keys: $0.keys) } }
+        let clients = lane.eventLoop.submit { lane.queueClients }
         // Only a loop that has ended does not answer.
         return (try? await clients.get()) ?? []
     }
@@ -125,10 +128,10 @@ public final class Worker: Service {
     private func obey(_ order: WorkerOrder) {
         guard orders.withLockedValue({ $0.seen.isNew(order) }) else { return }
         switch order.kind {
-        case .quiet: setQuiet(true, because: "an order in Redis")
-        case .work: setQuiet(false, because: "an order in Redis")
+        case .quiet: setQuiet(true, because: "a command in Redis")
+        case .work: setQuiet(false, because: "a command in Redis")
         case .stop:
-            logger.notice("told to stop", metadata: ["reason": "an order in Redis"])
+            logger.notice("stopping", metadata: ["event": "stop", "reason": "a command in Redis"])
             stopping.continuation.finish()
         }
     }
@@ -144,9 +147,9 @@ public final class Worker: Service {
         guard isChange else { return }
         logger.notice(
             quiet
-                ? "quiet: no more jobs are taken, and what is under way is finished; SIGCONT or `apns-worker quiet --undo` ends that"
-                : "not quiet any more: jobs are taken again",
-            metadata: ["reason": "\(reason)"])
+                ? "quiet: no more jobs are claimed, and what is in flight is finished; SIGCONT or `apns-worker quiet --undo` ends that"
+                : "no longer quiet: jobs are claimed again",
+            metadata: ["event": quiet ? "quiet" : "quiet_ended", "reason": "\(reason)"])
         for lane in lanes { lane.setQuiet(quiet) }
     }
 
@@ -173,7 +176,7 @@ public final class Worker: Service {
     /// - Returns: what became of the apps.
     /// - Throws: what makes it unusable; the worker goes on by the configuration that it has then.
     public func reload(_ new: WorkerConfiguration) async throws -> ReloadReport {
-        let prepared = try new.apps.map { try Lane.PreparedApp($0) }
+        let prepared = try new.apps.map { try AppSender.Prepared($0) }
         let old = configuration
         let merged = old.reloaded(from: new)
         current.withLockedValue { $0 = merged }
@@ -186,7 +189,7 @@ public final class Worker: Service {
     ///   the event loops do.
     private func drain(then watch: Task<Void, Never>) async {
         isDraining.withLockedValue { $0 = true }
-        logger.info("draining", metadata: ["limit_ms": "\(configuration.drainTimeout)"])
+        logger.info("draining", metadata: ["event": "draining", "limit_ms": "\(configuration.drainTimeout)"])
         let limit = TimeAmount.milliseconds(Int64(configuration.drainTimeout))
         let futures = lanes.map { $0.drain(within: limit) }
         for future in futures {
@@ -196,12 +199,12 @@ public final class Worker: Service {
         let total = await counters()
         await collector?.collect(isLast: true)
         final.withLockedValue { $0 = total }
-        troubles.tellOverdue(logger, all: true)
+        issues.logOverdue(logger, all: true, now: .now())
         logger.info(
             "drained",
             metadata: [
-                "delivered": "\(total.delivered)", "invalid": "\(total.invalid)", "expired": "\(total.expired)",
-                "dead": "\(total.dead)", "retried": "\(total.retried)",
+                "event": "drained", "delivered": "\(total[.delivered])", "invalid_token": "\(total[.invalidToken])",
+                "expired": "\(total[.expired])", "dead": "\(total[.dead])", "retried": "\(total.retried)",
             ])
         do { try await group.shutdownGracefully() } catch { logger.error("the event loops did not stop: \(error)") }
     }
@@ -237,7 +240,7 @@ public final class Worker: Service {
         let now = NIODeadline.now()
         return WorkerHealth(
             lanes.compactMap { lane in
-                guard let time = lane.pulse.stuck(after: patience, now: now) else { return nil }
+                guard let time = lane.observation.pulse.stuck(after: patience, now: now) else { return nil }
                 return .init(
                     sentence: "the event loop of lane \(lane.index) is stuck",
                     seconds: Int(time.nanoseconds / 1_000_000_000))
@@ -268,12 +271,5 @@ public final class Worker: Service {
             if let counters = try? await lane.snapshot().get() { sum = sum + counters }
         }
         return sum
-    }
-}
-
-extension Lane {
-    /// What the lane has done so far. From anywhere; after the end, its last state.
-    func snapshot() -> EventLoopFuture<LaneCounters> {
-        eventLoop.submit { self.counters }
     }
 }

@@ -13,16 +13,15 @@ struct Account: Encodable {
     var claimedJobs: Int
     var submitted: Int
     var delivered: Int
-    var invalid: Int
+    var invalidToken: Int
     var suppressed: Int
     var expired: Int
     var dropped: Int
     var retried: Int
-    var parked: Int
+    var deferred: Int
     var scheduled: Int
     var resent: Int
     var dead: Int
-    var duplicates: Int
     var possibleDuplicates: Int
     var lostClaims: Int
     /// Microseconds of the process' CPU time, user and system.
@@ -33,17 +32,16 @@ struct Account: Encodable {
     init(counters: LaneCounters) {
         claimedJobs = counters.claimedJobs
         submitted = counters.submitted
-        delivered = counters.delivered
-        invalid = counters.invalid
-        suppressed = counters.suppressed
-        expired = counters.expired
-        dropped = counters.dropped
+        delivered = counters[.delivered]
+        invalidToken = counters[.invalidToken]
+        suppressed = counters[.suppressed]
+        expired = counters[.expired]
+        dropped = counters[.dropped]
         retried = counters.retried
-        parked = counters.parked
+        deferred = counters.deferred
         scheduled = counters.scheduled
         resent = counters.resent
-        dead = counters.dead
-        duplicates = counters.duplicates
+        dead = counters[.dead]
         possibleDuplicates = counters.possibleDuplicates
         lostClaims = counters.lostClaims
         var usage = rusage()

@@ -93,7 +93,7 @@ struct QueueWatch: Service {
         let filled = Int(share * Double(width))
         let bar = String(repeating: "█", count: filled) + String(repeating: "░", count: width - filled)
         let seconds = max(Double((NIODeadline.now() - start).nanoseconds) / 1e9, 0.001)
-        let rate = Int(Double(counters.delivered) / seconds)
+        let rate = Int(Double(counters[.delivered]) / seconds)
         let counts = "\(done)/\(total) settled  \(depth.retries) to retry  \(rate)/s"
         return "\(bar) \(Int(share * 100)) %  \(counts)"
     }

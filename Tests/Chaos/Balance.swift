@@ -40,16 +40,16 @@ struct Balance {
 
     private mutating func compare(_ remains: QueueRemains) {
         let dead = remains.count("dead") + sums.uncountedDead
-        let lapsed = remains.count("expired") + remains.count("dropped")
+        let lapsed = remains.count("expired") + remains.count("dropped") - remains.count("dropped:Duplicate")
         // A token that is in the set when its job comes back, because the worker died before it had settled it.
-        let invalid = remains.count("invalid") + remains.count("suppressed")
+        let invalid = remains.count("invalid_token") + remains.count("suppressed")
         let ended = remains.count("delivered") + invalid + dead + lapsed
         expect(ended, notifications, "Redis counts other ends than there are notifications")
         expect(invalid, sums.invalid, "Redis counts other invalid tokens than the set has")
         expect(
             remains.invalidTokenDetails, sums.invalid, "the details of invalid tokens are of others than the set has")
         expect(dead, sums.dead + sums.acceptedAndDead, "Redis counts other dead letters than there are")
-        expect(remains.count("duplicate"), sums.copies, "Redis counts other duplicates than jobs were pushed twice")
+        expect(remains.count("dropped:Duplicate"), sums.copies, "Redis counts other duplicates than jobs were pushed twice")
         expect(simulator.accepted - simulator.duplicates, simulator.distinctIDs, "APNs' own account does not add up")
         let distinct = sums.accepted + sums.acceptedAndDead
         expect(simulator.distinctTokens, distinct, "APNs accepted others than the notifications that ended as accepted")

@@ -145,7 +145,7 @@ struct ChaosRun {
             if left == 0 { return true }
             let counters = try QueueRemains.counters(stage.servers)
             let ends = counters.filter {
-                ["delivered", "invalid", "suppressed", "dead", "expired", "dropped"].contains($0.key)
+                ["delivered", "invalid_token", "suppressed", "dead", "expired", "dropped"].contains($0.key)
             }
             if ends != last { (last, progressed) = (ends, .now) }
             if ContinuousClock.now - progressed > Self.patience {

@@ -26,12 +26,12 @@ struct Outcome {
             row("\(group(balance.jobs)) jobs, notifications", nil, nil, balance.notifications),
             row("delivered", count("delivered"), nil, sums.accepted - balance.acceptedThenLapsed),
             row("  accepted by APNs", nil, simulator.distinctTokens, sums.accepted + sums.acceptedAndDead),
-            row("copies of unique jobs, not sent", count("duplicate"), nil, sums.copies),
-            row("invalid tokens", count("invalid") + count("suppressed"), nil, sums.invalid),
+            row("copies of unique jobs, not sent", count("dropped:Duplicate"), nil, sums.copies),
+            row("invalid tokens", count("invalid_token") + count("suppressed"), nil, sums.invalid),
             row("dead-lettered", count("dead") + sums.uncountedDead, nil, sums.dead + sums.acceptedAndDead),
             row("  though APNs may have taken it", nil, nil, sums.acceptedAndDead),
             row(
-                "expired or dropped", count("expired") + count("dropped"), nil, sums.lapsed + balance.acceptedThenLapsed
+                "expired or dropped", count("expired") + count("dropped") - count("dropped:Duplicate"), nil, sums.lapsed + balance.acceptedThenLapsed
             ),
             row("  though APNs may have taken it", nil, nil, balance.acceptedThenLapsed),
             "",

@@ -57,7 +57,7 @@ extension EndToEnd {
                     "prefix=dead,answer=410,timestamp=1700000000123", "prefix=bad0,answer=BadDeviceToken",
                     "prefix=f0,answer=DeviceTokenNotForTopic",
                 ])
-            #expect(result.worker.invalid == 3 && result.worker.delivered == 1 && result.simulator.requests == 4)
+            #expect(result.worker.invalidToken == 3 && result.worker.delivered == 1 && result.simulator.requests == 4)
             #expect(result.queue.invalidTokens == [gone, bad, foreign.lowercased()])
             let details = result.queue.invalidTokenDetails
             let goneDetails = try #require(details[gone])
@@ -126,7 +126,7 @@ extension EndToEnd {
                 return #"{"push_type":"\#(type)","token":"\#(TestJob.token("a", number))","payload":\#(payload)}"#
             }
             let result = try await Self.deliver(jobs + TestJob.many(50, prefix: "b"))
-            #expect(result.worker.delivered == types.count + 50 && result.worker.parked == 0)
+            #expect(result.worker.delivered == types.count + 50 && result.worker.deferred == 0)
         }
 
         @Test("what APNs refuses for good is kept with its reason, and tried once")

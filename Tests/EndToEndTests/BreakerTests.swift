@@ -120,7 +120,7 @@ extension EndToEnd {
             let result = try await AnswerTests.deliver(
                 [TestJob.text(TestJob.token("b", 1))], rules: ["answer=BadDeviceToken"])
             #expect(result.queue.invalidTokens == [TestJob.token("b", 1)])
-            #expect(result.worker.invalid == 1 && result.worker.retried == 2 && result.simulator.requests == 3)
+            #expect(result.worker.invalidToken == 1 && result.worker.retried == 2 && result.simulator.requests == 3)
         }
 
         @Test("with --max-bad-tokens 100 each word of APNs is taken")
@@ -143,7 +143,7 @@ extension EndToEnd {
             try await eventually("the other app's jobs are delivered") {
                 try QueueContents(redis).count("delivered") == 100
             }
-            #expect(try QueueContents(redis).count("parked:AppPaused") > 0)
+            #expect(try QueueContents(redis).count("deferred:AppPaused") > 0)
             let resumed = try await CommandLineTests.run(["resume", "--app", "other"], environment: environment)
             #expect(
                 resumed.output.hasPrefix("app other is resumed; it was paused: maintenance"), "\(resumed.errors)")

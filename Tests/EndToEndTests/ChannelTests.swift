@@ -76,7 +76,7 @@ extension EndToEnd {
             try await enqueue(channel, "--id", "two")
             try redis.push(TestJob.many(5, prefix: "1"))
             account = try await worker().finish()
-            #expect(account.delivered == 5 && account.dead == 1 && account.invalid == 0)
+            #expect(account.delivered == 5 && account.dead == 1 && account.invalidToken == 0)
             let queue = try QueueContents(redis)
             let letter = try #require(queue.dead.first)
             #expect(queue.dead.count == 1 && letter.reason == "ChannelNotRegistered")
@@ -122,7 +122,7 @@ extension EndToEnd {
             try await eventually("the others go on") { try QueueContents(redis).count("delivered") == 5 }
             _ = try await worker.stop()
             let queue = try QueueContents(redis)
-            #expect(queue.count("parked:FeatureNotEnabled") == 1 && queue.dead.isEmpty)
+            #expect(queue.count("deferred:FeatureNotEnabled") == 1 && queue.dead.isEmpty)
             #expect(!queue.keys.contains("push:{shared}:apps:default:paused"), "\(queue.keys)")
         }
 
@@ -137,7 +137,7 @@ extension EndToEnd {
             let account = try await WorkerProcess(
                 redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"]
             ).finish()
-            #expect(account.delivered == 3 && account.retried == 1 && account.parked == 0)
+            #expect(account.delivered == 3 && account.retried == 1 && account.deferred == 0)
             let queue = try QueueContents(redis)
             #expect(!queue.keys.contains { $0.contains("throttled") }, "\(queue.keys)")
             // Sent again under the same id.

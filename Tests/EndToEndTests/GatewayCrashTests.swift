@@ -70,7 +70,7 @@ extension EndToEnd {
             }
             let account = try await worker.stop()
             let queue = try scene.queue()
-            #expect(account.delivered == 100 && account.invalid == 1 && account.possibleDuplicates == 0)
+            #expect(account.delivered == 100 && account.invalidToken == 1 && account.possibleDuplicates == 0)
             #expect(queue.invalidTokens == [TestJob.token("dead", 1)])
             #expect(queue.jobs == behind.map { Array($0.utf8) } && queue.retries.isEmpty && queue.claims == 0)
             #expect(try await scene.simulator.stop().gateway.accepted == 100)

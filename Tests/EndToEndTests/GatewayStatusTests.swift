@@ -37,7 +37,7 @@ extension EndToEnd {
             #expect(result.simulator.acceptedByToken.count == 58)
 
             let bad = Set(jobs.indices.filter { jobs[$0].contains(#""token":"08"#) }.map { jobs[$0] })
-            #expect(bad.count == 2 && result.worker.invalid == 2)
+            #expect(bad.count == 2 && result.worker.invalidToken == 2)
             #expect(result.queue.invalidTokens == [TestJob.token("08", 5), TestJob.token("08", 14)])
             for token in result.queue.invalidTokens {
                 let details = try #require(result.queue.invalidTokenDetails[token])
@@ -68,7 +68,7 @@ extension EndToEnd {
             #expect(worker.log.contains("the app is paused: \(word)"), "\(worker.log)")
             #expect(worker.log.contains("the app is sending again"))
             #expect(result.worker.delivered == 61 && result.simulator.gateway.accepted == 61)
-            #expect(result.worker.retried == 0 && result.worker.parked >= 1 && result.worker.possibleDuplicates == 0)
+            #expect(result.worker.retried == 0 && result.worker.deferred >= 1 && result.worker.possibleDuplicates == 0)
             #expect(result.queue.dead.isEmpty && result.queue.invalidTokens.isEmpty)
             #expect(result.simulator.gateway.refused["\(status) \(word)"] == 1)
         }

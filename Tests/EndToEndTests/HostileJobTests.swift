@@ -52,12 +52,12 @@ extension EndToEnd {
 
             #expect(queue.isSettled && queue.workers.isEmpty && worker.lostClaims == 0)
             let dead = worker.dead - noJobs.values.reduce(0, +)
-            #expect(worker.delivered + worker.invalid + worker.expired + dead == notifications)
+            #expect(worker.delivered + worker.invalidToken + worker.expired + dead == notifications)
             #expect(worker.delivered == account.accepted, "\(worker.delivered)")
-            #expect(worker.delivered > 2000 && worker.invalid > 0)
-            #expect(queue.count("delivered") == worker.delivered && queue.count("invalid") == worker.invalid)
+            #expect(worker.delivered > 2000 && worker.invalidToken > 0)
+            #expect(queue.count("delivered") == worker.delivered && queue.count("invalid_token") == worker.invalidToken)
             #expect(queue.count("dead") == worker.dead + 1, "Redis itself buries what is too large to travel")
-            #expect(worker.parked == 0 && account.protocolErrors == 0)
+            #expect(worker.deferred == 0 && account.protocolErrors == 0)
         }
 
         private func multiset(_ values: [[UInt8]]) -> [[UInt8]: Int] {

@@ -23,7 +23,7 @@ extension EndToEnd {
                 try QueueContents(redis).count("delivered") == 101
             }
             let queue = try QueueContents(redis)
-            #expect(queue.count("parked:Throttled") == 5)
+            #expect(queue.count("deferred:Throttled") == 5)
             let due = queue.retries.map(\.due)
             #expect(due.count == 6 && due == due.sorted() && Set(due).count == 6)
             let ids = queue.retries.map { String(decoding: $0.body, as: UTF8.self) }
@@ -53,7 +53,7 @@ extension EndToEnd {
                 redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"])
             let account = try await worker.finish()
             #expect(Int(Date().timeIntervalSince1970 * 1000) >= until)
-            #expect(account.delivered == 21 && account.parked == 1)
+            #expect(account.delivered == 21 && account.deferred == 1)
             _ = try await simulator.stop()
         }
 
@@ -92,7 +92,7 @@ extension EndToEnd {
                 try await simulator.account().accepted >= 2000
             }
             let queue = try QueueContents(redis)
-            #expect(queue.count("parked:RateLimited") > 0 && queue.count("retried") == 0 && queue.dead.isEmpty)
+            #expect(queue.count("deferred:RateLimited") > 0 && queue.count("retried") == 0 && queue.dead.isEmpty)
             _ = try await worker.stop()
             let left = try QueueContents(redis)
             #expect(left.jobs.count + left.retries.count + left.count("delivered") == 4000)

@@ -76,7 +76,7 @@ extension EndToEnd {
             let account = try await worker.finish(within: .seconds(300))
             #expect(account.dead == 50_000 && account.delivered == 100)
             let lines = worker.log.split(separator: "\n")
-            let letters = lines.filter { $0.contains("kept as a dead letter") }
+            let letters = lines.filter { $0.contains("event=dead_letter") }
             // A slow machine needs more than a minute, and writes another line for each.
             #expect((4...20).contains(letters.count) && lines.count < 40, "\(worker.log)")
             #expect(letters.contains { $0.contains(" reason=MalformedToken") && $0.contains(" app=default") })

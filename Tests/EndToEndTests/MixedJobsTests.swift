@@ -51,7 +51,7 @@ extension EndToEnd {
 
             expectAgreement(worker, queue, account)
             #expect(worker.delivered == 950 + 400 + 200 + 100)
-            #expect(worker.invalid == 150 + 100)
+            #expect(worker.invalidToken == 150 + 100)
             #expect(worker.expired == 50)
             // A token that is called bad before anything else is known of the app is asked about again.
             let held = queue.count("retried:BadDeviceToken")
@@ -73,7 +73,7 @@ extension EndToEnd {
             #expect(queue.count("retried:HTTP500") == 100)
 
             #expect(account.accepted == worker.delivered && account.duplicates == 0)
-            #expect(account.requests == worker.delivered + worker.invalid + worker.retried)
+            #expect(account.requests == worker.delivered + worker.invalidToken + worker.retried)
             #expect(account.distinctTokens == worker.delivered)
             let taken = Set(account.acceptedByToken.keys)
             #expect(taken.isSuperset(of: (0..<900).map { TestJob.token("a", $0) }))

@@ -21,7 +21,7 @@ extension EndToEnd {
 
             #expect(queue.isSettled && queue.dead.isEmpty && queue.count("delivered") == Self.count)
             #expect(account.delivered == Self.count && account.lostClaims == 0)
-            #expect(account.parked == 0, "what a closing connection leaves goes over the next one")
+            #expect(account.deferred == 0, "what a closing connection leaves goes over the next one")
             let paths = Set(requests.map(\.path))
             #expect(paths.count == Self.count && Set(requests.map(\.id)).count == Self.count)
             #expect(paths.contains("/3/device/\(TestJob.token("", 0))"))

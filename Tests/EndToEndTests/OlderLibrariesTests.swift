@@ -65,7 +65,7 @@ extension EndToEnd {
             let result = try await GatewayScene.deliver(
                 jobs, rules: ["prefix=dead,answer=8,delay=20ms", "after=97,answer=10"],
                 options: ["--max-connections", "1"])
-            #expect(result.worker.delivered == 600 && result.worker.invalid == 12 && result.worker.resent > 0)
+            #expect(result.worker.delivered == 600 && result.worker.invalidToken == 12 && result.worker.resent > 0)
             result.simulator.expectOrder(600, prefix: "a")
         }
 

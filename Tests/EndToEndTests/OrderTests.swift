@@ -64,7 +64,7 @@ extension EndToEnd {
             let account = try await worker.stop()
             #expect(account.delivered == 30)
             #expect(try QueueContents(redis).jobs.count == 5 && QueueContents(redis).workers.isEmpty)
-            #expect(worker.log.contains("quiet: no more jobs are taken") && worker.log.contains("reason=SIGTSTP"))
+            #expect(worker.log.contains("event=quiet") && worker.log.contains("reason=SIGTSTP"))
             #expect(!worker.log.contains("not ready"))
         }
 
@@ -118,7 +118,7 @@ extension EndToEnd {
             #expect(all.ending == .exited(0), "\(all)")
             for worker in [workers[0], workers[2]] {
                 _ = try await worker.finish()
-                #expect(worker.log.contains("told to stop"))
+                #expect(worker.log.contains("event=stop"))
             }
             #expect(try QueueContents(redis).lastingKeys.isEmpty)
             let nobody = try await Self.command(redis.url, "stop", "--all")

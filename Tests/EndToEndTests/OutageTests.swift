@@ -122,7 +122,7 @@ extension EndToEnd {
             let start = ContinuousClock.now
             let account = try await scene.worker.stop()
             #expect(ContinuousClock.now - start < .seconds(10))
-            #expect(scene.worker.log.contains("could not give unsent jobs back"))
+            #expect(scene.worker.log.contains("event=release_failed"))
             try scene.redis.start()
             let left = try QueueContents(scene.redis)
             let claims = left.claims
@@ -166,7 +166,7 @@ extension EndToEnd {
             try await proxy.heal()
             expectAgreement(try await worker.finish(), try QueueContents(redis), try await simulator.stop())
             let queue = try QueueContents(redis)
-            #expect(queue.isSettled && queue.count("invalid") == 1)
+            #expect(queue.isSettled && queue.count("invalid_token") == 1)
             #expect(queue.invalidTokens == before.invalidTokens)
             #expect(queue.invalidTokenDetails[TestJob.token("a", 1)]?.reason == "Unregistered")
         }

@@ -143,7 +143,7 @@ func expectAgreement(
     #expect(queue.workers.isEmpty, sourceLocation: sourceLocation)
     #expect(worker.lostClaims == 0, sourceLocation: sourceLocation)
     for (counter, count) in [
-        ("delivered", worker.delivered), ("invalid", worker.invalid), ("suppressed", worker.suppressed),
+        ("delivered", worker.delivered), ("invalid_token", worker.invalidToken), ("suppressed", worker.suppressed),
         ("expired", worker.expired),
         ("dropped", worker.dropped), ("dead", worker.dead), ("possible_duplicates", worker.possibleDuplicates),
         ("scheduled", worker.scheduled),

@@ -15,7 +15,7 @@ extension EndToEnd {
             try await scene.says("not ready: Redis ")
             try await Task.sleep(for: .seconds(2))
             try scene.redis.run("REPLICAOF", "NO", "ONE")
-            try await scene.says("Redis refuses nothing any more")
+            try await scene.says("event=redis_accepted")
             try await scene.says("ready again")
             try await scene.finishWithoutDuplicates()
         }
@@ -44,7 +44,7 @@ extension EndToEnd {
             try await scene.says("not ready: Redis refuses claims of the queue default: Redis answered: BUSY")
             try scene.redis.run("SCRIPT", "KILL")
             try await script.ended()
-            try await scene.says("Redis refuses nothing any more")
+            try await scene.says("event=redis_accepted")
             try await scene.says("ready again")
             try await scene.finishWithoutDuplicates()
         }
@@ -59,7 +59,7 @@ extension EndToEnd {
             _ = try await scene.worker.finish()
             let queue = try QueueContents(scene.redis)
             #expect(queue.isSettled && queue.dead.isEmpty && queue.invalidTokens.count == 20)
-            #expect(queue.count("delivered") == scene.count + 20 && queue.count("invalid") == 20)
+            #expect(queue.count("delivered") == scene.count + 20 && queue.count("invalid_token") == 20)
             let simulated = try await scene.simulator.stop()
             #expect(simulated.accepted == scene.count + 20 && simulated.duplicates == 0)
         }
@@ -116,7 +116,7 @@ extension EndToEnd {
             #expect(requests - settled <= 10_000 + 256 + 200)
             try await scene.says("not ready: Redis refuses settlements of the queue default")
             try scene.redis.run("ACL", "SETUSER", "default", "+@all")
-            try await scene.says("Redis refuses nothing any more")
+            try await scene.says("event=redis_accepted")
             try await scene.says("ready again")
             try await scene.finishWithoutDuplicates()
         }
@@ -132,14 +132,14 @@ extension EndToEnd {
             try await worker.says("Redis does not take invalid tokens: Redis answered: WRONGTYPE")
             let requests = try await simulator.isQuiet(after: 10_000)
             #expect(requests <= 10_000 + 256 + 200)
-            #expect(try redis.counted("invalid") == 0)
+            #expect(try redis.counted("invalid_token") == 0)
             try await worker.says("not ready: Redis does not take invalid tokens: Redis answered: WRONGTYPE")
             try redis.run("DEL", "push:{shared}:invalid-tokens")
-            try await worker.says("Redis takes invalid tokens again")
+            try await worker.says("event=invalid_tokens_accepted")
             let account = try await worker.finish()
             let queue = try QueueContents(redis)
             expectAgreement(account, queue, try await simulator.stop())
-            #expect(account.invalid == count && queue.invalidTokens.count == count)
+            #expect(account.invalidToken == count && queue.invalidTokens.count == count)
             worker.expectComplaints(1...3)
         }
 

@@ -86,7 +86,7 @@ extension EndToEnd {
             try await eventually("it is delivered") { try QueueContents(redis).count("delivered") == 1 }
             // Another with its id still is.
             try redis.push([job])
-            try await eventually("the other is dropped") { try QueueContents(redis).count("duplicate") == 1 }
+            try await eventually("the other is dropped") { try QueueContents(redis).count("dropped:Duplicate") == 1 }
             let account = try await worker.stop()
             #expect(account.delivered == 1 && account.duplicates == 1 && account.dead == 1)
             #expect(try await simulator.stop().accepted == 1)

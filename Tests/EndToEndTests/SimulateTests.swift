@@ -102,7 +102,7 @@ extension EndToEnd {
             try redis.push([TestJob.text(TestJob.token("f00d", 3)), TestJob.text(TestJob.token("aa", 4))])
             _ = try await notifications(url, 4)
             let account = try await worker.stop()
-            #expect(account.delivered == 1 && account.invalid == 2 && account.dead == 1)
+            #expect(account.delivered == 1 && account.invalidToken == 2 && account.dead == 1)
         }
 
         @Test("has rules for the gateway too, whose feedback service tells of what they met")
@@ -127,7 +127,7 @@ extension EndToEnd {
             let rules = try await ask("\(url)/gateway-rules")["rules"] as? [String]
             #expect(rules == ["prefix=dead,answer=8", "prefix=90,answer=feedback"])
             let account = try await worker.stop()
-            #expect(account.delivered == 1 && account.invalid == 1)
+            #expect(account.delivered == 1 && account.invalidToken == 1)
         }
 
         @Test("serves several apps at once, each with what its transport needs, whatever else they are configured with")
@@ -171,7 +171,7 @@ extension EndToEnd {
                 try redis.push(TestJob.many(20))
                 let worker = try worker(redis, ["--exit-when-done"])
                 let account = try await worker.finish()
-                #expect(account.delivered == 20 && account.parked == 0 && account.retried == 0)
+                #expect(account.delivered == 20 && account.deferred == 0 && account.retried == 0)
                 #expect(!worker.log.contains("token"), "\(worker.log)")
             }
         }

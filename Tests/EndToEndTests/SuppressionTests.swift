@@ -43,7 +43,7 @@ extension EndToEnd {
                 redis, tokens.map { TestJob.text($0) } + TestJob.many(300, prefix: "a") + fannedOut,
                 rules: ["prefix=dead,answer=410"])
             #expect(result.worker.suppressed == 300 + 40)
-            #expect(result.worker.delivered == 300 + 20 && result.worker.dead == 20 && result.worker.invalid == 0)
+            #expect(result.worker.delivered == 300 + 20 && result.worker.dead == 20 && result.worker.invalidToken == 0)
             #expect(result.simulator.requests == 320)
             #expect(result.queue.invalidTokens == Set(tokens))
         }
@@ -87,13 +87,13 @@ extension EndToEnd {
                 let simulator = try await SimulatorProcess(rules: ["prefix=dead,answer=410"])
                 let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
                 try redis.push([job])
-                try await eventually("it is known") { try QueueContents(redis).count("invalid") == round }
+                try await eventually("it is known") { try QueueContents(redis).count("invalid_token") == round }
                 try redis.push([job])
                 try await eventually("it is suppressed") { try QueueContents(redis).count("suppressed") == round }
                 let details = try #require(try QueueContents(redis).invalidTokenDetails.first?.value)
                 #expect(details.environment == "localhost:\(simulator.port)")
                 let account = try await worker.stop()
-                #expect(account.invalid == 1 && account.suppressed == 1)
+                #expect(account.invalidToken == 1 && account.suppressed == 1)
                 #expect(try await simulator.stop().requests == 1)
             }
         }

@@ -56,7 +56,7 @@ extension EndToEnd {
             for queue in queues {
                 let contents = try QueueContents(owners[1], queue: queue)
                 #expect(contents.isSettled && contents.workers.isEmpty && contents.dead.isEmpty)
-                #expect(contents.count("delivered") == count && contents.count("invalid") == 20)
+                #expect(contents.count("delivered") == count && contents.count("invalid_token") == 20)
             }
             let accepted = try await simulator.stop()
             #expect(account.delivered == 2 * count && account.lostClaims == 0)

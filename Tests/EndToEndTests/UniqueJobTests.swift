@@ -22,7 +22,7 @@ extension EndToEnd {
             let queue = try QueueContents(redis)
             let accepted = try await simulator.stop()
             #expect(queue.isSettled && queue.dead.isEmpty)
-            #expect(queue.count("delivered") == 300 && queue.count("duplicate") == 600)
+            #expect(queue.count("delivered") == 300 && queue.count("dropped:Duplicate") == 600)
             #expect(accounts.reduce(0) { $0 + $1.duplicates } == 600)
             #expect(accepted.accepted == 300 && accepted.distinctTokens == 300 && accepted.duplicates == 0)
         }
@@ -49,7 +49,7 @@ extension EndToEnd {
             let accepted = try await simulator.stop()
             #expect(queue.isSettled && queue.dead.isEmpty && queue.workers.isEmpty)
             #expect(accepted.distinctTokens == 600)
-            #expect(queue.count("delivered") == 600 && queue.count("duplicate") == 600)
+            #expect(queue.count("delivered") == 600 && queue.count("dropped:Duplicate") == 600)
         }
     }
 }

@@ -132,7 +132,7 @@ extension EndToEnd {
             let port = try RedisServer.freePort()
             let worker = try WorkerProcess(redis: redis.url, endpoint: port, options: ["--min-connections", "0"])
             try redis.push(TestJob.many(10))
-            try await eventually("the first is put off") { try redis.counted("parked:NoConnection") >= 1 }
+            try await eventually("the first is put off") { try redis.counted("deferred:NoConnection") >= 1 }
             let simulator = try await SimulatorProcess(options: ["--port", "\(port)"])
             try await eventually("all are delivered") { try redis.counted("delivered") == 10 }
             let account = try await worker.stop()

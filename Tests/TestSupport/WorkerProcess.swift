@@ -5,10 +5,10 @@ public final class WorkerProcess: Sendable {
     /// What the worker says that it has done: notifications, where nothing else is said.
     public struct Account: Decodable, Sendable {
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-        public let claimedJobs, submitted, delivered, invalid, suppressed, expired, dropped, retried, parked,
+        public let claimedJobs, submitted, delivered, invalidToken, suppressed, expired, dropped, retried, deferred,
             scheduled: Int
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-        public let resent, dead, duplicates, possibleDuplicates, lostClaims: Int
+        public let resent, dead, possibleDuplicates, lostClaims: Int
     }
 
     /// The process.

@@ -227,7 +227,7 @@ def at_backlog(queue, worker, held, jobs):
 
 def check(accounts, seen, delivered, expected):
     """What was delivered is what was to be, and what the simulator has."""
-    for field in ("dead", "invalid", "expired", "dropped", "retried", "parked", "possibleDuplicates", "lostClaims"):
+    for field in ("dead", "invalidToken", "expired", "dropped", "retried", "deferred", "possibleDuplicates", "lostClaims"):
         count = sum(account[field] for account in accounts)
         if count:
             raise Failed(f"the worker's account says {field}: {count}, where nothing went wrong")

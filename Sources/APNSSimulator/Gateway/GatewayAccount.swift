@@ -56,8 +56,8 @@ public struct GatewayAccount: Sendable {
         dropped += tally.dropped
         droppedBytes += tally.droppedBytes
         bytesReceived += tally.bytesReceived
-        for (status, count) in tally.refused { refused[status.name, default: 0] += count }
-        for (status, count) in tally.packets { packets[status.name, default: 0] += count }
+        for (status, count) in tally.refused { refused[status.label, default: 0] += count }
+        for (status, count) in tally.packets { packets[status.label, default: 0] += count }
         closes += tally.closes
         resets += tally.resets
         hangs += tally.hangs

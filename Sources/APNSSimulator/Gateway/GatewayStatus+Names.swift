@@ -12,9 +12,9 @@ extension GatewayStatus {
         }
     }
 
-    /// How the account calls it, such as `8 InvalidToken`.
-    var name: String {
-        if case .other(let code) = self { "\(code)" } else { "\(code) \(word)" }
+    /// The name in the account, such as `8 InvalidToken`.
+    var label: String {
+        if case .other(let code) = self { "\(code)" } else { "\(code) \(name)" }
     }
 
     /// The error packet: command 8, the status, and the identifier of a notification.

@@ -31,11 +31,11 @@ struct AppBreaker {
     static let patience = TimeAmount.seconds(1)
 
     /// Why it is open.
-    var reason: String? { block ?? fault }
+    var reason: Reason? { block ?? fault }
     /// The fault that pauses the app for all workers; a probe ends it.
-    private var fault: String?
+    private var fault: Reason?
     /// The fault of this worker's configuration; only another configuration ends it.
-    private(set) var block: String?
+    private(set) var block: Reason?
     /// Changes with every change of the app's state, so that what was read before one is not taken for news after it.
     private(set) var version = 0
     private var until = NIODeadline.distantPast
@@ -43,8 +43,8 @@ struct AppBreaker {
 
     var isOpen: Bool { reason != nil }
 
-    /// Whether a person has paused the app, and no probe ends that.
-    var isByHand: Bool { fault != nil && until == .distantFuture }
+    /// True if an operator has paused the app: no probe ends that.
+    var isPausedByOperator: Bool { fault != nil && until == .distantFuture }
 
     /// True if a notification may be sent: any while the breaker is closed, a probe while it is open, none while it is blocked.
     func allows(isProbe: Bool) -> Bool { block == nil && (fault == nil || isProbe) }
@@ -70,12 +70,12 @@ struct AppBreaker {
 
     /// Forbids sending, probes included, or allows it again.
     /// - Parameter reason: `nil` to allow it.
-    mutating func block(_ reason: String?) { block = reason }
+    mutating func block(_ reason: Reason?) { block = reason }
 
     /// APNs named a fault of the app.
     /// - Parameter isProbe: whether it was a probe's answer.
     /// - Returns: whether this opened the breaker, so that it is told once.
-    mutating func tripped(reason: String, isProbe: Bool, now: NIODeadline) -> Bool {
+    mutating func tripped(reason: Reason, isProbe: Bool, now: NIODeadline) -> Bool {
         let opens = fault == nil
         fault = reason
         version += 1
@@ -90,7 +90,7 @@ struct AppBreaker {
     /// nothing: the answer to that is newer, and what it grants must not be forgotten, because nobody else is granted one.
     /// - Parameter wait: to the next probe; `nil` where none is to be made.
     /// - Returns: whether this opened the breaker.
-    mutating func learned(reason: String, wait: TimeAmount?, now: NIODeadline) -> Bool {
+    mutating func learned(reason: Reason, wait: TimeAmount?, now: NIODeadline) -> Bool {
         let opens = fault == nil
         if opens { version += 1 }
         if opens || phase == .waiting { self.wait(wait, reason: reason, now: now) }
@@ -107,11 +107,11 @@ struct AppBreaker {
 
     /// Redis has said that none may be sent yet.
     /// - Parameter wait: to the next probe; `nil` where none is to be made.
-    mutating func denied(reason: String, wait: TimeAmount?, now: NIODeadline) {
+    mutating func denied(reason: Reason, wait: TimeAmount?, now: NIODeadline) {
         if fault != nil, phase == .asking { self.wait(wait, reason: reason, now: now) }
     }
 
-    private mutating func wait(_ time: TimeAmount?, reason: String, now: NIODeadline) {
+    private mutating func wait(_ time: TimeAmount?, reason: Reason, now: NIODeadline) {
         fault = reason
         phase = .waiting
         until = time.map { now + $0 } ?? .distantFuture
@@ -137,7 +137,7 @@ struct AppBreaker {
     /// The fault is gone: APNs took a notification of the app, or refused it for another cause; or somebody else has found
     /// out. A block stays.
     /// - Returns: the reason of the fault that is now gone.
-    mutating func closed() -> String? {
+    mutating func closed() -> Reason? {
         guard let fault else { return nil }
         let (version, block) = (version + 1, block)
         self = AppBreaker()

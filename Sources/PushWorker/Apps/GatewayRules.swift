@@ -10,29 +10,25 @@ enum GatewayRules {
     ///   - payload: what is to be sent.
     static func refusal(
         _ pushType: PushType, isOnChannel: Bool, isOwnTopic: Bool, payload: ByteBuffer, limit: Int
-    ) -> Unsendable? {
+    ) -> Reason? {
         if isOnChannel {
-            return Unsendable(
-                reason: APNSReason.invalidPushType.rawValue,
-                detail: "the binary gateway knows no channels; send the job through an app whose transport is http2")
+            return Reason(
+                APNSReason.invalidPushType, detail: "the binary gateway knows no channels; send the job through an app whose transport is http2")
         }
         guard isKnown(pushType) else {
-            return Unsendable(
-                reason: APNSReason.invalidPushType.rawValue,
-                detail: "the binary gateway knows no notifications of push type \(pushType.rawValue); "
+            return Reason(
+                APNSReason.invalidPushType, detail: "the binary gateway knows no notifications of push type \(pushType.rawValue); "
                     + "send the job through an app whose transport is http2")
         }
         guard isOwnTopic else {
-            return Unsendable(
-                reason: APNSReason.topicDisallowed.rawValue,
-                detail:
+            return Reason(
+                APNSReason.topicDisallowed, detail:
                     "the binary gateway takes the topic of the app's certificate, and the job's `topic` is another; "
                     + "leave it out, or add it to the app's topics if the certificate is for it")
         }
         guard payload.readableBytes <= limit else {
-            return Unsendable(
-                reason: APNSReason.payloadTooLarge.rawValue,
-                detail:
+            return Reason(
+                APNSReason.payloadTooLarge, detail:
                     "the payload has \(payload.readableBytes) bytes; the gateway takes \(limit); shorten it, or set "
                     + "the job's `truncate` to have the alert's body shortened")
         }

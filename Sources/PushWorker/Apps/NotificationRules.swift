@@ -35,13 +35,12 @@ enum NotificationRules {
     ///   - payload: what is to be sent.
     static func refusal(
         _ pushType: PushType, isInferred: Bool, priority: UInt8?, isOnChannel: Bool, payload: ByteBuffer
-    ) -> Unsendable? {
+    ) -> Reason? {
         if let refusal = headerRefusal(pushType, priority: priority, isOnChannel: isOnChannel) { return refusal }
         let limit = sizeLimit(pushType, isOnChannel: isOnChannel)
         guard payload.readableBytes <= limit else {
-            return Unsendable(
-                reason: APNSReason.payloadTooLarge.rawValue,
-                detail: "the payload has \(payload.readableBytes) bytes; APNs takes \(limit) "
+            return Reason(
+                APNSReason.payloadTooLarge, detail: "the payload has \(payload.readableBytes) bytes; APNs takes \(limit) "
                     + (isOnChannel ? "on a channel" : "for push type \(pushType.rawValue)")
                     + "; shorten it, or set the job's `truncate` to have the alert's body shortened")
         }
@@ -54,7 +53,7 @@ enum NotificationRules {
     }
 
     /// The first rule about payloads that one breaks.
-    static func refusal(of facts: PayloadFacts, _ pushType: PushType, isOnChannel: Bool) -> Unsendable? {
+    static func refusal(of facts: PayloadFacts, _ pushType: PushType, isOnChannel: Bool) -> Reason? {
         switch pushType {
         case .background: backgroundRefusal(facts)
         case .liveactivity: liveActivityRefusal(facts, isOnChannel: isOnChannel)
@@ -72,34 +71,31 @@ enum NotificationRules {
         }
     }
 
-    private static func headerRefusal(_ pushType: PushType, priority: UInt8?, isOnChannel: Bool) -> Unsendable? {
+    private static func headerRefusal(_ pushType: PushType, priority: UInt8?, isOnChannel: Bool) -> Reason? {
         // Apple, "Sending broadcast push notification requests to APNs": channels are for Live Activities.
         if isOnChannel, pushType != .liveactivity {
-            return Unsendable(
-                reason: APNSReason.invalidPushType.rawValue,
-                detail: "a notification for a `channel` is of push type liveactivity, not \(pushType.rawValue); "
+            return Reason(
+                APNSReason.invalidPushType, detail: "a notification for a `channel` is of push type liveactivity, not \(pushType.rawValue); "
                     + "leave out the job's `push_type`, or send to a `token`")
         }
         switch (pushType, priority) {
         // Apple, "Sending notification requests to APNs": "Always use priority 5. Using priority 10 is an error."
         case (.background, 10):
-            return Unsendable(
-                reason: APNSReason.badPriority.rawValue,
-                detail: "a background notification has priority 5, for 10 is an error to APNs; "
+            return Reason(
+                APNSReason.badPriority, detail: "a background notification has priority 5, for 10 is an error to APNs; "
                     + "set the job's `priority` to 5 or leave it out")
         // Apple, "Starting and updating Live Activities with ActivityKit push notifications": "Set the value for the
         // apns-priority header field to 5 or 10."
         case (.liveactivity, 1):
-            return Unsendable(
-                reason: APNSReason.badPriority.rawValue,
-                detail: "a notification for a Live Activity has priority 5 or 10, not 1; change the job's `priority`")
+            return Reason(
+                APNSReason.badPriority, detail: "a notification for a Live Activity has priority 5 or 10, not 1; change the job's `priority`")
         default: return nil
         }
     }
 
     // Apple, "Pushing background updates to your App": "an aps dictionary that includes only the content-available key
     // […] must not contain any keys that would trigger user interactions".
-    private static func backgroundRefusal(_ facts: PayloadFacts) -> Unsendable? {
+    private static func backgroundRefusal(_ facts: PayloadFacts) -> Reason? {
         if !facts.members.contains(.contentAvailable) {
             return badPayload(
                 "a background notification needs `content-available` 1 in its `aps`, without which it wakes no app")
@@ -114,7 +110,7 @@ enum NotificationRules {
 
     // Apple, "Starting and updating Live Activities with ActivityKit push notifications", "Construct the ActivityKit
     // remote push notification payload" and "Construct the payload that starts a Live Activity".
-    private static func liveActivityRefusal(_ facts: PayloadFacts, isOnChannel: Bool) -> Unsendable? {
+    private static func liveActivityRefusal(_ facts: PayloadFacts, isOnChannel: Bool) -> Reason? {
         guard let event = facts.event, event != .other else {
             return badPayload("a Live Activity's `event` in `aps` must be \"start\", \"update\" or \"end\"")
         }
@@ -142,7 +138,7 @@ enum NotificationRules {
     }
 
     // Apple, "Updating widgets with WidgetKit push notifications" and "Updating controls locally and remotely".
-    private static func contentChangedRefusal(_ facts: PayloadFacts, _ pushType: PushType) -> Unsendable? {
+    private static func contentChangedRefusal(_ facts: PayloadFacts, _ pushType: PushType) -> Reason? {
         facts.members.contains(.contentChanged)
             ? nil
             : badPayload("a notification of push type \(pushType.rawValue) needs `content-changed` true in its `aps`")
@@ -150,7 +146,7 @@ enum NotificationRules {
 
     // Apple, Device Management, "Sending MDM commands to a device": "only include the PushMagic string as the value of the
     // mdm key […] This is the complete message. Don't include an aps key".
-    private static func mdmRefusal(_ facts: PayloadFacts) -> Unsendable? {
+    private static func mdmRefusal(_ facts: PayloadFacts) -> Reason? {
         if !facts.members.contains(.mdm) {
             return badPayload("a notification of push type mdm needs `mdm`, the device's push magic, in its payload")
         }
@@ -159,14 +155,14 @@ enum NotificationRules {
     }
 
     // Apple, "Using push notifications to signal changes".
-    private static func fileProviderRefusal(_ facts: PayloadFacts) -> Unsendable? {
+    private static func fileProviderRefusal(_ facts: PayloadFacts) -> Reason? {
         facts.members.contains(.containerIdentifier)
             ? nil
             : badPayload(
                 "a notification of push type fileprovider needs `container-identifier`, a string, beside `aps`")
     }
 
-    private static func badPayload(_ detail: String) -> Unsendable { Unsendable(reason: "BadPayload", detail: detail) }
+    private static func badPayload(_ detail: String) -> Reason { Reason(.badPayload, detail: detail) }
 }
 
 extension PushType {

@@ -1,19 +1,25 @@
 import APNS
 import NIOCore
+import PushJob
 
-/// What jobs choose an app by, and what is written into the requests of jobs that say nothing themselves.
-struct RoutedApp {
+/// An app as jobs see it: the names by which they choose it, and what goes into requests of jobs that do not say.
+final class RoutedApp {
+    let configuration: AppConfiguration
     let name: ByteBuffer
     let topic: ByteBuffer
-    /// Of an app whose notifications travel by the binary gateway.
+    /// The environment, as invalid tokens have it noted.
+    let environment: ByteBuffer
+    /// The options of an app whose notifications travel through the binary gateway.
     let gateway: GatewayOptions?
-    /// All topics that are the app's, with all endings.
+    /// All topics that are the app's, with all suffixes.
     private let topics: Set<ByteBuffer>
     /// The topics of push types whose topic is not the bare identifier.
     private let otherTopics: [PushType: ByteBuffer]
 
     init(_ configuration: AppConfiguration) {
+        self.configuration = configuration
         name = ByteBuffer(string: configuration.name)
+        environment = ByteBuffer(string: configuration.environment)
         if case .gateway(let options) = configuration.transport { gateway = options } else { gateway = nil }
         let topic = ByteBuffer(string: configuration.topic)
         self.topic = topic
@@ -25,10 +31,167 @@ struct RoutedApp {
         topics = Set(bare.flatMap { topic in PushType.allCases.map { $0.topic(topic) } })
     }
 
-    /// The topic of a job that names none. Without the ending that its push type needs, APNs would refuse it as the app's
+    /// The topic of a job that names none. Without the suffix that its push type needs, APNs would refuse it as the app's
     /// fault, and one job would pause all others.
     func topic(for type: PushType) -> ByteBuffer { type.topicSuffix.isEmpty ? topic : otherTopics[type] ?? topic }
 
-    /// Whether a topic that a job names is the app's, with or without the ending of a push type.
+    /// True if a topic that a job names is the app's, with or without the suffix of a push type.
     func hasTopic(_ named: ByteBuffer) -> Bool { topics.contains(named) }
+
+    /// The notification of a job with one token, or what the notifications of a job with many share.
+    func notification(
+        for job: Job, identity: ByteBuffer, firstSeen: Int64
+    ) throws(Reason) -> Notification {
+        let isOnChannel = job.channel != nil
+        let pushType = try pushType(of: job)
+        let given = job.priority.map(UInt8.init(clamping:))
+                let limit = gateway?.payloadLimit ?? NotificationRules.sizeLimit(pushType, isOnChannel: isOnChannel)
+        let payload = try payload(of: job, limit: limit)
+        if gateway != nil {
+            let refusal = GatewayRules.refusal(
+                pushType, isOnChannel: isOnChannel,
+                isOwnTopic: job.topic.map { hasTopic(job.text($0)) } ?? true, payload: payload,
+                limit: limit)
+            if let refusal { throw refusal }
+        }
+        if let refusal = NotificationRules.refusal(
+            pushType, isInferred: job.pushType == nil, priority: given, isOnChannel: isOnChannel, payload: payload)
+        {
+            throw refusal
+        }
+        var notification = Notification(
+            deviceToken: .none, payload: payload,
+            topic: job.topic.map { pushType.topic(job.text($0)) } ?? topic(for: pushType),
+            pushType: pushType,
+            priority: NotificationRules.priority(given, pushType, isOnChannel: isOnChannel),
+            expiration: NotificationRules.expiration(
+                job.expirationSecond(firstSeen: firstSeen), isOnChannel: isOnChannel)
+                ?? (gateway == nil ? nil : GatewayRules.expiration(firstSeen: firstSeen)),
+            collapseID: job.collapseID.map(job.text))
+        if job.collapsesDuplicates, notification.collapseID == nil {
+            // The same for all devices, and for all times that it is sent.
+            notification.collapseID = ByteBuffer(
+                string: APNSID(jobID: identity, token: ByteBuffer(string: "collapse")).description)
+        }
+        if let field = job.token, job.tokens == nil {
+            do throws(DeviceToken.Invalid) {
+                notification.deviceToken = try deviceToken(job.text(field))
+            } catch {
+                throw Reason(.malformedToken, detail: "\(error)")
+            }
+            notification.apnsID =
+                job.apnsID.flatMap { APNSID(job.text($0).readableBytesView) }
+                ?? APNSID(jobID: identity, token: notification.deviceToken.hex)
+        }
+        if let field = job.channel { try address(&notification, of: job, to: job.text(field), identity) }
+        return notification
+    }
+
+    /// A job's device token, if the app's transport can carry it.
+    func deviceToken(_ text: ByteBuffer) throws(DeviceToken.Invalid) -> DeviceToken {
+        let token = try DeviceToken(text)
+        if gateway != nil { try GatewayRules.check(token) }
+        return token
+    }
+
+    private func address(
+        _ notification: inout Notification, of job: Job, to channelID: ByteBuffer, _ identity: ByteBuffer
+    ) throws(Reason) {
+        do throws(BroadcastTarget.Invalid) {
+            notification.broadcast = try BroadcastTarget(channelID: channelID, topic: notification.topic)
+        } catch {
+            throw Reason(error.reason, detail: "\(error)")
+        }
+        notification.apnsID =
+            job.apnsID.flatMap { APNSID(job.text($0).readableBytesView) }
+            ?? APNSID(jobID: identity, token: channelID)
+    }
+
+    private func payload(of job: Job, limit: Int) throws(Reason) -> ByteBuffer {
+        guard job.makesPayload else { return job.bytes(job.payload) }
+        do throws(JobError) {
+            return try job.payload(limit: limit)
+        } catch {
+            throw Reason(error)
+        }
+    }
+
+    private func pushType(of job: Job) throws(Reason) -> PushType {
+        guard let field = job.pushType else { return .inferred(for: job) }
+        let text = job.text(field)
+        guard let type = text.withUnsafeReadableBytes({ PushType(bytes: $0) }) else {
+            let known = PushType.allCases.map(\.rawValue).joined(separator: ", ")
+            throw Reason(
+                APNSReason.invalidPushType, detail: "the job's `push_type` is none of \(known)")
+        }
+        return type
+    }
+}
+
+extension Job {
+    /// The `apns-expiration` in seconds since 1970; `nil` if the job does not say.
+    func expirationSecond(firstSeen: Int64) -> Int64? {
+        switch expiration {
+        case nil: nil
+        case .epoch(let second): second
+        case .after(let seconds): (enqueuedAt ?? firstSeen) / 1000 + seconds
+        }
+    }
+}
+
+extension APNSID {
+    /// The `apns-id` of a notification whose job has none: derived from the job's id and the token, so that whoever sends
+    /// it again, after whatever happened, sends the same one.
+    init(jobID: ByteBuffer, token: ByteBuffer) {
+        let seed = jobID.withUnsafeReadableBytes { Self.hash($0, seed: (0x61706E73, 0x776F726B)) }
+        self.init(hash: token.withUnsafeReadableBytes { Self.hash($0, seed: seed) })
+    }
+
+    /// 128 bits of the bytes, by MurmurHash3's x64 variant: quick, the same on every machine, and evenly spread. It does
+    /// not have to withstand an attacker, who could choose the `apns_id` anyway.
+    static func hash(_ bytes: UnsafeRawBufferPointer, seed: (UInt64, UInt64)) -> (UInt64, UInt64) {
+        let first: UInt64 = 0x87C3_7B91_1142_53D5
+        let second: UInt64 = 0x4CF5_AD43_2745_937F
+        var (low, high) = seed
+        var offset = 0
+        while offset + 16 <= bytes.count {
+            let one = UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: UInt64.self))
+            let two = UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: offset + 8, as: UInt64.self))
+            low ^= rotated(one &* first, 31) &* second
+            low = (rotated(low, 27) &+ high) &* 5 &+ 0x52DC_E729
+            high ^= rotated(two &* second, 33) &* first
+            high = (rotated(high, 31) &+ low) &* 5 &+ 0x3849_5AB5
+            offset += 16
+        }
+        var tail: (UInt64, UInt64) = (0, 0)
+        for (index, byte) in bytes[offset...].enumerated() {
+            if index < 8 {
+                tail.0 |= UInt64(byte) << UInt64(8 * index)
+            } else {
+                tail.1 |= UInt64(byte) << UInt64(8 * (index - 8))
+            }
+        }
+        high ^= rotated(tail.1 &* second, 33) &* first
+        low ^= rotated(tail.0 &* first, 31) &* second
+        low ^= UInt64(bytes.count)
+        high ^= UInt64(bytes.count)
+        low &+= high
+        high &+= low
+        low = mixed(low)
+        high = mixed(high)
+        low &+= high
+        high &+= low
+        return (low, high)
+    }
+
+    private static func rotated(_ value: UInt64, _ bits: UInt64) -> UInt64 { value << bits | value >> (64 - bits) }
+
+    private static func mixed(_ value: UInt64) -> UInt64 {
+        var value = value
+        value ^= value >> 33
+        value &*= 0xFF51_AFD7_ED55_8CCD
+        value ^= value >> 33
+        value &*= 0xC4CE_B9FE_1A85_EC53
+        return value ^ value >> 33
+    }
 }

@@ -30,7 +30,7 @@ public struct JobCheck {
         self.apps = apps
         self.format = format
         self.maximumAttempts = maximumAttempts
-        router = JobRouter(apps)
+        router = JobRouter(apps.map(RoutedApp.init))
     }
 
     /// Says what would become of a job.
@@ -43,9 +43,9 @@ public struct JobCheck {
         do throws(JobError) {
             job = try JobDecoder.decode(body, as: format)
         } catch {
-            return ([Self.dead(name, error.reason, "\(error)")] + hints, nil)
+            return ([Self.dead(name, Reason(error))] + hints, nil)
         }
-        do throws(Unsendable) {
+        do throws(Reason) {
             let plan = try plan(job, now: now)
             let explanation = JobExplanation(
                 job: job, plan: plan, app: apps[plan.app], isOnlyApp: apps.count == 1,
@@ -60,24 +60,25 @@ public struct JobCheck {
             let warnings = explanation.warnings.map { CheckVerdict(.warning, name, $0) }
             return (facts + refused + warnings + hints, plan)
         } catch {
-            return ([Self.dead(name, error.reason, error.detail)] + hints, nil)
+            return ([Self.dead(name, error)] + hints, nil)
         }
     }
 
-    private static func dead(_ name: String, _ reason: String, _ detail: String) -> CheckVerdict {
-        CheckVerdict(.failure, name, "it would be kept as a dead letter, \(reason): \(detail)")
+    private static func dead(_ name: String, _ reason: Reason) -> CheckVerdict {
+        CheckVerdict(.failure, name, "it would be kept as a dead letter, \(reason.code.text): \(reason.detail ?? "")")
     }
 
-    private func plan(_ job: Job, now: Int64) throws(Unsendable) -> Plan {
-        let app = try router.route(job)
+    private func plan(_ job: Job, now: Int64) throws(Reason) -> Plan {
+        let app = try router.route(job).index
+        let routed = router.apps[app]
         let identity = job.id.map(job.text) ?? ByteBuffer(string: "check")
-        let template = try router.notification(for: job, app: app, identity: identity, firstSeen: now)
+        let template = try routed.notification(for: job, identity: identity, firstSeen: now)
         guard let tokens = job.tokens else { return Plan(app: app, notifications: [template]) }
         var plan = Plan(app: app, notifications: [])
         for (index, field) in tokens.enumerated() {
             do throws(DeviceToken.Invalid) {
                 var notification = template
-                notification.deviceToken = try router.deviceToken(job.text(field), app: app)
+                notification.deviceToken = try routed.deviceToken(job.text(field))
                 notification.apnsID = APNSID(jobID: identity, token: notification.deviceToken.hex)
                 plan.notifications.append(notification)
             } catch {

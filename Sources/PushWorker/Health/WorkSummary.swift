@@ -1,4 +1,5 @@
 import Logging
+import PushQueue
 
 /// What a worker has done in some time, as one line of the log.
 struct WorkSummary {
@@ -10,14 +11,14 @@ struct WorkSummary {
         var waiting = 0
     }
 
-    /// What is said in each summary, and then what is said only where there was some of it.
-    private static let always: [(String, KeyPath<LaneCounters, Int> & Sendable)] = [
-        ("delivered", \.delivered), ("invalid", \.invalid), ("retried", \.retried), ("dead", \.dead),
-        ("expired", \.expired),
-    ]
-    private static let sometimes: [(String, KeyPath<LaneCounters, Int> & Sendable)] = [
-        ("suppressed", \.suppressed), ("dropped", \.dropped), ("parked", \.parked),
-    ]
+    /// The counts that each summary has, and those that it has only if there were some.
+    private static func counts(_ counters: LaneCounters) -> (always: [(String, Int)], sometimes: [(String, Int)]) {
+        func count(_ outcome: Outcome) -> (String, Int) { (outcome.rawValue, counters[outcome]) }
+        return (
+            [count(.delivered), count(.invalidToken), count(.dead), count(.expired), ("retried", counters.retried)],
+            [count(.suppressed), count(.dropped), ("deferred", counters.deferred)]
+        )
+    }
 
     private var last = LaneCounters()
 
@@ -28,24 +29,17 @@ struct WorkSummary {
         guard counters != last else { return nil }
         defer { last = counters }
         var metadata: Logger.Metadata = ["in_flight": "\(load.inFlight)", "waiting": "\(load.waiting)"]
-        for (name, counter) in Self.always { metadata[name] = "\(counters[keyPath: counter] - last[keyPath: counter])" }
-        for (name, counter) in Self.sometimes where counters[keyPath: counter] > last[keyPath: counter] {
-            metadata[name] = "\(counters[keyPath: counter] - last[keyPath: counter])"
+        let (now, before) = (Self.counts(counters), Self.counts(last))
+        for ((name, count), (_, old)) in zip(now.always, before.always) { metadata[name] = "\(count - old)" }
+        for ((name, count), (_, old)) in zip(now.sometimes, before.sometimes) where count > old {
+            metadata[name] = "\(count - old)"
         }
-        let rate = Double(counters.delivered - last.delivered) / max(seconds, 0.001)
+        let rate = Double(counters[.delivered] - last[.delivered]) / max(seconds, 0.001)
         // Whole numbers are enough, but for a rate so small that it would be none.
         metadata["per_second"] = rate >= 10 ? "\(Int(rate))" : "\(Double(Int(rate * 10)) / 10)"
+        metadata["event"] = "working"
         metadata["seconds"] = "\(Int(seconds.rounded()))"
         return metadata
-    }
-}
-
-extension Lane {
-    /// What is under way. From anywhere; after the end, nothing.
-    func load() async throws -> WorkSummary.Load {
-        try await eventLoop.submit {
-            WorkSummary.Load(inFlight: self.flights.count, waiting: self.apps.reduce(0) { $0 + $1.waiting })
-        }.get()
     }
 }
 

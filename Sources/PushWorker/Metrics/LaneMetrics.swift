@@ -15,7 +15,8 @@ final class LaneMetrics {
         var queue: Int
         /// The place of the push type; -1 where none is known.
         var pushType: Int
-        var outcome: NotificationOutcome
+        var fate: Fate
+        /// The value of the label `reason`.
         var reason: String
     }
 
@@ -39,7 +40,8 @@ final class LaneMetrics {
     /// What became of a queue's claims.
     struct QueueClaims {
         var claimed = 0
-        var takenOver = 0
+        /// Reclaimed from lanes whose lease had expired.
+        var reclaimed = 0
         var poisoned = 0
     }
 
@@ -55,8 +57,8 @@ final class LaneMetrics {
             bounds: WorkerMetric.sendTime.buckets.map { UInt32($0 * 1_000_000) }, rows: apps)
         queueTimes = LaneHistogram(bounds: WorkerMetric.queueTime.buckets.map { UInt32($0 * 1000) }, rows: queues)
         delivered = .allocate(capacity: 0)
-        jobs = .allocate(capacity: queues * JobOutcome.count)
-        jobs.initialize(repeating: 0, count: queues * JobOutcome.count)
+        jobs = .allocate(capacity: queues * Fate.ofJobs.count)
+        jobs.initialize(repeating: 0, count: queues * Fate.ofJobs.count)
         claims = .allocate(capacity: queues)
         claims.initialize(repeating: QueueClaims(), count: queues)
         clocks = .allocate(capacity: queues)
@@ -95,28 +97,27 @@ final class LaneMetrics {
         delivered[Int(series)] &+= 1
     }
 
-    func count(_ outcome: NotificationOutcome, _ series: UInt32, _ count: Int, reason: String) {
+    /// Counts notifications of a series.
+    func count(_ fate: Fate, _ series: UInt32, _ count: Int, _ reason: Reason?) {
         guard count > 0 else { return }
         let (app, queue, pushType) = place(of: Int(series))
-        others[
-            Key(app: app, queue: queue, pushType: pushType, outcome: outcome, reason: MetricReason.word(reason)),
-            default: 0] += count
+        add(count, Key(app: app, queue: queue, pushType: pushType, fate: fate, reason: reason?.code.label ?? ""))
     }
 
-    /// The same where it is not known what would have been sent, nor perhaps through which app.
-    func count(_ outcome: NotificationOutcome, app: Int?, queue: Int, _ count: Int, reason: String) {
+    /// Counts notifications that were never made, perhaps of an unknown app.
+    func count(_ fate: Fate, app: Int?, queue: Int, _ count: Int, _ reason: Reason?) {
         guard count > 0 else { return }
-        others[
-            Key(app: app ?? -1, queue: queue, pushType: -1, outcome: outcome, reason: MetricReason.word(reason)),
-            default: 0] += count
+        add(count, Key(app: app ?? -1, queue: queue, pushType: -1, fate: fate, reason: reason?.code.label ?? ""))
     }
+
+    private func add(_ count: Int, _ key: Key) { others[key, default: 0] += count }
 
     /// All notifications, delivered ones included.
     var notifications: [Key: Int] {
         var all = others
         for series in 0..<apps * queues * PushType.count where delivered[series] > 0 {
             let (app, queue, pushType) = place(of: series)
-            all[Key(app: app, queue: queue, pushType: pushType, outcome: .delivered, reason: "")] = delivered[series]
+            all[Key(app: app, queue: queue, pushType: pushType, fate: .ended(.delivered), reason: "")] = delivered[series]
         }
         return all
     }
@@ -128,14 +129,14 @@ final class LaneMetrics {
 
     // MARK: Jobs
 
-    func count(_ outcome: JobOutcome, queue: Int) {
+    func count(_ fate: Fate, queue: Int) {
         precondition(queue >= 0 && queue < queues, "no such queue")
-        jobs[queue * JobOutcome.count + outcome.place] &+= 1
+        jobs[queue * Fate.ofJobs.count + fate.index] &+= 1
     }
 
-    func jobs(_ outcome: JobOutcome, queue: Int) -> Int {
+    func jobs(_ fate: Fate, queue: Int) -> Int {
         precondition(queue >= 0 && queue < queues, "no such queue")
-        return jobs[queue * JobOutcome.count + outcome.place]
+        return jobs[queue * Fate.ofJobs.count + fate.index]
     }
 
     /// What became of a queue's claims.
@@ -180,5 +181,26 @@ final class LaneMetrics {
         _ = time()
         // Producers' clocks may be ahead of Redis'.
         queueTimes.record(UInt32(clamping: milliseconds + clocks[queue] - since), row: queue)
+    }
+}
+
+extension PushType {
+    static let count = allCases.count
+
+    /// Its place in a table.
+    var place: Int {
+        switch self {
+        case .alert: 0
+        case .background: 1
+        case .complication: 2
+        case .controls: 3
+        case .fileprovider: 4
+        case .liveactivity: 5
+        case .location: 6
+        case .mdm: 7
+        case .pushtotalk: 8
+        case .voip: 9
+        case .widgets: 10
+        }
     }
 }

@@ -7,8 +7,8 @@ struct LaneReport: Sendable {
     /// One of its apps.
     struct App: Sendable {
         var name: String
-        /// Whether the configuration has it no more.
-        var isLeaving: Bool
+        /// True if the configuration no longer has it.
+        var isRemoved: Bool
         var statistics: PoolStatistics
         var failures: [String: Int]
         var waiting: Int
@@ -29,7 +29,7 @@ struct LaneReport: Sendable {
         var settlementBytes: Int
         var isConnected: Bool
         var claims: LaneMetrics.QueueClaims
-        /// In the order of ``JobOutcome``.
+        /// In the order of ``Fate/ofJobs``.
         var jobs: [Int]
         var queueTimes: HistogramCounts
         var gauges: QueueGaugeReadings.Queue?
@@ -57,48 +57,18 @@ struct LaneReport: Sendable {
 enum BreakerState: String, CaseIterable, Comparable {
     case closed
     case open
-    case byHand = "by_hand"
+    /// Paused by an operator.
+    case paused
 
-    init(_ breaker: AppBreaker) { self = breaker.isByHand ? .byHand : breaker.isOpen ? .open : .closed }
+    init(_ breaker: AppBreaker) { self = breaker.isPausedByOperator ? .paused : breaker.isOpen ? .open : .closed }
 
     static func < (one: BreakerState, other: BreakerState) -> Bool {
         allCases.firstIndex(of: one) ?? 0 < allCases.firstIndex(of: other) ?? 0
     }
 }
 
-extension Lane {
-    /// What the lane has counted and is doing. On its event loop.
-    func report() -> LaneReport {
-        let wall = wallClock()
-        let apps = apps.enumerated().map { index, app in
-            LaneReport.App(
-                name: app.configuration.name, isLeaving: app.isLeaving, statistics: app.transport.statistics,
-                failures: app.transport.failureCounts, waiting: app.waiting + app.resends.count,
-                breaker: BreakerState(app.breaker), providerTokenAge: app.providerTokenAge(now: wall),
-                certificateEnd: app.certificateEnd,
-                sendTimes: .init(metrics.sendTimes.row(index), unitsPerSecond: 1_000_000))
-        }
-        return LaneReport(
-            lane: index, isReady: problems.isEmpty, counters: counters, apps: apps, queues: queues.map(report),
-            notifications: metrics.notifications, redisConnections: metrics.redisConnections,
-            redisFailures: metrics.redisFailures, invalidTokens: gauges.invalidTokens)
-    }
-
-    private func report(_ queue: QueueLane) -> LaneReport.Queue {
-        LaneReport.Queue(
-            name: queue.keys.queue,
-            leaseAge: queue.leaseRenewedAt.map { Double((eventLoop.now - $0).nanoseconds) / 1e9 },
-            settlements: queue.unconfirmed.count + queue.settlement.count + queue.awaitingInvalidTokens,
-            settlementBytes: queue.unconfirmed.size + queue.settlement.size, isConnected: queue.client.isReady,
-            claims: metrics[claimsOf: queue.index],
-            jobs: JobOutcome.allCases.map { metrics.jobs($0, queue: queue.index) },
-            queueTimes: .init(metrics.queueTimes.row(queue.index), unitsPerSecond: 1000),
-            gauges: gauges.queues[queue.index])
-    }
-}
-
 extension LaneReport.HistogramCounts {
-    fileprivate init(_ row: (counts: [Int], sum: Int), unitsPerSecond: Double) {
+    init(_ row: (counts: [Int], sum: Int), unitsPerSecond: Double) {
         self.init(counts: row.counts, sum: Double(row.sum) / unitsPerSecond)
     }
 
@@ -112,9 +82,48 @@ extension LaneReport.HistogramCounts {
     }
 }
 
-extension AppConfiguration.Credential {
-    /// When it expires, in seconds since 1970; `nil` for keys, which do not.
-    var certificateEnd: Int64? {
-        if case .certificate(let identity) = self { identity.notAfter } else { nil }
+/// What a lane has read of the queues for scrapes.
+struct QueueGaugeReadings {
+    /// The age up to which a reading is shown again, however often a scrape comes.
+    static let maximumAge = TimeAmount.seconds(10)
+
+    /// The contents of a queue.
+    struct Queue: Sendable {
+        var jobs: Int
+        var retries: Int
+        var claims: Int
+        var dead: Int
+        var deadBytes: Int
+        var isPaused: Bool
+        /// The time for which the next job has waited, in milliseconds.
+        var oldest: Int64
+    }
+
+    /// By index; those that could not be read are absent.
+    var queues: [Int: Queue] = [:]
+    var invalidTokens: Int?
+    var heads: [Int: HeadWatch] = [:]
+    var readAt = NIODeadline.distantPast
+    var reading: EventLoopFuture<Void>?
+}
+
+/// How long the job at the head of a queue has waited, without any I/O.
+///
+/// Jobs carry no time of their own unless their producer writes `enqueued_at`. Of one without, it is known since when it has
+/// been at the head: in a queue that moves that is no time at all, and in one that does not it grows as it should.
+struct HeadWatch {
+    private var head: ByteBuffer?
+    private var since: Int64 = 0
+
+    /// The queue was looked at.
+    /// - Parameters:
+    ///   - head: the job at the head, empty where it is too large to be told; `nil` where there is none.
+    ///   - enqueuedAt: when it was enqueued, as far as it says.
+    ///   - now: all times in milliseconds since 1970, by Redis' clock.
+    /// - Returns: how long it has waited, in milliseconds.
+    mutating func saw(_ head: ByteBuffer?, enqueuedAt: Int64?, now: Int64) -> Int64 {
+        if head != self.head { (self.head, since) = (head, now) }
+        guard head != nil else { return 0 }
+        return max(0, now - min(since, enqueuedAt ?? since))
     }
 }

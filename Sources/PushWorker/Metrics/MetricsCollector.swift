@@ -48,7 +48,7 @@ actor MetricsCollector {
 
     private func gather() async {
         let now = NIODeadline.now()
-        let turning = lanes.filter { $0.pulse.stuck(now: now) == nil }
+        let turning = lanes.filter { $0.observation.pulse.stuck(now: now) == nil }
         if let first = turning.first(where: { $0.index == 0 }) {
             _ = await first.eventLoop.flatSubmit { first.readGauges() }.get(until: .now + Self.patience)
         }
@@ -97,7 +97,7 @@ actor MetricsCollector {
                     report.apps.indices.contains(key.app) ? report.apps[key.app].name : "",
                     report.queues.indices.contains(key.queue) ? report.queues[key.queue].name : "",
                     PushType.allCases.indices.contains(key.pushType) ? PushType.allCases[key.pushType].rawValue : "",
-                    key.outcome.rawValue, key.reason,
+                    key.fate.label, key.reason,
                 ]
                 notifications[labels, default: 0] += count
             }
@@ -121,7 +121,7 @@ actor MetricsCollector {
             let first = lanes[0].sendTimes
             handover.record(.sendTime, [name], total: lanes.dropFirst().reduce(first) { $0 + $1.sendTimes })
             // Of an app that is gone, what it did is told, and not that it does nothing.
-            let lanes = lanes.filter { !$0.isLeaving }
+            let lanes = lanes.filter { !$0.isRemoved }
             guard !lanes.isEmpty else { continue }
             let statistics = lanes.map(\.statistics)
             handover.set(.inFlight, [name], statistics.reduce(0) { $0 + $1.streamsInUse })
@@ -147,10 +147,10 @@ actor MetricsCollector {
     private func handOverQueues(_ queues: [String: [LaneReport.Queue]]) {
         for (name, lanes) in queues {
             handover.count(.claimedJobs, [name], total: lanes.reduce(0) { $0 + $1.claims.claimed })
-            handover.count(.takenOver, [name], total: lanes.reduce(0) { $0 + $1.claims.takenOver })
+            handover.count(.reclaimed, [name], total: lanes.reduce(0) { $0 + $1.claims.reclaimed })
             handover.count(.poisoned, [name], total: lanes.reduce(0) { $0 + $1.claims.poisoned })
-            for (place, outcome) in JobOutcome.allCases.enumerated() {
-                handover.count(.jobs, [name, outcome.rawValue], total: lanes.reduce(0) { $0 + $1.jobs[place] })
+            for (index, fate) in Fate.ofJobs.enumerated() {
+                handover.count(.jobs, [name, fate.label], total: lanes.reduce(0) { $0 + $1.jobs[index] })
             }
             let first = lanes[0].queueTimes
             handover.record(.queueTime, [name], total: lanes.dropFirst().reduce(first) { $0 + $1.queueTimes })

@@ -42,19 +42,19 @@ public struct WorkerMetric: Sendable {
     static let notifications = WorkerMetric(
         "notifications_total", .counter, ["app", "queue", "push_type", "outcome", "reason"],
         "Notifications by what became of them: delivered, invalid_token, suppressed, expired, dropped and dead are ends; "
-            + "retried, parked, scheduled and resent come again.")
+            + "retried, deferred, scheduled and resent come again.")
     static let jobs = WorkerMetric(
         "jobs_total", .counter, ["queue", "outcome"],
         "Jobs by what became of them; mixed are jobs with many tokens that ended in more ways than one.")
     static let claimedJobs = WorkerMetric(
         "jobs_claimed_total", .counter, ["queue"], "Jobs that were taken from the queue.")
-    static let takenOver = WorkerMetric(
-        "claims_taken_over_total", .counter, ["queue"], "Jobs that were taken over from workers whose lease had ended.")
+    static let reclaimed = WorkerMetric(
+        "claims_reclaimed_total", .counter, ["queue"], "Jobs that were reclaimed from lanes whose lease had expired.")
     static let poisoned = WorkerMetric(
         "claims_poisoned_total", .counter, ["queue"],
-        "Jobs that became dead letters because they were taken over too often: they may be what ends the workers.")
+        "Jobs that became dead letters because they were reclaimed too often: they may be what ends the workers.")
     static let lostClaims = WorkerMetric(
-        "claims_lost_total", .counter, "Claims that another worker had taken over before they were settled.")
+        "claims_lost_total", .counter, "Claims that another lane had reclaimed before they were settled.")
     static let possibleDuplicates = WorkerMetric(
         "possible_duplicates_total", .counter,
         "Notifications sent, or to be sent, a second time although APNs may have taken the first.")
@@ -70,7 +70,7 @@ public struct WorkerMetric: Sendable {
         "Connections to APNs that could not be made, or went before they got an answer.")
 
     private static let counters = [
-        notifications, jobs, claimedJobs, takenOver, poisoned, lostClaims, possibleDuplicates, requests,
+        notifications, jobs, claimedJobs, reclaimed, poisoned, lostClaims, possibleDuplicates, requests,
         redisConnections,
         redisFailures, connectionFailures,
     ]
@@ -103,8 +103,8 @@ public struct WorkerMetric: Sendable {
         "streams", .gauge, ["app", "state"], "Requests at once on the connections to APNs: used, and allowed.")
     static let breakerState = WorkerMetric(
         "breaker_state", .gauge, ["app", "state"],
-        "1 for the state that the app is in: closed (it sends), open (APNs refuses it; probes go on), by_hand (paused by "
-            + "somebody).")
+        "1 for the state that the app is in: closed (it sends), open (APNs refuses it; probes go on), paused (by an "
+            + "operator).")
     static let providerTokenAge = WorkerMetric(
         "provider_token_age_seconds", .gauge, ["app"],
         "The age of the provider token in use; APNs takes none that is older than an hour.")
@@ -129,7 +129,7 @@ public struct WorkerMetric: Sendable {
         "redis_up", .gauge, ["queue"], "1 while all lanes are connected to the queue's Redis.")
     static let queueJobs = WorkerMetric(
         "queue_jobs", .gauge, ["queue", "state"],
-        "Jobs in Redis: waiting, retry (retries, scheduled and parked jobs), claimed (by any worker), dead. The same from "
+        "Jobs in Redis: waiting, retry (retries, scheduled and deferred jobs), claimed (by any worker), dead. The same from "
             + "every worker: take the max over instances, not the sum.")
     static let deadLetterBytes = WorkerMetric(
         "dead_letters_bytes", .gauge, ["queue"],

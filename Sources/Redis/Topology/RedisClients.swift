@@ -36,6 +36,14 @@ public final class RedisClients: @unchecked Sendable {
     /// The client that serves a key; the first time, it begins to connect. On the event loop only.
     public func client(for key: String) -> RedisClient {
         eventLoop.preconditionInEventLoop()
+        let client = prepareClient(for: key)
+        // Starting it once more does nothing.
+        client.start()
+        return client
+    }
+
+    /// The client that serves a key, which connects with ``start()``. On the event loop, or before anything else is called.
+    public func prepareClient(for key: String) -> RedisClient {
         let slot = if case .cluster = topology { RedisHashSlot.of(key) } else { 0 }
         if let client = clients[slot] { return client }
         let client = RedisClient(
@@ -45,8 +53,13 @@ public final class RedisClients: @unchecked Sendable {
         client.onStateChange = { [weak self, weak client] state in
             if let self, let client { self.onStateChange?(client, state) }
         }
-        client.start()
         return client
+    }
+
+    /// Has all prepared clients connect. On the event loop only.
+    public func start() {
+        eventLoop.preconditionInEventLoop()
+        for client in clients.values { client.start() }
     }
 
     /// Closes all clients for good. On the event loop only.

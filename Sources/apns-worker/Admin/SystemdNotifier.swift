@@ -95,7 +95,7 @@ actor SystemdNotifier: Service {
             // A loop that does not answer would be waited for without end here; nobody reads the figures then.
             if view.problems.isEmpty {
                 let counters = await worker.counters()
-                (view.delivered, view.dead) = (counters.delivered, counters.dead)
+                (view.delivered, view.dead) = (counters[.delivered], counters[.dead])
             }
         }
         tellOfStuck(view.stuck)

@@ -85,7 +85,7 @@ struct FleetStatus: Encodable, Sendable {
         var waiting = 0
         /// Retries whose time has come.
         var due = 0
-        /// Retries, scheduled and parked jobs whose time is to come.
+        /// Retries, scheduled and deferred jobs whose time is to come.
         var later = 0
         /// Jobs that workers have.
         var claimed = 0

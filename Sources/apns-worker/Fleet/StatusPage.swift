@@ -126,7 +126,7 @@ struct StatusPage {
         var words = Words.since(pause.since, now: now)
         if pause.isByHand, let by = pause.by { words += ", by \(by)" }
         if let until = pause.until { words += ", next probe in \(Words.duration(max(0, until - now)))" }
-        return words + ": \(pause.explanation)"
+        return words + ": \(pause.reason)" + (pause.detail.map { " (\($0))" } ?? "")
     }
 
     // MARK: Workers
@@ -191,7 +191,7 @@ struct StatusPage {
 
     private var counters: [String] {
         let outcomes = [
-            "delivered", "invalid", "suppressed", "expired", "dead", "retried", "parked", "dropped",
+            "delivered", "invalid_token", "suppressed", "expired", "dead", "retried", "deferred", "dropped",
             "possible_duplicates",
         ]
         let sums = Self.sums(status.queues.map(\.today))

@@ -1,0 +1,103 @@
+import APNS
+import NIOCore
+import PushQueue
+
+/// The credential of one app on one lane: its signing keys, the one in use, and the provider token that requests carry.
+struct AppCredential {
+    private var sources: [ProviderTokenSource]
+    /// The index of the key in use.
+    private(set) var keyIndex = 0
+    private var refusedKeys: Set<Int> = []
+    /// The exchange of the provider token with the fleet.
+    var sharing: TokenSharing
+    private(set) var providerToken: ProviderToken?
+    /// The time at which the certificate expires, in seconds since 1970; `nil` for an app with keys.
+    private(set) var certificateEnd: Int64?
+    private let jitter: Int64
+
+    /// - Parameter jitter: seconds added to the age at which a provider token is renewed, so that one worker of a fleet does it.
+    init(_ credential: AppConfiguration.Credential, jitter: Int64) {
+        self.jitter = jitter
+        sources = credential.tokenSources
+        certificateEnd = credential.certificateEnd
+        sharing = TokenSharing(renewalAge: SharedProviderTokens.renewalAge, jitter: jitter)
+    }
+
+    /// True if requests can be signed, or need not be.
+    var canSend: Bool { sources.isEmpty || providerToken != nil }
+
+    /// The signing key in use, for an app that has keys.
+    var source: ProviderTokenSource? { sources.isEmpty ? nil : sources[keyIndex] }
+
+    var keyIDs: [String] { sources.map(\.keyID) }
+
+    var hasSeveralKeys: Bool { sources.count > 1 }
+
+    /// The time at which the provider token in use was signed, in seconds since 1970; 0 without one.
+    var providerTokenIssuedAt: Int64 { providerToken?.issuedAt ?? 0 }
+
+    /// The age of the provider token in use, in seconds.
+    func providerTokenAge(now: Int64) -> Int64? { providerToken.map { now - $0.issuedAt } }
+
+    /// Adopts a new provider token if there is one.
+    /// - Parameters:
+    ///   - now: seconds since 1970.
+    ///   - isAwaited: true if one is expected from the fleet, so that none must be signed.
+    /// - Returns: the token for the requests to come, if it has changed.
+    mutating func refresh(now: Int64, isAwaited: Bool) throws(SigningKey.Invalid) -> String? {
+        guard let source else { return nil }
+        if isAwaited, source.isDue(now: now) { return nil }
+        let current = try source.token(now: now)
+        guard current != providerToken else { return nil }
+        providerToken = current
+        return current.jwt
+    }
+
+    /// Notes that APNs called a provider token expired. Until there is another, nothing is sent.
+    /// - Parameter issuedAt: the time at which the refused one was signed, in seconds since 1970.
+    /// - Returns: true if sending again with another token can help.
+    mutating func renew(issuedAt: Int64, now: Int64) -> Bool {
+        guard let source, source.refused(issuedAt: issuedAt, now: now) else { return false }
+        if providerTokenIssuedAt == issuedAt {
+            sharing.refused(issuedAt: issuedAt)
+            providerToken = nil
+        }
+        return true
+    }
+
+    /// Goes over to the next key.
+    /// - Returns: false when APNs has refused all of them; the first is in use again then.
+    mutating func useNextKey() -> Bool {
+        refusedKeys.insert(keyIndex)
+        let next = sources.indices.first { !refusedKeys.contains($0) }
+        if next == nil { refusedKeys = [] }
+        use(key: next ?? 0)
+        return next != nil
+    }
+
+    private mutating func use(key index: Int) {
+        keyIndex = index
+        providerToken = nil
+        sharing = TokenSharing(renewalAge: SharedProviderTokens.renewalAge, jitter: jitter)
+    }
+}
+
+extension AppConfiguration.Credential {
+    /// The time at which it expires, in seconds since 1970; `nil` for keys, which do not.
+    var certificateEnd: Int64? {
+        if case .certificate(let identity) = self { identity.notAfter } else { nil }
+    }
+}
+
+extension AppConfiguration {
+    /// Returns the reason to send nothing with a credential whose certificate is another app's; `nil` otherwise.
+    ///
+    /// The gateway's frames carry no topic, so the certificate alone decides which app a notification reaches. Over HTTP/2
+    /// each request names its topic, and APNs refuses one that the certificate is not for.
+    func wrongCertificate(_ credential: Credential) -> Reason? {
+        guard usesGateway, case .certificate(let identity) = credential else { return nil }
+        let certificate = identity.apns
+        return ([topic] + otherTopics).lazy.compactMap { CredentialReport.mismatch(certificate, $0) }.first
+            .map { Reason(.certificateNotForTopic, detail: $0) }
+    }
+}

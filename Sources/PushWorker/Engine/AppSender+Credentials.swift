@@ -1,0 +1,144 @@
+import APNS
+import Logging
+import NIOCore
+import PushQueue
+import TLS
+
+/// Provider tokens that the whole fleet shares, signing keys that replace each other, and credentials that change.
+extension AppSender {
+    // MARK: Provider tokens
+
+    /// Keeps the provider token fit to be sent: asks the fleet for one in time, and signs one if the fleet has none.
+    func keepProviderToken() {
+        let wall = lane.wallClock()
+        shareProviderToken(wall: wall)
+        do {
+            let isAwaited = credential.sharing.isAwaited(now: lane.now)
+            if let token = try credential.refresh(now: wall, isAwaited: isAwaited) { transport.setProviderToken(token) }
+        } catch {
+            logSigningFailure(error)
+        }
+    }
+
+    private func shareProviderToken(wall: Int64) {
+        guard let source = credential.source,
+            credential.sharing.shouldAsk(
+                age: credential.providerTokenAge(now: wall), isReady: fleet.store.isReady, now: lane.now)
+        else { return }
+        let candidate: ProviderToken
+        do {
+            candidate = try source.sign(now: wall)
+        } catch {
+            credential.sharing.failed(now: lane.now)
+            return logSigningFailure(error)
+        }
+        let offer = SharedProviderTokens.Offer(
+            keyID: source.keyID, teamID: source.teamID, issuedAt: candidate.issuedAt, token: candidate.jwt,
+            refusedAt: credential.sharing.refusedAt)
+        fleet.store.share(offer) { [self] result in
+            // The key may have been replaced in the meantime.
+            guard credential.source === source else { return }
+            adopt(result, candidate, source)
+            keepProviderToken()
+            lane.schedulePump()
+        }
+    }
+
+    private func adopt(
+        _ result: Result<SharedProviderTokens.Answer, QueueConnection.Failure>, _ candidate: ProviderToken,
+        _ source: ProviderTokenSource
+    ) {
+        switch result {
+        case .success(.taken):
+            _ = source.adopt(candidate, now: lane.wallClock())
+            credential.sharing.agreed()
+            lane.logger.debug(
+                "signed a provider token for all workers",
+                metadata: logMetadata.merging(["event": "provider_token_signed"]) { $1 })
+        case .success(.other(let bytes)):
+            do throws(ProviderToken.Untrusted) {
+                let token = try source.read(jwt: bytes.readableBytesView)
+                _ = source.adopt(token, now: lane.wallClock())
+                credential.sharing.agreed()
+            } catch {
+                credential.sharing.failed(now: lane.now)
+                lane.logThrottled(
+                    .error, "provider_token_untrusted",
+                    """
+                    the provider token that Redis has for all workers is not usable: \(error); this worker signs its \
+                    own. Do all workers have the same key under the same key ID?
+                    """, kind: "foreign token \(source.keyID)", metadata: logMetadata)
+            }
+        case .success(.clocksDiffer(let seconds)):
+            credential.sharing.failed(now: lane.now)
+            lane.logThrottled(
+                .error, "clocks_differ",
+                """
+                this machine's clock is \(abs(seconds)) s \(seconds > 0 ? "ahead of" : "behind") Redis': its provider \
+                tokens are not shared, and APNs may refuse them. Set the clock
+                """, kind: "clock", metadata: logMetadata)
+        case .failure(let failure):
+            credential.sharing.failed(now: lane.now)
+            lane.logFleetFailure(failure)
+        }
+    }
+
+    private func logSigningFailure(_ error: any Error) {
+        lane.logThrottled(
+            .error, "signing_failed", "signing a provider token failed: \(error)", kind: "sign \(name)",
+            metadata: logMetadata)
+    }
+
+    /// Renews the provider token that APNs has called expired in the answer to a request.
+    /// - Returns: true if the request should be sent again, with another token.
+    func renewProviderToken(_ flight: FlightID) -> Bool {
+        guard !inFlight[flight].isRenewed,
+            credential.renew(issuedAt: inFlight[flight].providerTokenIssuedAt, now: lane.wallClock())
+        else { return false }
+        inFlight[flight].isRenewed = true
+        keepProviderToken()
+        return true
+    }
+
+    // MARK: Keys
+
+    /// Goes over to the next signing key, if there is one and the refusal concerns the key.
+    /// - Parameter keyIndex: the key of the refused request.
+    /// - Returns: true if the request should be sent again.
+    func usesNextKey(keyIndex: UInt8, _ reason: Reason) -> Bool {
+        guard reason.concernsKey, credential.hasSeveralKeys else { return false }
+        // The answer to a request that was sent before the key was changed.
+        if Int(keyIndex) != credential.keyIndex { return true }
+        guard let before = credential.source?.keyID, credential.useNextKey() else { return false }
+        lane.logOngoing(
+            .warning, "key_refused",
+            "APNs refuses the key \(before): \(reason.explanation); using the next, \(credential.source?.keyID ?? "")",
+            of: "key \(before) of \(name)", metadata: logMetadata)
+        // On one connection APNs accepts the tokens of one key only.
+        transport.retireConnections(reason: "another key")
+        keepProviderToken()
+        return true
+    }
+
+    // MARK: Changes
+
+    /// Adopts another credential. Connections that work stay, except those that carry the tokens of another key, or whose
+    /// certificate APNs has refused.
+    /// - Parameter reason: the reason for which the app was paused before its configuration changed.
+    func replaceCredential(
+        _ new: AppConfiguration.Credential, _ tls: TLSContext, pausedFor reason: Reason? = nil
+    ) {
+        transport.setTLS(tls)
+        // Those with tokens of another key can't go on; a certificate was presented when they were made, and still counts.
+        if credential.keyIDs != new.tokenSources.map(\.keyID) || breaker.isOpen {
+            transport.replaceConnections(reason: "another credential")
+        }
+        let reason = reason ?? breaker.reason
+        credential = AppCredential(new, jitter: lane.random(in: 0...300))
+        breaker.block(configuration.wrongCertificate(new))
+        if new.tokenSources.isEmpty { transport.setProviderToken(nil) }
+        keepProviderToken()
+        // Whatever was wrong with the old one: the next request shows if it is wrong with this one, too.
+        reopen(pausedFor: reason)
+    }
+}

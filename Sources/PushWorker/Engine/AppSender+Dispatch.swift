@@ -1,0 +1,299 @@
+import APNS
+import NIOCore
+import PushJob
+import PushQueue
+
+/// From accepted jobs to requests in flight.
+extension AppSender {
+    /// The maximum number of notifications of one job that are submitted before another job has its turn.
+    private static let turn = 32
+    /// The time for which a job waits in this process for an app that can't send, before it goes back to the queue.
+    private static let patience = TimeAmount.seconds(2)
+
+    // MARK: Accepting
+
+    /// Makes room for a job whose tokens are being looked up.
+    func expect(_ notifications: Int) { line.waiting += notifications }
+
+    /// Puts an expected job in the line, or defers it.
+    func accept(_ id: JobID) {
+        // Jobs of a paused app must not fill the lane; one is kept where it may soon probe whether the pause is over.
+        if breaker.isOpen, !line.ready.isEmpty || !breaker.wantsProbe(now: lane.now) {
+            return deferUnsubmitted(id, Reason(.appPaused), delay: pauseDelay)
+        }
+        if !fleet.throttles.isEmpty, let delay = throttleDelay(of: id) {
+            return deferUnsubmitted(id, Reason(.throttled), delay: delay)
+        }
+        if let delay = rateDelay(of: id) { return deferUnsubmitted(id, Reason(.rateLimited), delay: delay) }
+        line.ready.append(id, in: lane.jobs)
+    }
+
+    /// Ends an expected job with one token that is known to be invalid.
+    func suppress(_ id: JobID) {
+        ledger.recordSuppressed(of: id, to: lane.jobs[id].job.flatMap(\.recipient))
+        line.waiting -= 1
+        lane.jobs[id].notification = nil
+        lane.jobs[id].unsubmitted = 0
+        ledger.close(1, of: id)
+    }
+
+    // MARK: Submitting
+
+    /// Submits what can be submitted now.
+    func dispatch() {
+        guard credential.canSend else { return }
+        dispatchResends()
+        guard !line.ready.isEmpty else { return }
+        if breaker.isOpen { return dispatchProbe() }
+        var free = min(transport.room, budget?.available(now: lane.now) ?? .max)
+        while free > 0, let id = line.ready.removeFirst(in: lane.jobs) {
+            if lane.jobs[id].fanOut == nil {
+                guard submitOnly(id, isProbe: false) else { return line.ready.prepend(id, in: lane.jobs) }
+                free -= 1
+                budget?.spent(1)
+            } else {
+                let submitted = submitSome(id, atMost: min(Self.turn, free), isProbe: false)
+                // If nothing was submitted although there seemed to be capacity, a connection was lost and not yet reported.
+                free = submitted > 0 ? free - submitted : min(free, transport.room)
+                budget?.spent(submitted)
+            }
+        }
+        guard !line.ready.isEmpty else { return }
+        if budget != nil { reserveRate() }
+        if transport.room == 0 { transport.wantRoom() }
+    }
+
+    /// Submits a probe if one may be sent: while the breaker is open, one notification at a time finds out whether the fault is
+    /// over.
+    private func dispatchProbe() {
+        askForProbe()
+        var jobsToTry = line.ready.count
+        while jobsToTry > 0, transport.room > 0, case .probe = breaker.decide(now: lane.now),
+            let id = line.ready.removeFirst(in: lane.jobs)
+        {
+            jobsToTry -= 1
+            if lane.jobs[id].fanOut == nil {
+                guard submitOnly(id, isProbe: true) else { return line.ready.prepend(id, in: lane.jobs) }
+                breaker.probeSent()
+            } else if submitSome(id, atMost: 1, isProbe: true) > 0 {
+                breaker.probeSent()
+            }
+        }
+    }
+
+    /// Submits the notification of a job with one token.
+    /// - Returns: false if no stream was free.
+    private func submitOnly(_ id: JobID, isProbe: Bool) -> Bool {
+        guard let notification = lane.jobs[id].notification.take() else { return false }
+        guard submit(consume notification, of: id, token: nil, isProbe: isProbe) else {
+            lane.jobs[id].notification = self.notification(ofJob: id)
+            return false
+        }
+        lane.jobs[id].unsubmitted = 0
+        line.waiting -= 1
+        return true
+    }
+
+    /// Submits some notifications of a job with many tokens; invalid tokens end here. The rest of the job goes to the end of the
+    /// line, so that small jobs need not wait for it.
+    /// - Returns: the number of submitted notifications.
+    private func submitSome(_ id: JobID, atMost limit: Int, isProbe: Bool) -> Int {
+        guard let fanOut = lane.jobs[id].fanOut else { return 0 }
+        var (submitted, ended) = (0, 0)
+        while submitted < limit {
+            var remaining = fanOut.remaining
+            guard let field = remaining.next() else { break }
+            let text = fanOut.job.text(field)
+            if !fanOut.suppressed.isEmpty, fanOut.suppressed.contains(fanOut.position) {
+                ledger.recordSuppressed(of: id, to: DeviceToken.plain(text))
+                ended += 1
+            } else {
+                do throws(DeviceToken.Invalid) {
+                    let token = try app.deviceToken(text)
+                    if !fleet.throttles.isEmpty, let delay = throttleDelay(of: token.hex, id) {
+                        deferNotification(token.hex, of: id, fanOut.job, Reason(.throttled), delay: delay)
+                        ended += 1
+                    } else {
+                        let notification = fanOut.notification(to: token)
+                        guard submit(notification, of: id, token: token, isProbe: isProbe) else { break }
+                        submitted += 1
+                    }
+                } catch {
+                    ledger.record(.dead, Reason(.malformedToken), of: id, to: text, wasSent: false)
+                    ended += 1
+                }
+            }
+            fanOut.remaining = remaining
+            fanOut.position += 1
+        }
+        line.waiting -= submitted + ended
+        lane.jobs[id].unsubmitted -= submitted + ended
+        if lane.jobs[id].unsubmitted > 0 { line.ready.append(id, in: lane.jobs) }
+        ledger.close(ended, of: id)
+        return submitted
+    }
+
+    private func submit(
+        _ notification: consuming Notification, of id: JobID, token: DeviceToken?, isProbe: Bool
+    ) -> Bool {
+        var entry = InFlight(job: id)
+        entry.deviceToken = token
+        entry.isProbe = isProbe
+        stamp(&entry)
+        let flight = inFlight.insert(entry)
+        guard transport.submit(consume notification, tag: UInt64(flight.index)) else {
+            inFlight.remove(flight)
+            return false
+        }
+        ledger.recordSubmission(of: id, isFirst: true)
+        return true
+    }
+
+    private func dispatchResends() {
+        line.gatherResends(in: inFlight)
+        while let flight = line.resends.first {
+            // What is left is deferred with the app's other jobs.
+            guard breaker.allows(isProbe: inFlight[flight].isProbe) else { return }
+            guard let notification = notification(of: flight),
+                transport.submit(notification, tag: UInt64(flight.index))
+            else { return transport.wantRoom() }
+            stamp(&inFlight[flight])
+            ledger.recordSubmission(of: inFlight[flight].job, isFirst: false)
+            _ = line.resends.removeFirst(in: inFlight)
+        }
+    }
+
+    /// Notes what a request is sent with.
+    private func stamp(_ entry: inout InFlight) {
+        entry.providerTokenIssuedAt = credential.providerTokenIssuedAt
+        entry.key = UInt8(truncatingIfNeeded: credential.keyIndex)
+        if lane.metrics.takesTimes { entry.submittedAt = lane.metrics.time() }
+    }
+
+    /// The notification that was submitted, made again.
+    private func notification(of flight: FlightID) -> Notification? {
+        let id = inFlight[flight].job
+        if let fanOut = lane.jobs[id].fanOut { return inFlight[flight].deviceToken.map(fanOut.notification(to:)) }
+        return notification(ofJob: id)
+    }
+
+    /// The notification of a job with one token, made again from what was claimed: the transport keeps what it is given.
+    func notification(ofJob id: JobID) -> Notification? {
+        guard let job = lane.jobs[id].job else { return nil }
+        let identity = ledger.queue(of: id).identity(
+            of: job, claim: lane.jobs[id].claim, generation: lane.jobs[id].generation)
+        return try? app.notification(for: job, identity: identity, firstSeen: lane.jobs[id].firstSeen)
+    }
+
+    // MARK: Deferring
+
+    /// Defers jobs if the app can't send, so that they do not keep the lane from other apps' jobs.
+    func deferWhatCannotBeSent() {
+        let now = lane.now
+        watch.unconnectedSince = transport.usableConnections == 0 ? watch.unconnectedSince ?? now : nil
+        line.gatherResends(in: inFlight)
+        guard lane.isWorking, !line.ready.isEmpty || !line.resends.isEmpty else { return }
+        let reason: Reason
+        let delay: Int64
+        if breaker.isOpen {
+            (reason, delay) = (Reason(.appPaused), pauseDelay)
+        } else if let since = watch.unconnectedSince, now - since > Self.patience {
+            // Not sooner: after a GOAWAY there is another connection within a moment, which what is left can wait for.
+            (reason, delay) = (Reason(.noConnection), lane.random(in: 2000...10_000))
+        } else {
+            return
+        }
+        while let flight = line.resends.removeFirst(in: inFlight) {
+            if inFlight[flight].isProbe { breaker.probeInconclusive(now: now) }
+            deferResend(flight, reason, delay: delay)
+        }
+        while let id = line.ready.first, now - lane.jobs[id].readySince > Self.patience {
+            _ = line.ready.removeFirst(in: lane.jobs)
+            deferUnsubmitted(id, reason, delay: delay)
+        }
+    }
+
+    /// Defers all notifications of a job that have not been submitted, or ends them if they would expire before.
+    func deferUnsubmitted(_ id: JobID, _ reason: Reason, delay: Int64) {
+        let count = lane.jobs[id].unsubmitted
+        line.waiting -= count
+        lane.jobs[id].notification = nil
+        lane.jobs[id].unsubmitted = 0
+        var tokens: [ByteBuffer] = []
+        if let fanOut = lane.jobs[id].fanOut {
+            while let field = fanOut.remaining.next() { tokens.append(fanOut.job.text(field)) }
+        }
+        let job = lane.jobs[id].job
+        func recipients() -> [ByteBuffer] {
+            guard lane.jobs[id].fanOut == nil else { return tokens.map(DeviceToken.plain) }
+            return job.flatMap(\.recipient).map { [$0] } ?? []
+        }
+        if let job, !expires(id, job, within: delay) {
+            ledger.record(.deferred, count, reason, tokens: tokens, of: id, delay: delay, recipients: recipients())
+        } else {
+            let recipients = recipients()
+            for index in 0..<count {
+                let recipient = recipients.indices.contains(index) ? recipients[index] : nil
+                ledger.record(.expired, reason, of: id, to: recipient, wasSent: false)
+            }
+        }
+        ledger.close(count, of: id)
+    }
+
+    /// Defers one notification of a job, or ends it if it would expire before.
+    func deferNotification(_ token: ByteBuffer, of id: JobID, _ job: Job, _ reason: Reason, delay: Int64) {
+        guard !expires(id, job, within: delay) else {
+            return ledger.record(.expired, reason, of: id, to: token, wasSent: false)
+        }
+        ledger.record(.deferred, 1, reason, tokens: [token], of: id, delay: delay, recipients: [token])
+    }
+
+    /// True if a job expires before it could be sent again.
+    func expires(_ id: JobID, _ job: Job, within delay: Int64) -> Bool {
+        guard let expiration = job.expirationSecond(firstSeen: lane.jobs[id].firstSeen), expiration > 0 else {
+            return false
+        }
+        return ledger.queue(of: id).now + delay >= expiration * 1000
+    }
+
+    // MARK: Limits
+
+    private func throttleDelay(of id: JobID) -> Int64? {
+        guard !lane.jobs[id].isOnChannel, let token = lane.jobs[id].notification?.deviceToken.hex else { return nil }
+        return throttleDelay(of: token, id)
+    }
+
+    /// The milliseconds for which a notification must wait for its device; `nil` if it need not.
+    private func throttleDelay(of token: ByteBuffer, _ id: JobID) -> Int64? {
+        let now = ledger.queue(of: id).now
+        let isReturning = lane.jobs[id].job?.envelope.isWrapped ?? false
+        switch fleet.throttles.decide(token, isReturning: isReturning, now: now) {
+        case .send: return nil
+        case .wait(let until): return until - now
+        }
+    }
+
+    /// The milliseconds after which a job comes back for which the app's rate has no capacity; `nil` if it has.
+    private func rateDelay(of id: JobID) -> Int64? {
+        guard let budget, line.waiting - lane.jobs[id].open >= budget.maximumWaiting else { return nil }
+        let delay = self.budget?.putOff(notifications: lane.jobs[id].open, now: lane.now) ?? .seconds(1)
+        return delay.nanoseconds / 1_000_000
+    }
+
+    /// Reserves a portion of the app's rate, if it needs one.
+    private func reserveRate() {
+        guard let count = budget?.reserve(waiting: line.waiting, now: lane.now), let perSecond = budget?.perSecond
+        else { return }
+        fleet.store.reserveRate(count, of: name, perSecond: perSecond) { [self] result in
+            switch result {
+            case .success(let wait):
+                budget?.reserved(count, wait: .milliseconds(wait), now: lane.now)
+                guard wait > 0 else { return lane.schedulePump() }
+                lane.eventLoop.assumeIsolated().scheduleTask(in: .milliseconds(wait)) { [self] in lane.schedulePump() }
+            case .failure(let failure):
+                budget?.failed(now: lane.now)
+                lane.logFleetFailure(failure)
+            }
+        }
+    }
+}

@@ -1,0 +1,299 @@
+import APNS
+import Logging
+import NIOCore
+import PushJob
+import PushQueue
+
+/// From the ends of requests to what becomes of their notifications.
+extension AppSender: TransportDelegate {
+    /// The maximum number of times that a notification is sent again at once because of another provider token or key.
+    private static let maximumResends: UInt8 = 10
+    /// The number of attempts after which a token is believed to be invalid although nothing else shows that the app is right.
+    private static let attemptsToBelieve = 3
+
+    /// A notification whose request has ended, with its job decoded.
+    private struct Attempt {
+        let flight: FlightID
+        let id: JobID
+        let job: Job
+        let isProbe: Bool
+        /// The status of the answer, if there was one.
+        let status: Int?
+        /// The token as text; empty for a broadcast.
+        let token: ByteBuffer
+        /// The token, or the channel.
+        var recipient: ByteBuffer? { token.readableBytes > 0 ? token : job.recipient }
+    }
+
+    func transportChanged(_: any Transport) { lane.pump() }
+
+    func transport(_: any Transport, completed tag: UInt64, with result: RequestResult) {
+        let flight = FlightID(index: Int(tag))
+        let id = inFlight[flight].job
+        let verdict = Verdict(
+            result, topicIsConfigured: !lane.jobs[id].namesTopic, isOnChannel: lane.jobs[id].isOnChannel)
+        if lane.metrics.takesTimes, result.isAnswer {
+            lane.metrics.sendTimes.record(lane.metrics.time() &- inFlight[flight].submittedAt, row: self.id.index)
+        }
+        if case .delivered = verdict {
+            badTokens.good()
+            if breaker.isOpen, inFlight[flight].isProbe { resume() }
+            if !fleet.throttles.isEmpty { fleet.throttles.ended(token(of: flight), now: ledger.queue(of: id).now) }
+            ledger.record(.delivered, status: result.status, of: id, to: recipient(of: flight), wasSent: true)
+            inFlight.remove(flight)
+            return ledger.close(1, of: id)
+        }
+        // Decoded when it was claimed; if that should fail now, the claim is left to be recovered.
+        guard let job = lane.jobs[id].job else { return abandon(flight) }
+        let attempt = Attempt(
+            flight: flight, id: id, job: job, isProbe: inFlight[flight].isProbe, status: result.status,
+            token: token(of: flight, job))
+        if apply(verdict, result, to: attempt) {
+            inFlight.remove(flight)
+            ledger.close(1, of: id)
+        }
+    }
+
+    /// - Returns: false if the notification is sent again at once, or abandoned: it has not ended.
+    private func apply(_ verdict: Verdict, _ result: RequestResult, to attempt: Attempt) -> Bool {
+        switch verdict {
+        case .resend, .renewProviderToken: break
+        case .pauseApp(let reason):
+            guard inFlight[attempt.flight].resends < Self.maximumResends,
+                usesNextKey(keyIndex: inFlight[attempt.flight].key, reason)
+            else { break }
+            resend(attempt, reason)
+            return false
+        case .tokenInvalid:
+            badTokens.good()
+            if breaker.isOpen, attempt.isProbe { resume() }
+        case .tokenSuspect:
+            // An answer about a token shows that the app itself is right, unless just that is in question.
+            if attempt.isProbe, breaker.reason?.isBadToken == false { resume() }
+        case .delivered, .retry, .throttled, .deferred, .dead:
+            if attempt.isProbe { breaker.probeInconclusive(now: lane.now) }
+        }
+        endThrottle(verdict, attempt)
+        switch verdict {
+        case .delivered: break
+        case .tokenInvalid(let reason, let since): markInvalid(attempt, reason, since: since)
+        case .tokenSuspect(let reason): judge(attempt, reason)
+        case .retry(let reason, let retryAfter, let isUncertain):
+            retry(attempt, reason, retryAfter: retryAfter, isUncertain: isUncertain)
+        case .throttled(let reason, let retryAfter): throttle(attempt, reason, retryAfter: retryAfter)
+        case .resend(let reason):
+            guard let pause = resendPause(attempt, result) else {
+                // One that was discarded because of another may be discarded as often as there are bad ones.
+                resend(attempt, reason, counts: result != .notProcessed(.discarded))
+                return false
+            }
+            if attempt.isProbe { breaker.probeInconclusive(now: lane.now) }
+            endThrottle(attempt)
+            if age(of: attempt.id) < RetryPolicy.freeResends {
+                deferNotification(attempt.token, of: attempt.id, attempt.job, reason, delay: pause)
+            } else {
+                retry(attempt, reason, retryAfter: nil, isUncertain: false)
+            }
+        case .renewProviderToken:
+            let reason = Reason(.expiredProviderToken)
+            if renewProviderToken(attempt.flight) {
+                resend(attempt, reason)
+                return false
+            }
+            pause(Reason(.expiredProviderToken, detail: "is this machine's clock right?"), isProbe: attempt.isProbe)
+            deferNotification(attempt.token, of: attempt.id, attempt.job, reason, delay: pauseDelay)
+        case .pauseApp(let reason):
+            pause(reason, isProbe: attempt.isProbe)
+            if case .uncertain = result { ledger.recordPossibleDuplicate(of: attempt.id) }
+            deferNotification(attempt.token, of: attempt.id, attempt.job, Reason(reason.code), delay: pauseDelay)
+        case .deferred(let reason):
+            if reason.code == .apns(.featureNotEnabled) { logMissingBroadcasts() }
+            let delay = lane.random(in: 30_000...90_000)
+            deferNotification(attempt.token, of: attempt.id, attempt.job, reason, delay: delay)
+        case .dead(let reason):
+            ledger.record(.dead, reason, status: attempt.status, of: attempt.id, to: attempt.token, wasSent: true)
+        }
+        return true
+    }
+
+    // MARK: What becomes of a notification
+
+    /// Decides on a token that APNs calls bad: is it the token, or the app?
+    private func judge(_ attempt: Attempt, _ reason: Reason) {
+        if breaker.isOpen {
+            // One of many that were in flight, or a probe that is no better than they were.
+            if attempt.isProbe { pause(breaker.reason ?? reason, isProbe: true) }
+            return deferNotification(attempt.token, of: attempt.id, attempt.job, reason, delay: pauseDelay)
+        }
+        switch badTokens.bad() {
+        case .mark: markInvalid(attempt, reason, since: nil)
+        case .hold:
+            let count = attempt.job.envelope.attempt
+            if count >= Self.attemptsToBelieve { return markInvalid(attempt, reason, since: nil) }
+            guard count < maximumAttempts(of: attempt.job) else {
+                return ledger.record(
+                    .dead, reason, status: attempt.status, of: attempt.id, to: attempt.token, wasSent: true)
+            }
+            retry(attempt, reason, retryAfter: nil, isUncertain: false)
+        case .trip:
+            badTokens.startAfresh()
+            let detail = "for most tokens; are the environment and the topic right? No token was marked invalid"
+            pause(Reason(reason.code, detail: detail), isProbe: attempt.isProbe)
+            deferNotification(attempt.token, of: attempt.id, attempt.job, reason, delay: pauseDelay)
+        }
+    }
+
+    private func markInvalid(_ attempt: Attempt, _ reason: Reason, since: Int64?) {
+        let id = attempt.id
+        let topic = lane.jobs[id].fanOut?.template.topic ?? notification(ofJob: id)?.topic ?? app.topic
+        ledger.record(
+            invalid: InvalidToken(
+                token: attempt.token, at: since ?? ledger.queue(of: id).now, reason: reason.code.text, topic: topic,
+                environment: configuration.environment, source: configuration.usesGateway ? .gateway : .apns),
+            reason, status: attempt.status, of: id)
+    }
+
+    /// Retries a notification with an attempt spent, or ends it if it has no attempt left or would expire before.
+    /// - Parameter delay: the pause in milliseconds; `nil` for that of the retry policy.
+    private func retry(
+        _ attempt: Attempt, _ reason: Reason, retryAfter: Int?, isUncertain: Bool, delay: Int64? = nil
+    ) {
+        let (id, job, status) = (attempt.id, attempt.job, attempt.status)
+        if isUncertain, job.onUncertain == .drop {
+            return ledger.record(.dropped, reason, status: status, of: id, to: attempt.recipient, wasSent: true)
+        }
+        let count = job.envelope.attempt
+        guard count < maximumAttempts(of: job) else {
+            return ledger.record(
+                .dead, Reason(.attemptsExhausted), cause: reason, status: status, of: id, to: attempt.token,
+                wasSent: true)
+        }
+        let delay = delay ?? backoff(count, retryAfter: retryAfter)
+        guard !expires(id, job, within: delay) else {
+            return ledger.record(.expired, reason, of: id, to: attempt.recipient, wasSent: true)
+        }
+        if isUncertain { ledger.recordPossibleDuplicate(of: id) }
+        ledger.record(
+            .retried, 1, reason, status: status, tokens: [attempt.token], of: id, delay: delay,
+            recipients: attempt.recipient.map { [$0] } ?? [])
+    }
+
+    /// Retries a notification whose device APNs throttles, and has all others for that device wait.
+    private func throttle(_ attempt: Attempt, _ reason: Reason, retryAfter: Int?) {
+        let now = ledger.queue(of: attempt.id).now
+        let delay = backoff(attempt.job.envelope.attempt, retryAfter: retryAfter)
+        let due = fleet.throttles.throttled(attempt.token, retryAt: now + delay, now: now)
+        retry(attempt, reason, retryAfter: retryAfter, isUncertain: false, delay: due - now)
+        fleet.store.throttle(attempt.token, until: due) { [self] in fleet.log($0) }
+    }
+
+    private func backoff(_ attempt: Int, retryAfter: Int?) -> Int64 {
+        lane.configuration.retry.delay(afterAttempt: attempt, retryAfter: retryAfter, jitter: lane.jitter)
+    }
+
+    private func maximumAttempts(of job: Job) -> Int {
+        job.maxAttempts ?? lane.configuration.retry.maximumAttempts
+    }
+
+    /// Lets the next notification for a device go that others wait for, if this was the one that they waited for.
+    private func endThrottle(_ verdict: Verdict, _ attempt: Attempt) {
+        switch verdict {
+        case .throttled, .resend, .renewProviderToken: break
+        default: endThrottle(attempt)
+        }
+    }
+
+    private func endThrottle(_ attempt: Attempt) {
+        guard !fleet.throttles.isEmpty else { return }
+        fleet.throttles.ended(attempt.token, now: ledger.queue(of: attempt.id).now)
+    }
+
+    private func logMissingBroadcasts() {
+        lane.logThrottled(
+            .error, "broadcasts_not_enabled",
+            """
+            APNs does not accept broadcasts for this app (\(APNSReason.featureNotEnabled.rawValue)): its jobs with a \
+            `channel` wait, and are tried again every minute. Enable the app's broadcast capability on Apple's developer site
+            """, kind: "broadcasts \(name)", metadata: logMetadata)
+    }
+
+    // MARK: Sending again
+
+    /// Sends a notification again at once.
+    /// - Parameter counts: false if that may be repeated without limit.
+    private func resend(_ attempt: Attempt, _ reason: Reason, counts: Bool = true) {
+        guard lane.isWorking else { return abandon(attempt.flight) }
+        if counts { inFlight[attempt.flight].resends += 1 }
+        ledger.recordResent(reason, of: attempt.id)
+        line.sendAgain(attempt.flight, in: inFlight)
+        lane.schedulePump()
+    }
+
+    /// The pause before a notification that was not processed is sent again, in milliseconds; `nil` for none.
+    private func resendPause(_ attempt: Attempt, _ result: RequestResult) -> Int64? {
+        guard case .notProcessed(let failure) = result else { return nil }
+        return lane.configuration.retry.resendPause(
+            after: failure, resends: Int(inFlight[attempt.flight].resends),
+            isReturning: attempt.job.envelope.isWrapped, age: age(of: attempt.id), jitter: lane.jitter)
+    }
+
+    /// The milliseconds since a job was first seen.
+    private func age(of id: JobID) -> Int64 { max(0, ledger.queue(of: id).now - lane.jobs[id].firstSeen) }
+
+    /// Defers a notification that waited to be sent again.
+    func deferResend(_ flight: FlightID, _ reason: Reason, delay: Int64) {
+        let id = inFlight[flight].job
+        guard let job = lane.jobs[id].job else { return abandon(flight) }
+        let token = token(of: flight, job)
+        if !fleet.throttles.isEmpty { fleet.throttles.ended(token, now: ledger.queue(of: id).now) }
+        deferNotification(token, of: id, job, reason, delay: delay)
+        inFlight.remove(flight)
+        ledger.close(1, of: id)
+    }
+
+    /// Leaves a notification unsent, because the lane ends.
+    func abandon(_ flight: FlightID) {
+        let id = inFlight[flight].job
+        if let fanOut = lane.jobs[id].fanOut {
+            deferNotification(token(of: flight, fanOut.job), of: id, fanOut.job, Reason(.drained), delay: 0)
+        } else {
+            lane.jobs[id].isAbandoned = true
+        }
+        inFlight.remove(flight)
+        ledger.close(1, of: id)
+    }
+
+    // MARK: Recipients
+
+    /// The token that a notification is for, as text; empty for a broadcast.
+    private func token(of flight: FlightID, _ job: Job? = nil) -> ByteBuffer {
+        if let token = inFlight[flight].deviceToken { return token.hex }
+        guard let job = job ?? lane.jobs[inFlight[flight].job].job, let field = job.token else { return ByteBuffer() }
+        return DeviceToken.plain(job.text(field))
+    }
+
+    /// The token that a notification is for, or its channel.
+    private func recipient(of flight: FlightID) -> ByteBuffer? {
+        if let token = inFlight[flight].deviceToken { return token.hex }
+        return lane.jobs[inFlight[flight].job].job.flatMap(\.recipient)
+    }
+}
+
+extension RequestResult {
+    /// True if APNs answered.
+    fileprivate var isAnswer: Bool {
+        switch self {
+        case .response, .confirmed, .refused: true
+        case .notProcessed, .uncertain: false
+        }
+    }
+
+    /// The HTTP status of an answer, or the gateway's.
+    fileprivate var status: Int? {
+        switch self {
+        case .response(let response): response.status
+        case .refused(let status): Int(status.code)
+        case .confirmed, .notProcessed, .uncertain: nil
+        }
+    }
+}

@@ -1,0 +1,271 @@
+import APNS
+import Logging
+import NIOCore
+import PushQueue
+import TLS
+
+/// Sends the notifications of one app on one lane: its line, its circuit breaker and credential, its limits and its transport.
+///
+///     accept → dispatch → transport → completed → ledger
+///
+/// Belongs to the lane's event loop.
+final class AppSender {
+    let lane: LaneContext
+    let id: AppID
+    let ledger: Ledger
+    let fleet: Fleet
+    private(set) var app: RoutedApp
+    private(set) var transport: any Transport
+    /// Transports that others have replaced, with answers to come.
+    private(set) var retiring: [any Transport] = []
+    /// True if the worker's configuration no longer has the app: it finishes what it has, and gets nothing new.
+    private(set) var isRemoved = false
+    var breaker = AppBreaker()
+    var badTokens: BadTokenGuard
+    /// What may be sent now, for an app whose rate is limited.
+    var budget: RateBudget?
+    var line = SendLine()
+    let inFlight = Table<FlightID, InFlight>()
+    var credential: AppCredential
+    var watch = AppWatch()
+
+    /// The notifications of an app that are not in flight.
+    struct SendLine {
+        /// Jobs with notifications that have not been submitted.
+        var ready = Line<JobID>()
+        /// Notifications to be sent again at once; see ``gatherResends(in:)``.
+        var resends = Line<FlightID>()
+        /// Those that have just come back from a connection, in the order in which they were sent.
+        fileprivate var returned = Line<FlightID>()
+        /// The number of unsubmitted notifications of accepted jobs, those in look-up included.
+        var waiting = 0
+
+        var isEmpty: Bool { ready.isEmpty && resends.isEmpty && returned.isEmpty }
+
+        /// The number of notifications to be sent again.
+        var resendCount: Int { resends.count + returned.count }
+
+        mutating func sendAgain(_ flight: FlightID, in table: Table<FlightID, InFlight>) {
+            returned.append(flight, in: table)
+        }
+
+        /// Puts what came back before what still waits to be sent again: it was sent again sooner, and so stood before it.
+        mutating func gatherResends(in table: Table<FlightID, InFlight>) {
+            guard !returned.isEmpty else { return }
+            resends.prepend(contentsOf: returned, in: table)
+            returned = Line()
+        }
+    }
+
+    /// What was last seen and reported of an app.
+    struct AppWatch {
+        /// The state of its answers that was last reported to the fleet.
+        var answerState = AnswerState.answered
+        /// True if the log's last line about its answers is that there are none.
+        var isUnanswered = false
+        /// The time since which no connection takes requests; `nil` while one does.
+        var unconnectedSince: NIODeadline?
+        /// The time at which its block was last written to Redis; `nil` if it has not been.
+        var blockReportedAt: NIODeadline?
+    }
+
+    init(
+        _ configuration: AppConfiguration, id: AppID, transport: any Transport, lane: LaneContext, ledger: Ledger,
+        fleet: Fleet
+    ) {
+        self.lane = lane
+        self.id = id
+        self.ledger = ledger
+        self.fleet = fleet
+        self.transport = transport
+        app = RoutedApp(configuration)
+        credential = AppCredential(configuration.credential, jitter: lane.random(in: 0...300))
+        budget = configuration.maximumPerSecond.map(RateBudget.init(perSecond:))
+        badTokens = BadTokenGuard(maximumShare: configuration.maximumBadTokenShare)
+        breaker.block(configuration.wrongCertificate(configuration.credential))
+        transport.delegate = self
+    }
+
+    var configuration: AppConfiguration { app.configuration }
+
+    var name: String { app.configuration.name }
+
+    var logMetadata: Logger.Metadata {
+        ["app": "\(name)", "endpoint": "\(app.configuration.endpoint)"]
+    }
+
+    // MARK: Capacity
+
+    /// The number of notifications that the app could take now.
+    var capacity: Int {
+        guard credential.canSend, !isRemoved else { return 0 }
+        var free = max(0, transport.room - line.waiting - line.resendCount)
+        // What the rate allows in half a second; the rest may as well stay in the queue.
+        if let budget { free = min(free, max(0, max(1, budget.perSecond / 2) - line.waiting)) }
+        guard breaker.isOpen else { return free }
+        // Only a probe would be sent; the rest may as well stay in the queue.
+        return line.waiting == 0 && breaker.wantsProbe(now: lane.now) ? min(free, 1) : 0
+    }
+
+    /// True if it has nothing to send, could send, and need not be checked often.
+    var isAtRest: Bool {
+        line.waiting == 0 && line.isEmpty && retiring.isEmpty && !breaker.isOpen && credential.canSend && !isRemoved
+            && (transport.usableConnections > 0 || transport.isDormant)
+    }
+
+    // MARK: Ticks
+
+    /// Keeps deadlines, the credential and the connections, and defers what can't be sent.
+    /// - Parameter isFullSecond: true about once per second.
+    func check(isFullSecond: Bool) {
+        let now = lane.now
+        // What changes slowly need not be checked ten times per second; but without a token nothing is sent.
+        if isFullSecond || !credential.canSend { keepProviderToken() }
+        if isFullSecond { reportBlock() }
+        transport.check(now: now)
+        for transport in retiring { transport.check(now: now) }
+        watchAnswers()
+        if isRemoved, line.waiting == 0, line.resends.isEmpty, transport.statistics.streamsInUse == 0 {
+            // Closing it once more does nothing.
+            _ = transport.close()
+        }
+        deferWhatCannotBeSent()
+    }
+
+    /// Opens another connection, because there is more work than streams.
+    func grow() { transport.wantRoom() }
+
+    /// Logs the beginning and the end of a time without any answers, and reports it to the fleet.
+    private func watchAnswers() {
+        guard lane.isWorking else { return }
+        let state = isRemoved ? .answered : transport.answerState
+        if state != watch.answerState { lane.reportSoon() }
+        watch.answerState = state
+        // Requests that were lately unanswered are neither answered nor unanswered now.
+        guard state != .unansweredLately, (state == .unanswered) != watch.isUnanswered else { return }
+        watch.isUnanswered.toggle()
+        let subject = "no answers \(name)"
+        if watch.isUnanswered {
+            lane.logOngoing(
+                .error, "no_answers",
+                """
+                no answers from APNs: connections are made, and no request on them is answered; jobs are retried. \
+                Check the proxy, load balancer or firewall between this host and APNs, and Apple's status page
+                """, of: subject,
+                metadata: logMetadata.merging(["in_flight": "\(transport.statistics.streamsInUse)"]) { $1 })
+        } else {
+            lane.logEnd("answers_again", "APNs answers again", of: subject, metadata: logMetadata)
+        }
+    }
+
+    // MARK: Observation
+
+    /// The problem that keeps the app from sending, if any.
+    var problem: String? {
+        if let reason = breaker.reason { return "the app \(name) is paused: \(reason.explanation)" }
+        if transport.answerState == .unanswered { return "the app \(name) gets no answers from APNs" }
+        return transport.usableConnections > 0 || transport.isDormant
+            ? nil : "the app \(name) has no connection to APNs"
+    }
+
+    /// The app's part of the lane's heartbeat.
+    var report: WorkerReport.App {
+        let statistics = transport.statistics
+        var report = WorkerReport.App()
+        report.name = name
+        report.endpoint = "\(configuration.endpoint)"
+        report.usable = statistics.usable
+        report.connecting = statistics.connecting
+        report.streams = statistics.streamsInUse
+        report.streamLimit = statistics.streamLimit
+        report.isDormant = transport.isDormant
+        report.isUnanswered = transport.answerState == .unanswered
+        report.pause = breaker.reason?.explanation
+        if statistics.usable == 0, !transport.isDormant {
+            report.failure = transport.lastFailure.map { "\($0)" }
+        }
+        return report
+    }
+
+    // MARK: Configuration
+
+    /// What an app needs on a lane, prepared where that may fail.
+    struct Prepared: Sendable {
+        let configuration: AppConfiguration
+        let transport: TransportConfiguration
+        let tls: TLSContext
+
+        init(_ app: AppConfiguration) throws {
+            configuration = app
+            transport = try app.transportConfiguration()
+            tls = try app.tlsContext(for: app.credential)
+        }
+    }
+
+    /// Adopts another configuration. What was accepted goes on: over the old connections where it has been submitted, else over
+    /// the new ones.
+    /// - Parameter makeTransport: makes a transport of the new configuration.
+    func reload(_ prepared: Prepared, makeTransport: () -> any Transport) {
+        let (old, new) = (configuration, prepared.configuration)
+        let difference = AppDifference(from: old, to: new)
+        guard difference.isChanged else { return }
+        let reason = breaker.reason
+        app = RoutedApp(new)
+        breaker.block(new.wrongCertificate(new.credential))
+        if new.maximumPerSecond != old.maximumPerSecond {
+            budget = new.maximumPerSecond.map(RateBudget.init(perSecond:))
+        }
+        if new.maximumBadTokenShare != old.maximumBadTokenShare {
+            badTokens = BadTokenGuard(maximumShare: new.maximumBadTokenShare)
+        }
+        if difference.changesTransport { replaceTransport(by: makeTransport()) }
+        if difference.changesCredential {
+            replaceCredential(new.credential, prepared.tls, pausedFor: reason)
+        } else {
+            reopen(pausedFor: reason)
+        }
+    }
+
+    /// Gives the app no more jobs.
+    func remove() { isRemoved = true }
+
+    private func replaceTransport(by new: any Transport) {
+        let old = transport
+        new.delegate = self
+        new.setProviderToken(credential.providerToken?.jwt)
+        transport = new
+        watch.unconnectedSince = nil
+        retiring.append(old)
+        old.wantResults()
+        old.close().assumeIsolated().whenComplete { [self] _ in retiring.removeAll { $0 === old } }
+    }
+
+    // MARK: Drain
+
+    /// Leaves what has not been submitted, and has the answers to the rest as soon as possible.
+    func drain() {
+        dropUnsent()
+        for transport in [transport] + retiring { transport.wantResults() }
+    }
+
+    /// Leaves what has not been submitted: a job with one token is still among the lane's claims, which are given back; of a job
+    /// with many, the remaining tokens go back to the queue.
+    func dropUnsent() {
+        while let id = line.ready.removeFirst(in: lane.jobs) {
+            if lane.jobs[id].fanOut != nil {
+                deferUnsubmitted(id, Reason(.drained), delay: 0)
+            } else {
+                line.waiting -= 1
+                lane.jobs[id].isAbandoned = true
+                ledger.close(1, of: id)
+            }
+        }
+        line.gatherResends(in: inFlight)
+        while let flight = line.resends.removeFirst(in: inFlight) { abandon(flight) }
+    }
+
+    /// Closes all connections: what has no answer ends as uncertain.
+    func closeNow() { for transport in [transport] + retiring { transport.closeNow() } }
+
+    func close() -> EventLoopFuture<Void> { transport.close() }
+}

@@ -1,0 +1,167 @@
+import Logging
+import NIOCore
+import PushQueue
+import Redis
+
+/// The state that all workers share in Redis, as a lane reads and writes it. Everything is called, and calls back, on the lane's
+/// event loop.
+protocol FleetStore: AnyObject {
+    typealias Completion<Value> = (Result<Value, QueueConnection.Failure>) -> Void
+
+    /// True while Redis can be asked.
+    var isReady: Bool { get }
+    /// The lengths of the pauses that are begun from now on.
+    var pauseDurations: AppPauses.Durations { get set }
+
+    /// Reads the pauses of apps, in the order of the apps; `nil` for one that is not paused.
+    func pauses(of apps: [String], completion: @escaping Completion<[AppPause?]>)
+    /// See ``AppPauses/trip(_:reason:detail:isProbe:completion:)``.
+    func pause(_ app: String, _ reason: Reason, isProbe: Bool, completion: @escaping Completion<Int64?>)
+    func askForProbe(of app: String, completion: @escaping Completion<AppPauses.ProbeAnswer>)
+    func resume(_ app: String, completion: @escaping Completion<Void>)
+
+    /// - Parameter completion: gets the milliseconds until the portion may be used.
+    func reserveRate(_ count: Int, of app: String, perSecond: Int, completion: @escaping Completion<Int64>)
+    func share(_ offer: SharedProviderTokens.Offer, completion: @escaping Completion<SharedProviderTokens.Answer>)
+
+    /// - Parameters:
+    ///   - until: in milliseconds since 1970.
+    func throttle(_ token: ByteBuffer, until: Int64, completion: @escaping Completion<Void>)
+    func throttledTokens(now: Int64, completion: @escaping Completion<[(token: ByteBuffer, until: Int64)]>)
+
+    func countInvalidTokens(completion: @escaping Completion<Int>)
+    func findInvalid(_ tokens: TokenList, completion: @escaping Completion<[InvalidTokenSet.Found]>)
+    func register(_ devices: [InvalidTokenSet.Registration], completion: @escaping Completion<Void>)
+}
+
+/// What a lane knows of the state that all workers share.
+final class Fleet {
+    /// The maximum age of what was read, while the lane has work.
+    private static let maximumAge = TimeAmount.seconds(1)
+
+    let store: any FleetStore
+    /// The number of invalid tokens in the set; `nil` if it is not known.
+    var invalidTokenCount: Int?
+    /// The device tokens that APNs throttles.
+    var throttles = TokenThrottles()
+    private let lane: LaneContext
+    private var readAt = NIODeadline.distantPast
+
+    init(_ lane: LaneContext, store: any FleetStore) {
+        self.lane = lane
+        self.store = store
+    }
+
+    /// Reads the state if what was read is old. The tokens of the jobs that are accepted from now on are looked up behind it, so
+    /// they are sent by what it says.
+    /// - Parameters:
+    ///   - time: Redis' time in milliseconds since 1970.
+    ///   - apply: gets the pauses of the apps, in their order.
+    func readIfDue(apps: @autoclosure () -> [String], time: Int64, apply: @escaping ([AppPause?]) -> Void) {
+        guard lane.now - readAt >= Self.maximumAge, !lane.isStopped else { return }
+        readAt = lane.now
+        invalidTokenCount = nil
+        store.countInvalidTokens { [self] result in
+            switch result {
+            case .success(let count): invalidTokenCount = count
+            case .failure(let failure): lane.logFleetFailure(failure)
+            }
+        }
+        store.throttledTokens(now: time) { [self] result in
+            switch result {
+            case .success(let tokens):
+                for (token, until) in tokens { throttles.learned(token, until: until, now: time) }
+                if !throttles.isEmpty { throttles.forget(before: time) }
+            case .failure(let failure): lane.logFleetFailure(failure)
+            }
+        }
+        store.pauses(of: apps()) { [self] result in
+            switch result {
+            case .success(let pauses):
+                lane.logEnd("fleet_state_accepted", "Redis accepts the state that workers share again", of: "fleet")
+                apply(pauses)
+            case .failure(let failure): lane.logFleetFailure(failure)
+            }
+        }
+    }
+
+    /// Logs a failure to write. Whatever needs the state tries again.
+    func log(_ result: Result<Void, QueueConnection.Failure>) {
+        if case .failure(let failure) = result { lane.logFleetFailure(failure) }
+    }
+}
+
+/// The shared state in Redis.
+final class RedisFleetStore: FleetStore {
+    private let client: RedisClient
+    private let appPauses: AppPauses
+    private let appRates: AppRates
+    private let throttled: ThrottledTokens
+    private let providerTokens: SharedProviderTokens
+    private let invalidTokens: InvalidTokenSet
+
+    /// - Parameters:
+    ///   - client: of the slot of the shared keys.
+    ///   - lane: the lane's name, for pauses.
+    init(_ client: RedisClient, configuration: WorkerConfiguration, lane: String) {
+        self.client = client
+        let keys = configuration.sharedKeys
+        appPauses = AppPauses(client: client, keys: keys, worker: lane, durations: configuration.appPause)
+        appRates = AppRates(client: client, keys: keys)
+        throttled = ThrottledTokens(client: client, keys: keys)
+        providerTokens = SharedProviderTokens(client: client, keys: keys)
+        invalidTokens = InvalidTokenSet(client: client, keys: keys, maximumAge: configuration.invalidTokenAge)
+    }
+
+    var isReady: Bool { client.isReady }
+
+    var pauseDurations: AppPauses.Durations {
+        get { appPauses.durations }
+        set { appPauses.durations = newValue }
+    }
+
+    func pauses(of apps: [String], completion: @escaping Completion<[AppPause?]>) {
+        appPauses.read(apps) { completion($0.mapError(QueueConnection.Failure.redis)) }
+    }
+
+    func pause(_ app: String, _ reason: Reason, isProbe: Bool, completion: @escaping Completion<Int64?>) {
+        appPauses.trip(
+            app, reason: reason.code.text, detail: reason.detail, isProbe: isProbe, completion: completion)
+    }
+
+    func askForProbe(of app: String, completion: @escaping Completion<AppPauses.ProbeAnswer>) {
+        appPauses.probe(app, completion: completion)
+    }
+
+    func resume(_ app: String, completion: @escaping Completion<Void>) {
+        appPauses.close(app, completion: completion)
+    }
+
+    func reserveRate(_ count: Int, of app: String, perSecond: Int, completion: @escaping Completion<Int64>) {
+        appRates.reserve(count, of: app, perSecond: perSecond, completion: completion)
+    }
+
+    func share(_ offer: SharedProviderTokens.Offer, completion: @escaping Completion<SharedProviderTokens.Answer>) {
+        providerTokens.share(offer, completion: completion)
+    }
+
+    func throttle(_ token: ByteBuffer, until: Int64, completion: @escaping Completion<Void>) {
+        throttled.add(token, until: until, completion: completion)
+    }
+
+    func throttledTokens(now: Int64, completion: @escaping Completion<[(token: ByteBuffer, until: Int64)]>) {
+        throttled.read(now: now) { completion($0.mapError(QueueConnection.Failure.redis)) }
+    }
+
+    func countInvalidTokens(completion: @escaping Completion<Int>) {
+        invalidTokens.count { completion($0.mapError(QueueConnection.Failure.redis)) }
+    }
+
+    func findInvalid(_ tokens: TokenList, completion: @escaping Completion<[InvalidTokenSet.Found]>) {
+        invalidTokens.find(tokens, completion: completion)
+    }
+
+    func register(_ devices: [InvalidTokenSet.Registration], completion: @escaping Completion<Void>) {
+        invalidTokens.register(devices, completion: completion)
+    }
+}

@@ -1,0 +1,239 @@
+import APNS
+import Logging
+import NIOCore
+import PushJob
+import PushQueue
+
+/// Turns claimed bytes into notifications: decodes, routes and checks a job, looks its tokens up among the invalid ones, and
+/// hands it to its app's sender. What can't be sent ends here, with its reason.
+final class Intake {
+    /// A job with more tokens is split.
+    private static let maximumTokens = 1000
+    /// The maximum number of tokens in a look-up; those of one job are not parted.
+    private static let lookUpBatch = 2000
+
+    private let lane: LaneContext
+    private let ledger: Ledger
+    private let fleet: Fleet
+    /// The senders of the lane's apps.
+    private(set) var senders: [AppSender] = []
+    private var router: JobRouter
+    /// Accepted jobs whose tokens have not been looked up.
+    private var toLookUp: [JobID] = []
+    /// The number of look-ups without an answer.
+    private(set) var lookUpsInFlight = 0
+
+    init(_ lane: LaneContext, ledger: Ledger, fleet: Fleet) {
+        self.lane = lane
+        self.ledger = ledger
+        self.fleet = fleet
+        router = JobRouter([])
+    }
+
+    /// True while no job waits for a look-up.
+    var isIdle: Bool { toLookUp.isEmpty && lookUpsInFlight == 0 }
+
+    /// Routes to these senders from now on. Apps keep their index for ever.
+    func route(to senders: [AppSender]) {
+        self.senders = senders
+        router.replace(senders.map(\.app)) { senders[$0].isRemoved }
+    }
+
+    // MARK: Jobs
+
+    /// Accepts a claimed job, or ends it.
+    /// - Parameter isRecovered: true for a job that may have been sent before, under the same claim.
+    /// - Returns: the reservation that the job needs before it can be accepted; `nil` if it needs none.
+    func accept(_ body: ByteBuffer, claim: ClaimID, from queue: QueueContext, isRecovered: Bool) -> Reservation? {
+        let job: Job
+        do throws(JobError) {
+            job = try JobDecoder.decode(body, as: queue.format)
+        } catch {
+            let envelope = Envelope.read(body)
+            let unsent = UnsentJob(claim: claim, queue: queue, body: body, envelope: envelope, job: nil)
+            ledger.record(.dead(Reason(error)), of: unsent)
+            return nil
+        }
+        if var reservation = Reservation(of: job, claim: claim) {
+            reservation.results = ledger.resultsIfDuplicate(unsent(job, claim, queue))
+            return reservation
+        }
+        if let sendAt = job.sendAt, sendAt > queue.now {
+            ledger.record(.scheduled(until: sendAt), of: unsent(job, claim, queue))
+            return nil
+        }
+        do throws(Reason) {
+            try accept(job, body, claim, queue, isRecovered: isRecovered)
+        } catch {
+            ledger.record(.dead(error), of: unsent(job, claim, queue))
+        }
+        return nil
+    }
+
+    /// Ends a job that turned out to be a duplicate.
+    func recordDuplicate(_ reservation: Reservation, in queue: QueueContext) {
+        // It was decoded when it was claimed.
+        guard let job = try? JobDecoder.decode(reservation.body, as: queue.isSidekiq ? .sidekiq(classes: []) : .native)
+        else { return }
+        ledger.recordDuplicate(unsent(job, reservation.claim, queue))
+    }
+
+    private func unsent(_ job: Job, _ claim: ClaimID, _ queue: QueueContext) -> UnsentJob {
+        var unsent = UnsentJob(claim: claim, queue: queue, body: job.body, envelope: job.envelope, job: job)
+        do throws(Reason) {
+            let app = try router.route(job)
+            (unsent.app, unsent.appName) = (app, router.apps[app.index].configuration.name)
+        } catch {
+            unsent.appName = job.app.map { String(buffer: job.text($0)) }
+        }
+        return unsent
+    }
+
+    private func accept(
+        _ job: Job, _ body: ByteBuffer, _ claim: ClaimID, _ queue: QueueContext, isRecovered: Bool
+    ) throws(Reason) {
+        let now = queue.now
+        var entry = ActiveJob(claim: claim, body: body)
+        entry.isSidekiq = queue.isSidekiq
+        entry.queue = queue.id
+        entry.generation = queue.generation
+        entry.firstSeen = job.envelope.enqueued ?? now
+        if let expiration = job.expirationSecond(firstSeen: entry.firstSeen), expiration > 0, expiration * 1000 <= now {
+            return ledger.record(.expired, of: unsent(job, claim, queue))
+        }
+        entry.app = try router.route(job)
+        if job.tokenCount > Self.maximumTokens {
+            return ledger.record(.split(size: Self.maximumTokens), of: unsent(job, claim, queue))
+        }
+        entry.namesTopic = job.topic != nil
+        entry.isOnChannel = job.channel != nil
+        entry.readySince = lane.now
+        entry.open = job.tokenCount
+        entry.unsubmitted = entry.open
+        let identity = queue.identity(of: job, claim: claim, generation: queue.generation)
+        let notification = try router.apps[entry.app.index].notification(
+            for: job, identity: identity, firstSeen: entry.firstSeen)
+        entry.series = lane.metrics.series(
+            app: entry.app.index, queue: queue.id.index, pushType: notification.pushType)
+        // What was tried before has waited for other reasons than a full queue.
+        if lane.metrics.takesTimes, job.envelope.attempt == 1 {
+            entry.queuedSince = max(job.enqueuedAt ?? entry.firstSeen, job.sendAt ?? 0)
+        }
+        if let tokens = job.tokens {
+            entry.fanOut = FanOut(template: notification, identity: identity, job: job, tokens: tokens)
+            entry.tally = JobTally()
+        } else {
+            entry.notification = notification
+        }
+        let reclaims = job.envelope.reclaims + (isRecovered ? 1 : 0)
+        if reclaims > 0 { ledger.recordPossibleDuplicates(ofReclaimed: &entry, reclaims: reclaims) }
+        let sender = senders[entry.app.index]
+        sender.expect(entry.open)
+        let id = lane.jobs.insert(entry)
+        // Unless there is no token, or it is known that none is invalid.
+        if fleet.invalidTokenCount == 0 || job.channel != nil { sender.accept(id) } else { toLookUp.append(id) }
+    }
+
+    // MARK: Look-up
+
+    /// Looks up the tokens of the jobs that were accepted since the last time, all of them together.
+    func lookUpTokens() {
+        guard !toLookUp.isEmpty else { return }
+        var waiting = toLookUp[...]
+        toLookUp = []
+        while !waiting.isEmpty {
+            var tokens = TokenList(expecting: min(waiting.count, Self.lookUpBatch))
+            var batch: [(job: JobID, firstToken: Int)] = []
+            while tokens.count < Self.lookUpBatch, let id = waiting.popFirst() {
+                batch.append((id, tokens.count))
+                appendTokens(of: id, to: &tokens)
+            }
+            lookUpsInFlight += 1
+            let count = tokens.count
+            fleet.store.findInvalid(tokens) { [self] result in
+                lookUpsInFlight -= 1
+                switch result {
+                case .success(let found): apply(found, to: batch, count: count)
+                case .failure(let failure):
+                    // Sending does no harm: APNs reports again that the token is not valid.
+                    lane.logFleetFailure(failure)
+                    for (id, _) in batch { accept(id) }
+                }
+                if lane.isDraining { for sender in senders { sender.dropUnsent() } }
+                lane.schedulePump()
+            }
+        }
+    }
+
+    private func accept(_ id: JobID) { senders[lane.jobs[id].app.index].accept(id) }
+
+    private func appendTokens(of id: JobID, to tokens: inout TokenList) {
+        guard let fanOut = lane.jobs[id].fanOut else {
+            guard let hex = lane.jobs[id].notification?.deviceToken.hex else { return tokens.appendNothing() }
+            return tokens.append(hex)
+        }
+        var remaining = fanOut.remaining
+        while let field = remaining.next() {
+            do throws(DeviceToken.Invalid) {
+                tokens.append(try DeviceToken(fanOut.job.text(field)).hex)
+            } catch {
+                // It ends when its turn comes.
+                tokens.appendNothing()
+            }
+        }
+    }
+
+    private func apply(_ found: [InvalidTokenSet.Found], to batch: [(job: JobID, firstToken: Int)], count: Int) {
+        // Nearly always.
+        if found.isEmpty {
+            for (id, _) in batch { accept(id) }
+            return
+        }
+        var hits = found[...]
+        var registered: [InvalidTokenSet.Registration] = []
+        for (number, (id, first)) in batch.enumerated() {
+            let end = number + 1 < batch.count ? batch[number + 1].firstToken : count
+            let own = hits.prefix { $0.place < end }
+            hits = hits.dropFirst(own.count)
+            guard !own.isEmpty else {
+                accept(id)
+                continue
+            }
+            let outcome = suppressed(own, firstToken: first, of: id)
+            registered += outcome.registered
+            suppress(outcome.positions, of: id)
+        }
+        guard !registered.isEmpty else { return }
+        fleet.store.register(registered) { [self] in fleet.log($0) }
+    }
+
+    /// The positions of a job's tokens that are not sent to, and the devices that have registered again since theirs became
+    /// invalid.
+    private func suppressed(
+        _ hits: some Sequence<InvalidTokenSet.Found>, firstToken: Int, of id: JobID
+    ) -> (positions: [Int], registered: [InvalidTokenSet.Registration]) {
+        let app = senders[lane.jobs[id].app.index].app
+        let topic = lane.jobs[id].fanOut?.template.topic ?? lane.jobs[id].notification?.topic
+        let registeredAt = lane.jobs[id].job?.registeredAt
+        var (positions, registered): ([Int], [InvalidTokenSet.Registration]) = ([], [])
+        for hit in hits {
+            let details = hit.details
+            // A token is for one topic in one environment: one that is invalid elsewhere may be valid here.
+            if let other = details.topic, other != topic { continue }
+            if let other = details.environment, other != app.environment { continue }
+            if let registeredAt, registeredAt > details.at ?? 0 {
+                registered.append(.init(token: hit.token, at: registeredAt))
+            } else {
+                positions.append(hit.place - firstToken)
+            }
+        }
+        return (positions, registered)
+    }
+
+    private func suppress(_ positions: [Int], of id: JobID) {
+        guard !positions.isEmpty else { return accept(id) }
+        guard let fanOut = lane.jobs[id].fanOut else { return senders[lane.jobs[id].app.index].suppress(id) }
+        fanOut.suppressed = Set(positions)
+        accept(id)
+    }
+}

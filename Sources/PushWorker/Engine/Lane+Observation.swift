@@ -1,0 +1,229 @@
+import APNS
+import Glibc
+import Logging
+import NIOCore
+import PushJob
+import PushQueue
+import Redis
+
+/// What a lane keeps in order to say how it is.
+struct LaneObservation {
+    /// The number of the worker's lanes.
+    let laneCount: Int
+    let startedAt: NIODeadline
+    /// The liveness of the event loop.
+    let pulse = LoopPulse()
+    var readiness = Readiness()
+    var recentRate = RecentRate()
+    /// The times since which problems keep the lane from its work.
+    var problemsSince: [String: NIODeadline] = [:]
+    /// What of the queues is only in Redis.
+    var gauges = QueueGaugeReadings()
+
+    init(laneCount: Int, startedAt: NIODeadline) {
+        self.laneCount = laneCount
+        self.startedAt = startedAt
+    }
+
+    /// Notes the current problems. Called about once per second.
+    mutating func note(_ problems: [String], now: NIODeadline) {
+        guard !problems.isEmpty || !problemsSince.isEmpty else { return }
+        let before = problemsSince
+        problemsSince = Dictionary(problems.map { ($0, before[$0] ?? now) }) { one, _ in one }
+    }
+
+    /// The time for which a problem has lasted.
+    func duration(of problem: String, now: NIODeadline) -> TimeAmount { now - (problemsSince[problem] ?? now) }
+}
+
+/// The lane's health and reports.
+extension Lane {
+    // MARK: Problems
+
+    /// Everything that keeps the lane from its work, a sentence each.
+    var problems: [String] {
+        let state: [String] =
+            switch context.state {
+            case .starting: ["the worker is starting"]
+            case .draining, .stopped: ["the worker is draining"]
+            case .quiet: ["the worker is quiet: it claims no jobs until an operator ends that"]
+            case .running: []
+            }
+        return state + obstacles.map(\.reason)
+    }
+
+    /// The problems with Redis and APNs.
+    private var obstacles: [WorkerReport.Obstacle] {
+        var obstacles = consumers.compactMap(\.problem).map { WorkerReport.Obstacle($0) }
+        // As long as one app can send there is work to do; the others' jobs are deferred.
+        let apps = senders.filter { !$0.isRemoved }.map { ($0.name, $0.problem) }
+        if !apps.contains(where: { $0.1 == nil }) {
+            obstacles += apps.compactMap { name, problem in problem.map { .init($0, app: name) } }
+        }
+        return obstacles
+    }
+
+    /// Logs a change that has lasted for a moment.
+    func logReadiness() {
+        let (now, problems) = (context.now, problems)
+        observation.note(problems, now: now)
+        let isReady = if case .running = context.state { problems.isEmpty } else { true }
+        switch observation.readiness.update(isReady: isReady, now: now) {
+        case .lost:
+            context.reportSoon()
+            context.logOngoing(
+                .warning, "not_ready", "not ready: \(problems.joined(separator: "; "))", of: "ready")
+        case .regained:
+            context.reportSoon()
+            context.logEnd("ready_again", "ready again", of: "ready")
+        case nil: break
+        }
+    }
+
+    /// The lane's health now. From any thread.
+    func health() -> EventLoopFuture<WorkerHealth> {
+        eventLoop.submit { [self] in
+            let (now, problems) = (context.now, problems)
+            observation.note(problems, now: now)
+            return WorkerHealth(
+                problems.map { sentence in
+                    let lasted = observation.duration(of: sentence, now: now)
+                    return .init(sentence: sentence, seconds: Int(lasted.nanoseconds / 1_000_000_000))
+                })
+        }
+    }
+
+    // MARK: The heartbeat
+
+    /// What the lane reports about itself with claims and renewals that are made anyway.
+    func heartbeat(for queue: QueueContext) -> WorkerNews {
+        let now = context.now
+        var report = WorkerReport()
+        report.process = context.configuration.workerName
+        report.host = HostName.current
+        report.processIdentifier = Int(getpid())
+        report.version = WorkerVersion.current
+        report.lane = index
+        report.lanes = observation.laneCount
+        report.state =
+            switch context.state {
+            case .running: .running
+            case .quiet: .quiet
+            case .starting, .draining, .stopped: .draining
+            }
+        report.obstacles = obstacles.filter { observation.duration(of: $0.reason, now: now) >= Readiness.patience }
+        report.inFlight = inFlight
+        report.done = ledger.counters.done
+        report.delivered = ledger.counters[.delivered]
+        report.rate = observation.recentRate.update(report.done, now: now)
+        report.redis =
+            switch context.configuration.redis {
+            case .single: "single"
+            case .sentinel: "sentinel"
+            case .cluster: "cluster"
+            }
+        if queue.keys.hasOtherList {
+            report.list = queue.keys.jobs
+            report.headIsRight = queue.keys.head == .right
+        }
+        report.apps = senders.filter { !$0.isRemoved }.map(\.report)
+        return WorkerNews(report, uptime: (now - observation.startedAt).nanoseconds / 1_000_000)
+    }
+
+    /// The clients of the queues, with their keys; none without Redis. On the event loop.
+    var queueClients: [(client: RedisClient, keys: QueueKeys)] {
+        guard let stores = stores as? RedisLaneStores else { return [] }
+        return consumers.map { (stores.client(of: $0.queue.keys), $0.queue.keys) }
+    }
+
+    // MARK: Counts
+
+    /// What the lane has done so far. From any thread; after the end, its last state.
+    func snapshot() -> EventLoopFuture<LaneCounters> { eventLoop.submit { self.ledger.counters } }
+
+    /// What is in flight. From any thread; nothing after the end.
+    func load() async throws -> WorkSummary.Load {
+        try await eventLoop.submit {
+            WorkSummary.Load(
+                inFlight: self.inFlight, waiting: self.senders.reduce(0) { $0 + $1.line.waiting })
+        }.get()
+    }
+
+    /// What the lane has counted and is doing. On its event loop.
+    func report() -> LaneReport {
+        let wall = context.wallClock()
+        let metrics = context.metrics
+        let apps = senders.map { sender in
+            LaneReport.App(
+                name: sender.name, isRemoved: sender.isRemoved, statistics: sender.transport.statistics,
+                failures: sender.transport.failureCounts, waiting: sender.line.waiting + sender.line.resends.count,
+                breaker: BreakerState(sender.breaker),
+                providerTokenAge: sender.credential.providerTokenAge(now: wall),
+                certificateEnd: sender.credential.certificateEnd,
+                sendTimes: .init(metrics.sendTimes.row(sender.id.index), unitsPerSecond: 1_000_000))
+        }
+        let queues = consumers.map { consumer in
+            let queue = consumer.queue.id.index
+            return LaneReport.Queue(
+                name: consumer.queue.name,
+                leaseAge: consumer.leaseRenewedAt.map { Double((context.now - $0).nanoseconds) / 1e9 },
+                settlements: consumer.outbox.count, settlementBytes: consumer.outbox.size,
+                isConnected: consumer.store.isReady, claims: metrics[claimsOf: queue],
+                jobs: Fate.ofJobs.map { metrics.jobs($0, queue: queue) },
+                queueTimes: .init(metrics.queueTimes.row(queue), unitsPerSecond: 1000),
+                gauges: observation.gauges.queues[queue])
+        }
+        return LaneReport(
+            lane: index, isReady: problems.isEmpty, counters: ledger.counters, apps: apps, queues: queues,
+            notifications: metrics.notifications, redisConnections: metrics.redisConnections,
+            redisFailures: metrics.redisFailures, invalidTokens: observation.gauges.invalidTokens)
+    }
+
+    // MARK: Gauges
+
+    /// Reads what the queues hold if what was read is old: only for a scrape, and in the same pipeline as everything else, so
+    /// that it costs nothing without scrapes and never holds up the work.
+    /// - Returns: a future of the end of the reading.
+    func readGauges() -> EventLoopFuture<Void> {
+        if let reading = observation.gauges.reading { return reading }
+        guard context.now - observation.gauges.readAt >= QueueGaugeReadings.maximumAge,
+            context.isWorking || context.isDraining
+        else { return eventLoop.makeSucceededVoidFuture() }
+        observation.gauges.readAt = context.now
+        let reading = EventLoopFuture.andAllComplete(consumers.map(read) + [readInvalidTokenCount()], on: eventLoop)
+        observation.gauges.reading = reading
+        reading.assumeIsolated().whenComplete { [self] _ in
+            observation.gauges.reading = nil
+            // A Redis that did not answer is asked again at the next scrape.
+            if observation.gauges.queues.isEmpty { observation.gauges.readAt = .distantPast }
+        }
+        return reading
+    }
+
+    private func read(_ consumer: QueueConsumer) -> EventLoopFuture<Void> {
+        let done = eventLoop.makePromise(of: Void.self)
+        let queue = consumer.queue
+        consumer.store.gauges { [self] result in
+            // What can't be read is not shown; a Redis that does not answer is logged elsewhere.
+            observation.gauges.queues[queue.id.index] = (try? result.get()).map { reading in
+                let head = reading.jobs > 0 ? reading.head ?? ByteBuffer() : nil
+                let waited = observation.gauges.heads[queue.id.index, default: HeadWatch()].saw(
+                    head, enqueuedAt: reading.headEnqueuedAt(as: queue.format), now: reading.now)
+                return QueueGaugeReadings.Queue(
+                    jobs: reading.jobs, retries: reading.retries, claims: reading.claims, dead: reading.dead,
+                    deadBytes: reading.deadBytes, isPaused: reading.isPaused, oldest: max(waited, reading.overdue))
+            }
+            done.succeed(())
+        }
+        return done.futureResult
+    }
+
+    private func readInvalidTokenCount() -> EventLoopFuture<Void> {
+        let done = eventLoop.makePromise(of: Void.self)
+        fleet.store.countInvalidTokens { [self] result in
+            observation.gauges.invalidTokens = try? result.get()
+            done.succeed(())
+        }
+        return done.futureResult
+    }
+}

@@ -1,0 +1,420 @@
+import APNS
+import Logging
+import NIOCore
+import PushJob
+import PushQueue
+import Redis
+import TLS
+
+/// One event loop's work: wires the parts that claim, send and settle, and has them do it.
+///
+/// It shares nothing with other lanes: its own Redis connections, its own APNs connections, its own claims; no locks and no hops
+/// between threads. The way of a notification leads through each part once:
+///
+///     QueueConsumer → Intake → AppSender → Transport → AppSender → Ledger → QueueConsumer
+///
+/// `@unchecked Sendable`: state is touched on the event loop only, which the entry points from other threads ensure.
+final class Lane: @unchecked Sendable {
+    /// What the lane says to the worker and to its other lanes, from this lane's event loop.
+    struct Callbacks {
+        /// Called with what an operator wants the worker to do; the same command may come many times.
+        var command: @Sendable (WorkerOrder) -> Void = { _ in }
+        /// Called when more jobs wait than this lane can claim.
+        var backlog: @Sendable (_ queue: QueueID) -> Void = { _ in }
+        /// Called with the time at which a retry becomes due, for the lane that polls.
+        var due: @Sendable (_ queue: QueueID, _ time: NIODeadline) -> Void = { _, _ in }
+    }
+
+    private static let tickInterval = TimeAmount.milliseconds(100)
+    /// The same while there is nothing to do: each tick wakes a processor.
+    private static let idleTickInterval = TimeAmount.seconds(1)
+
+    let context: LaneContext
+    let stores: any LaneStores
+    let ledger: Ledger
+    let fleet: Fleet
+    let intake: Intake
+    private(set) var consumers: [QueueConsumer] = []
+    private var schedule: QueueSchedule
+    /// Set before the start.
+    var callbacks = Callbacks()
+    var observation: LaneObservation
+    /// The promise of the drain's end, once there is a drain.
+    private var drained: EventLoopPromise<Void>?
+    private var clock: TickClock
+    private let makeTransport: MakeTransport
+
+    typealias MakeTransport = @Sendable (TransportConfiguration, any EventLoop, Logger) -> any Transport
+
+    /// The lane's turns.
+    private struct TickClock {
+        var next: Scheduled<Void>?
+        var nextAt = NIODeadline.distantFuture
+        /// True if the next tick is later than it would be with work to do.
+        var isSlow = false
+        var lastFullSecond = NIODeadline.distantPast
+        /// The number of rounds of claims.
+        var turn = 0
+        var isPumping = false
+        var isPumpScheduled = false
+        var thread = ThreadClock()
+    }
+
+    /// - Parameters:
+    ///   - laneCount: the number of the worker's lanes.
+    ///   - stores: Redis, as the lane uses it.
+    init(
+        _ context: LaneContext, of laneCount: Int, stores: any LaneStores,
+        makeTransport: @escaping MakeTransport = { $0.make(on: $1, logger: $2) }
+    ) {
+        self.context = context
+        self.stores = stores
+        self.makeTransport = makeTransport
+        let queues = context.configuration.queues.enumerated().map { index, queue in
+            QueueContext(queue, id: QueueID(index: index), lane: context)
+        }
+        ledger = Ledger(context, queues: queues)
+        fleet = Fleet(context, store: stores.fleet)
+        intake = Intake(context, ledger: ledger, fleet: fleet)
+        schedule = QueueSchedule(
+            weights: context.configuration.queues.map(\.weight),
+            isStrict: context.configuration.queueOrder == .strict)
+        observation = LaneObservation(laneCount: laneCount, startedAt: context.now)
+        clock = TickClock()
+        consumers = queues.map { queue in
+            QueueConsumer(
+                queue, store: stores.store(of: queue, waits: polls), lane: context, ledger: ledger, delegate: self,
+                polls: polls)
+        }
+        ledger.settlers = consumers
+    }
+
+    var eventLoop: any EventLoop { context.eventLoop }
+
+    var index: Int { context.index }
+
+    var senders: [AppSender] { intake.senders }
+
+    /// True for the lane of its worker that polls (see ``ClaimWindow``).
+    var polls: Bool { context.index == 0 }
+
+    // MARK: Start
+
+    /// Begins to connect and to work. From any thread.
+    /// - Throws: when an app's TLS configuration or signing key cannot be used.
+    func start() async throws {
+        let apps = try context.configuration.apps.map { try AppSender.Prepared($0) }
+        try await eventLoop.submit { self.start(apps) }.get()
+    }
+
+    /// Begins to connect and to work.
+    func start(_ apps: [AppSender.Prepared]) {
+        context.schedulePump = { [unowned self] in schedulePump() }
+        context.pump = { [unowned self] in
+            // What is sent now leaves with the connection's own flush; but never from within a pump.
+            if clock.isPumping || !(context.isWorking || context.isDraining) { schedulePump() } else { pump() }
+        }
+        context.reportSoon = { [unowned self] in for consumer in consumers { consumer.reportSoon() } }
+        route(to: apps.enumerated().map { sender(of: $1, id: AppID(index: $0)) })
+        context.state = .running
+        stores.start(self)
+        for sender in senders { sender.transport.check(now: context.now) }
+        scheduleTick(at: context.now)
+    }
+
+    private func sender(of app: AppSender.Prepared, id: AppID) -> AppSender {
+        AppSender(
+            app.configuration, id: id, transport: transport(of: app), lane: context, ledger: ledger, fleet: fleet)
+    }
+
+    private func transport(of app: AppSender.Prepared) -> any Transport {
+        // An endpoint alone does not say whose connection it is.
+        var logger = context.logger
+        logger[metadataKey: "app"] = "\(app.configuration.name)"
+        return makeTransport(app.transport, eventLoop, logger)
+    }
+
+    private func route(to senders: [AppSender]) {
+        intake.route(to: senders)
+        ledger.apps = senders.map { .init(name: $0.name, usesGateway: $0.configuration.usesGateway) }
+    }
+
+    /// Notes a change of a connection to Redis.
+    func redisChanged(_ state: RedisClient.State, of consumer: QueueConsumer) { consumer.redisChanged(state) }
+
+    // MARK: Ticks
+
+    /// Does what is due by time.
+    private func tick() {
+        guard !context.isStopped else { return }
+        let now = context.now
+        observation.pulse.beat(now)
+        clock.nextAt = .distantFuture
+        defer { keepTicking() }
+        let isFullSecond = now - clock.lastFullSecond >= .seconds(1)
+        if isFullSecond { clock.lastFullSecond = now }
+        for sender in senders { sender.check(isFullSecond: isFullSecond) }
+        if inFlight > 0 || senders.contains(where: \.breaker.isOpen) { readFleetState() }
+        for consumer in consumers {
+            consumer.renewLeaseIfDue()
+            consumer.checkClaimsIfDue()
+            if case .running = context.state { consumer.delegatePollIfDue() }
+            consumer.writeInvalidTokens()
+        }
+        if isFullSecond {
+            ledger.refresh()
+            if index == 0 { context.issues.logOverdue(context.logger, now: now) }
+        }
+        if isFullSecond || observation.readiness.isTroubled { logReadiness() }
+        advanceDrain()
+        growIfStarved()
+        pump()
+    }
+
+    /// Schedules the next tick: soon while there is something to do, and else when there may be.
+    private func keepTicking() {
+        guard context.isWorking || context.isDraining else { return }
+        let now = context.now
+        var next = now + Self.tickInterval
+        if isIdle { next = max(next, min(now + Self.idleTickInterval, nextPoll)) }
+        guard next < clock.nextAt else { return }
+        clock.isSlow = next - now > Self.tickInterval
+        scheduleTick(at: next)
+    }
+
+    /// The time at which the first of the queues wants to be asked for jobs, or a moment later if others do then: in one write they
+    /// cost Redis half as much.
+    private var nextPoll: NIODeadline {
+        let times = consumers.map(\.nextClaim)
+        guard let first = times.min(), first < .distantFuture else { return .distantFuture }
+        return times.filter { $0 <= first + Self.tickInterval }.max() ?? first
+    }
+
+    private func scheduleTick(at time: NIODeadline) {
+        clock.next?.cancel()
+        clock.nextAt = time
+        clock.next = eventLoop.assumeIsolated().scheduleTask(deadline: time) { self.tick() }
+    }
+
+    /// Opens another connection if there is more work than streams, and time to do it in: when each answer takes long, a
+    /// connection's streams are all busy while the processor is not.
+    private func growIfStarved() {
+        let used = clock.thread.sinceLast()
+        guard consumers.contains(where: \.hasBacklog), context.isWorking, capacity <= inFlight,
+            used < Self.tickInterval.nanoseconds / 2
+        else { return }
+        senders.filter { !$0.breaker.isOpen && !$0.isRemoved }.min { $0.transport.room < $1.transport.room }?.grow()
+    }
+
+    // MARK: Pumping
+
+    /// Does whatever can be done now. Called when something has changed; cheap when nothing has.
+    private func pump() {
+        clock.isPumping = true
+        context.metrics.turned()
+        defer {
+            clock.isPumping = false
+            context.metrics.turned()
+            // Something came although nothing was expected.
+            if clock.isSlow { keepTicking() }
+        }
+        intake.lookUpTokens()
+        if context.isDraining { return finishDrainIfDone() }
+        for sender in senders { sender.dispatch() }
+        for consumer in consumers where !consumer.recovery.claims.isEmpty { consumer.recoverClaims() }
+        claimIfWorthwhile()
+        if inFlight == 0 { for consumer in consumers { consumer.flush() } }
+    }
+
+    /// Asks queues for jobs as long as there is capacity for some.
+    private func claimIfWorthwhile() {
+        switch context.state {
+        case .running: break
+        case .quiet: return repeatClaims()
+        case .starting, .draining, .stopped: return
+        }
+        let busy = inFlight
+        clock.turn &+= 1
+        while let next = schedule.next({ consumers[$0].availability(turn: clock.turn) }) {
+            let expected = consumers.reduce(0) { $0 + $1.expected }
+            consumers[next].claim(free: max(0, capacity - expected), busy: busy, turn: clock.turn)
+        }
+    }
+
+    /// Repeats claims that may have brought jobs: as long as the lane's lease lasts, no other lane works on those.
+    private func repeatClaims() { for consumer in consumers { consumer.repeatClaim() } }
+
+    private func schedulePump() {
+        guard !clock.isPumpScheduled else { return }
+        clock.isPumpScheduled = true
+        eventLoop.assumeIsolated().execute { [self] in
+            clock.isPumpScheduled = false
+            if context.isWorking || context.isDraining { pump() }
+        }
+    }
+
+    /// The number of requests in flight, and of those to be sent again.
+    var inFlight: Int { senders.reduce(0) { $0 + $1.inFlight.count } }
+
+    // MARK: Other lanes
+
+    /// Looks for work, because another lane has found more than it can claim. From any thread.
+    func wake(_ queue: QueueID) {
+        eventLoop.execute { [self] in
+            // A lane that has not started claims when it does.
+            consumers[queue.index].wake()
+            schedulePump()
+        }
+    }
+
+    /// Claims when a retry becomes due. From any thread.
+    func wake(_ queue: QueueID, at time: NIODeadline) {
+        eventLoop.execute { [self] in consumers[queue.index].wake(at: time) }
+    }
+
+    // MARK: Commands and configuration
+
+    /// Claims nothing more, or claims again. What is in flight goes on, and leases are kept. From any thread.
+    func setQuiet(_ quiet: Bool) {
+        eventLoop.execute { [self] in
+            guard context.isWorking, quiet != context.isQuiet else { return }
+            context.state = quiet ? .quiet : .running
+            for consumer in consumers {
+                if !quiet { consumer.wake() }
+                consumer.reportSoon()
+            }
+            schedulePump()
+        }
+    }
+
+    /// The sender that jobs for an app go through now.
+    private func sender(named name: String) -> AppSender? { senders.first { $0.name == name && !$0.isRemoved } }
+
+    /// Adopts another credential. From any thread.
+    func replaceCredential(of app: String, with credential: AppConfiguration.Credential, _ tls: TLSContext) {
+        eventLoop.execute { [self] in
+            guard context.isWorking else { return }
+            sender(named: app)?.replaceCredential(credential, tls)
+        }
+    }
+
+    /// Adopts another configuration. What has been accepted goes on: over the old connections where it has been submitted, else
+    /// over the new ones. From any thread.
+    /// - Parameters:
+    ///   - configuration: one that differs only in what a running worker can adopt.
+    ///   - prepared: its apps.
+    func reload(_ configuration: WorkerConfiguration, _ prepared: [AppSender.Prepared]) -> EventLoopFuture<Void> {
+        eventLoop.submit { [self] in
+            guard context.isWorking else { return }
+            context.configuration = configuration
+            fleet.store.pauseDurations = configuration.appPause
+            var senders = senders
+            for app in prepared {
+                if let known = sender(named: app.configuration.name) {
+                    known.reload(app) { transport(of: app) }
+                } else {
+                    let new = sender(of: app, id: AppID(index: senders.count))
+                    senders.append(new)
+                    new.keepProviderToken()
+                }
+            }
+            let names = Set(prepared.map(\.configuration.name))
+            for sender in senders where !names.contains(sender.name) { sender.remove() }
+            route(to: senders)
+            for sender in senders where !sender.isRemoved { sender.transport.check(now: context.now) }
+            schedulePump()
+        }
+    }
+
+    // MARK: Drain
+
+    /// Stops claiming, finishes what is in flight within a limit, gives the rest back, and closes everything. From any thread.
+    func drain(within limit: TimeAmount) -> EventLoopFuture<Void> {
+        eventLoop.flatSubmit { [self] in
+            if let drained { return drained.futureResult }
+            let promise = eventLoop.makePromise(of: Void.self)
+            drained = promise
+            // A problem that is over is not left open in the log.
+            logReadiness()
+            context.state = .draining(Drain(within: limit, now: context.now))
+            for consumer in consumers { consumer.stopWaiting() }
+            for sender in senders { sender.drain() }
+            keepTicking()
+            pump()
+            return promise.futureResult
+        }
+    }
+
+    private func advanceDrain() {
+        guard case .draining(var drain) = context.state else { return }
+        let step = drain.advance(now: context.now)
+        context.state = .draining(drain)
+        guard step == .settling, inFlight > 0 else { return }
+        context.logger.warning(
+            "the drain's time is up; unanswered notifications will be sent again",
+            metadata: ["event": "drain_cut_short", "in_flight": "\(inFlight)"])
+        for sender in senders { sender.closeNow() }
+    }
+
+    private func finishDrainIfDone() {
+        guard case .draining(let drain) = context.state else { return }
+        let hasAnswers = inFlight == 0 && intake.lookUpsInFlight == 0
+        guard drain.isDone(hasAnswers: hasAnswers, isSettled: true) else { return }
+        for consumer in consumers { consumer.flush() }
+        guard drain.isDone(hasAnswers: hasAnswers, isSettled: consumers.allSatisfy(\.isSettled)) else { return }
+        context.state = .stopped
+        observation.pulse.stop()
+        clock.next?.cancel()
+        EventLoopFuture.andAllComplete(consumers.map { $0.release() }, on: eventLoop).assumeIsolated().whenComplete { _ in
+            let closing = self.senders.map { $0.close() } + self.consumers.map { $0.store.close() } + [self.stores.close()]
+            EventLoopFuture.andAllComplete(closing, on: self.eventLoop).assumeIsolated().whenComplete { _ in
+                self.drained?.succeed(())
+            }
+        }
+    }
+}
+
+extension Lane: QueueConsumerDelegate {
+    var capacity: Int { senders.reduce(0) { $0 + $1.capacity } }
+
+    /// True while nothing is in flight, nothing waits, and nothing is wrong that must be checked again soon.
+    var isIdle: Bool {
+        context.isWorking && inFlight == 0 && context.jobs.count == 0 && !observation.readiness.isTroubled
+            && intake.isIdle && senders.allSatisfy(\.isAtRest) && consumers.allSatisfy(\.isAtRest)
+    }
+
+    func consumer(_ consumer: QueueConsumer, reports event: QueueEvent) {
+        switch event {
+        case .changed: schedulePump()
+        case .claimed(let count, let isDry):
+            schedule.answered(consumer.queue.id.index, received: count, isDry: isDry)
+            // A lane without work need not know what the others do.
+            if count > 0, context.isWorking { readFleetState() }
+        case .answered: pump()
+        case .markedInvalid: fleet.invalidTokenCount = max(1, fleet.invalidTokenCount ?? 1)
+        case .backlog: callbacks.backlog(consumer.queue.id)
+        case .due(let time): callbacks.due(consumer.queue.id, time)
+        case .command(let command): callbacks.command(command)
+        }
+    }
+
+    func accept(_ body: ByteBuffer, claim: ClaimID, from queue: QueueContext, isRecovered: Bool) -> Reservation? {
+        intake.accept(body, claim: claim, from: queue, isRecovered: isRecovered)
+    }
+
+    func recordDuplicate(_ reservation: Reservation, in queue: QueueContext) {
+        intake.recordDuplicate(reservation, in: queue)
+    }
+
+    /// Reads what the fleet knows, if what was read is old.
+    private func readFleetState() {
+        let queue = consumers.first { $0.queue.knowsTime }?.queue
+        let versions = senders.map(\.breaker.version)
+        fleet.readIfDue(apps: senders.map(\.name), time: queue?.now ?? 0) { [self] pauses in
+            let time = consumers.first { $0.queue.knowsTime }?.queue.now
+            for ((sender, pause), version) in zip(zip(senders, pauses), versions) {
+                sender.learned(pause, version: version, time: time)
+            }
+        }
+    }
+}

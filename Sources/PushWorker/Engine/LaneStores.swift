@@ -1,0 +1,109 @@
+import Logging
+import NIOCore
+import PushQueue
+import Redis
+
+/// What a lane uses of Redis.
+protocol LaneStores: AnyObject {
+    var fleet: any FleetStore { get }
+    /// - Parameter waits: true if the queue is watched with a blocking wait.
+    func store(of queue: QueueContext, waits: Bool) -> any QueueStore
+    /// Begins to connect, and reports changes of the connections to the lane.
+    func start(_ lane: Lane)
+    func close() -> EventLoopFuture<Void>
+}
+
+/// A lane's connections to Redis.
+final class RedisLaneStores: LaneStores {
+    private let context: LaneContext
+    private let clients: RedisClients
+    private let invalidTokens: InvalidTokenSet
+    private var waiters: [RedisClient] = []
+    let fleet: any FleetStore
+
+    init(_ context: LaneContext) {
+        self.context = context
+        let configuration = context.configuration
+        var redis = configuration.redisClient
+        redis.clientName = "apns-worker:\(configuration.workerName):\(context.index)"
+        clients = RedisClients(
+            topology: configuration.redis, eventLoop: context.eventLoop, configuration: redis,
+            logger: Self.quiet(context.logger))
+        let shared = clients.prepareClient(for: configuration.sharedKeys.invalidTokens)
+        invalidTokens = InvalidTokenSet(
+            client: shared, keys: configuration.sharedKeys, maximumAge: configuration.invalidTokenAge)
+        fleet = RedisFleetStore(
+            shared, configuration: configuration, lane: "\(configuration.workerName).\(context.index)")
+    }
+
+    /// A logger for clients of Redis: the lanes log together, once for all of them, what happens to their connections.
+    private static func quiet(_ logger: Logger) -> Logger {
+        guard logger.logLevel > .debug else { return logger }
+        var logger = logger
+        logger.logLevel = max(logger.logLevel, .error)
+        return logger
+    }
+
+    /// The client of a queue.
+    func client(of keys: QueueKeys) -> RedisClient { clients.prepareClient(for: keys.jobs) }
+
+    func store(of queue: QueueContext, waits: Bool) -> any QueueStore {
+        let waiter = waits ? makeWaiter(for: queue.keys) : nil
+        if let waiter { waiters.append(waiter) }
+        return RedisQueueStore(queue, client: client(of: queue.keys), waiter: waiter, invalidTokens: invalidTokens)
+    }
+
+    /// A blocked connection holds up what comes after, so each queue's wait has one of its own.
+    private func makeWaiter(for keys: QueueKeys) -> RedisClient {
+        var redis = context.configuration.redisClient
+        redis.clientName = "apns-worker:\(context.configuration.workerName):wait:\(keys.queue)"
+        return RedisClient(
+            topology: context.configuration.redis, key: keys.jobs, eventLoop: context.eventLoop, configuration: redis,
+            logger: Self.quiet(context.logger))
+    }
+
+    func start(_ lane: Lane) {
+        clients.onStateChange = { [weak lane, weak self] client, state in
+            guard let lane, let self else { return }
+            log(state, of: client)
+            lane.context.metrics.count(state)
+            for consumer in lane.consumers where self.client(of: consumer.queue.keys) === client {
+                consumer.redisChanged(state)
+            }
+            if case .ready = state { for consumer in lane.consumers { consumer.writeInvalidTokens() } }
+        }
+        clients.start()
+        for waiter in waiters { waiter.start() }
+    }
+
+    func close() -> EventLoopFuture<Void> { clients.close() }
+
+    /// Logs a connection to Redis that is lost or back.
+    private func log(_ state: RedisClient.State, of client: RedisClient) {
+        let source = "\(ObjectIdentifier(client))"
+        switch state {
+        case .disconnected(let error, let retryIn):
+            context.logOngoing(
+                .warning, "redis_lost", error.headline, of: "redis", at: source,
+                metadata: [
+                    "redis": "\(context.configuration.redis)", "retry_in_ms": "\(retryIn.nanoseconds / 1_000_000)",
+                ])
+        case .ready:
+            context.logEnd(
+                "redis_back", "Redis is back", of: "redis", at: source,
+                metadata: ["redis": "\(context.configuration.redis)"])
+        case .closed: _ = context.issues.ended("redis", at: "\(context.index):\(source)", now: context.now)
+        }
+    }
+}
+
+extension LaneMetrics {
+    /// Counts a connection to Redis that was made or lost.
+    fileprivate func count(_ state: RedisClient.State) {
+        switch state {
+        case .ready: redisConnections += 1
+        case .disconnected: redisFailures += 1
+        case .closed: break
+        }
+    }
+}

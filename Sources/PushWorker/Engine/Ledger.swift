@@ -1,0 +1,396 @@
+import APNS
+import Logging
+import NIOCore
+import PushJob
+import PushQueue
+
+/// A job that ends, or is put back, before any of it is sent.
+struct UnsentJob {
+    let claim: ClaimID
+    let queue: QueueContext
+    /// The claimed bytes.
+    let body: ByteBuffer
+    let envelope: Envelope
+    /// The job, decoded; `nil` for a body that is not a job.
+    let job: Job?
+    /// The app that the job goes through, and its name; `nil` if no app of the worker takes it.
+    var app: AppID?
+    var appName: String?
+
+    var notifications: Int { job?.tokenCount ?? 1 }
+
+    /// The time at which the job was first seen, in milliseconds.
+    var firstSeen: Int64 { envelope.enqueued ?? queue.now }
+}
+
+/// How an ``UnsentJob`` leaves the lane.
+enum UnsentEnd {
+    case dead(Reason)
+    case expired
+    /// Waits among the retries until a time in milliseconds of Redis' clock.
+    case scheduled(until: Int64)
+    /// Replaced by pieces with so many tokens each.
+    case split(size: Int)
+}
+
+/// The part of a lane that settles the jobs of one queue.
+protocol JobSettler: AnyObject {
+    /// Settles a job all of whose notifications have ended.
+    func settle(_ job: ActiveJob)
+    func settle(_ job: UnsentJob, _ end: UnsentEnd, results: PackedResults)
+}
+
+/// Records how notifications end: the one place that feeds counters, metrics, results, the log and the job's tally, and hands
+/// the job to its queue when the last of its notifications has ended.
+final class Ledger {
+    /// The reason for the results and log lines of notifications whose token was known to be invalid.
+    private static let suppressed = Reason(.suppressed)
+    /// A job with more tokens that ends before it is split has one result.
+    private static let maximumResultsOfJob = 1000
+
+    /// What the records say of an app.
+    struct App {
+        var name: String
+        /// True if notifications have no `apns-id` on the wire.
+        var usesGateway: Bool
+    }
+
+    private let lane: LaneContext
+    private let queues: [QueueContext]
+    /// The settlers of the queues.
+    var settlers: [any JobSettler] = []
+    /// The apps of the lane.
+    var apps: [App] = []
+    private(set) var counters = LaneCounters()
+    /// True if each notification gets a line in the log.
+    private var logsEach: Bool
+    /// The widest setting of all queues.
+    private let resultsKept: ResultsKept
+
+    init(_ lane: LaneContext, queues: [QueueContext]) {
+        self.lane = lane
+        self.queues = queues
+        logsEach = lane.logger.logLevel <= .debug
+        let kept = queues.map(\.limits.results)
+        resultsKept = kept.contains(.all) ? .all : kept.contains(.failures) ? .failures : .off
+    }
+
+    /// Notes the log's level, which may change at any time.
+    func refresh() { logsEach = lane.logger.logLevel <= .debug }
+
+    /// True if a notification with this outcome must be described. Asked for each notification.
+    private func describes(_ outcome: Outcome) -> Bool { logsEach || resultsKept.includes(outcome) }
+
+    // MARK: Notifications
+
+    /// Records the end of a notification of an accepted job.
+    /// - Parameters:
+    ///   - cause: the failure of the last attempt, if that is not the reason itself.
+    ///   - status: APNs' HTTP status, or the gateway's.
+    ///   - recipient: the device token or channel.
+    ///   - wasSent: true if it was sent in this attempt.
+    func record(
+        _ outcome: Outcome, _ reason: Reason? = nil, cause: Reason? = nil, status: Int? = nil, of id: JobID,
+        to recipient: @autoclosure () -> ByteBuffer?, wasSent: Bool
+    ) {
+        counters.outcomes[outcome] += 1
+        if outcome == .delivered {
+            lane.metrics.countDelivered(lane.jobs[id].series)
+            lane.jobs[id].tally?.add(.delivered)
+            guard describes(.delivered) else { return }
+        } else {
+            // Expired and suppressed notifications are one series each: their reasons say nothing more.
+            let label = outcome == .expired || outcome == .suppressed ? nil : reason
+            lane.metrics.count(.ended(outcome), lane.jobs[id].series, 1, label)
+        }
+        let recipient = outcome == .dead || describes(outcome) ? recipient() : nil
+        if describes(outcome) {
+            describe(outcome, reason, cause: cause, status: status, of: id, to: recipient, wasSent: wasSent)
+        }
+        switch outcome {
+        case .delivered: break
+        case .invalidToken, .expired, .dropped, .suppressed: tally(of: id).add(outcome)
+        case .dead:
+            guard let reason else { return }
+            let token = recipient ?? ByteBuffer()
+            tally(of: id).add(dead: token, reason: reason, cause: cause, status: status)
+            logDeadLetters(
+                1, reason, cause: cause, lane.jobs[id].job, token: token, app: apps[lane.jobs[id].app.index].name,
+                queues[lane.jobs[id].queue.index])
+        }
+    }
+
+    /// Records that a token has become invalid.
+    func record(invalid token: InvalidToken, _ reason: Reason, status: Int?, of id: JobID) {
+        record(.invalidToken, reason, status: status, of: id, to: token.token, wasSent: true)
+        tally(of: id).invalidTokens.append(token)
+    }
+
+    /// Records that a notification is not sent because its token is known to be invalid.
+    func recordSuppressed(of id: JobID, to recipient: @autoclosure () -> ByteBuffer?) {
+        record(.suppressed, Self.suppressed, of: id, to: recipient(), wasSent: false)
+    }
+
+    /// Records that notifications of an accepted job go back to Redis.
+    /// - Parameters:
+    ///   - count: how many.
+    ///   - tokens: their tokens, as text. May be empty for a job with one token.
+    ///   - delay: the pause in milliseconds.
+    ///   - recipients: those to log.
+    func record(
+        _ postponement: Postponement, _ count: Int, _ reason: Reason, status: Int? = nil, tokens: [ByteBuffer],
+        of id: JobID, delay: Int64, recipients: @autoclosure () -> [ByteBuffer]
+    ) {
+        counters[postponement] += count
+        lane.metrics.count(.postponed(postponement), lane.jobs[id].series, count, reason)
+        if logsEach { for recipient in recipients() { log(postponement, reason, status, recipient, id, delay) } }
+        tally(of: id).add(postponed: tokens, postponement, reason: reason, status: status, delay: delay)
+    }
+
+    /// Records that a notification is sent again at once.
+    func recordResent(_ reason: Reason, of id: JobID) {
+        counters.resent += 1
+        lane.metrics.count(.resent, lane.jobs[id].series, 1, reason)
+    }
+
+    /// Records that APNs may have accepted a notification that is sent again.
+    func recordPossibleDuplicate(of id: JobID) {
+        counters.possibleDuplicates += 1
+        tally(of: id).unanswered += 1
+    }
+
+    /// Records that an earlier holder of the job may have sent its notifications.
+    func recordPossibleDuplicates(ofReclaimed job: inout ActiveJob, reclaims: Int) {
+        let tally = job.tally ?? JobTally()
+        tally.reclaimed = job.open * reclaims
+        counters.possibleDuplicates += tally.reclaimed
+        job.tally = tally
+    }
+
+    /// Records the submission of a request.
+    /// - Parameter isFirst: false for one that is sent again.
+    func recordSubmission(of id: JobID, isFirst: Bool) {
+        counters.submitted += 1
+        guard isFirst, lane.metrics.takesTimes else { return }
+        lane.metrics.submitted(queue: lane.jobs[id].queue.index, since: lane.jobs[id].queuedSince)
+    }
+
+    /// Closes notifications of a job, whose ends have been recorded. The job is settled with its last.
+    func close(_ count: Int, of id: JobID) {
+        lane.jobs[id].open -= count
+        guard lane.jobs[id].open == 0 else { return }
+        defer { lane.jobs.remove(id) }
+        let queue = queues[lane.jobs[id].queue.index]
+        guard lane.jobs[id].generation == queue.generation else { return recordLostClaims(1) }
+        guard !lane.jobs[id].isAbandoned else { return }
+        if lane.jobs[id].tally == nil { lane.metrics.count(.ended(.delivered), queue: queue.id.index) }
+        settlers[queue.id.index].settle(lane.jobs[id])
+    }
+
+    /// The queue of a job.
+    func queue(of id: JobID) -> QueueContext { queues[lane.jobs[id].queue.index] }
+
+    private func tally(of id: JobID) -> JobTally {
+        if let tally = lane.jobs[id].tally { return tally }
+        let tally = JobTally()
+        lane.jobs[id].tally = tally
+        return tally
+    }
+
+    // MARK: Claims
+
+    func recordClaimed(_ jobs: Int, of queue: QueueContext) {
+        counters.claimedJobs += jobs
+        lane.metrics[claimsOf: queue.id.index].claimed += jobs
+    }
+
+    func recordReclaimed(_ jobs: Int, poisoned: Int, of queue: QueueContext) {
+        lane.metrics[claimsOf: queue.id.index].reclaimed += jobs
+        lane.metrics[claimsOf: queue.id.index].poisoned += poisoned
+    }
+
+    /// Records claims that another lane has reclaimed before they were settled.
+    func recordLostClaims(_ count: Int) { counters.lostClaims += count }
+
+    // MARK: Jobs that are not sent
+
+    /// Records the end of a job of which nothing is sent, and has it settled.
+    func record(_ end: UnsentEnd, of unsent: UnsentJob) {
+        var results = PackedResults()
+        switch end {
+        case .dead(let reason):
+            record(.dead, reason, of: unsent)
+            results = self.results(.dead, reason, of: unsent, isCertain: true)
+            logDeadLetters(
+                unsent.notifications, reason, cause: nil, unsent.job, token: unsent.job.flatMap(\.recipient),
+                app: unsent.appName, unsent.queue)
+        case .expired:
+            record(.expired, nil, of: unsent)
+            results = self.results(.expired, Reason(.expired), of: unsent, isCertain: true)
+        case .scheduled:
+            counters.scheduled += 1
+            count(.postponed(.scheduled), nil, of: unsent)
+        case .split: lane.metrics.count(.split, queue: unsent.queue.id.index)
+        }
+        settlers[unsent.queue.id.index].settle(unsent, end, results: results)
+    }
+
+    /// Returns the results of a job if it should turn out to be a duplicate.
+    func resultsIfDuplicate(_ unsent: UnsentJob) -> PackedResults {
+        guard unsent.queue.limits.results != .off else { return PackedResults() }
+        return results(.dropped, Reason(.duplicate), of: unsent, isCertain: false)
+    }
+
+    /// Records that a job turned out to be a duplicate. Redis has settled it, and has its results.
+    func recordDuplicate(_ unsent: UnsentJob) {
+        record(.dropped, Reason(.duplicate), of: unsent)
+        if logsEach { _ = results(.dropped, Reason(.duplicate), of: unsent, isCertain: true) }
+    }
+
+    private func record(_ outcome: Outcome, _ reason: Reason?, of unsent: UnsentJob) {
+        counters.outcomes[outcome] += unsent.notifications
+        count(.ended(outcome), reason, of: unsent)
+    }
+
+    private func count(_ fate: Fate, _ reason: Reason?, of unsent: UnsentJob) {
+        let queue = unsent.queue.id.index
+        lane.metrics.count(fate, app: unsent.app?.index, queue: queue, unsent.notifications, reason)
+        lane.metrics.count(fate, queue: queue)
+    }
+
+    /// - Parameter isCertain: false for a job that may not end like this; it is not logged then.
+    private func results(
+        _ outcome: Outcome, _ reason: Reason, of unsent: UnsentJob, isCertain: Bool
+    ) -> PackedResults {
+        var results = PackedResults()
+        let keeps = unsent.queue.limits.results.includes(outcome)
+        guard keeps || logsEach else { return results }
+        let job = unsent.job
+        var result = NotificationResult(outcome, reason: reason.code.text, attempt: unsent.envelope.attempt - 1)
+        result.id = job.flatMap { job in job.id.map(job.text) }
+        result.app = unsent.appName
+        result.trace = job?.trace
+        func add() {
+            if keeps { results.append(result) }
+            if logsEach, isCertain { log(result, unsent.queue) }
+        }
+        if let job, let tokens = job.tokens, tokens.count <= Self.maximumResultsOfJob {
+            for token in tokens {
+                result.token = DeviceToken.plain(job.text(token))
+                add()
+            }
+        } else {
+            result.token = job.flatMap(\.recipient)
+            add()
+        }
+        return results
+    }
+
+    // MARK: Results and log
+
+    private func describe(
+        _ outcome: Outcome, _ reason: Reason?, cause: Reason?, status: Int?, of id: JobID, to recipient: ByteBuffer?,
+        wasSent: Bool
+    ) {
+        let queue = queues[lane.jobs[id].queue.index]
+        let keeps = queue.limits.results.includes(outcome)
+        guard keeps || logsEach, let job = lane.jobs[id].job else { return }
+        let app = apps[lane.jobs[id].app.index]
+        var result = NotificationResult(
+            outcome, reason: reason?.code.text, attempt: job.envelope.attempt - (wasSent ? 0 : 1))
+        result.id = job.id.map(job.text)
+        result.token = recipient
+        result.status = status
+        result.app = app.name
+        result.trace = job.trace
+        if wasSent, !app.usesGateway, let token = recipient {
+            let own = job.tokens == nil ? job.apnsID.flatMap { APNSID(job.text($0).readableBytesView) } : nil
+            let identity = queue.identity(
+                of: job, claim: lane.jobs[id].claim, generation: lane.jobs[id].generation)
+            result.apnsID = (own ?? APNSID(jobID: identity, token: token)).description
+        }
+        if keeps { tally(of: id).results.append(result) }
+        if logsEach { log(result, queue, more: cause.map { ["cause": "\($0.code.text)"] } ?? [:]) }
+    }
+
+    private func log(
+        _ postponement: Postponement, _ reason: Reason, _ status: Int?, _ recipient: ByteBuffer, _ id: JobID,
+        _ delay: Int64
+    ) {
+        guard let job = lane.jobs[id].job else { return }
+        var result = NotificationResult(.dropped, reason: reason.code.text, attempt: job.envelope.attempt)
+        result.id = job.id.map(job.text)
+        result.token = recipient
+        result.status = status
+        result.app = apps[lane.jobs[id].app.index].name
+        result.trace = job.trace
+        log(
+            result, queues[lane.jobs[id].queue.index], outcome: postponement.rawValue,
+            more: ["retry_in_ms": "\(delay)"])
+    }
+
+    private func log(
+        _ result: NotificationResult, _ queue: QueueContext, outcome: String? = nil, more: Logger.Metadata = [:]
+    ) {
+        let outcome = outcome ?? result.outcome.rawValue
+        var metadata: Logger.Metadata = [
+            "event": "notification_\(outcome)", "queue": "\(queue.name)", "attempt": "\(result.attempt)",
+            "outcome": "\(outcome)",
+        ]
+        if let app = result.app { metadata["app"] = "\(app)" }
+        if let reason = result.reason { metadata["reason"] = "\(reason)" }
+        if let status = result.status { metadata["status"] = "\(status)" }
+        if let apnsID = result.apnsID { metadata["apns_id"] = "\(apnsID)" }
+        metadata.merge(Self.metadata(id: result.id, token: result.token, trace: result.trace)) { $1 }
+        metadata.merge(more) { $1 }
+        lane.logger.debug("notification \(outcome)", metadata: metadata)
+    }
+
+    /// Logs the first dead letter of each reason, and then one line per minute: a million bad jobs are not a million lines.
+    private func logDeadLetters(
+        _ count: Int, _ reason: Reason, cause: Reason?, _ job: Job?, token: ByteBuffer?, app: String?,
+        _ queue: QueueContext
+    ) {
+        let code = reason.code.text
+        let detail = cause?.code.text ?? reason.detail
+        lane.logThrottled(
+            .warning, "dead_letter", "moved jobs to dead letters", kind: "dead \(queue.name) \(app ?? "") \(code)",
+            count: count,
+            metadata: ["reason": "\(code)", "queue": "\(queue.name)"].merging(app.map { ["app": "\($0)"] } ?? [:]) { $1 },
+            example: Self.metadata(id: job.flatMap { job in job.id.map(job.text) }, token: token, trace: job?.trace)
+                .merging(detail.map { ["detail": "\($0)"] } ?? [:]) { $1 })
+    }
+
+    /// The fields of a line about one job.
+    private static func metadata(id: ByteBuffer?, token: ByteBuffer?, trace: TraceParent?) -> Logger.Metadata {
+        var metadata: Logger.Metadata = [:]
+        if let id { metadata["job"] = "\(String(buffer: id))" }
+        if let token { metadata["token"] = "\(shortened(token))" }
+        if let trace {
+            metadata["trace_id"] = "\(trace.traceID)"
+            metadata["parent_id"] = "\(trace.parentID)"
+        }
+        return metadata
+    }
+
+    /// Enough of a token to find it by, and too little to send to.
+    private static func shortened(_ token: ByteBuffer) -> String {
+        let length = min(8, token.readableBytes / 2)
+        return "\(String(decoding: token.readableBytesView.prefix(length), as: UTF8.self))…"
+    }
+}
+
+extension DeviceToken {
+    /// The token as it is sent, or as it came if it is not valid.
+    static func plain(_ text: ByteBuffer) -> ByteBuffer {
+        do throws(DeviceToken.Invalid) { return try DeviceToken(text).hex } catch { return text }
+    }
+}
+
+extension Job {
+    /// The device token or channel of a job that has only one.
+    var recipient: ByteBuffer? {
+        if let channel { return text(channel) }
+        return token.map { DeviceToken.plain(text($0)) }
+    }
+}

@@ -1,0 +1,316 @@
+import NIOCore
+import PushJob
+import PushQueue
+
+extension QueueConsumer {
+    /// Settlements on their way to Redis.
+    struct Outbox {
+        /// A batch leaves when it has this many claims.
+        static let batch = 256
+        /// A batch leaves when its script would copy this many bytes of jobs, which blocks Redis for some milliseconds.
+        static let batchBytes = 1 << 20
+        /// A batch leaves this long after its first claim.
+        static let batchDelay = TimeAmount.milliseconds(10)
+        /// The number of settlements without a confirmation above which the lane claims no more of the queue.
+        private static let maximumUnconfirmed = 10_000
+        /// The same in bytes: settlements of jobs with many tokens, all of which are retried, are large.
+        private static let maximumUnconfirmedSize = 64 << 20
+
+        /// The settlements to write next.
+        var settlement = Settlement()
+        var unconfirmed = UnconfirmedSettlements()
+        var isFlushScheduled = false
+        /// The time at which the first of the retries in ``settlement`` is due.
+        var nextRetry = NIODeadline.distantFuture
+        /// Ended jobs whose invalid tokens must be in the set before they are settled.
+        var awaitingTokens: [ActiveJob] = []
+        /// Those whose tokens are being written.
+        var writingTokens: [ActiveJob] = []
+        /// The reason for which Redis refuses invalid tokens, while it does.
+        var tokensRefusal: String?
+        var tokensNotBefore = NIODeadline.distantPast
+
+        /// The number of jobs whose settlement is not confirmed.
+        var count: Int { unconfirmed.count + settlement.count + awaitingTokens.count + writingTokens.count }
+
+        /// Roughly the number of bytes that they take.
+        var size: Int { unconfirmed.size + settlement.size }
+
+        var isFull: Bool { count >= Self.maximumUnconfirmed || size >= Self.maximumUnconfirmedSize }
+
+        /// Forgets everything, because the claims belong to other lanes now. Invalid tokens are still written.
+        /// - Returns: the number of settlements.
+        mutating func forget() -> Int {
+            defer {
+                settlement = Settlement()
+                unconfirmed = UnconfirmedSettlements()
+            }
+            return settlement.count + unconfirmed.count
+        }
+    }
+
+    /// The number of invalid tokens that are written at once; those of one job are not parted.
+    private static let tokensBatch = 2000
+
+    /// True when Redis has confirmed all settlements.
+    var isSettled: Bool { outbox.count == 0 }
+}
+
+extension QueueConsumer: JobSettler {
+    // MARK: Ended jobs
+
+    func settle(_ job: ActiveJob) {
+        if let tally = job.tally, !tally.invalidTokens.isEmpty {
+            outbox.awaitingTokens.append(job)
+        } else {
+            write(job)
+        }
+        flushIfFull()
+    }
+
+    /// Writes the settlement of a job whose invalid tokens are in the set.
+    private func write(_ ended: ActiveJob) {
+        guard let tally = ended.tally else { return outbox.settlement.end(ended.claim, .delivered) }
+        // Decoded when it was claimed; if that should fail now, the claim is left to be recovered.
+        guard let job = ended.job else { return }
+        outbox.settlement.invalidTokens += tally.invalidTokens
+        let isAlone = job.tokens == nil
+        let counted = tally.outcomes.counted
+        lane.metrics.count(tally.fate(isAlone: isAlone), queue: queue.id.index)
+        let endsDead = tally.postponed == nil && counted.isEmpty
+        for (index, dead) in tally.dead.enumerated() {
+            bury(ended, job, dead, settles: endsDead && index == tally.dead.count - 1)
+        }
+        if let postponed = tally.postponed {
+            write(postponed, of: ended, job)
+        } else if isAlone, let outcome = counted.first?.outcome {
+            outbox.settlement.end(ended.claim, outcome, results: tally.results)
+        } else if !counted.isEmpty {
+            outbox.settlement.endMixed(ended.claim)
+        }
+        if !isAlone { for (outcome, count) in counted { outbox.settlement.addCount(outcome.rawValue, count) } }
+        // A job that ended with its only notification has its result with it.
+        if !(isAlone && tally.postponed == nil && !counted.isEmpty) { outbox.settlement.addResults(tally.results) }
+        if tally.possibleDuplicates > 0 {
+            outbox.settlement.addCount("possible_duplicates", tally.possibleDuplicates)
+        }
+        if tally.reclaimed > 0 { outbox.settlement.addCount("possible_duplicates:reclaimed", tally.reclaimed) }
+    }
+
+    private func bury(_ ended: ActiveJob, _ job: Job, _ dead: JobTally.Dead, settles: Bool) {
+        let code = dead.reason.code.text
+        outbox.settlement.bury(
+            ended.claim, reason: code, attempts: job.envelope.attempt,
+            members: DeadLetter.members(
+                job: job, app: ledger.apps[ended.app.index].name, firstSeen: ended.firstSeen,
+                detail: dead.reason.detail, status: dead.status, error: dead.cause?.code.text, tokens: job.tokens == nil ? [] : dead.tokens),
+            original: job.original, settles: settles)
+        // The script counts one for a dead letter that settles its claim, and none for another.
+        addCounts("dead", code, dead.tokens.count - (settles ? 1 : 0))
+    }
+
+    private func write(_ postponed: JobTally.Postponed, of ended: ActiveJob, _ job: Job) {
+        var writer = queue.wrapper(
+            of: job, claim: ended.claim, attempt: job.envelope.attempt + (postponed.kind == .retried ? 1 : 0),
+            firstSeen: ended.firstSeen)
+        if job.tokens != nil { writer.write(tokens: postponed.tokens) }
+        let code = postponed.reason.code.text
+        writer.write(errorStatus: postponed.status, reason: code, at: queue.now)
+        expectRetry(in: postponed.delay)
+        outbox.settlement.postpone(
+            ended.claim, postponed.kind, due: .after(milliseconds: postponed.delay), head: writer.head(), reason: code,
+            original: job.original)
+        addCounts(postponed.kind.rawValue, code, postponed.tokens.count - 1)
+    }
+
+    private func addCounts(_ counter: String, _ reason: String, _ count: Int) {
+        guard count > 0 else { return }
+        outbox.settlement.addCount(counter, count)
+        outbox.settlement.addCount("\(counter):\(reason)", count)
+    }
+
+    /// Notes that a retry in the settlement is due in so many milliseconds. Later ones are found by the lane that polls.
+    private func expectRetry(in delay: Int64) {
+        guard delay < ClaimWindow.idlePoll.nanoseconds / 1_000_000 else { return }
+        outbox.nextRetry = min(outbox.nextRetry, lane.now + .milliseconds(delay))
+    }
+
+    // MARK: Jobs that are not sent
+
+    func settle(_ unsent: UnsentJob, _ end: UnsentEnd, results: PackedResults) {
+        let (claim, count, original) = (unsent.claim, unsent.notifications, unsent.envelope.original)
+        switch end {
+        case .dead(let reason):
+            let members =
+                if let job = unsent.job {
+                    DeadLetter.members(
+                        job: job, firstSeen: unsent.firstSeen, detail: reason.detail,
+                        tokens: unsent.envelope.tokens(in: job.body))
+                } else {
+                    DeadLetter.members(of: unsent.envelope, in: unsent.body, detail: reason.detail ?? "")
+                }
+            let code = reason.code.text
+            outbox.settlement.bury(
+                claim, reason: code, attempts: unsent.envelope.attempt - 1, members: members, original: original)
+            addCounts("dead", code, count - 1)
+            outbox.settlement.addResults(results)
+        case .expired where count == 1: outbox.settlement.end(claim, .expired, results: results)
+        case .expired:
+            outbox.settlement.end(claim, .expired, notifications: count)
+            outbox.settlement.addResults(results)
+        case .scheduled(let time):
+            guard let job = unsent.job else { return }
+            var writer = queue.wrapper(
+                of: job, claim: claim, attempt: job.envelope.attempt, firstSeen: queue.now)
+            if job.envelope.overridesTokens, let tokens = job.tokens { writer.write(tokens: tokens.map(job.text)) }
+            expectRetry(in: time - queue.now)
+            outbox.settlement.postpone(
+                claim, .scheduled, due: .at(milliseconds: time), head: writer.head(), reason: nil, original: original)
+        case .split(let size):
+            guard let job = unsent.job else { return }
+            let writer = queue.wrapper(
+                of: job, claim: claim, attempt: job.envelope.attempt, firstSeen: unsent.firstSeen, namesClaim: false)
+            outbox.settlement.split(
+                claim, prefix: writer.prefix(), pieces: job.tokenPieces(of: size), cut: job.tokensMember,
+                original: original, text: job.isRewritten ? job.body : nil)
+            // The pieces are due as soon as this is written, and for every lane.
+            flush()
+            wake()
+            return report(.backlog)
+        }
+        flushIfFull()
+    }
+
+    // MARK: Writing
+
+    private func flushIfFull() {
+        if outbox.settlement.count >= Outbox.batch || outbox.settlement.copiedBytes >= Outbox.batchBytes {
+            return flush()
+        }
+        guard !outbox.isFlushScheduled else { return }
+        outbox.isFlushScheduled = true
+        lane.eventLoop.assumeIsolated().scheduleTask(in: Outbox.batchDelay) { [self] in
+            outbox.isFlushScheduled = false
+            flush()
+        }
+    }
+
+    /// Writes what has not been written.
+    func flush() {
+        writeInvalidTokens()
+        guard !outbox.settlement.isEmpty, store.isReady else { return }
+        let number = outbox.unconfirmed.append(outbox.settlement)
+        outbox.settlement = Settlement()
+        write(number, again: false)
+        if outbox.nextRetry < .distantFuture { wake(at: outbox.nextRetry) }
+        outbox.nextRetry = .distantFuture
+    }
+
+    private func write(_ number: Int, again: Bool) {
+        guard let batch = outbox.unconfirmed[number] else { return }
+        let generation = queue.generation
+        store.settle(batch) { [self] result in
+            guard generation == queue.generation else { return }
+            switch result {
+            case .success(let settled):
+                accepted(.settlements)
+                // It may have been written twice: then only the first answer counts.
+                guard outbox.unconfirmed.confirmed(number) != nil else { return }
+                logEvictions(settled.evicted)
+                if !again { ledger.recordLostClaims(settled.lost) }
+                if lane.isDraining { report(.changed) }
+            case .failure(let failure) where !failure.isAnswer:
+                break  // Written again when the connection is back.
+            case .failure(let failure):
+                refused(.settlements, failure)
+                outbox.unconfirmed.wasRefused(number)
+                lane.eventLoop.assumeIsolated().scheduleTask(in: lane.refusalPause) { [self] in
+                    // A new connection may have written it in the meantime: once is enough.
+                    if outbox.unconfirmed.takeRefused(number) { write(number, again: true) }
+                }
+            }
+        }
+    }
+
+    /// Writes what Redis had not confirmed again, over a new connection. What it had executed does nothing now.
+    ///
+    /// After a failover it may be another Redis that has a job as claimed and not its invalid tokens, although the one
+    /// before had confirmed them. So they are written again, too, and first.
+    func resendUnconfirmed() {
+        outbox.unconfirmed.areWrittenAgain()
+        let tokens = outbox.unconfirmed.invalidTokens + outbox.settlement.invalidTokens
+        // In a Cluster the set may be on a server that was there all the time.
+        guard !tokens.isEmpty, store.holdsInvalidTokens else { return writeUnconfirmed() }
+        let generation = queue.generation
+        store.markInvalid(tokens) { [self] result in
+            guard generation == queue.generation else { return }
+            switch result {
+            case .success:
+                invalidTokensAccepted()
+                writeUnconfirmed()
+            case .failure(let failure) where !failure.isAnswer:
+                break  // Written again when the connection is back.
+            case .failure(let failure):
+                invalidTokensRefused(failure)
+                lane.eventLoop.assumeIsolated().scheduleTask(in: lane.refusalPause) { [self] in
+                    if generation == queue.generation, store.isReady { resendUnconfirmed() }
+                }
+            }
+        }
+    }
+
+    private func writeUnconfirmed() {
+        for number in outbox.unconfirmed.numbers { write(number, again: true) }
+        writeInvalidTokens()
+    }
+
+    // MARK: Invalid tokens
+
+    /// Writes tokens to the set of invalid tokens; when they are in it their jobs are settled.
+    func writeInvalidTokens() {
+        guard !outbox.awaitingTokens.isEmpty, outbox.writingTokens.isEmpty, lane.now >= outbox.tokensNotBefore else {
+            return
+        }
+        var tokens: [InvalidToken] = []
+        let last = outbox.awaitingTokens.firstIndex { job in
+            tokens += job.tally?.invalidTokens ?? []
+            return tokens.count >= Self.tokensBatch
+        }
+        let count = last.map { $0 + 1 } ?? outbox.awaitingTokens.count
+        outbox.writingTokens = Array(outbox.awaitingTokens.prefix(count))
+        outbox.awaitingTokens.removeFirst(count)
+        store.markInvalid(tokens) { [self] result in
+            let batch = outbox.writingTokens
+            outbox.writingTokens = []
+            switch result {
+            case .success:
+                for job in batch {
+                    if job.generation == queue.generation { write(job) } else { ledger.recordLostClaims(1) }
+                }
+                invalidTokensAccepted()
+                report(.markedInvalid)
+                flushIfFull()
+                writeInvalidTokens()
+                if lane.isDraining { report(.changed) }
+            case .failure(let failure):
+                outbox.awaitingTokens = batch + outbox.awaitingTokens
+                if failure.isAnswer { invalidTokensRefused(failure) }
+            }
+        }
+    }
+
+    private func invalidTokensRefused(_ failure: QueueConnection.Failure) {
+        outbox.tokensRefusal = "\(failure)"
+        outbox.tokensNotBefore = lane.now + lane.refusalPause
+        lane.logOngoing(
+            .error, "invalid_tokens_refused", "Redis refuses invalid tokens: \(failure)", of: "invalid tokens",
+            at: queue.name)
+    }
+
+    private func invalidTokensAccepted() {
+        guard outbox.tokensRefusal != nil else { return }
+        outbox.tokensRefusal = nil
+        lane.logEnd(
+            "invalid_tokens_accepted", "Redis accepts invalid tokens again", of: "invalid tokens", at: queue.name)
+    }
+}

@@ -1,0 +1,468 @@
+import Logging
+import NIOCore
+import PushJob
+import PushQueue
+import Redis
+
+/// What a queue's consumer reports to its lane.
+enum QueueEvent {
+    /// Something can be done that could not be done before.
+    case changed
+    /// A claim has brought so many jobs, which are accepted next. `isDry`: no more wait.
+    case claimed(Int, isDry: Bool)
+    /// The jobs of a claim were accepted.
+    case answered
+    /// Invalid tokens were written to their set.
+    case markedInvalid
+    /// More jobs wait than the lane can claim: other lanes may.
+    case backlog
+    /// A retry becomes due at a time, and this lane does not poll.
+    case due(NIODeadline)
+    /// An operator wants the worker to do something.
+    case command(WorkerOrder)
+}
+
+/// The lane of a queue's consumer.
+protocol QueueConsumerDelegate: AnyObject {
+    func consumer(_ consumer: QueueConsumer, reports event: QueueEvent)
+    /// Accepts a claimed job, or ends it.
+    /// - Returns: the reservation that the job needs first; `nil` if it needs none.
+    func accept(_ body: ByteBuffer, claim: ClaimID, from queue: QueueContext, isRecovered: Bool) -> Reservation?
+    func recordDuplicate(_ reservation: Reservation, in queue: QueueContext)
+    func heartbeat(for queue: QueueContext) -> WorkerNews
+    /// The number of notifications that could be in flight in addition.
+    var capacity: Int { get }
+    /// True while nothing is in flight, nothing waits and nothing is wrong.
+    var isIdle: Bool { get }
+}
+
+/// Consumes one queue: claims its jobs, keeps the lease, waits for jobs, and settles what has ended.
+///
+/// Each queue has a lease of its own: in a Cluster each may be on another server, and one that can't be reached must not hold up
+/// the others. Belongs to the lane's event loop.
+final class QueueConsumer {
+    /// The intervals of heartbeats and renewals.
+    enum Interval {
+        /// The shortest between heartbeats.
+        static let heartbeat = TimeAmount.seconds(3)
+        /// The longest between renewals by a lane that can claim nothing, so that commands reach it.
+        static let longestRenewal = TimeAmount.seconds(11)
+    }
+
+    /// The requests that Redis may refuse although it can be reached.
+    enum Request: String, CaseIterable {
+        case claims
+        case reservations
+        case settlements
+        case waits = "waits for jobs"
+    }
+
+    let lane: LaneContext
+    let queue: QueueContext
+    let store: any QueueStore
+    let ledger: Ledger
+    unowned let delegate: any QueueConsumerDelegate
+    private(set) var window: ClaimWindow
+    private var lease: Lease
+    private var heartbeat = Heartbeat()
+    /// The reasons for which Redis refuses requests, while it does.
+    private var refusals: [Request: String] = [:]
+    /// The error of the last lost connection.
+    private var connectionError: RedisError?
+    private(set) var hasBacklog = false
+    /// The lane's round in which the queue last had its turn.
+    private var lastTurn = 0
+    var reservations = PendingReservations()
+    var recovery: Recovery
+    var outbox = Outbox()
+
+    /// The lane's lease on the queue.
+    private struct Lease {
+        var continuity = LeaseContinuity()
+        var renewedAt = NIODeadline.distantPast
+        /// True while Redis has no claims of the lane, by its last answer: there is nothing to recover then.
+        var holdsNothing = false
+        /// True while the lease is the long one of a lane without claims.
+        var isIdle = false
+        /// True while a blocking wait is in flight.
+        var isWaiting = false
+        /// The time at which the other lanes were last asked to poll in this lane's place.
+        var delegatedAt = NIODeadline.distantPast
+        /// The times from which expired lanes may be reclaimed.
+        var reclaimAfter: [String: NIODeadline] = [:]
+    }
+
+    private struct Heartbeat {
+        var sentAt = NIODeadline.distantPast
+        /// True if the next one must not wait for its interval.
+        var isUrgent = false
+    }
+
+    /// The maximum duration of the blocking wait, in seconds. The kernel notices a lost server sooner.
+    private static let waitSeconds = 60
+
+    /// - Parameter polls: true for the lane of a worker that polls: see ``ClaimWindow``.
+    init(
+        _ queue: QueueContext, store: any QueueStore, lane: LaneContext, ledger: Ledger,
+        delegate: any QueueConsumerDelegate, polls: Bool
+    ) {
+        self.queue = queue
+        self.store = store
+        self.lane = lane
+        self.ledger = ledger
+        self.delegate = delegate
+        window = ClaimWindow(polls: polls)
+        lease = Lease()
+        lease.continuity.longestGap = min(.seconds(10), .milliseconds(Int64(queue.limits.lease) / 2))
+        recovery = Recovery(checkedAt: lane.now)
+    }
+
+    /// Notes a change of the connection to Redis.
+    func redisChanged(_ state: RedisClient.State) {
+        if case .disconnected(let error, _) = state { connectionError = error }
+        guard case .ready = state else { return }
+        recovery.claims = ForgottenClaims()
+        checkClaims()
+        resendUnconfirmed()
+        reserveNext()
+        window.wake()
+        report(.changed)
+    }
+
+    func report(_ event: QueueEvent) { delegate.consumer(self, reports: event) }
+
+    // MARK: Claims
+
+    /// Makes the claim that should be made now, if any.
+    /// - Parameters:
+    ///   - free: the number of notifications that could be in flight in addition.
+    ///   - busy: the number in flight.
+    ///   - turn: the lane's round.
+    func claim(free: Int, busy: Int, turn: Int) {
+        lastTurn = turn
+        guard canClaim, let claim = window.next(free: free, busy: busy, now: lane.now) else { return }
+        // Settlements leave in the same write as the claim.
+        flush()
+        send(claim)
+    }
+
+    /// Repeats a claim without an answer, which may have taken jobs: for a lane that is quiet.
+    func repeatClaim() {
+        guard canClaim, window.isInDoubt, let claim = window.next(free: 1, busy: 0, now: lane.now) else { return }
+        send(claim)
+    }
+
+    /// True if a claim could be made, given capacity for its jobs.
+    private var canClaim: Bool { !window.isAsking && store.isReady && !outbox.isFull }
+
+    /// True while the consumer waits for nothing but jobs.
+    var isAtRest: Bool {
+        store.isReady && !heartbeat.isUrgent && isSettled && recovery.claims.isEmpty && reservations.isEmpty
+    }
+
+    /// The time from which it would claim jobs.
+    var nextClaim: NIODeadline {
+        if window.isAsking { return .distantFuture }
+        return lane.isQuiet && !window.isInDoubt ? .distantFuture : window.nextClaim
+    }
+
+    /// The number of jobs that are on their way to the lane.
+    var expected: Int { window.reserved(now: lane.now) + reservations.count }
+
+    /// The queue's availability for the schedule.
+    /// - Parameter turn: the lane's round, in which each queue has at most one turn.
+    func availability(turn: Int) -> QueueSchedule.Availability {
+        if window.reserved(now: lane.now) > 0 { return .asked }
+        return canClaim && lastTurn != turn ? .ready : .unavailable
+    }
+
+    private func send(_ claim: ClaimWindow.Claim) {
+        lease.renewedAt = lane.now
+        if claim.count > 0 { lease.isIdle = false }
+        let generation = queue.generation
+        store.claim(claim, heartbeat: nextHeartbeat()) { [self] result in
+            guard generation == queue.generation, !lane.isStopped else { return }
+            switch result {
+            case .success(let claimed): received(claimed, claim)
+            case .failure(let failure): failed(failure)
+            }
+        }
+    }
+
+    private func received(_ claimed: QueueConnection.Claimed, _ claim: ClaimWindow.Claim) {
+        queue.setClock(claimed.now)
+        lane.metrics.setClock(ofQueue: queue.id.index, ahead: queue.clockOffset)
+        accepted(.claims)
+        if let command = claimed.order { report(.command(command)) }
+        if claimed.leaseLost { return rejoin() }
+        lease.continuity.renewed(now: lane.now)
+        lease.holdsNothing = claimed.held == 0
+        lease.isIdle = lease.holdsNothing && claim.count == 0
+        logEvictions(claimed.evicted)
+        if claim.join {
+            queue.logger.debug("joined the queue", metadata: ["event": "queue_joined", "worker": "\(queue.holder)"])
+        }
+        let count = claimed.bodies.count
+        hasBacklog = window.answered(
+            received: count, isPaused: claimed.isPaused, nextDue: claimed.nextDue,
+            isWatched: store.canWait && refusals[.waits] == nil, now: lane.now)
+        if claim.count > 0 { report(.claimed(count, isDry: !hasBacklog)) }
+        // A drain began while the claim was in flight: what it brought is given back with the lane's other claims.
+        guard lane.isWorking else { return report(.changed) }
+        ledger.recordClaimed(count, of: queue)
+        for (offset, body) in claimed.bodies.enumerated() {
+            accept(body, ClaimID(number: claim.first + offset, stamp: claimed.stamp), isRecovered: false)
+        }
+        if let expired = claimed.expiredWorker, expired != queue.holder { considerReclaiming(expired) }
+        if hasBacklog {
+            report(.backlog)
+        } else if claim.count > 0, !claimed.isPaused {
+            waitForJob()
+            wakeWhenDue()
+        }
+        report(.answered)
+    }
+
+    func accept(_ body: ByteBuffer, _ claim: ClaimID, isRecovered: Bool) {
+        guard let reservation = delegate.accept(body, claim: claim, from: queue, isRecovered: isRecovered) else {
+            return
+        }
+        reserve(reservation, isRecovered: isRecovered)
+    }
+
+    private func failed(_ failure: QueueConnection.Failure) {
+        if case .redis(let error) = failure, !error.isAnswer {
+            window.failed(mayHaveRun: error.mayHaveBeenExecuted, now: lane.now)
+        } else {
+            // Read-only, loading, out of memory: the server is there, and will recover.
+            window.refused(now: lane.now, pause: lane.refusalPause)
+            refused(.claims, failure)
+        }
+    }
+
+    // MARK: Waking
+
+    /// Allows a claim at once.
+    func wake() { window.wake() }
+
+    /// Has a claim made when a retry becomes due, here or by the lane of the worker that polls.
+    func wake(at time: NIODeadline) {
+        guard window.polls else { return report(.due(time)) }
+        window.wake(at: time)
+        wakeWhenDue()
+    }
+
+    /// Makes the next claim in time, if that is before the lane's next tick.
+    private func wakeWhenDue() {
+        let due = window.nextClaim
+        guard due - lane.now < .seconds(1) else { return }
+        lane.eventLoop.assumeIsolated().scheduleTask(deadline: due) { [self] in report(.changed) }
+    }
+
+    /// Wakes the other lanes when a poll is due that this one can't make, because it is full or has no connection.
+    func delegatePollIfDue() {
+        guard window.cannotPoll(now: lane.now), lane.now - lease.delegatedAt >= ClaimWindow.unwatchedPoll else { return }
+        lease.delegatedAt = lane.now
+        report(.backlog)
+    }
+
+    /// Lets the server wake this process as soon as there is a job.
+    private func waitForJob() {
+        guard store.canWait, !lease.isWaiting, case .running = lane.state else { return }
+        lease.isWaiting = true
+        store.waitForJob(seconds: Self.waitSeconds) { [self] result in
+            lease.isWaiting = false
+            switch result {
+            case .success(let hasCome):
+                accepted(.waits)
+                if hasCome {
+                    window.wake()
+                } else if window.nextClaim > lane.now {
+                    // The next poll is a claim, which costs more than waiting on.
+                    waitForJob()
+                }
+            case .failure(.redis(.server(let error))) where error.prefix == "UNBLOCKED":
+                window.wake()  // The server became a replica, as the next answer will show.
+            case .failure(let failure):
+                // Without a wait the list is polled more often.
+                if failure.isAnswer { refused(.waits, failure) }
+                window.wake(at: lane.now + ClaimWindow.unwatchedPoll)
+            }
+            report(.changed)
+        }
+    }
+
+    // MARK: The lease
+
+    /// Renews the lease without a claim, if nothing else has.
+    func renewLeaseIfDue() {
+        var interval = TimeAmount.milliseconds(Int64(queue.limits.lease) / 3)
+        if window.polls {
+            // One lane of the worker receives an operator's commands soon.
+            interval = min(interval, lane.isQuiet ? Interval.heartbeat : Interval.longestRenewal)
+        } else if lease.isIdle, delegate.isIdle {
+            // The heartbeat of a lane with a problem must not be that old.
+            interval = .milliseconds(Int64(queue.limits.idleLease) / 3)
+        }
+        guard heartbeat.isUrgent || lane.now - lease.renewedAt > interval else { return }
+        lease.renewedAt = lane.now
+        guard store.isReady, let claim = window.renewal(now: lane.now) else { return }
+        send(claim)
+    }
+
+    /// The time of the last renewal; `nil` before the first, and while there are no claims that a lease protects.
+    var leaseRenewedAt: NIODeadline? { window.hasJoined && !lease.isIdle ? queue.answeredAt : nil }
+
+    /// Has the next claim or renewal made soon, with a heartbeat.
+    func reportSoon() { heartbeat.isUrgent = true }
+
+    /// The heartbeat to send with the claim that is made now, if it is time for one.
+    private func nextHeartbeat() -> WorkerNews? {
+        guard heartbeat.isUrgent || lane.now - heartbeat.sentAt >= Interval.heartbeat else { return nil }
+        heartbeat = Heartbeat(sentAt: lane.now)
+        return delegate.heartbeat(for: queue)
+    }
+
+    /// Goes on under another name: the lease ended while this process did not run. Others have the claims now, and what is in
+    /// flight is no longer this lane's to settle.
+    private func rejoin() {
+        queue.logger.warning(
+            "the lease was lost; going on under another name",
+            metadata: ["event": "lease_lost", "worker": "\(queue.holder)"])
+        queue.rejoin()
+        store.use(holder: queue.holder)
+        window.startAfresh()
+        (lease.holdsNothing, lease.isIdle) = (false, false)
+        lease.continuity.lost()
+        heartbeat.isUrgent = true
+        ledger.recordLostClaims(outbox.forget() + reservations.forget())
+        accepted(.settlements)
+        accepted(.reservations)
+        recovery.claims = ForgottenClaims()
+        report(.changed)
+    }
+
+    /// True while Redis may hold claims of the lane.
+    var mayHoldClaims: Bool { !lease.holdsNothing }
+
+    /// Notes that the lane works on a claim that Redis listed.
+    func adopted(_ number: Int) { window.adopted(number) }
+
+    // MARK: The end
+
+    /// Makes no blocking wait any more: one in flight would move a job that this lane no longer wants.
+    func stopWaiting() {
+        store.stopWaiting()
+        reportSoon()
+    }
+
+    /// Gives back what has not been settled, and ends the lease.
+    func release() -> EventLoopFuture<Void> {
+        let done = lane.eventLoop.makePromise(of: Void.self)
+        release(given: 0, done)
+        return done.futureResult
+    }
+
+    private func release(given: Int, _ done: EventLoopPromise<Void>) {
+        store.release(endOf: lane.configuration.workerName) { [self] result in
+            switch result {
+            case .success(let released) where released.left > 0: return release(given: given + released.released, done)
+            case .success(let released):
+                let jobs = given + released.released
+                if jobs > 0 {
+                    queue.logger.info(
+                        "released unsent jobs", metadata: ["event": "jobs_released", "jobs": "\(jobs)"])
+                }
+            case .failure(let failure):
+                queue.logger.warning(
+                    "could not release unsent jobs; another worker reclaims them when the lease ends: \(failure)",
+                    metadata: ["event": "release_failed"])
+            }
+            done.succeed(())
+        }
+    }
+
+    // MARK: Lanes whose lease has expired
+
+    /// Reclaims after a pause of random length, so that one lane of the fleet does it and not all at once; and only if this
+    /// lane's own lease shows that there was no outage (see ``LeaseContinuity``).
+    private func considerReclaiming(_ expired: String) {
+        guard lease.continuity.isSteady(now: lane.now) else { return }
+        guard let after = lease.reclaimAfter[expired] else {
+            if lease.reclaimAfter.count > 100 { lease.reclaimAfter.removeAll() }
+            lease.reclaimAfter[expired] = lane.now + .milliseconds(lane.random(in: 0...1000))
+            return
+        }
+        guard lane.now >= after else { return }
+        lease.reclaimAfter[expired] = nil
+        reclaim(expired)
+    }
+
+    private func reclaim(_ expired: String) {
+        store.reclaim(expired) { [self] result in
+            switch result {
+            case .success(let counts?):
+                logEvictions(counts.evicted)
+                ledger.recordReclaimed(counts.reclaimed, poisoned: counts.poisoned, of: queue)
+                queue.logger.warning(
+                    "reclaimed the jobs of a lane whose lease had expired",
+                    metadata: [
+                        "event": "jobs_reclaimed", "worker": "\(expired)", "jobs": "\(counts.reclaimed)",
+                        "poisoned": "\(counts.poisoned)",
+                    ])
+                window.wake()
+                if counts.left > 0, lane.isWorking { reclaim(expired) }
+                report(.changed)
+            case .success(nil): break
+            case .failure(let failure):
+                lane.logThrottled(
+                    .error, "reclaim_failed", "could not reclaim the jobs of \(expired): \(failure)",
+                    kind: "reclaim \(queue.name)", logger: queue.logger)
+            }
+        }
+    }
+
+    /// Logs evictions of dead letters, whose jobs are lost for good.
+    func logEvictions(_ count: Int) {
+        guard count > 0 else { return }
+        lane.logThrottled(
+            .error, "dead_letters_evicted", "evicted dead letters: too many, too large in total, or too old",
+            kind: "evicted \(queue.name)", count: count, logger: queue.logger)
+    }
+
+    // MARK: Refusals
+
+    /// Notes that Redis, though it can be reached, refused a request: it is read-only, busy or out of memory, or something is
+    /// wrong with a key.
+    func refused(_ request: Request, _ failure: QueueConnection.Failure) {
+        refusals[request] = "\(failure)"
+        let form = if case .redis(.server(let error)) = failure { error.prefix } else { "" }
+        lane.logOngoing(
+            .error, "redis_refused", "Redis refuses \(request.rawValue): \(failure)", of: "refused:\(queue.name)",
+            at: "\(request)", form: form, logger: queue.logger)
+    }
+
+    /// Notes an answer. Cheap if nothing was refused.
+    func accepted(_ request: Request) {
+        guard !refusals.isEmpty, refusals.removeValue(forKey: request) != nil else { return }
+        lane.logEnd(
+            "redis_accepted", "Redis accepts commands again", of: "refused:\(queue.name)", at: "\(request)",
+            logger: queue.logger)
+    }
+
+    /// The problem that keeps the lane from working on the queue, if any.
+    var problem: String? {
+        if !store.isReady {
+            let reason = connectionError.map { ": \($0.headline)" } ?? ""
+            return "Redis cannot be reached for the queue \(queue.name)\(reason)"
+        }
+        if window.isOverdue(now: lane.now) { return "Redis does not answer for the queue \(queue.name)" }
+        // Without a wait the lane only polls more often.
+        for request in [Request.claims, .reservations, .settlements] {
+            guard let refusal = refusals[request] else { continue }
+            return "Redis refuses \(request.rawValue) of the queue \(queue.name): \(refusal)"
+        }
+        if let refusal = outbox.tokensRefusal { return "Redis refuses invalid tokens: \(refusal)" }
+        return window.hasJoined ? nil : "there is no lease for the queue \(queue.name) yet"
+    }
+}

@@ -1,0 +1,95 @@
+import Logging
+import NIOCore
+import PushJob
+import PushQueue
+
+/// What the parts of a lane know of one queue: its configuration, Redis' clock, and the name under which its jobs are claimed.
+///
+/// Changed by the queue's consumer only.
+final class QueueContext {
+    let id: QueueID
+    let keys: QueueKeys
+    let format: JobFormat
+    let isSidekiq: Bool
+    let limits: QueueLimits
+    let logger: Logger
+    /// The name of the lane among all lanes of the fleet: `<worker>.<lane>`.
+    private let laneName: String
+    private let eventLoop: any EventLoop
+    /// The number of times that the lease was lost. Each time the lane goes on under another name.
+    private(set) var generation = 0
+    /// The lease holder's name now.
+    private(set) var holder: String
+    /// Redis' clock: what it last said, and when.
+    private var clock: (at: NIODeadline, milliseconds: Int64) = (.distantPast, 0)
+
+    init(_ queue: QueueConfiguration, id: QueueID, lane: LaneContext) {
+        self.id = id
+        keys = queue.keys
+        format = queue.format
+        isSidekiq = queue.format != .native
+        limits = queue.limits
+        laneName = "\(lane.configuration.workerName).\(lane.index)"
+        holder = laneName
+        eventLoop = lane.eventLoop
+        var logger = lane.logger
+        if lane.configuration.queues.count > 1 { logger[metadataKey: "queue"] = "\(queue.keys.queue)" }
+        self.logger = logger
+    }
+
+    var name: String { keys.queue }
+
+    // MARK: Time
+
+    /// Redis' time in milliseconds since 1970.
+    var now: Int64 { clock.milliseconds + (eventLoop.now - clock.at).nanoseconds / 1_000_000 }
+
+    /// True once Redis has said what time it is.
+    var knowsTime: Bool { clock.at > .distantPast }
+
+    /// The time of Redis' last answer to a claim.
+    var answeredAt: NIODeadline { clock.at }
+
+    func setClock(_ milliseconds: Int64) { clock = (eventLoop.now, milliseconds) }
+
+    /// The milliseconds by which Redis' clock is ahead of the event loop's.
+    var clockOffset: Int64 { clock.milliseconds - Int64(clock.at.uptimeNanoseconds / 1_000_000) }
+
+    // MARK: Names
+
+    /// Goes on under another name, because the lease was lost.
+    func rejoin() {
+        generation += 1
+        holder = name(ofGeneration: generation)
+    }
+
+    private func name(ofGeneration generation: Int) -> String {
+        generation > 0 ? "\(laneName).\(generation)" : laneName
+    }
+
+    /// The bytes that `apns-id`s are derived from: the job's id or, for a job without one, its first claim.
+    /// - Parameter generation: that of the claim.
+    func identity(of job: Job, claim: ClaimID, generation: Int) -> ByteBuffer {
+        if let id = job.id ?? job.envelope.origin { return job.text(id) }
+        let holder = generation == self.generation ? holder : name(ofGeneration: generation)
+        return ByteBuffer(string: "\(holder):\(claim)")
+    }
+
+    /// The beginning of the wrapper for the next attempt.
+    /// - Parameter namesClaim: true to make the wrapped job unlike any other: equal members of a sorted set would be one.
+    func wrapper(
+        of job: Job, claim: ClaimID, attempt: Int, firstSeen: Int64, namesClaim: Bool = true
+    ) -> EnvelopeWriter {
+        var writer = EnvelopeWriter(attempt: attempt)
+        if let id = job.id {
+            writer.write(id: job.text(id))
+        } else {
+            writer.write(origin: identity(of: job, claim: claim, generation: generation))
+        }
+        writer.write(enqueued: firstSeen)
+        writer.write(reserved: job.envelope.isReserved)
+        writer.write(requeues: job.envelope.requeues)
+        if namesClaim { writer.write(claim: ByteBuffer(string: "\(holder):\(claim)")) }
+        return writer
+    }
+}

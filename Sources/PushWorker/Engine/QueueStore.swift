@@ -1,0 +1,117 @@
+import Logging
+import NIOCore
+import PushQueue
+import Redis
+
+/// One queue in Redis, as a lane's consumer uses it. Everything is called, and calls back, on the lane's event loop.
+protocol QueueStore: AnyObject {
+    typealias Completion<Value> = (Result<Value, QueueConnection.Failure>) -> Void
+
+    /// True while Redis can be asked.
+    var isReady: Bool { get }
+    /// True while a blocking wait could be made.
+    var canWait: Bool { get }
+    /// True if the set of invalid tokens is on the queue's server, and fails over with it.
+    var holdsInvalidTokens: Bool { get }
+
+    /// Claims under another name from now on.
+    func use(holder: String)
+    func claim(_ claim: ClaimWindow.Claim, heartbeat: WorkerNews?, completion: @escaping Completion<QueueConnection.Claimed>)
+    func reserve(_ reservations: [Reservation], completion: @escaping Completion<[ReservationResult]>)
+    func settle(_ settlement: Settlement, completion: @escaping Completion<QueueConnection.Settled>)
+    func reclaim(_ other: String, completion: @escaping Completion<QueueConnection.Reclaimed?>)
+    func release(endOf worker: String, completion: @escaping Completion<QueueConnection.Released>)
+    func claims(completion: @escaping Completion<[ClaimID]>)
+    func bodies(of claims: [ClaimID], completion: @escaping Completion<[ByteBuffer?]>)
+    func gauges(completion: @escaping Completion<QueueGauges>)
+
+    /// Writes tokens to the set of invalid tokens.
+    func markInvalid(_ tokens: [InvalidToken], completion: @escaping Completion<Void>)
+
+    /// Waits for a job, which the server moves to the inbox.
+    /// - Parameter completion: gets true if a job came.
+    func waitForJob(seconds: Int, completion: @escaping Completion<Bool>)
+    func stopWaiting()
+    func close() -> EventLoopFuture<Void>
+}
+
+/// A queue in Redis.
+final class RedisQueueStore: QueueStore {
+    private let client: RedisClient
+    /// For the blocking wait, which holds up what comes after it; only one lane of a worker has one.
+    private let waiter: RedisClient?
+    private let keys: QueueKeys
+    private let limits: QueueLimits
+    private let invalidTokens: InvalidTokenSet
+    private var connection: QueueConnection
+
+    init(
+        _ queue: QueueContext, client: RedisClient, waiter: RedisClient?, invalidTokens: InvalidTokenSet
+    ) {
+        self.client = client
+        self.waiter = waiter
+        self.invalidTokens = invalidTokens
+        keys = queue.keys
+        limits = queue.limits
+        connection = QueueConnection(client: client, keys: queue.keys, worker: queue.holder, limits: queue.limits)
+    }
+
+    var isReady: Bool { client.isReady }
+
+    var canWait: Bool { waiter?.isReady == true }
+
+    var holdsInvalidTokens: Bool { invalidTokens.isWith(client) }
+
+    func use(holder: String) {
+        connection = QueueConnection(client: client, keys: keys, worker: holder, limits: limits)
+    }
+
+    func claim(
+        _ claim: ClaimWindow.Claim, heartbeat: WorkerNews?, completion: @escaping Completion<QueueConnection.Claimed>
+    ) {
+        connection.claim(
+            count: claim.count, first: claim.first, join: claim.join, telling: heartbeat, completion: completion)
+    }
+
+    func reserve(_ reservations: [Reservation], completion: @escaping Completion<[ReservationResult]>) {
+        connection.reserve(reservations, completion: completion)
+    }
+
+    func settle(_ settlement: Settlement, completion: @escaping Completion<QueueConnection.Settled>) {
+        connection.settle(settlement, completion: completion)
+    }
+
+    func reclaim(_ other: String, completion: @escaping Completion<QueueConnection.Reclaimed?>) {
+        connection.reclaim(other, completion: completion)
+    }
+
+    func release(endOf worker: String, completion: @escaping Completion<QueueConnection.Released>) {
+        connection.release(endOf: worker, completion: completion)
+    }
+
+    func claims(completion: @escaping Completion<[ClaimID]>) {
+        connection.claims { completion($0.mapError(QueueConnection.Failure.redis)) }
+    }
+
+    func bodies(of claims: [ClaimID], completion: @escaping Completion<[ByteBuffer?]>) {
+        connection.bodies(of: claims) { completion($0.mapError(QueueConnection.Failure.redis)) }
+    }
+
+    func gauges(completion: @escaping Completion<QueueGauges>) { connection.gauges(completion: completion) }
+
+    func markInvalid(_ tokens: [InvalidToken], completion: @escaping Completion<Void>) {
+        invalidTokens.mark(tokens) { completion($0.map { _ in }) }
+    }
+
+    func waitForJob(seconds: Int, completion: @escaping Completion<Bool>) {
+        guard let waiter else { return completion(.success(false)) }
+        let command = RedisCommand("BLMOVE", keys.jobs, keys.inbox, keys.head.rawValue, "RIGHT", "\(seconds)")
+        waiter.send(command, deadline: .seconds(Int64(seconds) + 5)) { result in
+            completion(result.map { !$0.root.isNull }.mapError(QueueConnection.Failure.redis))
+        }
+    }
+
+    func stopWaiting() { _ = waiter?.close() }
+
+    func close() -> EventLoopFuture<Void> { waiter?.close() ?? client.eventLoop.makeSucceededVoidFuture() }
+}

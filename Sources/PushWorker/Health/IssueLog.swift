@@ -1,0 +1,174 @@
+import Logging
+import NIOConcurrencyHelpers
+import NIOCore
+
+/// Decides which lines about lasting problems of a process are logged. No I/O.
+///
+/// The same problem meets many parts at once: each lane has connections of its own, and each of them loses its server. It is
+/// logged when the first of them has it, and its end when none has it any more.
+struct OngoingIssues {
+    /// A problem that begins again sooner than this after its last line is not logged: what comes and goes all the time must
+    /// not fill the log.
+    static let quiet = TimeAmount.seconds(30)
+    /// The interval of lines about a problem that lasts.
+    static let reminder = TimeAmount.minutes(10)
+
+    private struct Subject {
+        var began = NIODeadline.distantPast
+        /// The parts that have it.
+        var sources: Set<String> = []
+        /// The forms in which it has been logged since it began.
+        var loggedForms: Set<String> = []
+        var loggedAt: NIODeadline?
+        /// The number of reports since then.
+        var unlogged = 0
+    }
+
+    private var subjects: [String: Subject] = [:]
+
+    /// Notes that a part has a problem, or has it still.
+    /// - Parameters:
+    ///   - subject: identifies the problem.
+    ///   - source: the part that has it.
+    ///   - form: distinguishes it from others of the subject; each is logged.
+    /// - Returns: the number of reports since the last line, this one included, if a line is due.
+    mutating func began(_ subject: String, at source: String, form: String = "", now: NIODeadline) -> Int? {
+        var state = subjects[subject] ?? Subject()
+        defer { subjects[subject] = state }
+        if state.sources.isEmpty { (state.began, state.loggedForms) = (now, []) }
+        state.sources.insert(source)
+        let pause: TimeAmount =
+            if state.loggedForms.isEmpty { Self.quiet } else {
+                state.loggedForms.contains(form) ? Self.reminder : .zero
+            }
+        state.unlogged += 1
+        if let last = state.loggedAt, now - last < pause { return nil }
+        state.loggedForms.insert(form)
+        state.loggedAt = now
+        defer { state.unlogged = 0 }
+        return state.unlogged
+    }
+
+    /// Notes that a part no longer has a problem.
+    /// - Returns: the problem's duration, if no part has it any more and it was logged.
+    mutating func ended(_ subject: String, at source: String, now: NIODeadline) -> TimeAmount? {
+        guard subjects[subject]?.sources.remove(source) != nil, let state = subjects[subject], state.sources.isEmpty,
+            !state.loggedForms.isEmpty
+        else { return nil }
+        return now - state.began
+    }
+}
+
+/// Decides which lines about occurrences are logged that may come a million times: the first of a kind at once, and then at most
+/// one line per minute, with the number of occurrences. No I/O.
+struct LogThrottle<Line: Sendable>: Sendable {
+    static var pause: TimeAmount { .minutes(1) }
+    /// Kinds are named by reasons, some of which come from a server: they must not fill the memory.
+    static var maximumKinds: Int { 1000 }
+
+    private struct Kind: Sendable {
+        /// The last line about it.
+        var line: Line
+        var loggedAt: NIODeadline
+        /// The number of occurrences since.
+        var unlogged = 0
+    }
+
+    private var kinds: [String: Kind] = [:]
+    /// True if ``overdue(now:all:)``, which is called every second, may find something.
+    private var hasUnlogged = false
+
+    /// Notes occurrences.
+    /// - Parameter line: makes the line; called only if one is logged now.
+    /// - Returns: the number of occurrences to log now, those included that were not logged before; `nil` for none.
+    mutating func occurred(_ name: String, count: Int = 1, now: NIODeadline, line: () -> Line) -> Int? {
+        guard let known = kinds[name] else {
+            if kinds.count >= Self.maximumKinds { forgetQuiet(before: now - Self.pause) }
+            guard kinds.count < Self.maximumKinds else { return nil }
+            kinds[name] = Kind(line: line(), loggedAt: now)
+            return count
+        }
+        guard now - known.loggedAt >= Self.pause else {
+            kinds[name]?.unlogged += count
+            hasUnlogged = true
+            return nil
+        }
+        kinds[name] = Kind(line: line(), loggedAt: now)
+        return known.unlogged + count
+    }
+
+    /// The lines about occurrences that were not logged for a minute, sorted by kind.
+    /// - Parameter all: true to include those of the last minute, because this is the end.
+    mutating func overdue(now: NIODeadline, all: Bool = false) -> [(line: Line, count: Int)] {
+        guard hasUnlogged else { return [] }
+        let due = kinds.filter { $0.value.unlogged > 0 && (all || now - $0.value.loggedAt >= Self.pause) }
+        for name in due.keys {
+            kinds[name]?.unlogged = 0
+            kinds[name]?.loggedAt = now
+        }
+        hasUnlogged = kinds.values.contains { $0.unlogged > 0 }
+        return due.sorted { $0.key < $1.key }.map { ($0.value.line, $0.value.unlogged) }
+    }
+
+    private mutating func forgetQuiet(before time: NIODeadline) {
+        kinds = kinds.filter { $0.value.unlogged > 0 || $0.value.loggedAt > time }
+    }
+}
+
+/// The problems and occurrences of all lanes of a process. From any thread.
+final class IssueLog: Sendable {
+    private struct Line {
+        let level: Logger.Level
+        let message: String
+        let metadata: Logger.Metadata
+    }
+
+    private let ongoing = NIOLockedValueBox(OngoingIssues())
+    private let throttle = NIOLockedValueBox(LogThrottle<Line>())
+
+    /// See ``OngoingIssues/began(_:at:form:now:)``.
+    func began(_ subject: String, at source: String, form: String = "", now: NIODeadline) -> Int? {
+        ongoing.withLockedValue { $0.began(subject, at: source, form: form, now: now) }
+    }
+
+    /// See ``OngoingIssues/ended(_:at:now:)``.
+    /// - Returns: the duration in milliseconds.
+    func ended(_ subject: String, at source: String, now: NIODeadline) -> Int64? {
+        ongoing.withLockedValue { $0.ended(subject, at: source, now: now) }.map { $0.nanoseconds / 1_000_000 }
+    }
+
+    /// Logs occurrences at once, or later with others of their kind.
+    /// - Parameters:
+    ///   - metadata: of all of that kind.
+    ///   - example: of this one.
+    func occurred(
+        _ kind: String, count: Int = 1, _ level: Logger.Level, _ message: @autoclosure () -> String, _ logger: Logger,
+        now: NIODeadline, metadata: @autoclosure () -> Logger.Metadata = [:],
+        example: @autoclosure () -> Logger.Metadata = [:]
+    ) {
+        var line: Line?
+        let count = throttle.withLockedValue { throttle in
+            throttle.occurred(kind, count: count, now: now) {
+                let made = Line(level: level, message: message(), metadata: metadata())
+                line = made
+                return made
+            }
+        }
+        guard let count, let line else { return }
+        log(line, count, logger, example: example())
+    }
+
+    /// Logs occurrences that were not logged for a minute.
+    /// - Parameter all: true to include those of the last minute, because this is the end.
+    func logOverdue(_ logger: Logger, all: Bool = false, now: NIODeadline) {
+        for (line, count) in throttle.withLockedValue({ $0.overdue(now: now, all: all) }) {
+            log(line, count, logger, example: ["count": "\(count)"])
+        }
+    }
+
+    private func log(_ line: Line, _ count: Int, _ logger: Logger, example: Logger.Metadata = [:]) {
+        var metadata = line.metadata.merging(example) { $1 }
+        if count > 1 { metadata["count"] = "\(count)" }
+        logger.log(level: line.level, "\(line.message)", metadata: metadata)
+    }
+}
