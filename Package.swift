@@ -118,7 +118,8 @@ let package = Package(
         .testTarget(
             name: "PushWorkerTests",
             dependencies: [
-                "PushJob", "PushWorker", "APNSSimulator", "TestSupport", coreMetrics, metricsTestKit, nioPosix, logging,
+                "PushJob", "PushWorker", "APNSSimulator", "Redis", "TLS", "TestSupport", coreMetrics, metricsTestKit,
+                nioEmbedded, nioPosix, logging,
             ],
             exclude: ["schema_verdicts.py"]),
         .testTarget(

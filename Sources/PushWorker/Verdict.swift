@@ -37,7 +37,8 @@ package enum Verdict: Sendable, Equatable {
             self = .pauseApp(
                 reason: Reason(
                     .hungUp,
-                    detail: "the gateway drops connections at the first notification; is the certificate right, and for "
+                    detail:
+                        "the gateway drops connections at the first notification; is the certificate right, and for "
                         + "this environment?"))
         case .uncertain(let failure):
             self = .retry(reason: Reason(failure), retryAfter: nil, isUncertain: true)
@@ -60,7 +61,8 @@ package enum Verdict: Sendable, Equatable {
         case .missingDeviceToken, .missingPayload, .invalidTokenSize, .invalidPayloadSize:
             self = .dead(reason: Reason(code))
         // The topic is the certificate's, for all that the app sends.
-        case .missingTopic, .invalidTopicSize: self = .pauseApp(reason: Reason(code, detail: "is the certificate right?"))
+        case .missingTopic, .invalidTopicSize:
+            self = .pauseApp(reason: Reason(code, detail: "is the certificate right?"))
         // What a token is called too that belongs to the other environment, or to another app's certificate.
         case .invalidToken: self = .tokenSuspect(reason: Reason(code))
         // It does not know this kind of frame, which would be the same for all.

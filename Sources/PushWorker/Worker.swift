@@ -88,7 +88,9 @@ public final class Worker: Service {
             try await lane.start()
         }
         let apps = configuration.apps.map { "\($0.name) → \($0.endpoint)" }.joined(separator: ", ")
-        var metadata: Logger.Metadata = ["event": "started", "worker": "\(configuration.workerName)", "lanes": "\(lanes.count)"]
+        var metadata: Logger.Metadata = [
+            "event": "started", "worker": "\(configuration.workerName)", "lanes": "\(lanes.count)",
+        ]
         metadata["queue"] = "\(configuration.queues.map(\.keys.queue).joined(separator: ", "))"
         metadata["redis"] = "\(configuration.redis)"
         metadata["apps"] = "\(apps)"

@@ -213,15 +213,15 @@ struct JobDecoderTests {
         for (member, limit) in [("id", 255), ("app", 255), ("topic", 255), ("push_type", 255), ("collapse_id", 64)] {
             let good = String(repeating: "x", count: limit)
             #expect(jobError(Self.job(#""\#(member)":"\#(good)""#)) == nil)
-            #expect(jobError(Self.job(#""\#(member)":"\#(good)x""#))?.reason == "InvalidMember")
+            #expect(jobError(Self.job(#""\#(member)":"\#(good)x""#))?.code.rawValue == "InvalidMember")
             let escaped = String(repeating: #"\u0078"#, count: limit)
             #expect(jobError(Self.job(#""\#(member)":"\#(escaped)""#)) == nil)
-            #expect(jobError(Self.job(#""\#(member)":"\#(escaped)x""#))?.reason == "InvalidMember")
-            #expect(jobError(Self.job(#""\#(member)":"\#(escaped)\u0078""#))?.reason == "InvalidMember")
+            #expect(jobError(Self.job(#""\#(member)":"\#(escaped)x""#))?.code.rawValue == "InvalidMember")
+            #expect(jobError(Self.job(#""\#(member)":"\#(escaped)\u0078""#))?.code.rawValue == "InvalidMember")
         }
         let umlauts = String(repeating: "ü", count: 127)
         #expect(jobError(Self.job(#""id":"\#(umlauts)x""#)) == nil)
-        #expect(jobError(Self.job(#""id":"\#(umlauts)üx""#))?.reason == "InvalidMember")
+        #expect(jobError(Self.job(#""id":"\#(umlauts)üx""#))?.code.rawValue == "InvalidMember")
     }
 
     @Test("an id may be any text without control characters")
@@ -305,9 +305,9 @@ struct JobDecoderTests {
 
     @Test("what is not JSON is called that, wherever else a rule is broken")
     func malformedWins() {
-        #expect(jobError(#"{"priority":3,"payload":{},}"#)?.reason == "MalformedJSON")
-        #expect(jobError(#"{"payload":{},"#)?.reason == "MalformedJSON")
-        #expect(jobError(#"{"id":1,"id":2,x}"#)?.reason == "MalformedJSON")
+        #expect(jobError(#"{"priority":3,"payload":{},}"#)?.code.rawValue == "MalformedJSON")
+        #expect(jobError(#"{"payload":{},"#)?.code.rawValue == "MalformedJSON")
+        #expect(jobError(#"{"id":1,"id":2,x}"#)?.code.rawValue == "MalformedJSON")
     }
 
     @Test("the payload may go 63 levels down, for the job itself is one")
@@ -317,8 +317,8 @@ struct JobDecoderTests {
             return #"{"token":"ab","payload":\#(payload)}"#
         }
         #expect(jobError(job(63)) == nil)
-        #expect(jobError(job(64))?.reason == "TooDeep")
-        #expect(jobError(job(100_000))?.reason == "TooDeep")
+        #expect(jobError(job(64))?.code.rawValue == "TooDeep")
+        #expect(jobError(job(100_000))?.code.rawValue == "TooDeep")
     }
 
     @Test("no description has anything of the job in it")

@@ -62,7 +62,7 @@ struct JobEncoderTests {
         let error = #expect(throws: JobError.self) {
             try JobEncoder(tokens: ["ab"], payload: ByteBuffer(string: payload)).encode()
         }
-        #expect(error?.reason == reason)
+        #expect(error?.code.rawValue == reason)
     }
 
     @Test("writes short forms as members of the job, in one order")
@@ -104,7 +104,7 @@ struct JobEncoderTests {
         #expect(
             twoMembers?.description
                 == "the `custom` is not valid JSON: something follows the end of the value at byte 2")
-        #expect(error(.badge, .integer(-1))?.reason == "InvalidMember")
+        #expect(error(.badge, .integer(-1))?.code.rawValue == "InvalidMember")
         #expect(error(.relevanceScore, .number(.infinity)) != nil)
         #expect(error(.alert, .text("x"), payload: ByteBuffer(string: "{}")) == .payloadAndShortForm(.alert))
         #expect(throws: JobError.missingPayload) { try JobEncoder(tokens: ["ab"]).encode() }

@@ -33,7 +33,9 @@ struct ShortFormMutationTests {
             do throws(JobError) {
                 job = try JobDecoder.decode(ByteBuffer(bytes: bytes))
             } catch {
-                #expect((error.code.rawValue == "MalformedJSON") == (bytes.jsonError != nil && error.code.rawValue != "TooDeep"))
+                #expect(
+                    (error.code.rawValue == "MalformedJSON")
+                        == (bytes.jsonError != nil && error.code.rawValue != "TooDeep"))
                 continue
             }
             good += 1

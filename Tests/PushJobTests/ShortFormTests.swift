@@ -157,12 +157,12 @@ struct ShortFormTests {
         let member = #""relevance_score":100"#
         let offset = shortJob(#""relevance_score":"#).utf8.count - 1
         #expect(jobError(shortJob(member)) == .invalidMember(.relevanceScore, offset: offset))
-        #expect(jobError(shortJob(member + #","push_type":"alert","event":"end""#))?.reason == "InvalidMember")
+        #expect(jobError(shortJob(member + #","push_type":"alert","event":"end""#))?.code.rawValue == "InvalidMember")
         #expect(jobError(shortJob(member + #","event":"end""#)) == nil)
         #expect(jobError(shortJob(member + #","content_state":{}"#)) == nil)
         #expect(jobError(shortJob(member + #","push_type":"live\u0061ctivity""#)) == nil)
         #expect(jobError(#"{"channel":"a",\#(member)}"#) == nil)
-        #expect(jobError(shortJob(#""relevance_score":-0.1"#))?.reason == "InvalidMember")
+        #expect(jobError(shortJob(#""relevance_score":-0.1"#))?.code.rawValue == "InvalidMember")
     }
 
     @Test("custom members go beside aps, byte for byte")
@@ -192,10 +192,10 @@ struct ShortFormTests {
         for member in ["content_state", "attributes"] {
             let payload = try composed(#""\#(member)":\#(nested(62))"#)
             #expect(Array(payload.utf8).jsonError == nil)
-            #expect(jobError(shortJob(#""\#(member)":\#(nested(63))"#))?.reason == "TooDeep")
+            #expect(jobError(shortJob(#""\#(member)":\#(nested(63))"#))?.code.rawValue == "TooDeep")
         }
         #expect(Array(try composed(#""custom":\#(nested(63))"#).utf8).jsonError == nil)
-        #expect(jobError(shortJob(#""custom":\#(nested(64))"#))?.reason == "TooDeep")
+        #expect(jobError(shortJob(#""custom":\#(nested(64))"#))?.code.rawValue == "TooDeep")
     }
 
     @Test("a job in a wrapper has the same payload")

@@ -1,3 +1,4 @@
+import Foundation
 import NIOCore
 import PushQueue
 import TestSupport
@@ -520,6 +521,6 @@ extension TestWorker {
 
 /// Whether a buffer is one JSON object and nothing else.
 func jsonObject(_ buffer: ByteBuffer) throws -> Bool {
-    let bytes = Array(buffer.readableBytesView)
-    return bytes.jsonError == nil && bytes.first == UInt8(ascii: "{")
+    let object = try? JSONSerialization.jsonObject(with: Data(buffer.readableBytesView))
+    return object is [String: Any]
 }

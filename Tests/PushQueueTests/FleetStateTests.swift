@@ -100,7 +100,7 @@ struct FleetStateTests {
             _ = try await fleet.trip()
             for expected: Int64 in [2, 4, 4] {
                 try await eventually("a probe is granted") { try await fleet.probe() == .granted }
-                guard case .wait(let wait?, "Fault") = try await fleet.probe(1) else {
+                guard case .wait(let wait?, "Fault", nil) = try await fleet.probe(1) else {
                     Issue.record("two probes at once")
                     return
                 }
@@ -124,7 +124,7 @@ struct FleetStateTests {
             ] {
                 try queue.redis.run("SET", key, text)
                 #expect(try await fleet.trip() == nil)
-                #expect(try await fleet.probe() == .wait(milliseconds: nil, reason: "maintenance"))
+                #expect(try await fleet.probe() == .wait(milliseconds: nil, reason: "maintenance", detail: nil))
                 let _: Void = try await fleet.call { $0.pauses[0].value.close("shop", completion: $1) }
                 #expect(try queue.redis.run("GET", key).text == text)
             }
@@ -137,7 +137,7 @@ struct FleetStateTests {
             try await AppPauses.order(
                 AppPause(reason: "by \"hand\"", since: 5, by: "me"), of: "shop", queue.client, queue.sharedKeys)
             #expect(try await fleet.read() == [AppPause(reason: "by \"hand\"", since: 5, by: "me")])
-            #expect(try await fleet.probe() == .wait(milliseconds: nil, reason: "by \"hand\""))
+            #expect(try await fleet.probe() == .wait(milliseconds: nil, reason: "by \"hand\"", detail: nil))
             #expect(try await AppPauses.end("shop", queue.client, queue.sharedKeys))
             #expect(try await !AppPauses.end("shop", queue.client, queue.sharedKeys))
         }

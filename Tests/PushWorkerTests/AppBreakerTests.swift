@@ -138,7 +138,7 @@ struct AppBreakerTests {
         check(breaker.decide(now: later) == .wait(until: .distantFuture))
         check(!breaker.wantsProbe(now: later + .hours(1000)))
         check(!breaker.allows(isProbe: true) && !breaker.allows(isProbe: false))
-        check(breaker.reason == "wrong certificate" && breaker.isOpen && !breaker.isByHand)
+        check(breaker.reason == "wrong certificate" && breaker.isOpen && !breaker.isPausedByOperator)
         // Another worker, whose certificate is right, has ended the pause.
         check(breaker.closed() == "x")
         check(breaker.closed() == nil)
@@ -165,6 +165,6 @@ struct AppBreakerTests {
         check(breaker.learned(reason: "maintenance", wait: nil, now: start))
         check(breaker.decide(now: start + .hours(1000)) == .wait(until: .distantFuture))
         check(!breaker.wantsProbe(now: start + .hours(1000)))
-        check(breaker.isByHand && !open().isByHand)
+        check(breaker.isPausedByOperator && !open().isPausedByOperator)
     }
 }

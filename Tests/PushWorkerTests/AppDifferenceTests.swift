@@ -69,21 +69,21 @@ struct AppDifferenceTests {
 
     @Test("jobs are routed to the apps that are left, by the indices that they have had")
     func router() throws {
-        var router = JobRouter([app("a"), app("b")])
+        var router = JobRouter([app("a"), app("b")].map(RoutedApp.init))
         let job = { (text: String) throws in try JobDecoder.decode(ByteBuffer(string: text)) }
         let named = try job(#"{"token":"ab","app":"b","payload":{}}"#)
         let byTopic = try job(#"{"token":"ab","topic":"com.example.c","payload":{}}"#)
         let unnamed = try job(#"{"token":"ab","payload":{}}"#)
-        #expect(try router.route(named) == 1)
-        router.replace([app("a"), app("b"), app("c")]) { $0 < 1 }
-        #expect(try router.route(named) == 1)
-        #expect(try router.route(byTopic) == 2)
-        #expect(throws: Unsendable.self) { try router.route(unnamed) }
+        #expect(try router.route(named).index == 1)
+        router.replace([app("a"), app("b"), app("c")].map(RoutedApp.init)) { $0 < 1 }
+        #expect(try router.route(named).index == 1)
+        #expect(try router.route(byTopic).index == 2)
+        #expect(throws: Reason.self) { try router.route(unnamed) }
         // Gone, and here again: a new one.
-        router.replace([app("a"), app("b"), app("c"), app("b")]) { $0 < 2 }
-        #expect(try router.route(named) == 3)
-        router.replace([app("a"), app("b"), app("c"), app("b")]) { $0 != 2 }
-        #expect(try router.route(unnamed) == 2)
-        #expect(throws: Unsendable.self) { try router.route(named) }
+        router.replace([app("a"), app("b"), app("c"), app("b")].map(RoutedApp.init)) { $0 < 2 }
+        #expect(try router.route(named).index == 3)
+        router.replace([app("a"), app("b"), app("c"), app("b")].map(RoutedApp.init)) { $0 != 2 }
+        #expect(try router.route(unnamed).index == 2)
+        #expect(throws: Reason.self) { try router.route(named) }
     }
 }

@@ -106,8 +106,9 @@ private struct BreakerFleet {
                 probes.append(now)
                 schedule(lane, in: Int.random(in: 5...50, using: &random), .probeAnswered)
             }
-        case .told(.wait(let wait, let reason)):
-            lanes[lane].breaker.denied(reason: reason, wait: wait.map { .milliseconds($0) }, now: deadline)
+        case .told(.wait(let wait, let reason, _)):
+            lanes[lane].breaker.denied(
+                reason: Reason(.init(text: reason)), wait: wait.map { .milliseconds($0) }, now: deadline)
         case .tripped(let wait):
             _ = lanes[lane].breaker.learned(reason: "x", wait: .milliseconds(Int64(wait)), now: deadline)
         case .probeAnswered: answered(lane, isProbe: true)
@@ -141,7 +142,7 @@ private struct BreakerFleet {
 
     private mutating func redisProbes() -> AppPauses.ProbeAnswer {
         guard let pause else { return .closed }
-        guard pause.until <= now else { return .wait(milliseconds: Int64(pause.until - now), reason: "x") }
+        guard pause.until <= now else { return .wait(milliseconds: Int64(pause.until - now), reason: "x", detail: nil) }
         self.pause?.until = now + Self.probeLimit
         return .granted
     }

@@ -11,29 +11,29 @@ import Testing
 struct GatewayRulesTests {
     private static let token = String(repeating: "ab", count: 32)
 
-    private func router(_ change: (inout GatewayOptions) -> Void = { _ in }) -> JobRouter {
+    private func router(_ change: (inout GatewayOptions) -> Void = { _ in }) -> RoutedApp {
         var app = AppConfiguration(name: "old", topic: "com.example.old", credential: .providerTokens([]))
         var options = GatewayOptions()
         change(&options)
         app.transport = .gateway(options)
         app.otherTopics = ["com.example.older"]
-        return JobRouter([app])
+        return RoutedApp(app)
     }
 
     private func notification(
-        _ members: String, token: String = token, _ router: JobRouter? = nil
+        _ members: String, token: String = token, _ router: RoutedApp? = nil
     ) throws -> Notification {
         let job = try JobDecoder.decode(ByteBuffer(string: #"{"token":"\#(token)",\#(members)}"#))
         return try (router ?? self.router()).notification(
-            for: job, app: 0, identity: ByteBuffer(string: "job"), firstSeen: 1_000_000_000)
+            for: job, identity: ByteBuffer(string: "job"), firstSeen: 1_000_000_000)
     }
 
-    private func refusal(_ members: String, token: String = token, _ router: JobRouter? = nil) -> Unsendable? {
+    private func refusal(_ members: String, token: String = token, _ router: RoutedApp? = nil) -> Reason? {
         do {
             _ = try notification(members, token: token, router)
             return nil
         } catch {
-            return error as? Unsendable
+            return error as? Reason
         }
     }
 
@@ -54,8 +54,8 @@ struct GatewayRulesTests {
         }
         #expect(try notification(member(limit), router).payload.readableBytes == limit)
         let refusal = refusal(member(limit + 1), router)
-        #expect(refusal?.reason == "PayloadTooLarge")
-        #expect(refusal?.detail.contains("\(limit)") == true)
+        #expect(refusal?.code.text == "PayloadTooLarge")
+        #expect(refusal?.detail?.contains("\(limit)") == true)
     }
 
     @Test("of the short forms is shortened to the gateway's limit")
@@ -70,8 +70,8 @@ struct GatewayRulesTests {
     @Test("has a token of 32 bytes, or it never gets there", arguments: [2, 62, 66, 200])
     func tokenSize(digits: Int) {
         let refusal = refusal(#""payload":{"aps":{}}"#, token: String(repeating: "a", count: digits))
-        #expect(refusal?.reason == "MalformedToken")
-        #expect(refusal?.detail.contains("\(digits) hex digits; the binary gateway takes 64") == true)
+        #expect(refusal?.code.text == "MalformedToken")
+        #expect(refusal?.detail?.contains("\(digits) hex digits; the binary gateway takes 64") == true)
     }
 
     @Test(
@@ -79,7 +79,7 @@ struct GatewayRulesTests {
         arguments: [("com.example.old", true), ("com.example.older", true), ("com.example.new", false)])
     func topic(topic: String, isTaken: Bool) {
         #expect(
-            refusal(#""payload":{"aps":{}},"topic":"\#(topic)""#)?.reason == (isTaken ? nil : "TopicDisallowed"))
+            refusal(#""payload":{"aps":{}},"topic":"\#(topic)""#)?.code.text == (isTaken ? nil : "TopicDisallowed"))
     }
 
     @Test("is of a push type that is older than the protocol's end", arguments: PushType.allCases)
@@ -91,7 +91,7 @@ struct GatewayRulesTests {
         let isNew = [.controls, .liveactivity, .location, .pushtotalk, .widgets].contains(type)
         let refusal = refusal(
             #""push_type":"\#(type.rawValue)","payload":\#(payloads[type] ?? #"{"aps":{"alert":"x"}}"#)"#)
-        #expect((refusal?.reason == "InvalidPushType") == isNew)
+        #expect((refusal?.code.text == "InvalidPushType") == isNew)
         #expect((refusal == nil) == !isNew)
     }
 
@@ -102,8 +102,8 @@ struct GatewayRulesTests {
                 string: #"""
                     {"channel":"dHN0LXNyY2gtY2hubA==","event":"update","timestamp":1,"content-state":{}}
                     """#))
-        #expect(throws: Unsendable.self) {
-            try router().notification(for: job, app: 0, identity: ByteBuffer(string: "job"), firstSeen: 0)
+        #expect(throws: Reason.self) {
+            try router().notification(for: job, identity: ByteBuffer(string: "job"), firstSeen: 0)
         }
     }
 }

@@ -5,12 +5,12 @@ import Testing
 @testable import PushWorker
 
 @Suite("What happens a million times")
-struct IncidentsTests {
+struct LogThrottleTests {
     let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
 
     @Test("is told at once, and then once a minute with how many there were")
     func counted() {
-        var incidents = Incidents<String>()
+        var incidents = LogThrottle<String>()
         check(incidents.occurred("a", now: start) { "first" } == 1)
         for second in 1..<60 {
             check(incidents.occurred("a", count: 1000, now: start + .seconds(Int64(second))) { "no line" } == nil)
@@ -22,7 +22,7 @@ struct IncidentsTests {
 
     @Test("is told when the minute is over though it happens no more, and at the end")
     func overdue() {
-        var incidents = Incidents<String>()
+        var incidents = LogThrottle<String>()
         check(incidents.overdue(now: start).isEmpty)
         for name in ["b", "a"] {
             for _ in 0..<5 { _ = incidents.occurred(name, now: start) { "line \(name)" } }
@@ -39,17 +39,17 @@ struct IncidentsTests {
 
     @Test("does not fill the memory with its kinds")
     func bounded() {
-        var incidents = Incidents<String>()
+        var incidents = LogThrottle<String>()
         var told = 0
         for number in 0..<5000 where incidents.occurred("\(number)", now: start, line: { "" }) != nil { told += 1 }
-        check(told == Incidents<String>.maximumKinds)
+        check(told == LogThrottle<String>.maximumKinds)
         check(incidents.occurred("new", now: start + .minutes(2)) { "" } == 1)
     }
 
     @Test("is counted right in any order of events", arguments: 0..<100)
     func anyOrder(seed: UInt64) {
         var random = SeededGenerator(seed: seed)
-        var incidents = Incidents<String>()
+        var incidents = LogThrottle<String>()
         var now = start
         var (happened, told) = ([0, 0, 0], [0, 0, 0])
         var lastTold: [NIODeadline?] = [nil, nil, nil]

@@ -19,7 +19,7 @@ struct JobRouterTests {
                     name: String(topic.dropFirst("com.example.".count)), topic: topic,
                     credential: .providerTokens([source]))
                 app.otherTopics = [topic + ".pro"]
-                return app
+                return RoutedApp(app)
             })
     }
 
@@ -38,8 +38,8 @@ struct JobRouterTests {
 
     private func notification(_ members: String, id: String = "job") throws -> Notification {
         let job = try job(members)
-        return try router.notification(
-            for: job, app: router.route(job), identity: ByteBuffer(string: id), firstSeen: 1_000_000)
+        return try router.apps[router.route(job).index].notification(
+            for: job, identity: ByteBuffer(string: id), firstSeen: 1_000_000)
     }
 
     private func text(_ buffer: ByteBuffer?) -> String? {
@@ -54,7 +54,7 @@ struct JobRouterTests {
             (#""app":"shop","topic":"com.example.news""#, 0),
         ])
     func routes(_ members: String, app: Int) throws {
-        #expect(try router.route(job(members + #","payload":{}"#)) == app)
+        #expect(try router.route(job(members + #","payload":{}"#)).index == app)
     }
 
     @Test(
@@ -65,8 +65,8 @@ struct JobRouterTests {
         ])
     func strangers(_ members: String, reason: String) throws {
         let job = try job(members + #","payload":{}"#)
-        let error = #expect(throws: Unsendable.self) { try router.route(job) }
-        #expect(error?.reason == reason)
+        let error = #expect(throws: Reason.self) { try router.route(job) }
+        #expect(error?.code.text == reason)
     }
 
     @Test("the push type's ending is added to the app's topic and to the job's own")
@@ -99,9 +99,9 @@ struct JobRouterTests {
         #expect(text(short.payload) == #"{"aps":{"alert":"hi","badge":1}}"#)
         let background = try notification(#""app":"shop","content_available":true"#)
         #expect(background.pushType == .background && background.priority == 5)
-        let error = #expect(throws: Unsendable.self) {
+        let error = #expect(throws: Reason.self) {
             try notification(#""app":"shop","content_available":true,"priority":10"#)
         }
-        #expect(error?.reason == "BadPriority")
+        #expect(error?.code.text == "BadPriority")
     }
 }

@@ -248,7 +248,7 @@ struct JobSchemaTests {
             (#"{"token":"ab","alert":{"title":"a","title":"b"}}"#, "InvalidMember"),
         ]
         for (job, verdict) in zip(jobs, try await Self.schemaVerdicts(jobs.map(\.0))) {
-            #expect(verdict && Self.refusal(job.0)?.reason == job.1, "\(job.0)")
+            #expect(verdict && Self.refusal(job.0)?.code.rawValue == job.1, "\(job.0)")
         }
         // Beside these: what depends on the worker's apps, and what Apple's rules say of a payload and its push type.
         let check = JobCheck([Self.app])

@@ -20,10 +20,10 @@ struct LaneMetricsTests {
                     count += 1
                     let series = metrics.series(app: app, queue: queue, pushType: pushType)
                     for _ in 0..<count { metrics.countDelivered(series) }
-                    metrics.count(.dead, series, count, reason: "BadPath")
-                    for (outcome, reason) in [(NotificationOutcome.delivered, ""), (.dead, "BadPath")] {
+                    metrics.count(.ended(.dead), series, count, Reason(.badPath))
+                    for (outcome, reason) in [(Outcome.delivered, ""), (.dead, "BadPath")] {
                         let key = LaneMetrics.Key(
-                            app: app, queue: queue, pushType: pushType.place, outcome: outcome, reason: reason)
+                            app: app, queue: queue, pushType: pushType.place, fate: .ended(outcome), reason: reason)
                         expected[key] = count
                     }
                 }
@@ -46,7 +46,7 @@ struct LaneMetricsTests {
         #expect(metrics.notifications.count == 20)
         #expect(
             metrics.notifications[
-                .init(app: 0, queue: 1, pushType: PushType.voip.place, outcome: .delivered, reason: "")] == 2)
+                .init(app: 0, queue: 1, pushType: PushType.voip.place, fate: .ended(.delivered), reason: "")] == 2)
         #expect(metrics.sendTimes.row(0).sum == 7 && metrics.sendTimes.row(19).sum == 19)
         #expect(metrics.sendTimes.row(1000).counts.allSatisfy { $0 == 0 })
     }
@@ -54,17 +54,17 @@ struct LaneMetricsTests {
     @Test("jobs are counted by queue and outcome")
     func jobs() {
         let metrics = LaneMetrics(apps: 1, queues: 3, takesTimes: false)
-        for (number, outcome) in JobOutcome.allCases.enumerated() {
+        for (number, outcome) in Fate.ofJobs.enumerated() {
             for _ in 0...number { metrics.count(outcome, queue: 2) }
         }
-        for (number, outcome) in JobOutcome.allCases.enumerated() {
+        for (number, outcome) in Fate.ofJobs.enumerated() {
             #expect(metrics.jobs(outcome, queue: 2) == number + 1 && metrics.jobs(outcome, queue: 0) == 0)
         }
     }
 
     @Test("places in tables are those of the cases, or the labels would be others'")
     func places() {
-        #expect(JobOutcome.allCases.map(\.place) == Array(JobOutcome.allCases.indices))
+        #expect(Fate.ofJobs.map(\.index) == Array(Fate.ofJobs.indices))
         #expect(PushType.allCases.map(\.place) == Array(PushType.allCases.indices))
     }
 
@@ -118,88 +118,72 @@ struct LaneHistogramTests {
     }
 }
 
-@Suite("Words for reasons")
-struct MetricReasonTests {
-    @Test("every reason of APNs is known, and every word of a request without an answer")
+@Suite("A reason's label")
+struct ReasonLabelTests {
+    @Test("is its code for every code that can be known")
     func known() {
-        for reason in APNSReason.allCases { #expect(MetricReason.word(reason.rawValue) == reason.rawValue) }
-        let failures: [RequestFailure] = [
-            .refusedStream, .goingAway(reason: "x"), .reset(code: 7), .timedOut, .connectionLost("x"), .discarded,
-            .hungUp,
-        ]
-        for failure in failures { #expect(MetricReason.word(failure.word) == failure.word) }
-        for code in [0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 128, 255] as [UInt8] where code != 0 {
-            let word = GatewayStatus(code: code).word
-            #expect(MetricReason.word(word) == word)
-        }
+        let codes =
+            APNSReason.allCases.map(Reason.Code.apns) + RequestFailure.Kind.allCases.map(Reason.Code.request)
+            + JobError.Code.allCases.map(Reason.Code.job) + Reason.Own.allCases.map(Reason.Code.own)
+            + ([0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 128, 255] as [UInt8]).map { .gateway(GatewayStatus(code: $0)) }
+        for code in codes { #expect(code.label == code.text) }
+        #expect(Reason.Code.http(503).label == "HTTP503")
     }
 
-    @Test("every reason in the worker's sources and in the scripts is known")
-    func sources() throws {
+    @Test("is known for every code in the scripts")
+    func scripts() throws {
         let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-            .deletingLastPathComponent().appending(path: "Sources")
-        let folders = ["PushWorker", "PushQueue/Scripts"].map { root.appending(path: $0) }
-        var files = ["PushQueue/Job/JobError.swift", "APNS/Response.swift"].map { root.appending(path: $0) }
-        for folder in folders {
-            let paths = try #require(FileManager.default.enumerator(at: folder, includingPropertiesForKeys: nil))
-            files += paths.compactMap { $0 as? URL }.filter { ["swift", "lua"].contains($0.pathExtension) }
-        }
-        #expect(files.count > 80)
-        // A text that is nothing but a word in capitals and small letters is a reason, with these exceptions: the class of an
-        // example, and the reason that `dead list` shows for a body that is not a dead letter.
-        let others = ["PushJob", "Unreadable"]
+            .deletingLastPathComponent().appending(path: "Sources/PushQueue/Scripts")
+        let paths = try #require(FileManager.default.enumerator(at: root, includingPropertiesForKeys: nil))
+        // A text that is nothing but a word in capitals and small letters is a code, except the one that `dead list` shows
+        // for a body that is not a dead letter.
         var found: Set<String> = []
-        for file in files where file.lastPathComponent != "MetricReason.swift" {
-            for match in try String(contentsOf: file, encoding: .utf8).matches(of: /["']([A-Z][a-z]+[A-Za-z]*)["']/) {
+        for case let file as URL in paths where file.pathExtension == "lua" {
+            for match in try String(contentsOf: file, encoding: .utf8).matches(of: /'([A-Z][a-z]+[A-Za-z]*)'/) {
                 found.insert(String(match.1))
             }
         }
-        found.subtract(others)
-        #expect(found.isSuperset(of: ["NotSidekiqJob", "JobTooLarge", "UnreadableClaim", "UnknownApp"]))
-        for reason in found.sorted() { #expect(MetricReason.word(reason) == reason) }
-    }
-
-    @Test("an explanation is left out, and no reason at all is none")
-    func explained() {
-        #expect(MetricReason.word("BadDeviceToken for most tokens (is the environment right?)") == "BadDeviceToken")
-        #expect(MetricReason.word("") == "")
+        found.remove("Unreadable")
+        #expect(found.isSuperset(of: ["JobTooLarge", "UnreadableClaim", "Poison"]))
+        for code in found.sorted() { #expect(Reason.Code(text: code).label == code) }
     }
 
     @Test(
-        "whatever else somebody answers is other",
+        "is `other` for whatever else comes from outside",
         arguments: ["NewReason", "HTTP418", "HTTP200", "GatewayStatus77", "badpath", "ab12\"}\n", "00fc13adff785122b4"])
     func others(reason: String) {
-        #expect(MetricReason.word(reason) == MetricReason.other)
+        #expect(Reason.Code(text: reason).label == "other")
     }
 }
 
-@Suite("The outcome of a job")
-struct JobOutcomeTests {
+@Suite("The fate of a job")
+struct FateTests {
     private let token = ByteBuffer(string: "ab")
 
     @Test("is that of its only notification")
     func alone() {
-        let (dead, retried, parked, dropped) = (JobTally(), JobTally(), JobTally(), JobTally())
-        dead.add(dead: token, reason: "x", status: nil)
-        retried.add(retry: [token], reason: "x", status: nil, delay: 0, spendsAttempt: true)
-        parked.add(retry: [token], reason: "x", status: nil, delay: 0, spendsAttempt: false)
-        dropped.dropped = 1
-        let outcomes = [dead, retried, parked, dropped].map { $0.jobOutcome(isAlone: true) }
-        #expect(outcomes == [.dead, .retried, .parked, .dropped])
+        let (dead, retried, deferred, dropped) = (JobTally(), JobTally(), JobTally(), JobTally())
+        dead.add(dead: token, reason: "x", cause: nil, status: nil)
+        retried.add(postponed: [token], .retried, reason: "x", status: nil, delay: 0)
+        deferred.add(postponed: [token], .deferred, reason: "x", status: nil, delay: 0)
+        dropped.add(.dropped)
+        let fates = [dead, retried, deferred, dropped].map { $0.fate(isAlone: true) }
+        #expect(fates == [.ended(.dead), .postponed(.retried), .postponed(.deferred), .ended(.dropped)])
     }
 
-    @Test("is mixed when they ended in several ways, and says so when some come again")
+    @Test("is mixed when they ended in several ways, and a retry when some come again")
     func many() {
         let tally = JobTally()
-        tally.delivered = 5
-        #expect(tally.jobOutcome(isAlone: false) == .delivered)
-        tally.suppressed = 1
-        #expect(tally.jobOutcome(isAlone: false) == .mixed)
-        tally.suppressed = 0
-        tally.add(dead: token, reason: "x", status: nil)
-        #expect(tally.jobOutcome(isAlone: false) == .mixed)
-        tally.add(retry: [token], reason: "x", status: nil, delay: 0, spendsAttempt: true)
-        #expect(tally.jobOutcome(isAlone: false) == .retried)
+        tally.add(.delivered, count: 5)
+        #expect(tally.fate(isAlone: false) == .ended(.delivered))
+        tally.add(.suppressed)
+        #expect(tally.fate(isAlone: false) == .mixed)
+        tally.add(dead: token, reason: "x", cause: nil, status: nil)
+        #expect(tally.fate(isAlone: false) == .mixed)
+        tally.add(postponed: [token], .deferred, reason: "x", status: nil, delay: 0)
+        #expect(tally.fate(isAlone: false) == .postponed(.deferred))
+        tally.add(postponed: [token], .retried, reason: "x", status: nil, delay: 0)
+        #expect(tally.fate(isAlone: false) == .postponed(.retried))
     }
 }
 

@@ -502,7 +502,7 @@ private struct LeaseModel<Server: LeaseServer> {
         }
     }
 
-    /// As ``QueueLane/redisChanged(_:)``.
+    /// As ``QueueConsumer/redisChanged(_:)``.
     private mutating func connect() {
         guard !isConnected else { return }
         isConnected = true

@@ -10,7 +10,7 @@ import Testing
 struct NotificationRulesTests {
     private static func refusal(
         _ type: PushType, _ payload: String, priority: UInt8? = nil, isOnChannel: Bool = false, isInferred: Bool = false
-    ) -> Unsendable? {
+    ) -> Reason? {
         NotificationRules.refusal(
             type, isInferred: isInferred, priority: priority, isOnChannel: isOnChannel,
             payload: ByteBuffer(string: payload))
@@ -37,7 +37,7 @@ struct NotificationRulesTests {
         let payload = Self.good[type] ?? "{}"
         for priority: UInt8? in [nil, 1, 5, 10] {
             let isWrong = type == .background && priority == 10 || type == .liveactivity && priority == 1
-            #expect((Self.refusal(type, payload, priority: priority)?.reason == "BadPriority") == isWrong)
+            #expect((Self.refusal(type, payload, priority: priority)?.code.text == "BadPriority") == isWrong)
             if !isWrong { #expect(Self.refusal(type, payload, priority: priority) == nil) }
         }
     }
@@ -48,21 +48,24 @@ struct NotificationRulesTests {
         #expect(NotificationRules.sizeLimit(type, isOnChannel: false) == limit)
         #expect(Self.refusal(type, Self.payload(type, bytes: limit)) == nil)
         let refusal = try #require(Self.refusal(type, Self.payload(type, bytes: limit + 1)))
-        #expect(refusal.reason == "PayloadTooLarge")
-        #expect(refusal.detail.contains("has \(limit + 1) bytes; APNs takes \(limit) for push type \(type.rawValue)"))
+        #expect(refusal.code.text == "PayloadTooLarge")
+        #expect(
+            refusal.detail?.contains("has \(limit + 1) bytes; APNs takes \(limit) for push type \(type.rawValue)")
+                == true)
     }
 
     @Test("a channel takes 5,120 bytes, and Live Activities only", arguments: PushType.allCases)
     func channels(type: PushType) throws {
         guard type == .liveactivity else {
-            #expect(Self.refusal(type, Self.good[type] ?? "{}", isOnChannel: true)?.reason == "InvalidPushType")
+            #expect(Self.refusal(type, Self.good[type] ?? "{}", isOnChannel: true)?.code.text == "InvalidPushType")
             return
         }
         #expect(NotificationRules.sizeLimit(type, isOnChannel: true) == 5120)
         #expect(Self.refusal(type, Self.payload(type, bytes: 5120), isOnChannel: true) == nil)
-        #expect(Self.refusal(type, Self.payload(type, bytes: 5121), isOnChannel: true)?.reason == "PayloadTooLarge")
+        #expect(Self.refusal(type, Self.payload(type, bytes: 5121), isOnChannel: true)?.code.text == "PayloadTooLarge")
         #expect(
-            Self.refusal(type, Self.payload(type, bytes: 100), priority: 1, isOnChannel: true)?.reason == "BadPriority")
+            Self.refusal(type, Self.payload(type, bytes: 100), priority: 1, isOnChannel: true)?.code.text
+                == "BadPriority")
     }
 
     @Test(
@@ -95,8 +98,8 @@ struct NotificationRulesTests {
         ])
     func badPayloads(type: PushType, payload: String, detail: String) throws {
         let refusal = try #require(Self.refusal(type, payload))
-        #expect(refusal.reason == "BadPayload")
-        #expect(refusal.detail.contains(detail), "\(refusal.detail)")
+        #expect(refusal.code.text == "BadPayload")
+        #expect(refusal.detail?.contains(detail) == true, "\(refusal)")
     }
 
     @Test(
@@ -120,7 +123,8 @@ struct NotificationRulesTests {
         let start =
             #"{"aps":{"event":"start","timestamp":1,"content-state":{},"alert":"x","attributes-type":"T","attributes":{}}}"#
         let refusal = try #require(Self.refusal(.liveactivity, start, isOnChannel: true))
-        #expect(refusal.reason == "BadPayload" && refusal.detail.contains("cannot be started on a `channel`"))
+        #expect(
+            refusal.code.text == "BadPayload" && refusal.detail?.contains("cannot be started on a `channel`") == true)
         #expect(Self.refusal(.liveactivity, #"{"aps":{"event":"end","timestamp":1}}"#, isOnChannel: true) == nil)
     }
 
@@ -129,9 +133,9 @@ struct NotificationRulesTests {
         // What no scan could take: whoever looked would have to refuse it.
         #expect(Self.refusal(.background, "not JSON", isInferred: true) == nil)
         #expect(Self.refusal(.alert, "not JSON") == nil)
-        #expect(Self.refusal(.background, "not JSON")?.reason == "BadPayload")
-        #expect(Self.refusal(.background, "{}", priority: 10, isInferred: true)?.reason == "BadPriority")
-        #expect(Self.refusal(.mdm, #"{"aps":{}}"#, isInferred: true)?.reason == "BadPayload")
+        #expect(Self.refusal(.background, "not JSON")?.code.text == "BadPayload")
+        #expect(Self.refusal(.background, "{}", priority: 10, isInferred: true)?.code.text == "BadPriority")
+        #expect(Self.refusal(.mdm, #"{"aps":{}}"#, isInferred: true)?.code.text == "BadPayload")
     }
 
     @Test("a background notification without a priority gets 5; a broadcast has priority and expiration")

@@ -9,24 +9,24 @@ import Testing
 struct TableTests {
     @Test("keep each entry at its index until it is released, and use the index again")
     func indices() {
-        let table = EntryTable<FlightEntry>()
-        let first = table.insert(FlightEntry(job: 1))
-        let second = table.insert(FlightEntry(job: 2))
-        check(table[first].job == 1 && table[second].job == 2 && table.count == 2)
-        table.release(first)
-        check(table[second].job == 2 && table.count == 1)
-        check(table.insert(FlightEntry(job: 3)) == first)
+        let table = Table<FlightID, InFlight>()
+        let first = table.insert(InFlight(job: JobID(index: 1)))
+        let second = table.insert(InFlight(job: JobID(index: 2)))
+        check(table[first].job.index == 1 && table[second].job.index == 2 && table.count == 2)
+        table.remove(first)
+        check(table[second].job.index == 2 && table.count == 1)
+        check(table.insert(InFlight(job: JobID(index: 3))) == first)
     }
 
     @Test("line entries up in order, through any mixture of coming and going", arguments: 0..<50)
     func lines(seed: UInt64) {
         var random = SeededGenerator(seed: seed)
-        let table = EntryTable<FlightEntry>()
-        var line = EntryQueue()
-        var model: [Int] = []
+        let table = Table<FlightID, InFlight>()
+        var line = Line<FlightID>()
+        var model: [FlightID] = []
         for _ in 0..<300 {
             if Bool.random(using: &random) {
-                let index = table.insert(FlightEntry())
+                let index = table.insert(InFlight())
                 line.append(index, in: table)
                 model.append(index)
             } else {
@@ -34,28 +34,28 @@ struct TableTests {
                 check(index == model.first)
                 if let index {
                     model.removeFirst()
-                    table.release(index)
+                    table.remove(index)
                 }
             }
-            check(line.count == model.count && line.isEmpty == model.isEmpty && line.head == model.first ?? -1)
+            check(line.count == model.count && line.isEmpty == model.isEmpty && line.first == model.first)
         }
     }
 }
 
 @Suite("Lines of a lane's tables")
-struct EntryQueueTests {
+struct LineTests {
     @Test("a line goes before another as a whole, whichever of them is empty", arguments: 0..<3, 0..<3)
     func before(_ first: Int, _ second: Int) {
-        let table = EntryTable<FlightEntry>()
-        var (line, other) = (EntryQueue(), EntryQueue())
-        var model: [Int] = []
+        let table = Table<FlightID, InFlight>()
+        var (line, other) = (Line<FlightID>(), Line<FlightID>())
+        var model: [FlightID] = []
         for number in 0..<first + second {
-            let index = table.insert(FlightEntry(job: number))
+            let index = table.insert(InFlight(job: JobID(index: number)))
             model.append(index)
             if number < first { other.append(index, in: table) } else { line.append(index, in: table) }
         }
         line.prepend(contentsOf: other, in: table)
-        let last = table.insert(FlightEntry())
+        let last = table.insert(InFlight())
         line.append(last, in: table)
         check(line.count == model.count + 1)
         for index in model + [last] { check(line.removeFirst(in: table) == index) }
@@ -99,23 +99,22 @@ struct NotificationIDTests {
 struct JobTallyTests {
     private func buffer(_ text: String) -> ByteBuffer { ByteBuffer(string: text) }
 
-    @Test("gathers the tokens to be sent again, the longest pause, and whether an attempt is spent")
-    func retries() {
+    @Test("gathers the tokens to be sent later, the longest pause, and whether an attempt is spent")
+    func postponed() {
         let tally = JobTally()
-        tally.add(retry: [buffer("a")], reason: "Parked", status: nil, delay: 5, spendsAttempt: false)
-        tally.add(retry: [buffer("b")], reason: "Busy", status: 503, delay: 3, spendsAttempt: true)
-        check(tally.retry?.tokens == [buffer("a"), buffer("b")])
-        check(tally.retry?.delay == 5)
-        check(tally.retry?.spendsAttempt == true)
-        check(tally.retry?.reason == "Busy" && tally.retry?.status == 503)
+        tally.add(postponed: [buffer("a")], .deferred, reason: "Deferred", status: nil, delay: 5)
+        tally.add(postponed: [buffer("b")], .retried, reason: "Busy", status: 503, delay: 3)
+        let postponed = tally.postponed
+        #expect(postponed?.tokens == [buffer("a"), buffer("b")] && postponed?.delay == 5)
+        #expect(postponed?.kind == .retried && postponed?.reason == "Busy" && postponed?.status == 503)
     }
 
-    @Test("counts the ways of ending that need only counting")
-    func kinds() {
+    @Test("gathers the tokens of dead letters by reason")
+    func dead() {
         let tally = JobTally()
-        check(tally.kinds == 0)
-        tally.delivered = 3
-        tally.expired = 1
-        check(tally.kinds == 2)
+        for (token, reason) in [("a", "x"), ("b", "y"), ("c", "x")] as [(String, Reason)] {
+            tally.add(dead: buffer(token), reason: reason, cause: nil, status: nil)
+        }
+        #expect(tally.dead.map(\.tokens) == [[buffer("a"), buffer("c")], [buffer("b")]])
     }
 }

@@ -5,12 +5,12 @@ import Testing
 @testable import PushWorker
 
 @Suite("What is told of troubles")
-struct TroublesTests {
+struct OngoingIssuesTests {
     let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
 
     @Test("is told when the first has them, and that they are over when nobody has them any more")
     func together() {
-        var troubles = Troubles()
+        var troubles = OngoingIssues()
         check(troubles.began("redis", at: "a", now: start) == 1)
         check(troubles.began("redis", at: "b", now: start + .seconds(1)) == nil)
         check(troubles.began("redis", at: "a", now: start + .seconds(60)) == nil)
@@ -22,7 +22,7 @@ struct TroublesTests {
 
     @Test("is told again after a long while, in each form, and of each subject by itself")
     func again() {
-        var troubles = Troubles()
+        var troubles = OngoingIssues()
         check(troubles.began("queue", at: "a", form: "OOM", now: start) != nil)
         check(troubles.began("queue", at: "a", form: "OOM", now: start + .minutes(9)) == nil)
         check(troubles.began("queue", at: "a", form: "BUSY", now: start + .minutes(9)) != nil)
@@ -32,7 +32,7 @@ struct TroublesTests {
 
     @Test("of what comes and goes is told once in thirty seconds, with its end")
     func flapping() {
-        var troubles = Troubles()
+        var troubles = OngoingIssues()
         var told: [Int] = []
         var ended: [Int] = []
         for second in 0..<70 {
@@ -46,7 +46,7 @@ struct TroublesTests {
     @Test("is in turns the beginning and the end, and rare, in any order of events", arguments: 0..<200)
     func anyOrder(seed: UInt64) {
         var random = SeededGenerator(seed: seed)
-        var troubles = Troubles()
+        var troubles = OngoingIssues()
         var now = start
         var sources: Set<String> = []
         var isTold = false
@@ -58,10 +58,10 @@ struct TroublesTests {
                 sources.insert(source)
                 guard troubles.began("x", at: source, now: now) != nil else {
                     // What lasts is told in the end.
-                    check(isTold || lastTold.map { now - $0 < Troubles.quiet } == true)
+                    check(isTold || lastTold.map { now - $0 < OngoingIssues.quiet } == true)
                     continue
                 }
-                if let lastTold { check(now - lastTold >= Troubles.quiet) }
+                if let lastTold { check(now - lastTold >= OngoingIssues.quiet) }
                 (isTold, lastTold) = (true, now)
             } else {
                 let hadIt = sources.remove(source) != nil

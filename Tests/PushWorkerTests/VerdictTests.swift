@@ -17,7 +17,7 @@ struct VerdictTests {
         (.shutdown, .retry(reason: "Shutdown", retryAfter: nil, isUncertain: false)),
         (.idleTimeout, .retry(reason: "IdleTimeout", retryAfter: nil, isUncertain: false)),
         (.expiredProviderToken, .renewProviderToken),
-        (.tooManyProviderTokenUpdates, .park(reason: "TooManyProviderTokenUpdates")),
+        (.tooManyProviderTokenUpdates, .deferred(reason: "TooManyProviderTokenUpdates")),
         (.invalidProviderToken, .pauseApp(reason: "InvalidProviderToken")),
         (.missingProviderToken, .pauseApp(reason: "MissingProviderToken")),
         (.badCertificate, .pauseApp(reason: "BadCertificate")),
@@ -46,7 +46,7 @@ struct VerdictTests {
         (.badRequestParams, .dead(reason: "BadRequestParams")),
         (.badRequestPayload, .dead(reason: "BadRequestPayload")),
         (.cannotCreateChannelConfig, .dead(reason: "CannotCreateChannelConfig")),
-        (.featureNotEnabled, .park(reason: "FeatureNotEnabled")),
+        (.featureNotEnabled, .deferred(reason: "FeatureNotEnabled")),
         (.topicMismatch, .pauseApp(reason: "TopicMismatch")),
     ]
 
@@ -65,7 +65,7 @@ struct VerdictTests {
         let verdict = Verdict(response, topicIsConfigured: true, isOnChannel: true)
         switch reason {
         case .unregistered, .expiredToken, .badDeviceToken, .deviceTokenNotForTopic:
-            #expect(verdict == .dead(reason: reason.rawValue))
+            #expect(verdict == .dead(reason: Reason(reason)))
         case .tooManyRequests:
             #expect(verdict == .retry(reason: "TooManyRequests", retryAfter: 3, isUncertain: false))
         default: #expect(verdict == Verdict(response, topicIsConfigured: true))
@@ -87,7 +87,7 @@ struct VerdictTests {
         arguments: [APNSReason.badTopic, .topicDisallowed, .topicMismatch, .missingTopic])
     func jobsTopic(reason: APNSReason) {
         let response = Response(status: 400, reason: reason)
-        #expect(Verdict(.response(response), topicIsConfigured: false) == .dead(reason: reason.rawValue))
+        #expect(Verdict(.response(response), topicIsConfigured: false) == .dead(reason: Reason(reason)))
     }
 
     @Test("keeps APNs' time with an invalid token, and its wish with a retry")
@@ -124,12 +124,12 @@ struct VerdictTests {
     func failures() {
         for failure in [RequestFailure.refusedStream, .goingAway(reason: nil), .connectionLost("x")] {
             #expect(
-                Verdict(.notProcessed(failure), topicIsConfigured: true) == .resend(reason: failure.word))
+                Verdict(.notProcessed(failure), topicIsConfigured: true) == .resend(reason: Reason(failure)))
         }
         for failure in [RequestFailure.timedOut, .reset(code: 2), .connectionLost("x")] {
             #expect(
                 Verdict(.uncertain(failure), topicIsConfigured: true)
-                    == .retry(reason: failure.word, retryAfter: nil, isUncertain: true))
+                    == .retry(reason: Reason(failure), retryAfter: nil, isUncertain: true))
         }
     }
 
@@ -141,8 +141,8 @@ struct VerdictTests {
             (.refused(.processingError), .retry(reason: "ProcessingError", retryAfter: nil, isUncertain: false)),
             (.refused(.unknown), .retry(reason: "UnknownError", retryAfter: nil, isUncertain: false)),
             (.refused(.other(77)), .retry(reason: "GatewayStatus77", retryAfter: nil, isUncertain: false)),
-            (.refused(.missingDeviceToken), .dead(reason: "MissingDeviceToken")),
-            (.refused(.missingPayload), .dead(reason: "MissingPayload")),
+            (.refused(.missingDeviceToken), .dead(reason: Reason(.gateway(.missingDeviceToken)))),
+            (.refused(.missingPayload), .dead(reason: Reason(.gateway(.missingPayload)))),
             (.refused(.invalidTokenSize), .dead(reason: "InvalidTokenSize")),
             (.refused(.invalidPayloadSize), .dead(reason: "InvalidPayloadSize")),
             (.refused(.invalidToken), .tokenSuspect(reason: "InvalidToken")),

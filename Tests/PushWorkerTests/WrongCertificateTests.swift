@@ -19,13 +19,13 @@ struct WrongCertificateTests {
         return app
     }
 
-    private static func refusal(_ app: AppConfiguration) -> String? { app.wrongCertificate(app.credential) }
+    private static func refusal(_ app: AppConfiguration) -> Reason? { app.wrongCertificate(app.credential) }
 
     @Test("of another app forbids sending through the gateway, with both named")
     func other() throws {
         let refusal = Self.refusal(try Self.app(topic: "com.other.app", certificate: "com.example.app"))
-        let words = try #require(refusal)
-        #expect(words.hasPrefix("CertificateNotForTopic: "))
+        #expect(refusal?.code == .own(.certificateNotForTopic))
+        let words = try #require(refusal?.detail)
         #expect(words.contains("com.example.app, ") && words.contains("not for the topic com.other.app"))
     }
 
@@ -34,7 +34,7 @@ struct WrongCertificateTests {
         let topics = ["com.example.app.voip", "com.example.second"]
         #expect(Self.refusal(try Self.app(topic: "com.example.app", certificate: "com.example.app")) == nil)
         let short = try Self.app(topic: "com.example.app", others: topics, certificate: "com.example.app")
-        #expect(Self.refusal(short)?.contains("not for the topic com.example.second") == true)
+        #expect(Self.refusal(short)?.detail?.contains("not for the topic com.example.second") == true)
         let whole = try Self.app(
             topic: "com.example.app", others: topics, certificate: "com.example.app", alsoFor: ["com.example.second"])
         #expect(Self.refusal(whole) == nil)

@@ -13,22 +13,26 @@ enum GatewayRules {
     ) -> Reason? {
         if isOnChannel {
             return Reason(
-                APNSReason.invalidPushType, detail: "the binary gateway knows no channels; send the job through an app whose transport is http2")
+                APNSReason.invalidPushType,
+                detail: "the binary gateway knows no channels; send the job through an app whose transport is http2")
         }
         guard isKnown(pushType) else {
             return Reason(
-                APNSReason.invalidPushType, detail: "the binary gateway knows no notifications of push type \(pushType.rawValue); "
+                APNSReason.invalidPushType,
+                detail: "the binary gateway knows no notifications of push type \(pushType.rawValue); "
                     + "send the job through an app whose transport is http2")
         }
         guard isOwnTopic else {
             return Reason(
-                APNSReason.topicDisallowed, detail:
+                APNSReason.topicDisallowed,
+                detail:
                     "the binary gateway takes the topic of the app's certificate, and the job's `topic` is another; "
                     + "leave it out, or add it to the app's topics if the certificate is for it")
         }
         guard payload.readableBytes <= limit else {
             return Reason(
-                APNSReason.payloadTooLarge, detail:
+                APNSReason.payloadTooLarge,
+                detail:
                     "the payload has \(payload.readableBytes) bytes; the gateway takes \(limit); shorten it, or set "
                     + "the job's `truncate` to have the alert's body shortened")
         }

@@ -40,7 +40,8 @@ enum NotificationRules {
         let limit = sizeLimit(pushType, isOnChannel: isOnChannel)
         guard payload.readableBytes <= limit else {
             return Reason(
-                APNSReason.payloadTooLarge, detail: "the payload has \(payload.readableBytes) bytes; APNs takes \(limit) "
+                APNSReason.payloadTooLarge,
+                detail: "the payload has \(payload.readableBytes) bytes; APNs takes \(limit) "
                     + (isOnChannel ? "on a channel" : "for push type \(pushType.rawValue)")
                     + "; shorten it, or set the job's `truncate` to have the alert's body shortened")
         }
@@ -75,20 +76,23 @@ enum NotificationRules {
         // Apple, "Sending broadcast push notification requests to APNs": channels are for Live Activities.
         if isOnChannel, pushType != .liveactivity {
             return Reason(
-                APNSReason.invalidPushType, detail: "a notification for a `channel` is of push type liveactivity, not \(pushType.rawValue); "
+                APNSReason.invalidPushType,
+                detail: "a notification for a `channel` is of push type liveactivity, not \(pushType.rawValue); "
                     + "leave out the job's `push_type`, or send to a `token`")
         }
         switch (pushType, priority) {
         // Apple, "Sending notification requests to APNs": "Always use priority 5. Using priority 10 is an error."
         case (.background, 10):
             return Reason(
-                APNSReason.badPriority, detail: "a background notification has priority 5, for 10 is an error to APNs; "
+                APNSReason.badPriority,
+                detail: "a background notification has priority 5, for 10 is an error to APNs; "
                     + "set the job's `priority` to 5 or leave it out")
         // Apple, "Starting and updating Live Activities with ActivityKit push notifications": "Set the value for the
         // apns-priority header field to 5 or 10."
         case (.liveactivity, 1):
             return Reason(
-                APNSReason.badPriority, detail: "a notification for a Live Activity has priority 5 or 10, not 1; change the job's `priority`")
+                APNSReason.badPriority,
+                detail: "a notification for a Live Activity has priority 5 or 10, not 1; change the job's `priority`")
         default: return nil
         }
     }

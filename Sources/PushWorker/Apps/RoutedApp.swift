@@ -45,7 +45,7 @@ final class RoutedApp {
         let isOnChannel = job.channel != nil
         let pushType = try pushType(of: job)
         let given = job.priority.map(UInt8.init(clamping:))
-                let limit = gateway?.payloadLimit ?? NotificationRules.sizeLimit(pushType, isOnChannel: isOnChannel)
+        let limit = gateway?.payloadLimit ?? NotificationRules.sizeLimit(pushType, isOnChannel: isOnChannel)
         let payload = try payload(of: job, limit: limit)
         if gateway != nil {
             let refusal = GatewayRules.refusal(

@@ -365,8 +365,10 @@ final class Lane: @unchecked Sendable {
         context.state = .stopped
         observation.pulse.stop()
         clock.next?.cancel()
-        EventLoopFuture.andAllComplete(consumers.map { $0.release() }, on: eventLoop).assumeIsolated().whenComplete { _ in
-            let closing = self.senders.map { $0.close() } + self.consumers.map { $0.store.close() } + [self.stores.close()]
+        EventLoopFuture.andAllComplete(consumers.map { $0.release() }, on: eventLoop).assumeIsolated().whenComplete {
+            _ in
+            let closing =
+                self.senders.map { $0.close() } + self.consumers.map { $0.store.close() } + [self.stores.close()]
             EventLoopFuture.andAllComplete(closing, on: self.eventLoop).assumeIsolated().whenComplete { _ in
                 self.drained?.succeed(())
             }

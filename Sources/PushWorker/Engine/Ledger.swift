@@ -356,7 +356,9 @@ final class Ledger {
         lane.logThrottled(
             .warning, "dead_letter", "moved jobs to dead letters", kind: "dead \(queue.name) \(app ?? "") \(code)",
             count: count,
-            metadata: ["reason": "\(code)", "queue": "\(queue.name)"].merging(app.map { ["app": "\($0)"] } ?? [:]) { $1 },
+            metadata: ["reason": "\(code)", "queue": "\(queue.name)"].merging(app.map { ["app": "\($0)"] } ?? [:]) {
+                $1
+            },
             example: Self.metadata(id: job.flatMap { job in job.id.map(job.text) }, token: token, trace: job?.trace)
                 .merging(detail.map { ["detail": "\($0)"] } ?? [:]) { $1 })
     }

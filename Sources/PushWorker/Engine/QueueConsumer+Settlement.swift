@@ -103,7 +103,8 @@ extension QueueConsumer: JobSettler {
             ended.claim, reason: code, attempts: job.envelope.attempt,
             members: DeadLetter.members(
                 job: job, app: ledger.apps[ended.app.index].name, firstSeen: ended.firstSeen,
-                detail: dead.reason.detail, status: dead.status, error: dead.cause?.code.text, tokens: job.tokens == nil ? [] : dead.tokens),
+                detail: dead.reason.detail, status: dead.status, error: dead.cause?.code.text,
+                tokens: job.tokens == nil ? [] : dead.tokens),
             original: job.original, settles: settles)
         // The script counts one for a dead letter that settles its claim, and none for another.
         addCounts("dead", code, dead.tokens.count - (settles ? 1 : 0))

@@ -261,7 +261,9 @@ final class QueueConsumer {
 
     /// Wakes the other lanes when a poll is due that this one can't make, because it is full or has no connection.
     func delegatePollIfDue() {
-        guard window.cannotPoll(now: lane.now), lane.now - lease.delegatedAt >= ClaimWindow.unwatchedPoll else { return }
+        guard window.cannotPoll(now: lane.now), lane.now - lease.delegatedAt >= ClaimWindow.unwatchedPoll else {
+            return
+        }
         lease.delegatedAt = lane.now
         report(.backlog)
     }

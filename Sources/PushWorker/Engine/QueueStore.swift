@@ -16,7 +16,8 @@ protocol QueueStore: AnyObject {
 
     /// Claims under another name from now on.
     func use(holder: String)
-    func claim(_ claim: ClaimWindow.Claim, heartbeat: WorkerNews?, completion: @escaping Completion<QueueConnection.Claimed>)
+    func claim(
+        _ claim: ClaimWindow.Claim, heartbeat: WorkerNews?, completion: @escaping Completion<QueueConnection.Claimed>)
     func reserve(_ reservations: [Reservation], completion: @escaping Completion<[ReservationResult]>)
     func settle(_ settlement: Settlement, completion: @escaping Completion<QueueConnection.Settled>)
     func reclaim(_ other: String, completion: @escaping Completion<QueueConnection.Reclaimed?>)

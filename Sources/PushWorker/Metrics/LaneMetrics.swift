@@ -117,7 +117,8 @@ final class LaneMetrics {
         var all = others
         for series in 0..<apps * queues * PushType.count where delivered[series] > 0 {
             let (app, queue, pushType) = place(of: series)
-            all[Key(app: app, queue: queue, pushType: pushType, fate: .ended(.delivered), reason: "")] = delivered[series]
+            all[Key(app: app, queue: queue, pushType: pushType, fate: .ended(.delivered), reason: "")] =
+                delivered[series]
         }
         return all
     }

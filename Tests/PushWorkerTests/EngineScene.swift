@@ -1,0 +1,521 @@
+import APNS
+import Logging
+import NIOCore
+import NIOEmbedded
+import PushJob
+import TLS
+
+@testable import PushQueue
+@testable import PushWorker
+@testable import Redis
+
+/// A lane made of its real parts on an embedded event loop, with a fake transport for each app and a fake queue: no server, no
+/// socket, and no time that passes by itself.
+///
+/// `@unchecked Sendable`: a test uses it on one thread.
+final class EngineScene: @unchecked Sendable {
+    let loop = EmbeddedEventLoop()
+    let stores: FakeStores
+    let context: LaneContext
+    let lane: Lane
+    let log: CapturedLog
+
+    /// - Parameters:
+    ///   - apps: their names; the first is the only one that jobs need not name if it is alone.
+    ///   - change: changes the configuration before the start.
+    init(
+        apps: [String] = ["shop"], isStarted: Bool = true, change: (inout WorkerConfiguration) -> Void = { _ in }
+    ) throws {
+        var configuration = WorkerConfiguration(
+            redis: try RedisTopology(url: "redis://127.0.0.1:1"),
+            queues: [.init(keys: try QueueKeys(queue: "default"))],
+            sharedKeys: try SharedKeys(), apps: apps.map(Self.app), workerName: "w")
+        configuration.retry.base = 1000
+        change(&configuration)
+        loop.advanceTime(by: .hours(1))
+        log = CapturedLog()
+        let stores = FakeStores(loop, time: { [loop] in Self.time(loop.now) })
+        self.stores = stores
+        context = LaneContext(
+            configuration: configuration, index: 0, eventLoop: loop, logger: log.logger, issues: IssueLog(),
+            metrics: LaneMetrics(
+                apps: configuration.apps.count, queues: configuration.queues.count, takesTimes: false),
+            generator: FixedGenerator(), wallClock: { 1_800_000_000 })
+        let made = TransportBox()
+        lane = Lane(
+            context, of: 1, stores: stores,
+            makeTransport: { _, _, _ in
+                let transport = FakeTransport()
+                made.transports.append(transport)
+                return transport
+            })
+        box = made
+        if isStarted { try start() }
+    }
+
+    private let box: TransportBox
+
+    private final class TransportBox: @unchecked Sendable { var transports: [FakeTransport] = [] }
+
+    func start() throws {
+        lane.start(try context.configuration.apps.map { try AppSender.Prepared($0) })
+        run(.milliseconds(1))
+    }
+
+    static func app(_ name: String) -> AppConfiguration {
+        // Without keys and certificate requests need no token.
+        AppConfiguration(name: name, topic: "com.example.\(name)", credential: .providerTokens([]))
+    }
+
+    /// Redis' time for a time of the loop, in milliseconds since 1970.
+    static func time(_ now: NIODeadline) -> Int64 {
+        1_800_000_000_000 + Int64(now.uptimeNanoseconds / 1_000_000)
+    }
+
+    var queue: FakeQueue { stores.queues[0] }
+
+    /// The current transport of the first app.
+    var transport: FakeTransport { transport(0) }
+
+    func transport(_ app: Int) -> FakeTransport {
+        guard let transport = lane.senders[app].transport as? FakeTransport else {
+            preconditionFailure("the scene makes all transports")
+        }
+        return transport
+    }
+
+    /// All transports, in the order in which they were made.
+    var allTransports: [FakeTransport] { box.transports }
+
+    /// Lets time pass.
+    func run(_ time: TimeAmount = .milliseconds(200)) { loop.advanceTime(by: time) }
+
+    /// Pushes jobs, and has the lane claim them.
+    func push(_ bodies: String...) {
+        queue.jobs += bodies
+        lane.wake(QueueID(index: 0))
+        run(.milliseconds(20))
+    }
+
+    /// Pushes a job with one token.
+    func pushOne(token: String = "ab", _ members: String = #""alert":"hi""#) { push(Self.job(token, members)) }
+
+    static func job(_ token: String = "ab", _ members: String = #""alert":"hi""#) -> String {
+        #"{"token":"\#(token)",\#(members)}"#
+    }
+
+    static func fanOut(_ tokens: [String], _ members: String = #""alert":"hi""#) -> String {
+        #"{"id":"f","tokens":["\#(tokens.joined(separator: #"",""#))"],\#(members)}"#
+    }
+
+    /// Ends the oldest unanswered request of the first app.
+    func answer(_ result: RequestResult) {
+        transport.answer(result)
+        run(.milliseconds(20))
+    }
+
+    func answer(_ reason: APNSReason, status: Int? = nil, retryAfter: Int? = nil) {
+        answer(.response(Response(status: status ?? reason.status, reason: reason, retryAfter: retryAfter)))
+    }
+
+    static let delivered = RequestResult.response(Response(status: 200))
+
+    /// The counters in Redis, without those of reasons.
+    var stats: [String: Int] { queue.stats.filter { !$0.key.contains(":") } }
+
+    var counters: LaneCounters { lane.ledger.counters }
+}
+
+/// The same numbers each time: the middle of each range.
+struct FixedGenerator: RandomNumberGenerator {
+    mutating func next() -> UInt64 { UInt64.max / 2 }
+}
+
+/// What a lane logs.
+final class CapturedLog: @unchecked Sendable {
+    private(set) var lines: [(level: Logger.Level, message: String, metadata: Logger.Metadata)] = []
+
+    var events: [String] { lines.compactMap { $0.metadata["event"].map { "\($0)" } } }
+
+    var logger: Logger { Logger(label: "test") { _ in Handler(log: self) } }
+
+    private struct Handler: LogHandler {
+        let log: CapturedLog
+        var metadata: Logger.Metadata = [:]
+        var logLevel = Logger.Level.info
+
+        subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+            get { metadata[key] }
+            set { metadata[key] = newValue }
+        }
+
+        func log(
+            level: Logger.Level, message: Logger.Message, metadata: Logger.Metadata?, source: String, file: String,
+            function: String, line: UInt
+        ) {
+            log.lines.append((level, "\(message)", self.metadata.merging(metadata ?? [:]) { $1 }))
+        }
+    }
+}
+
+/// A transport that keeps what is submitted until the test answers it.
+final class FakeTransport: Transport {
+    var delegate: (any TransportDelegate)?
+    var room = 100
+    var usableConnections = 1
+    var isDormant = false
+    var answerState = AnswerState.answered
+    var lastFailure: (any Error)?
+    var failureCounts: [String: Int] = [:]
+    private(set) var submitted: [(notification: Notification, tag: UInt64)] = []
+    /// All that were ever submitted.
+    private(set) var sent: [Notification] = []
+    private(set) var providerToken: String?
+    private(set) var calls: [String] = []
+    private var closing: EventLoopPromise<Void>?
+
+    var statistics: PoolStatistics {
+        var statistics = PoolStatistics()
+        statistics.usable = usableConnections
+        statistics.streamsInUse = submitted.count
+        return statistics
+    }
+
+    var tokens: [String] { sent.map { String(buffer: $0.deviceToken.hex) } }
+
+    func submit(_ notification: consuming Notification, tag: UInt64) -> Bool {
+        guard room > 0 else { return false }
+        room -= 1
+        sent.append(notification)
+        submitted.append((sent[sent.count - 1], tag))
+        return true
+    }
+
+    /// Ends a request.
+    func answer(_ result: RequestResult, at index: Int = 0) {
+        let (_, tag) = submitted.remove(at: index)
+        room += 1
+        delegate?.transport(self, completed: tag, with: result)
+        delegate?.transportChanged(self)
+        if submitted.isEmpty { closing?.succeed(()) }
+    }
+
+    func wantRoom() { calls.append("wantRoom") }
+    func wantResults() { calls.append("wantResults") }
+    func check(now: NIODeadline) {}
+    func setProviderToken(_ providerToken: String?) { self.providerToken = providerToken }
+    func setTLS(_: TLSContext) { calls.append("setTLS") }
+    func replaceConnections(reason: String) { calls.append("replace") }
+    func retireConnections(reason: String) { calls.append("retire") }
+
+    func close() -> EventLoopFuture<Void> {
+        calls.append("close")
+        let promise = closing ?? EmbeddedEventLoop().makePromise(of: Void.self)
+        closing = promise
+        if submitted.isEmpty { promise.succeed(()) }
+        return promise.futureResult
+    }
+
+    func closeNow() {
+        calls.append("closeNow")
+        while !submitted.isEmpty { answer(.uncertain(.connectionLost("closed"))) }
+    }
+}
+
+/// Redis, as a lane uses it, without Redis.
+final class FakeStores: LaneStores {
+    private let loop: EmbeddedEventLoop
+    private let time: () -> Int64
+    private(set) var queues: [FakeQueue] = []
+    let fakeFleet: FakeFleet
+    var fleet: any FleetStore { fakeFleet }
+
+    init(_ loop: EmbeddedEventLoop, time: @escaping () -> Int64) {
+        self.loop = loop
+        self.time = time
+        fakeFleet = FakeFleet(loop)
+    }
+
+    func store(of queue: QueueContext, waits: Bool) -> any QueueStore {
+        let store = FakeQueue(loop, fakeFleet, time: time)
+        queues.append(store)
+        return store
+    }
+
+    func start(_ lane: Lane) { for consumer in lane.consumers { consumer.redisChanged(.ready) } }
+
+    func close() -> EventLoopFuture<Void> { loop.makeSucceededVoidFuture() }
+}
+
+/// A queue without Redis: what the scripts do with a claim and a settlement, to the extent that an engine's test looks at.
+final class FakeQueue: QueueStore {
+    private let loop: EmbeddedEventLoop
+    private let fleet: FakeFleet
+    private let time: () -> Int64
+    var isReady = true
+    var canWait = false
+    var holdsInvalidTokens = true
+    /// Jobs that wait to be claimed.
+    var jobs: [String] = []
+    /// Refuses everything with this error, if any.
+    var refusal: QueueConnection.Failure?
+    var leaseIsLost = false
+    var isPaused = false
+    /// The answers to reservations; granted without any.
+    var reservations: [ReservationResult] = []
+    private(set) var held: [ClaimID: String] = [:]
+    private(set) var stats: [String: Int] = [:]
+    /// The wrapped jobs that were postponed, with their pauses: `+500` in milliseconds, or `@` and a time.
+    private(set) var postponed: [(body: String, due: String)] = []
+    /// The reasons and the JSON members of dead letters.
+    private(set) var dead: [(reason: String, members: String)] = []
+    private(set) var splits = 0
+    private(set) var results = 0
+    private(set) var holders: [String] = []
+    private(set) var settlements = 0
+    private(set) var released = false
+    private var stamp = 0
+
+    init(_ loop: EmbeddedEventLoop, _ fleet: FakeFleet, time: @escaping () -> Int64) {
+        self.loop = loop
+        self.fleet = fleet
+        self.time = time
+    }
+
+    private func reply<Value>(_ completion: @escaping Completion<Value>, _ body: @escaping () -> Value) {
+        if let refusal { return later { completion(.failure(refusal)) } }
+        guard isReady else { return completion(.failure(.redis(.notConnected(address: "fake", reason: "gone")))) }
+        later { completion(.success(body())) }
+    }
+
+    /// Answers come a millisecond later.
+    private func later(_ body: @escaping () -> Void) {
+        loop.assumeIsolated().scheduleTask(in: .milliseconds(1), body)
+    }
+
+    func use(holder: String) {
+        holders.append(holder)
+        leaseIsLost = false
+    }
+
+    func claim(
+        _ claim: ClaimWindow.Claim, heartbeat: WorkerNews?, completion: @escaping Completion<QueueConnection.Claimed>
+    ) {
+        reply(completion) { [self] in
+            let before = held.count
+            let taken = leaseIsLost || isPaused ? [] : Array(jobs.prefix(claim.count))
+            jobs.removeFirst(taken.count)
+            stamp += 1
+            for (offset, body) in taken.enumerated() {
+                held[ClaimID(number: claim.first + offset, stamp: "s\(stamp)")] = body
+            }
+            return QueueConnection.Claimed(
+                isPaused: isPaused, leaseLost: leaseIsLost, now: time(), nextDue: jobs.isEmpty ? nil : 0,
+                expiredWorker: nil, evicted: 0, order: nil, stamp: "s\(stamp)", held: before,
+                bodies: taken.map { ByteBuffer(string: $0) })
+        }
+    }
+
+    func reserve(_ all: [Reservation], completion: @escaping Completion<[ReservationResult]>) {
+        reply(completion) { [self] in
+            all.map { reservation in
+                let result = reservations.isEmpty ? .granted : reservations.removeFirst()
+                held[reservation.claim] = nil
+                if result == .granted { held[reservation.reservedClaim] = String(buffer: reservation.body) }
+                return result
+            }
+        }
+    }
+
+    func settle(_ settlement: Settlement, completion: @escaping Completion<QueueConnection.Settled>) {
+        reply(completion) { [self] in
+            settlements += 1
+            return QueueConnection.Settled(lost: apply(settlement), evicted: 0)
+        }
+    }
+
+    /// Applies a settlement's actions, see `settle.lua`.
+    private func apply(_ settlement: Settlement) -> Int {
+        var command = RedisCommand("X")
+        settlement.append(to: &command)
+        var texts: [String] = []
+        var bytes = command.arguments
+        for length in command.lengths { texts.append(bytes.readString(length: length) ?? "") }
+        var rest = texts.dropFirst()
+        var (lost, found) = (0, false)
+        func next() -> String { rest.removeFirst() }
+        func count(_ name: String, _ amount: Int) { stats[name, default: 0] += amount }
+        func take() -> String? {
+            let claim = next()
+            let body = ClaimID(field: claim).flatMap { held.removeValue(forKey: $0) }
+            found = body != nil
+            if !found { lost += 1 }
+            return body
+        }
+        while !rest.isEmpty {
+            switch next() {
+            case "ack":
+                let (outcome, number) = (next(), Int(next()) ?? 0)
+                for _ in 0..<number where take() != nil { count(outcome, 1) }
+            case "done":
+                let (outcome, number) = (next(), Int(next()) ?? 0)
+                for _ in 0..<number {
+                    if take() != nil { count(outcome, 1) }
+                    _ = next()
+                    results += 1
+                }
+            case "retry":
+                let body = take()
+                let (counter, due, head) = (next(), next(), next())
+                _ = (next(), next())
+                if let body {
+                    postponed.append((head + body + "}", due))
+                    count(counter, 1)
+                }
+            case "dead":
+                let body = take()
+                let (reason, members) = (next(), next())
+                _ = (next(), next())
+                if body != nil {
+                    dead.append((reason, members))
+                    count("dead", 1)
+                    count("dead:\(reason)", 1)
+                }
+            case "letter":
+                found = ClaimID(field: next()).map { held[$0] != nil } ?? false
+                dead.append((next(), next()))
+                _ = (next(), next())
+            case "split":
+                _ = take()
+                splits += 1
+                _ = (next(), next(), next(), next(), next())
+                let pieces = Int(next()) ?? 0
+                for _ in 0..<pieces * 2 { _ = next() }
+                count("split", 1)
+            case "count":
+                let (name, amount) = (next(), Int(next()) ?? 0)
+                if found { count(name, amount) }
+            case "result":
+                _ = next()
+                if found { results += 1 }
+            case let other: preconditionFailure("unknown action \(other)")
+            }
+        }
+        return lost
+    }
+
+    func reclaim(_ other: String, completion: @escaping Completion<QueueConnection.Reclaimed?>) {
+        reply(completion) { nil }
+    }
+
+    func release(endOf worker: String, completion: @escaping Completion<QueueConnection.Released>) {
+        reply(completion) { [self] in
+            released = true
+            let count = held.count
+            jobs += held.values
+            held = [:]
+            return QueueConnection.Released(released: count, left: 0)
+        }
+    }
+
+    func claims(completion: @escaping Completion<[ClaimID]>) { reply(completion) { [self] in Array(held.keys) } }
+
+    func bodies(of claims: [ClaimID], completion: @escaping Completion<[ByteBuffer?]>) {
+        reply(completion) { [self] in claims.map { held[$0].map { ByteBuffer(string: $0) } } }
+    }
+
+    func gauges(completion: @escaping Completion<QueueGauges>) {
+        completion(.failure(.unexpectedReply(.gauges)))
+    }
+
+    func markInvalid(_ tokens: [InvalidToken], completion: @escaping Completion<Void>) {
+        reply(completion) { [self] in fleet.invalid += tokens }
+    }
+
+    func waitForJob(seconds: Int, completion: @escaping Completion<Bool>) { completion(.success(false)) }
+    func stopWaiting() {}
+    func close() -> EventLoopFuture<Void> { loop.makeSucceededVoidFuture() }
+
+    /// Puts a claim into Redis that the lane knows nothing of, as after a failover.
+    func forget(_ body: String, number: Int) { held[ClaimID(number: number, stamp: "old")] = body }
+}
+
+/// The state that workers share, without Redis.
+final class FakeFleet: FleetStore {
+    private let loop: EmbeddedEventLoop
+    var isReady = true
+    var pauseDurations = AppPauses.Durations()
+    /// The tokens that were written to the set, and those that look-ups find.
+    var invalid: [InvalidToken] = []
+    var pauses: [String: AppPause] = [:]
+    var probeAnswer = AppPauses.ProbeAnswer.granted
+    private(set) var paused: [(app: String, reason: Reason, isProbe: Bool)] = []
+    private(set) var resumed: [String] = []
+    private(set) var throttled: [String] = []
+    private(set) var registered: [InvalidTokenSet.Registration] = []
+    private(set) var lookUps = 0
+    /// The milliseconds until a reserved portion of a rate may be used.
+    var rateWait: Int64 = 0
+
+    init(_ loop: EmbeddedEventLoop) { self.loop = loop }
+
+    private func later<Value>(_ completion: @escaping Completion<Value>, _ value: @escaping () -> Value) {
+        guard isReady else { return completion(.failure(.redis(.notConnected(address: "fake", reason: "gone")))) }
+        loop.assumeIsolated().scheduleTask(in: .milliseconds(1)) { completion(.success(value())) }
+    }
+
+    func pauses(of apps: [String], completion: @escaping Completion<[AppPause?]>) {
+        later(completion) { [self] in apps.map { pauses[$0] } }
+    }
+
+    func pause(_ app: String, _ reason: Reason, isProbe: Bool, completion: @escaping Completion<Int64?>) {
+        paused.append((app, reason, isProbe))
+        pauses[app] = AppPause(reason: reason.code.text, detail: reason.detail, until: .max / 4)
+        later(completion) { 1000 }
+    }
+
+    func askForProbe(of app: String, completion: @escaping Completion<AppPauses.ProbeAnswer>) {
+        later(completion) { [self] in probeAnswer }
+    }
+
+    func resume(_ app: String, completion: @escaping Completion<Void>) {
+        resumed.append(app)
+        pauses[app] = nil
+        later(completion) {}
+    }
+
+    func reserveRate(_ count: Int, of app: String, perSecond: Int, completion: @escaping Completion<Int64>) {
+        later(completion) { [self] in rateWait }
+    }
+
+    func share(_ offer: SharedProviderTokens.Offer, completion: @escaping Completion<SharedProviderTokens.Answer>) {
+        later(completion) { .taken }
+    }
+
+    func throttle(_ token: ByteBuffer, until: Int64, completion: @escaping Completion<Void>) {
+        throttled.append(String(buffer: token))
+        later(completion) {}
+    }
+
+    func throttledTokens(now: Int64, completion: @escaping Completion<[(token: ByteBuffer, until: Int64)]>) {
+        later(completion) { [] }
+    }
+
+    func countInvalidTokens(completion: @escaping Completion<Int>) { later(completion) { [self] in invalid.count } }
+
+    func findInvalid(_ tokens: TokenList, completion: @escaping Completion<[InvalidTokenSet.Found]>) {
+        lookUps += 1
+        later(completion) { [self] in
+            let all = tokens.tokens(at: Array(0..<tokens.count))
+            return all.enumerated().compactMap { place, token in
+                guard let known = invalid.first(where: { $0.token == token }) else { return nil }
+                return .init(place: place, token: token, details: InvalidTokenDetails(known.details))
+            }
+        }
+    }
+
+    func register(_ devices: [InvalidTokenSet.Registration], completion: @escaping Completion<Void>) {
+        registered += devices
+        later(completion) {}
+    }
+}

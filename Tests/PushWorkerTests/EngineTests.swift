@@ -1,0 +1,446 @@
+import APNS
+import NIOCore
+import PushJob
+import PushQueue
+import Testing
+
+@testable import PushWorker
+
+/// The engine's real parts, from a claim to its settlement, without a server.
+@Suite("The engine")
+struct EngineTests {
+    // MARK: Answers
+
+    /// What becomes of a notification, by the answer to its request.
+    enum Becomes {
+        case ended(Outcome)
+        case postponed(Postponement)
+        /// Sent again at once.
+        case resent
+    }
+
+    /// The rows of the design's table of answers, for a job with one token whose topic is the app's.
+    static let rows: [(RequestResult, Becomes, reason: String?)] = [
+        (.response(Response(status: 200)), .ended(.delivered), nil),
+        (.response(Response(status: 410, reason: .unregistered)), .ended(.invalidToken), "Unregistered"),
+        (.response(Response(status: 410, reason: .expiredToken)), .ended(.invalidToken), "ExpiredToken"),
+        (.response(Response(status: 400, reason: .badDeviceToken)), .postponed(.retried), "BadDeviceToken"),
+        (.response(Response(status: 429, reason: .tooManyRequests)), .postponed(.retried), "TooManyRequests"),
+        (.response(Response(status: 500, reason: .internalServerError)), .postponed(.retried), "InternalServerError"),
+        (.response(Response(status: 503, reason: .serviceUnavailable)), .postponed(.retried), "ServiceUnavailable"),
+        (.response(Response(status: 503, reason: .shutdown)), .postponed(.retried), "Shutdown"),
+        (.response(Response(status: 502)), .postponed(.retried), "HTTP502"),
+        (.response(Response(status: 400, reason: .idleTimeout)), .postponed(.retried), "IdleTimeout"),
+        (.uncertain(.timedOut), .postponed(.retried), "NoAnswer"),
+        (.uncertain(.connectionLost("x")), .postponed(.retried), "ConnectionLost"),
+        (.notProcessed(.goingAway(reason: nil)), .resent, "GoAway"),
+        (.notProcessed(.refusedStream), .resent, "RefusedStream"),
+        (.notProcessed(.noOtherConnection), .postponed(.deferred), "NoOtherConnection"),
+        (
+            .response(Response(status: 429, reason: .tooManyProviderTokenUpdates)), .postponed(.deferred),
+            "TooManyProviderTokenUpdates"
+        ),
+        (
+            .response(Response(status: 403, reason: .invalidProviderToken)), .postponed(.deferred),
+            "InvalidProviderToken"
+        ),
+        (.response(Response(status: 403, reason: .badCertificate)), .postponed(.deferred), "BadCertificate"),
+        (.response(Response(status: 400, reason: .topicDisallowed)), .postponed(.deferred), "TopicDisallowed"),
+        (.response(Response(status: 413, reason: .payloadTooLarge)), .ended(.dead), "PayloadTooLarge"),
+        (.response(Response(status: 400, reason: .badCollapseID)), .ended(.dead), "BadCollapseId"),
+        (.refused(.processingError), .postponed(.retried), "ProcessingError"),
+        (.refused(.missingTopic), .postponed(.deferred), "MissingTopic"),
+        (.refused(.invalidPayloadSize), .ended(.dead), "InvalidPayloadSize"),
+        (.notProcessed(.discarded), .resent, "Discarded"),
+    ]
+
+    @Test("ends, retries, defers or sends again by the answer", arguments: rows.indices)
+    func answers(row: Int) throws {
+        let (result, becomes, reason) = Self.rows[row]
+        let scene = try EngineScene()
+        scene.pushOne()
+        #expect(scene.transport.sent.count == 1)
+        scene.answer(result)
+        scene.run()
+        switch becomes {
+        case .ended(let outcome):
+            #expect(scene.stats == [outcome.rawValue: 1] && scene.counters[outcome] == 1)
+            #expect(outcome != .dead || scene.queue.dead.map(\.reason) == [reason])
+        case .postponed(let postponement):
+            #expect(scene.queue.stats[postponement.rawValue] == 1 && scene.counters[postponement] == 1)
+            #expect(scene.queue.stats["\(postponement.rawValue):\(reason ?? "")"] == 1, "\(scene.queue.stats)")
+            #expect(scene.queue.postponed.count == 1)
+        case .resent:
+            #expect(scene.transport.sent.count == 2 && scene.counters.resent == 1)
+            #expect(scene.transport.sent[0].apnsID == scene.transport.sent[1].apnsID)
+            scene.answer(EngineScene.delivered)
+            scene.run()
+            #expect(scene.stats == ["delivered": 1])
+        }
+        #expect(scene.queue.held.isEmpty && scene.context.jobs.count == 0 && scene.lane.inFlight == 0)
+    }
+
+    @Test("writes an invalid token before its job is settled")
+    func invalidFirst() throws {
+        let scene = try EngineScene()
+        scene.pushOne()
+        scene.transport.answer(.response(Response(status: 410, reason: .unregistered, timestamp: 1234)))
+        scene.run(.microseconds(10_500))
+        let token = try #require(scene.stores.fakeFleet.invalid.first ?? scene.afterMarking())
+        #expect(token.at == 1234 && token.reason == "Unregistered" && String(buffer: token.topic) == "com.example.shop")
+        scene.run()
+        #expect(scene.stats == ["invalid_token": 1] && scene.queue.held.isEmpty)
+    }
+
+    @Test("counts a request without an answer as a possible duplicate, or drops it if the job asks for that")
+    func uncertain() throws {
+        let scene = try EngineScene()
+        scene.pushOne()
+        scene.answer(.uncertain(.timedOut))
+        scene.pushOne(token: "cd", #""alert":"hi","on_uncertain":"drop""#)
+        scene.answer(.uncertain(.timedOut))
+        scene.run()
+        #expect(scene.stats == ["retried": 1, "dropped": 1, "possible_duplicates": 1])
+        #expect(scene.counters.possibleDuplicates == 1)
+    }
+
+    @Test("gives a job up when it has no attempt left, with the last failure as the error")
+    func exhausted() throws {
+        let scene = try EngineScene()
+        scene.pushOne(token: "ab", #""alert":"hi","max_attempts":1"#)
+        scene.answer(.serviceUnavailable)
+        scene.run()
+        #expect(scene.queue.dead.map(\.reason) == ["AttemptsExhausted"])
+        #expect(scene.queue.dead.first?.members.contains(#""error":"ServiceUnavailable""#) == true)
+    }
+
+    @Test("ends a job that would expire before its next attempt")
+    func expires() throws {
+        let scene = try EngineScene()
+        let second = EngineScene.time(scene.loop.now) / 1000 + 1
+        scene.pushOne(token: "ab", #""alert":"hi","expiration":\#(second)"#)
+        scene.answer(.serviceUnavailable, retryAfter: 60)
+        scene.run()
+        #expect(scene.stats == ["expired": 1])
+    }
+
+    @Test("names APNs' pause in the retry")
+    func retryAfter() throws {
+        let scene = try EngineScene()
+        scene.pushOne()
+        scene.answer(.serviceUnavailable, retryAfter: 7)
+        scene.run()
+        let due = try #require(scene.queue.postponed.first.flatMap { Int($0.due.dropFirst()) })
+        #expect((7000...8000).contains(due))
+        #expect(scene.queue.postponed.first?.body.contains(#""attempt":2"#) == true)
+    }
+
+    // MARK: Jobs
+
+    @Test(
+        "keeps what can't be sent as a dead letter with its reason",
+        arguments: [
+            ("nonsense", "MalformedJSON"), ("[]", "NotAnObject"), (#"{"alert":"hi"}"#, "MissingToken"),
+            (#"{"token":"xyz","alert":"hi"}"#, "MalformedToken"), (#"{"token":"ab"}"#, "MissingPayload"),
+            (#"{"token":"ab","app":"other","alert":"hi"}"#, "UnknownApp"),
+            (#"{"token":"ab","push_type":"new","alert":"hi"}"#, "InvalidPushType"),
+        ])
+    func unsendable(body: String, reason: String) throws {
+        let scene = try EngineScene()
+        scene.push(body)
+        scene.run()
+        #expect(scene.queue.dead.map(\.reason) == [reason] && scene.stats == ["dead": 1])
+        #expect(scene.transport.sent.isEmpty && scene.log.events.contains("dead_letter"))
+        #expect(scene.queue.dead.first?.members.contains(#""detail":"#) == true)
+    }
+
+    @Test("routes by app and by topic")
+    func routes() throws {
+        let scene = try EngineScene(apps: ["shop", "news"])
+        scene.push(
+            #"{"token":"ab","app":"news","alert":"x"}"#, #"{"token":"cd","topic":"com.example.shop","alert":"x"}"#)
+        scene.push(#"{"token":"ef","alert":"x"}"#)
+        scene.run()
+        #expect(scene.transport(1).tokens == ["ab"] && scene.transport(0).tokens == ["cd"])
+        #expect(scene.queue.dead.map(\.reason) == ["NoApp"])
+    }
+
+    @Test("schedules a job with `send_at`, and ends one that has expired")
+    func times() throws {
+        let scene = try EngineScene()
+        let now = EngineScene.time(scene.loop.now)
+        scene.push(
+            EngineScene.job("ab", #""alert":"x","send_at":\#(now + 60_000)"#),
+            EngineScene.job("cd", #""alert":"x","expiration":1"#))
+        scene.run()
+        #expect(scene.stats == ["scheduled": 1, "expired": 1] && scene.transport.sent.isEmpty)
+        #expect(scene.queue.postponed.map(\.due) == ["@\(now + 60_000)"])
+    }
+
+    @Test("splits a job with many tokens")
+    func splits() throws {
+        let scene = try EngineScene()
+        scene.push(EngineScene.fanOut((0..<1001).map { "a" + String(10_000 + $0) }.map { $0 + "00" }))
+        scene.run()
+        #expect(scene.queue.splits == 1 && scene.transport.sent.isEmpty && scene.queue.held.isEmpty)
+    }
+
+    @Test("sends a unique job once it is reserved, and drops a duplicate")
+    func unique() throws {
+        let scene = try EngineScene()
+        scene.queue.reservations = [.granted, .duplicate]
+        let members = #""alert":"x","id":"i","unique_for":60"#
+        scene.push(EngineScene.job("ab", members), EngineScene.job("cd", members))
+        scene.run()
+        #expect(scene.transport.tokens == ["ab"] && scene.counters[.dropped] == 1)
+        scene.answer(EngineScene.delivered)
+        scene.run()
+        #expect(scene.stats == ["delivered": 1] && scene.queue.held.isEmpty)
+    }
+
+    // MARK: Fan-outs
+
+    @Test("settles a fan-out with its last notification, and retries only what failed")
+    func fanOut() throws {
+        let scene = try EngineScene()
+        scene.push(EngineScene.fanOut(["aa", "bb", "cc", "dd", "zz"]))
+        #expect(scene.transport.tokens == ["aa", "bb", "cc", "dd"])
+        scene.answer(EngineScene.delivered)
+        scene.answer(.unregistered)
+        scene.answer(.serviceUnavailable)
+        #expect(scene.queue.stats.isEmpty, "the job is settled as a whole")
+        scene.answer(EngineScene.delivered)
+        scene.run()
+        #expect(scene.stats == ["delivered": 2, "invalid_token": 1, "retried": 1, "dead": 1])
+        let retry = try #require(scene.queue.postponed.first?.body)
+        #expect(retry.contains(#""tokens":["cc"]"#))
+        #expect(scene.queue.dead.map(\.reason) == ["MalformedToken"])
+    }
+
+    @Test("takes turns between a fan-out and small jobs")
+    func turns() throws {
+        let scene = try EngineScene()
+        scene.transport.room = 40
+        scene.push(EngineScene.fanOut((0..<100).map { String(1000 + $0) }), EngineScene.job("ffff"))
+        #expect(scene.transport.tokens.firstIndex(of: "ffff") == 32)
+    }
+
+    // MARK: Known invalid tokens
+
+    @Test("does not send to tokens that are known to be invalid, unless the device registered again")
+    func suppresses() throws {
+        let scene = try EngineScene()
+        scene.stores.fakeFleet.invalid = ["aa", "bb", "cc"].map { token in
+            InvalidToken(
+                token: ByteBuffer(string: token), at: 5000, reason: "Unregistered",
+                topic: ByteBuffer(string: token == "cc" ? "com.example.other" : "com.example.shop"),
+                environment: "production", source: .apns)
+        }
+        scene.push(
+            EngineScene.job("aa"), EngineScene.job("bb", #""alert":"x","registered_at":6000"#), EngineScene.job("cc"),
+            EngineScene.fanOut(["aa", "dd"]))
+        scene.run()
+        #expect(scene.transport.tokens.sorted() == ["bb", "cc", "dd"])
+        #expect(scene.counters[.suppressed] == 2)
+        #expect(scene.stores.fakeFleet.registered.map { String(buffer: $0.token) } == ["bb"])
+    }
+
+    // MARK: Circuit breaker
+
+    @Test("pauses an app that APNs refuses, probes, and resumes")
+    func breaker() throws {
+        let scene = try EngineScene()
+        scene.push(EngineScene.job("aa"), EngineScene.job("bb"))
+        scene.answer(.invalidProviderToken)
+        scene.answer(.invalidProviderToken)
+        #expect(scene.stores.fakeFleet.paused.map(\.app) == ["shop"], "one fault, however many answers")
+        #expect(scene.log.events.contains("app_paused"))
+        scene.push(EngineScene.job("cc"))
+        scene.run(.seconds(2))
+        #expect(scene.transport.tokens == ["aa", "bb", "cc"], "one job is the probe")
+        scene.answer(EngineScene.delivered)
+        scene.run()
+        #expect(scene.stores.fakeFleet.resumed == ["shop"] && scene.log.events.contains("app_resumed"))
+        scene.push(EngineScene.job("dd"))
+        #expect(scene.transport.tokens.last == "dd")
+    }
+
+    @Test("does not let a paused app hold up another")
+    func isolation() throws {
+        let scene = try EngineScene(apps: ["shop", "news"])
+        scene.push(#"{"token":"aa","app":"shop","alert":"x"}"#)
+        scene.answer(.badCertificate)
+        scene.push(
+            #"{"token":"bb","app":"shop","alert":"x"}"#, #"{"token":"cc","app":"shop","alert":"x"}"#,
+            #"{"token":"dd","app":"news","alert":"x"}"#)
+        scene.run(.milliseconds(500))
+        #expect(scene.transport(1).tokens == ["dd"])
+        #expect(scene.queue.stats["deferred:AppPaused"] ?? 0 >= 1)
+    }
+
+    @Test("pauses an app most of whose tokens are called bad, and marks none of them")
+    func environment() throws {
+        let scene = try EngineScene()
+        for number in 0..<12 {
+            scene.pushOne(token: String(1000 + number))
+            if !scene.transport.submitted.isEmpty { scene.answer(.badDeviceToken) }
+        }
+        scene.run()
+        #expect(scene.stores.fakeFleet.paused.first?.reason.code == .apns(.badDeviceToken))
+        #expect(scene.stores.fakeFleet.invalid.isEmpty)
+    }
+
+    // MARK: Limits
+
+    @Test("has what goes to a throttled device wait, and nothing else")
+    func throttles() throws {
+        let scene = try EngineScene()
+        scene.push(EngineScene.job("aa"))
+        scene.answer(.tooManyRequests)
+        scene.push(EngineScene.job("aa"), EngineScene.job("bb"))
+        scene.run()
+        #expect(scene.transport.tokens == ["aa", "bb"])
+        #expect(scene.queue.stats["deferred:Throttled"] == 1 && scene.stores.fakeFleet.throttled == ["aa"])
+    }
+
+    @Test("sends no more than the app's rate allows")
+    func rate() throws {
+        let scene = try EngineScene { $0.apps[0].maximumPerSecond = 20 }
+        for number in 0..<60 { scene.queue.jobs.append(EngineScene.job(String(1000 + number))) }
+        scene.push(EngineScene.job("ffff"))
+        scene.run(.milliseconds(100))
+        // A portion is a twentieth of a second's.
+        #expect((1...5).contains(scene.transport.sent.count))
+    }
+
+    @Test("defers jobs whose app has no connection, without an attempt")
+    func unconnected() throws {
+        let scene = try EngineScene()
+        scene.transport.usableConnections = 0
+        scene.pushOne()
+        scene.transport.room = 0
+        scene.pushOne(token: "cd")
+        scene.run(.seconds(10))
+        if !scene.transport.submitted.isEmpty { scene.answer(EngineScene.delivered) }
+        scene.run()
+        #expect(scene.queue.stats["deferred:NoConnection"] ?? 0 <= 1 && scene.queue.stats["retried"] == nil)
+    }
+
+    // MARK: The queue
+
+    @Test("goes on under another name after its lease was lost, and settles nothing of the old one")
+    func lostLease() throws {
+        let scene = try EngineScene()
+        scene.pushOne()
+        scene.queue.leaseIsLost = true
+        scene.pushOne(token: "cd")
+        scene.run(.seconds(12))
+        #expect(scene.queue.holders == ["w.0.1"] && scene.log.events.contains("lease_lost"))
+        let settled = scene.queue.settlements
+        scene.answer(EngineScene.delivered)
+        #expect(scene.counters.lostClaims == 1 && scene.queue.stats["delivered"] == nil)
+        scene.run()
+        #expect(scene.queue.settlements == settled || scene.queue.stats["delivered"] ?? 0 <= 1)
+    }
+
+    @Test("works on claims that it has forgotten")
+    func recovers() throws {
+        let scene = try EngineScene()
+        scene.queue.forget(EngineScene.job("ee"), number: 7)
+        scene.push(EngineScene.job("aa"))
+        scene.answer(EngineScene.delivered)
+        scene.run(.seconds(25))
+        #expect(scene.transport.tokens == ["aa", "ee"] && scene.log.events.contains("settlements_lost"))
+        #expect(scene.counters.possibleDuplicates == 1)
+        scene.answer(EngineScene.delivered)
+        scene.run()
+        #expect(scene.queue.held.isEmpty)
+    }
+
+    @Test("settles again after a refusal, and logs it once")
+    func refusals() throws {
+        let scene = try EngineScene()
+        scene.pushOne()
+        scene.queue.refusal = .unexpectedReply(.settle)
+        scene.answer(EngineScene.delivered)
+        scene.run(.seconds(4))
+        #expect(scene.stats.isEmpty && scene.log.events.count { $0 == "redis_refused" } >= 1)
+        scene.queue.refusal = nil
+        scene.run(.seconds(3))
+        #expect(scene.stats == ["delivered": 1] && scene.log.events.contains("redis_accepted"))
+    }
+
+    @Test("claims nothing while it is quiet, and goes on afterwards")
+    func quiet() throws {
+        let scene = try EngineScene()
+        scene.lane.setQuiet(true)
+        scene.pushOne()
+        #expect(scene.transport.sent.isEmpty)
+        scene.lane.setQuiet(false)
+        scene.run()
+        #expect(scene.transport.sent.count == 1)
+    }
+
+    // MARK: Drain and reload
+
+    @Test("finishes what is in flight, gives the rest back, and closes everything")
+    func drains() throws {
+        let scene = try EngineScene()
+        scene.transport.room = 1
+        scene.push(EngineScene.job("aa"))
+        let end = scene.lane.drain(within: .seconds(5))
+        scene.run()
+        var hasEnded = false
+        end.whenComplete { _ in hasEnded = true }
+        #expect(!hasEnded)
+        scene.answer(EngineScene.delivered)
+        scene.run()
+        #expect(hasEnded && scene.queue.released && scene.stats == ["delivered": 1])
+        #expect(scene.transport.calls.contains("close"))
+    }
+
+    @Test("gives up on answers at the drain's deadline, and settles them as uncertain")
+    func cutsDrainShort() throws {
+        let scene = try EngineScene()
+        scene.pushOne()
+        let end = scene.lane.drain(within: .seconds(1))
+        scene.run(.seconds(2))
+        var hasEnded = false
+        end.whenComplete { _ in hasEnded = true }
+        scene.run()
+        #expect(hasEnded && scene.stats["retried"] == 1 && scene.log.events.contains("drain_cut_short"))
+    }
+
+    @Test("adds, changes and removes apps while jobs are in flight")
+    func reloads() throws {
+        let scene = try EngineScene(apps: ["shop", "old"])
+        scene.push(#"{"token":"aa","app":"old","alert":"x"}"#)
+        var configuration = scene.context.configuration
+        configuration.apps = ["shop", "news"].map(EngineScene.app)
+        configuration.apps[0].maximumStreams = 7
+        let prepared = try configuration.apps.map { try AppSender.Prepared($0) }
+        _ = scene.lane.reload(configuration, prepared)
+        scene.run()
+        scene.push(
+            #"{"token":"bb","app":"old","alert":"x"}"#, #"{"token":"cc","app":"news","alert":"x"}"#,
+            #"{"token":"dd","app":"shop","alert":"x"}"#)
+        scene.run()
+        #expect(scene.queue.dead.map(\.reason) == ["UnknownApp"])
+        #expect(scene.allTransports.count == 4, "shop has new connections, and news its first")
+        #expect(scene.transport(2).tokens == ["cc"] && scene.transport(0).tokens == ["dd"])
+        scene.transport(1).answer(EngineScene.delivered)
+        scene.run()
+        #expect(scene.queue.stats["delivered"] == 1)
+    }
+}
+
+extension EngineScene {
+    /// The first invalid token once it is written; no settlement may come before.
+    fileprivate func afterMarking() -> InvalidToken? {
+        for _ in 0..<100 where stores.fakeFleet.invalid.isEmpty {
+            #expect(queue.stats["invalid_token"] == nil)
+            run(.milliseconds(1))
+        }
+        return stores.fakeFleet.invalid.first
+    }
+}
