@@ -16,10 +16,11 @@ struct ScriptParts {
         case unknownPart(String)
     }
 
-    private let parts: [String: [UInt8]]
+    /// By name.
+    let texts: [String: [UInt8]]
 
-    init(_ parts: [String: [UInt8]]) {
-        self.parts = parts
+    init(_ texts: [String: [UInt8]]) {
+        self.texts = texts
     }
 
     /// The parts in the folder `parts`.
@@ -40,9 +41,6 @@ struct ScriptParts {
         ])
     }
 
-    /// The names of all parts.
-    var names: Set<String> { Set(parts.keys) }
-
     /// Returns a script after the parts that it requires, each once, and each after those that it requires itself.
     /// - Throws: ``Mistake``.
     func assemble(_ script: [UInt8]) throws -> [UInt8] {
@@ -54,7 +52,7 @@ struct ScriptParts {
 
     private func add(_ text: [UInt8], to assembled: inout [UInt8], after added: inout Set<String>) throws {
         for name in Self.requirements(of: text) where added.insert(name).inserted {
-            guard let part = parts[name] else { throw Mistake.unknownPart(name) }
+            guard let part = texts[name] else { throw Mistake.unknownPart(name) }
             try add(part, to: &assembled, after: &added)
         }
         assembled += text
@@ -80,7 +78,9 @@ extension ClockSource {
 
     private static func part(readingKey key: String) -> String {
         // Escaped byte by byte, so that a key can be any text.
-        let literal = key.utf8.map { byte in "\\" + String(repeating: "0", count: byte < 10 ? 2 : byte < 100 ? 1 : 0) + "\(byte)" }
+        let literal = key.utf8.map { byte in
+            "\\" + (byte < 10 ? "00" : byte < 100 ? "0" : "") + String(byte)
+        }
         return """
             local function now_ms()
                 return assert(tonumber(redis.call('GET', '\(literal.joined())')), 'the clock is not set')

@@ -37,7 +37,8 @@ extension InvalidTokenSet {
         _ marked: [InvalidToken], completion: @escaping (Result<[Marking], QueueConnection.Failure>) -> Void
     ) {
         scripts.run(
-            .addInvalidTokens, [keys.invalidTokens, keys.registrations, keys.invalidTokenDetails], expecting: marked.count * 3,
+            .addInvalidTokens, [keys.invalidTokens, keys.registrations, keys.invalidTokenDetails],
+            expecting: marked.count * 3,
             arguments: { [maximumAge] command in
                 command.append(maximumAge)
                 for token in marked {

@@ -16,10 +16,10 @@ local function app_pause(text)
     if type(state.detail) ~= 'string' then
         state.detail = nil
     end
-    local function is_time(value)
+    local function is_valid_time(value)
         return type(value) == 'number' and value >= 0 and value < 2 ^ 53
     end
-    if not is_time(state['until']) or not is_time(state.pause) or state.pause < 1 then
+    if not is_valid_time(state['until']) or not is_valid_time(state.pause) or state.pause < 1 then
         state['until'] = nil
     end
     return state

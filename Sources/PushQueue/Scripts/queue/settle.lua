@@ -54,14 +54,7 @@ if wrong then
 end
 write_when_full(claimed)
 
--- The place of the next argument, and a function that returns the next n of them.
-local at = 6
-local function take(n)
-    at = at + n
-    return unpack(ARGV, at - n, at - 1)
-end
-
--- Removes a claim and returns its job; nil if the claim is not the lane's own any more.
+-- Removes a claim and returns its job; false if the claim is not the lane's own any more.
 local function settle(claim)
     local body = redis.call('HGET', claimed, claim)
     found = body and true or false
@@ -86,104 +79,95 @@ local function original_of(body, start, length)
     return string.sub(body, start + 1, start + length)
 end
 
-local act = {}
-
-function act.ack()
-    local outcome, n = take(2)
-    local last, own = at + n - 1, 0
-    for first = at, last, CHUNK do
-        own = own + redis.call('HDEL', claimed, unpack(ARGV, first, math.min(first + CHUNK - 1, last)))
-    end
-    at = last + 1
-    end_claims(outcome, n, own)
-end
-
-function act.done()
-    local outcome, n = take(2)
-    local own = 0
-    for _ = 1, tonumber(n) do
-        local claim, packed = take(2)
-        if redis.call('HDEL', claimed, claim) == 1 then
-            own = own + 1
+-- The place of the action, whose own arguments follow it.
+local at = 6
+while at <= #ARGV do
+    local action = ARGV[at]
+    if action == 'ack' then
+        local outcome, n = ARGV[at + 1], tonumber(ARGV[at + 2])
+        local first, last, own = at + 3, at + 2 + n, 0
+        for start = first, last, CHUNK do
+            own = own + redis.call('HDEL', claimed, unpack(ARGV, start, math.min(start + CHUNK - 1, last)))
+        end
+        end_claims(outcome, n, own)
+        at = last + 1
+    elseif action == 'done' then
+        local outcome, n = ARGV[at + 1], tonumber(ARGV[at + 2])
+        local first, last, own = at + 3, at + 2 + 2 * n, 0
+        for pair = first, last, 2 do
+            local claim, packed = ARGV[pair], ARGV[pair + 1]
+            if redis.call('HDEL', claimed, claim) == 1 then
+                own = own + 1
+                add_results(results, max_results, now, packed)
+            end
+        end
+        end_claims(outcome, n, own)
+        at = last + 1
+    elseif action == 'retry' then
+        local claim, counter, delay, head, start, length = unpack(ARGV, at + 1, at + 6)
+        local body = settle(claim)
+        if body then
+            local due = tonumber(string.sub(delay, 2))
+            if string.sub(delay, 1, 1) == '+' then
+                due = now + due
+            end
+            redis.call('ZADD', retry, due, head .. original_of(body, start, length) .. '}')
+            count(stats, now, counter, 1)
+        end
+        at = at + 7
+    elseif action == 'dead' then
+        local claim, reason, members, start, length = unpack(ARGV, at + 1, at + 5)
+        local body = settle(claim)
+        if body then
+            bury(dead, dead_bytes, now, lane .. ':' .. claim, reason, members, original_of(body, start, length))
+            count(stats, now, 'dead', 1)
+            count(stats, now, 'dead:' .. reason, 1)
+            buried = true
+        end
+        at = at + 6
+    elseif action == 'split' then
+        local claim, prefix, cut, cut_length, start, length, pieces = unpack(ARGV, at + 1, at + 7)
+        local first, last = at + 8, at + 7 + 2 * pieces
+        local body = settle(claim)
+        if body then
+            local original = string.sub(body, start + 1, cut) .. string.sub(body, cut + cut_length + 1, start + length)
+            for pair = first, last, 2 do
+                local token_start, tokens = ARGV[pair], ARGV[pair + 1]
+                if token_start ~= '-' then
+                    tokens = string.sub(body, token_start + 1, token_start + tokens)
+                end
+                local piece = (pair - first) / 2 + 1
+                redis.call('ZADD', retry, now, string.format('%s,"claim":"%s:%s/%d","tokens":[%s],"job":%s}',
+                    prefix, lane, claim, piece, tokens, original))
+            end
+            count(stats, now, 'split', 1)
+        end
+        at = last + 1
+    elseif action == 'letter' then
+        local claim, reason, members, start, length = unpack(ARGV, at + 1, at + 5)
+        local body = redis.call('HGET', claimed, claim)
+        found = body and true or false
+        if found then
+            bury(dead, dead_bytes, now, lane .. ':' .. claim .. ':letter', reason, members,
+                original_of(body, start, length))
+            buried = true
+        end
+        at = at + 6
+    elseif action == 'count' then
+        local field, amount = ARGV[at + 1], ARGV[at + 2]
+        if found then
+            count(stats, now, field, tonumber(amount))
+        end
+        at = at + 3
+    elseif action == 'result' then
+        local packed = ARGV[at + 1]
+        if found then
             add_results(results, max_results, now, packed)
         end
-    end
-    end_claims(outcome, n, own)
-end
-
-function act.retry()
-    local claim, counter, delay, head, start, length = take(6)
-    local body = settle(claim)
-    if body then
-        local due = tonumber(string.sub(delay, 2))
-        if string.sub(delay, 1, 1) == '+' then
-            due = now + due
-        end
-        redis.call('ZADD', retry, due, head .. original_of(body, start, length) .. '}')
-        count(stats, now, counter, 1)
-    end
-end
-
-function act.dead()
-    local claim, reason, members, start, length = take(5)
-    local body = settle(claim)
-    if body then
-        bury(dead, dead_bytes, now, lane .. ':' .. claim, reason, members, original_of(body, start, length))
-        count(stats, now, 'dead', 1)
-        count(stats, now, 'dead:' .. reason, 1)
-        buried = true
-    end
-end
-
-function act.split()
-    local claim, prefix, cut, cut_length, start, length, pieces = take(7)
-    local body = settle(claim)
-    local original = body and string.sub(body, start + 1, cut) .. string.sub(body, cut + cut_length + 1, start + length)
-    for piece = 1, tonumber(pieces) do
-        local token_start, tokens = take(2)
-        if body then
-            if token_start ~= '-' then
-                tokens = original_of(body, token_start, tokens)
-            end
-            redis.call('ZADD', retry, now, string.format('%s,"claim":"%s:%s/%d","tokens":[%s],"job":%s}',
-                prefix, lane, claim, piece, tokens, original))
-        end
-    end
-    if body then
-        count(stats, now, 'split', 1)
-    end
-end
-
-function act.letter()
-    local claim, reason, members, start, length = take(5)
-    local body = redis.call('HGET', claimed, claim)
-    found = body and true or false
-    if found then
-        bury(dead, dead_bytes, now, lane .. ':' .. claim .. ':letter', reason, members, original_of(body, start, length))
-        buried = true
-    end
-end
-
-function act.count()
-    local field, amount = take(2)
-    if found then
-        count(stats, now, field, tonumber(amount))
-    end
-end
-
-function act.result()
-    local packed = take(1)
-    if found then
-        add_results(results, max_results, now, packed)
-    end
-end
-
-while at <= #ARGV do
-    local action = take(1)
-    if not act[action] then
+        at = at + 2
+    else
         return redis.error_reply('ERR settle: unknown action ' .. tostring(action))
     end
-    act[action]()
 end
 if buried then
     evicted = trim_dead(dead, dead_bytes, stats, now,
