@@ -1,12 +1,12 @@
 import NIOCore
 import Redis
 
-/// The Lua scripts that change or read the queue, one atomic step each. The file of a script begins with its keys, arguments and
-/// reply.
+/// The Lua scripts that change or read the queue, one atomic step each. The file of a script begins with its keys,
+/// arguments and reply.
 ///
-/// A script that raises an error keeps what it has done so far: popped jobs would be lost, pushed jobs doubled. So a script reads
-/// and checks all that it needs, then computes, then writes. After its first write it calls only commands that can't fail, or
-/// whose failure it catches (`redis.pcall`).
+/// A script that raises an error keeps what it has done so far: popped jobs would be lost, pushed jobs doubled. So a
+/// script reads and checks all that it needs, then computes, then writes. After its first write it calls only commands
+/// that can't fail, or whose failure it catches (`redis.pcall`).
 public enum QueueScript: Int, CaseIterable, Sendable {
     // The queue.
     case claim
