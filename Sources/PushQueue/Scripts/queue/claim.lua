@@ -1,4 +1,4 @@
--- require: time, types, memory, chunks, wrapper, bury, results
+-- require: time, types, memory, chunks, wrapper, count, bury, results
 -- Claims jobs for a lane and renews its lease.
 --
 -- KEYS  1 jobs            LIST   jobs to send

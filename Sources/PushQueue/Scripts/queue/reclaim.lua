@@ -1,4 +1,4 @@
--- require: time, types, memory, chunks, list, wrapper, claims, bury, results
+-- require: time, types, memory, chunks, list, wrapper, claims, count, bury, results
 -- Puts claims of a lane whose lease has expired back at the head of the list.
 --
 -- KEYS  1 workers         ZSET   lane -> lease end (ms)
