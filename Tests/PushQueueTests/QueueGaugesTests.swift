@@ -94,6 +94,8 @@ struct QueueGaugesTests {
         #expect(try redis.run("EXISTS", keys.gauges).number == 0)
 
         _ = try await read()
+        // On a slow machine it would expire.
+        try redis.run("PERSIST", keys.gauges)
         try redis.run("RPUSH", keys.jobs, "4")
         #expect(try await read().jobs == 4)
         #expect(try await count().jobs == 5)
