@@ -58,10 +58,10 @@ public struct QueueCheck {
             }
         }
         try await attempt("EVAL", &report) { report in
-            let depth = try await QueueDepth.read(client, keys)
+            let gauges = try await QueueGauges.read(client, keys)
             report.facts.append(
-                "queue \(keys.queue): \(depth.jobs) jobs wait, \(depth.retries) are to be sent later, "
-                    + "\(depth.claims) are claimed")
+                "queue \(keys.queue): \(gauges.jobs) jobs wait, \(gauges.retries) are to be sent later, "
+                    + "\(gauges.claims) are claimed")
         }
         try await attempt("GET", &report) { report in
             guard let reason = try await QueuePause.reason(client, keys) else { return }

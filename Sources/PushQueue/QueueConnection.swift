@@ -78,17 +78,30 @@ public final class QueueConnection {
     /// The worker's name: one lane of one process.
     public let worker: String
 
-    private let client: RedisClient
+    private let client: any RedisSender
     private let limits: QueueLimits
+    private let random: () -> UInt32
     let scripts: ScriptRunner
 
     /// - Parameter client: for commands that do not block.
-    public init(client: RedisClient, keys: QueueKeys, worker: String, limits: QueueLimits) {
+    public convenience init(client: any RedisSender, keys: QueueKeys, worker: String, limits: QueueLimits) {
+        self.init(client: client, keys: keys, worker: worker, limits: limits, clock: .server)
+    }
+
+    /// - Parameters:
+    ///   - client: for commands that do not block.
+    ///   - clock: the clock that the scripts read.
+    ///   - random: the source of the random part of stamps.
+    package init(
+        client: any RedisSender, keys: QueueKeys, worker: String, limits: QueueLimits, clock: ClockSource,
+        random: @escaping () -> UInt32 = { .random(in: .min ... .max) }
+    ) {
         self.client = client
+        self.random = random
         self.keys = keys
         self.worker = worker
         self.limits = limits
-        scripts = ScriptRunner(client: client)
+        scripts = ScriptRunner(client: client, clock: clock)
     }
 
     /// Claims jobs and renews the lease.
@@ -109,13 +122,13 @@ public final class QueueConnection {
         if let news { keyNames += [keys.workerInfo, keys.order(news.process)] }
         scripts.run(
             .claim, keyNames,
-            arguments: { [worker, limits, head = keys.head.rawValue] command in
+            arguments: { [worker, limits, random, head = keys.head.rawValue] command in
                 command.append(worker)
                 command.append(join ? 1 : 0)
                 command.append(limits.lease)
                 command.append(count)
                 command.append(first)
-                command.append(Self.nonce())
+                command.append(Self.nonce(random()))
                 command.append(limits.maximumJobSize)
                 command.append(limits.maximumClaimSize)
                 command.append(limits.maximumDeadLetters)
@@ -132,8 +145,8 @@ public final class QueueConnection {
     }
 
     /// Four letters and digits for a stamp.
-    private static func nonce() -> String {
-        let text = String(UInt32.random(in: 0..<1_679_616), radix: 36)
+    private static func nonce(_ random: UInt32) -> String {
+        let text = String(random % 1_679_616, radix: 36)
         return String(repeating: "0", count: 4 - text.utf8.count) + text
     }
 
@@ -167,7 +180,7 @@ public final class QueueConnection {
         scripts.run(
             .reserve, [keys.claimed(worker), keys.statsPrefix, keys.results],
             then: reservations.map { keys.unique($0.id) },
-            expecting: reservations.count * 8 + 4,
+            expecting: reservations.count * 9 + 4,
             arguments: { [worker, limits] command in
                 command.append(worker)
                 command.append(limits.resultsKept)
@@ -179,6 +192,7 @@ public final class QueueConnection {
                     command.append(reservation.original.lowerBound)
                     command.append(reservation.original.count)
                     command.append(reservation.results.isEmpty ? ByteBuffer() : reservation.results.argument)
+                    command.append(reservation.notifications)
                 }
             },
             completion: { result in

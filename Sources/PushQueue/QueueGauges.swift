@@ -2,7 +2,7 @@ import NIOCore
 import PushJob
 import Redis
 
-/// What a queue holds in each state, all counted in one moment, and how long what comes next has waited.
+/// The number of jobs of a queue in each state, all counted in one moment, and the times of those that come next.
 public struct QueueGauges: Sendable {
     /// Redis' time when it was counted, in milliseconds since 1970.
     public var now: Int64
@@ -12,6 +12,8 @@ public struct QueueGauges: Sendable {
     public var retries: Int
     /// Jobs that workers have taken and not settled.
     public var claims: Int
+    /// Jobs that are to be sent: all but the dead letters.
+    public var total: Int { jobs + retries + claims }
     /// Dead letters.
     public var dead: Int
     /// The sum of the dead letters' lengths in bytes.
@@ -48,28 +50,45 @@ extension QueueConnection {
     /// Counts what the queue holds, or returns what another worker has counted within ``QueueGauges/maximumAge``.
     public func gauges(completion: @escaping (Result<QueueGauges, Failure>) -> Void) {
         scripts.run(
-            .gauges,
-            [keys.jobs, keys.inbox, keys.retry, keys.workers, keys.dead, keys.paused, keys.deadBytes, keys.gauges],
-            arguments: { [keys] command in
-                command.append(keys.claimed(""))
-                command.append(QueueGauges.headLimit)
-                command.append(keys.head.rawValue)
-                command.append(QueueGauges.maximumAge)
-            },
+            .gauges, QueueGauges.keyNames(keys),
+            arguments: { [keys] in QueueGauges.append(keys, maximumAge: QueueGauges.maximumAge, to: &$0) },
             completion: { result in
                 completion(
                     result.flatMap { reply in
-                        let numbers = (0..<min(8, reply.root.count)).compactMap { reply.root[$0].integer }
-                        guard numbers.count == 8, reply.root.count == 9 else {
-                            return .failure(.unexpectedReply(.gauges))
-                        }
-                        return .success(
-                            QueueGauges(
-                                now: Int64(numbers[0]), jobs: numbers[1], retries: numbers[2], claims: numbers[3],
-                                dead: numbers[4], deadBytes: numbers[7], isPaused: numbers[5] == 1,
-                                firstDue: numbers[2] > 0 ? Int64(numbers[6]) : nil,
-                                head: reply.root[8].bytes.flatMap { $0.readableBytes > 0 ? $0 : nil }))
+                        QueueGauges(reply).map { .success($0) } ?? .failure(.unexpectedReply(.gauges))
                     })
             })
+    }
+}
+
+extension QueueGauges {
+    /// Counts what the queue holds, for a command.
+    /// - Throws: `RedisError`, or ``QueueConnection/Failure/unexpectedReply(_:)``.
+    public static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> QueueGauges {
+        let command = QueueScript.gauges.command(keyNames(keys)) { append(keys, maximumAge: 0, to: &$0) }
+        guard let gauges = QueueGauges(try await client.call(command)) else {
+            throw QueueConnection.Failure.unexpectedReply(.gauges)
+        }
+        return gauges
+    }
+
+    fileprivate static func keyNames(_ keys: QueueKeys) -> [String] {
+        [keys.jobs, keys.inbox, keys.retry, keys.workers, keys.dead, keys.paused, keys.deadBytes, keys.gauges]
+    }
+
+    fileprivate static func append(_ keys: QueueKeys, maximumAge: Int, to command: inout RedisCommand) {
+        command.append(keys.claimed(""))
+        command.append(headLimit)
+        command.append(keys.head.rawValue)
+        command.append(maximumAge)
+    }
+
+    fileprivate init?(_ reply: RESPReply) {
+        let numbers = (0..<min(8, reply.root.count)).compactMap { reply.root[$0].integer }
+        guard numbers.count == 8, reply.root.count == 9 else { return nil }
+        self.init(
+            now: Int64(numbers[0]), jobs: numbers[1], retries: numbers[2], claims: numbers[3], dead: numbers[4],
+            deadBytes: numbers[7], isPaused: numbers[5] == 1, firstDue: numbers[2] > 0 ? Int64(numbers[6]) : nil,
+            head: reply.root[8].bytes.flatMap { $0.readableBytes > 0 ? $0 : nil })
     }
 }

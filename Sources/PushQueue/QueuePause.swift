@@ -7,7 +7,7 @@ public enum QueuePause {
     /// - Parameter pause: why, for people, since when, and by whom; only ``clear(_:_:)`` ends it.
     /// - Throws: `RedisError`.
     public static func set(_ client: RedisClient, _ keys: QueueKeys, _ pause: AppPause) async throws {
-        try await QueueScript.put(pause.json, into: keys.paused, client)
+        try await QueueScript.set(keys.paused, to: pause.json, client)
     }
 
     /// The same with nothing but a reason.

@@ -1,58 +1,87 @@
 import NIOCore
 import Redis
 
-/// The Lua scripts that are the queue's transitions. Each script's file starts with its keys, arguments and reply.
+/// The Lua scripts that change or read the queue, one atomic step each. The file of a script begins with its keys,
+/// arguments and reply.
+///
+/// A script that raises an error keeps what it has done so far: popped jobs would be lost, pushed jobs doubled. So a
+/// script reads and checks all that it needs, then computes, then writes. After its first write it calls only commands
+/// that can't fail, or whose failure it catches (`redis.pcall`).
 public enum QueueScript: Int, CaseIterable, Sendable {
+    // The queue.
     case claim
     case reserve
     case settle
     case reclaim
     case release
-    case depth
-    case letters
-    case trip
-    case probe
-    case close
-    case rate
-    case token
-    case find
-    case mark
-    case register
-    case throttle
-    case put
     case gauges
     case overview
+    // Dead letters.
+    case pageDeadLetters
+    // Invalid tokens.
+    case findInvalidTokens
+    case addInvalidTokens
+    case registerTokens
+    // Apps.
+    case pauseApp
+    case probeApp
+    case resumeApp
+    case reserveRate
+    case throttleToken
+    case shareProviderToken
+    // Commands of operators.
+    case setKey
 
-    /// The script with what all of them share before it.
-    public var source: [UInt8] {
-        let own =
-            switch self {
-            case .claim: PackageResources.claim_lua
-            case .reserve: PackageResources.reserve_lua
-            case .settle: PackageResources.settle_lua
-            case .reclaim: PackageResources.reclaim_lua
-            case .release: PackageResources.release_lua
-            case .depth: PackageResources.depth_lua
-            case .letters: PackageResources.letters_lua
-            case .trip: PackageResources.trip_lua
-            case .probe: PackageResources.probe_lua
-            case .close: PackageResources.close_lua
-            case .rate: PackageResources.rate_lua
-            case .token: PackageResources.token_lua
-            case .find: PackageResources.find_lua
-            case .mark: PackageResources.mark_lua
-            case .register: PackageResources.register_lua
-            case .throttle: PackageResources.throttle_lua
-            case .put: PackageResources.put_lua
-            case .gauges: PackageResources.gauges_lua
-            case .overview: PackageResources.overview_lua
-            }
-        return PackageResources.common_lua + own
+    /// The script after the parts that it requires.
+    public var source: [UInt8] { source(clock: .server) }
+
+    /// The script after the parts that it requires.
+    /// - Parameter clock: the clock that the script reads.
+    package func source(clock: ClockSource) -> [UInt8] {
+        switch clock {
+        case .server: Self.sources[rawValue]
+        case .key: Self.assemble(self, clock)
+        }
+    }
+
+    /// The sources with the server's clock.
+    private static let sources = allCases.map { assemble($0, .server) }
+
+    private static func assemble(_ script: QueueScript, _ clock: ClockSource) -> [UInt8] {
+        do {
+            return try ScriptParts.embedded(clock).assemble(script.text)
+        } catch {
+            preconditionFailure("the script \(script): \(error)")
+        }
+    }
+
+    /// The script's own file. SwiftPM names embedded files without their folder, so each name can occur only once.
+    var text: [UInt8] {
+        switch self {
+        case .claim: PackageResources.claim_lua
+        case .reserve: PackageResources.reserve_lua
+        case .settle: PackageResources.settle_lua
+        case .reclaim: PackageResources.reclaim_lua
+        case .release: PackageResources.release_lua
+        case .gauges: PackageResources.gauges_lua
+        case .overview: PackageResources.overview_lua
+        case .pageDeadLetters: PackageResources.page_lua
+        case .findInvalidTokens: PackageResources.find_lua
+        case .addInvalidTokens: PackageResources.add_lua
+        case .registerTokens: PackageResources.register_lua
+        case .pauseApp: PackageResources.pause_lua
+        case .probeApp: PackageResources.probe_lua
+        case .resumeApp: PackageResources.resume_lua
+        case .reserveRate: PackageResources.reserve_rate_lua
+        case .throttleToken: PackageResources.throttle_token_lua
+        case .shareProviderToken: PackageResources.share_lua
+        case .setKey: PackageResources.set_key_lua
+        }
     }
 }
 
 extension QueueScript {
-    /// The script as one command, for those that run it once.
+    /// Returns one command that runs the script, for callers that run it once.
     func command(_ keys: [String], arguments: (inout RedisCommand) -> Void) -> RedisCommand {
         let source = source
         var command = RedisCommand("EVAL", expecting: keys.count + 16, bytes: source.count + 1024)
@@ -63,14 +92,14 @@ extension QueueScript {
         return command
     }
 
-    /// Sets a key for an operator's command, also on a server whose memory is full.
-    /// - Parameter life: how long it exists, in milliseconds; `nil` until it is deleted.
+    /// Sets a key for an operator. Works on a Redis whose memory is full.
+    /// - Parameter life: the time until the key expires, in milliseconds; `nil` for never.
     /// - Throws: `RedisError`.
-    static func put(
-        _ value: ByteBuffer, into key: String, life: Int? = nil, _ client: RedisClient
+    static func set(
+        _ key: String, to value: ByteBuffer, life: Int? = nil, _ client: RedisClient
     ) async throws {
         _ = try await client.call(
-            QueueScript.put.command([key]) { command in
+            QueueScript.setKey.command([key]) { command in
                 command.append(value)
                 command.append(life ?? 0)
             })

@@ -15,6 +15,8 @@ public struct Reservation: Sendable {
     /// What is added to the queue's results if the job turns out to be a duplicate.
     public var results = PackedResults()
 
+    /// The number of notifications that end if the job is a duplicate.
+    var notifications = 1
     let id: ByteBuffer
     let milliseconds: Int64
     let head: ByteBuffer
@@ -26,6 +28,7 @@ public struct Reservation: Sendable {
         guard let milliseconds = job.uniqueFor, let id = job.id, !job.envelope.isReserved else { return nil }
         self.init(
             claim: claim, id: job.text(id), milliseconds: milliseconds, claimed: job.body, envelope: job.envelope)
+        notifications = job.tokenCount
     }
 
     init(claim: ClaimID, id: ByteBuffer, milliseconds: Int64, claimed: ByteBuffer, envelope: Envelope) {

@@ -5,11 +5,14 @@ import Redis
 ///
 /// Not thread-safe; everything is called, and calls back, on the client's event loop.
 final class ScriptRunner {
-    private let client: RedisClient
+    private let client: any RedisSender
+    private let clock: ClockSource
     private var digests: [String?] = Array(repeating: nil, count: QueueScript.allCases.count)
 
-    init(client: RedisClient) {
+    /// - Parameter clock: the clock that the scripts read.
+    init(client: any RedisSender, clock: ClockSource = .server) {
         self.client = client
+        self.clock = clock
     }
 
     /// - Parameters:
@@ -33,16 +36,16 @@ final class ScriptRunner {
         }
         guard let digest = digests[script.rawValue] else {
             var load = RedisCommand("SCRIPT", "LOAD")
-            load.append(script.source)
+            load.append(script.source(clock: clock))
             client.send(load) { [self] result in
                 if case .success(let reply) = result { digests[script.rawValue] = reply.root.string }
             }
-            return send(make("EVAL") { $0.append(script.source) }, completion)
+            return send(make("EVAL") { $0.append(script.source(clock: clock)) }, completion)
         }
         client.send(make("EVALSHA") { $0.append(digest) }) { [self] result in
             // The server was restarted, or its scripts were flushed. `EVAL` also makes the script known again.
             if case .failure(.server(let error)) = result, error.prefix == "NOSCRIPT" {
-                return send(make("EVAL") { $0.append(script.source) }, completion)
+                return send(make("EVAL") { $0.append(script.source(clock: clock)) }, completion)
             }
             completion(result.mapError(QueueConnection.Failure.redis))
         }

@@ -9,14 +9,18 @@ public struct ThrottledTokens {
     private static let maximumCount = 1000
 
     private let key: String
-    private let client: RedisClient
+    private let client: any RedisSender
     private let scripts: ScriptRunner
 
     /// - Parameter client: of the slot of the shared keys.
-    public init(client: RedisClient, keys: SharedKeys) {
+    public init(client: any RedisSender, keys: SharedKeys) {
+        self.init(client: client, keys: keys, clock: .server)
+    }
+
+    package init(client: any RedisSender, keys: SharedKeys, clock: ClockSource) {
         key = keys.throttledTokens
         self.client = client
-        scripts = ScriptRunner(client: client)
+        scripts = ScriptRunner(client: client, clock: clock)
     }
 
     /// Adds a token for the other workers, and removes those whose time has passed. Works on a Redis whose memory is full.
@@ -25,7 +29,7 @@ public struct ThrottledTokens {
         _ token: ByteBuffer, until: Int64, completion: @escaping (Result<Void, QueueConnection.Failure>) -> Void
     ) {
         scripts.run(
-            .throttle, [key],
+            .throttleToken, [key],
             arguments: { command in
                 command.append(token)
                 command.append(Int(until))

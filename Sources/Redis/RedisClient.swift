@@ -1,6 +1,26 @@
 import Logging
 import NIOCore
 
+/// Sends commands to Redis from one event loop. ``RedisClient`` does; a test can answer them itself.
+public protocol RedisSender: AnyObject {
+    /// The event loop on which everything is called, and calls back.
+    var eventLoop: any EventLoop { get }
+    /// True while commands can be sent.
+    var isReady: Bool { get }
+    /// Sends a command.
+    /// - Parameters:
+    ///   - deadline: the maximum time to the answer; `nil` for the default of the sender.
+    ///   - completion: called on the event loop; before `send` returns when the command cannot be sent at all.
+    func send(_ command: RedisCommand, deadline: TimeAmount?, completion: @escaping RedisClient.Completion)
+}
+
+extension RedisSender {
+    /// Sends a command with the sender's default deadline.
+    public func send(_ command: RedisCommand, completion: @escaping RedisClient.Completion) {
+        send(command, deadline: nil, completion: completion)
+    }
+}
+
 /// Keeps one connection to Redis alive on one event loop: finds the server, connects, logs in, and does so again when the
 /// connection goes or another server takes the place of this one.
 ///
@@ -15,7 +35,7 @@ import NIOCore
 /// Whenever a command fails without an answer, a `.ready` state follows once there is a server again.
 ///
 /// `@unchecked Sendable`: all state is touched on `eventLoop` only, which every method that touches it checks.
-public final class RedisClient: @unchecked Sendable {
+public final class RedisClient: RedisSender, @unchecked Sendable {
     /// What is told of a command: its reply, or why there is none. An error reply is a failure; an error inside an array is not.
     public typealias Completion = RedisConnection.Completion
 

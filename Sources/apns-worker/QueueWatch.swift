@@ -47,13 +47,12 @@ struct QueueWatch: Service {
     }
 
     /// What all queues hold.
-    private func depth(_ clients: [RedisClient]) async throws -> QueueDepth {
-        var sum = QueueDepth(jobs: 0, retries: 0, claims: 0)
+    private func depth(_ clients: [RedisClient]) async throws -> (total: Int, retries: Int) {
+        var sum = (total: 0, retries: 0)
         for (client, queue) in zip(clients, configuration.queues) {
-            let depth = try await QueueDepth.read(client, queue.keys)
-            sum.jobs += depth.jobs
-            sum.retries += depth.retries
-            sum.claims += depth.claims
+            let gauges = try await QueueGauges.read(client, queue.keys)
+            sum.total += gauges.total
+            sum.retries += gauges.retries
         }
         return sum
     }
@@ -85,7 +84,7 @@ struct QueueWatch: Service {
     }
 
     private func line(
-        _ depth: QueueDepth, done: Int, _ counters: LaneCounters, since start: NIODeadline
+        _ depth: (total: Int, retries: Int), done: Int, _ counters: LaneCounters, since start: NIODeadline
     ) -> String {
         let total = done + depth.total
         let share = total > 0 ? Double(done) / Double(total) : 1

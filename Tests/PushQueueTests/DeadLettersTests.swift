@@ -173,7 +173,7 @@ struct DeadLettersTests {
                 ["delete", "0 0 0 0", "1", "1"], ["delete", "x 0 0 0 0", "1", "1"], ["delete", "", "1", "1"],
             ] {
                 let command =
-                    ["EVAL", String(decoding: QueueScript.letters.source, as: UTF8.self), "3"]
+                    ["EVAL", String(decoding: QueueScript.pageDeadLetters.source, as: UTF8.self), "3"]
                     + [queue.keys.dead, queue.keys.jobs, queue.keys.statsPrefix] + arguments
                 let reply = try queue.redis.run(command.map { Array($0.utf8) })
                 #expect(reply.text?.hasPrefix("ERR letters: ") == true, "\(arguments): \(reply)")

@@ -69,8 +69,9 @@ struct QueueConnectionTests {
             [keys.workers, keys.claimed("w"), keys.jobs, keys.dead, keys.results, stats]
         case .release: [keys.workers, keys.claimed("w"), keys.inbox, keys.jobs]
         // Those of apps and tokens are elsewhere.
-        case .letters: [keys.dead, keys.jobs, stats]
-        case .depth, .trip, .probe, .close, .rate, .token, .find, .mark, .register, .throttle, .put, .gauges, .overview:
+        case .pageDeadLetters: [keys.dead, keys.jobs, stats]
+        case .gauges, .overview, .findInvalidTokens, .addInvalidTokens, .registerTokens, .pauseApp, .probeApp,
+            .resumeApp, .reserveRate, .throttleToken, .shareProviderToken, .setKey:
             []
         }
     }

@@ -64,6 +64,50 @@ struct QueueGaugesTests {
         #expect(gauges.headEnqueuedAt(as: .native) == 1_700_000_000_000)
     }
 
+    private func count() async throws -> QueueGauges {
+        let client = RedisClient(
+            endpoint: try RedisEndpoint(url: server.url), eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
+            logger: Logger(label: "gauges", factory: { _ in SwiftLogNoOpLogHandler() }))
+        client.start()
+        do {
+            try await client.waitUntilReady(timeout: .seconds(10))
+            let gauges = try await QueueGauges.read(client, keys)
+            try await client.close().get()
+            return gauges
+        } catch {
+            _ = try? await client.close().get()
+            throw error
+        }
+    }
+
+    @Test("a command counts anew, with the claims of every lane that has a lease, and leaves no reading to workers")
+    func fresh() async throws {
+        for job in ["1", "2", "3"] { try redis.run("RPUSH", keys.jobs, job) }
+        try redis.run("ZADD", keys.retry, "1", "a", "2", "b")
+        try redis.run("ZADD", keys.workers, "1", "one", "2", "two", "3", "idle")
+        try redis.run("HSET", keys.claimed("one"), "1", "x", "2", "y")
+        try redis.run("HSET", keys.claimed("two"), "1", "x")
+        try redis.run("RPUSH", keys.inbox, "z")
+        try redis.run("HSET", keys.claimed("nobody"), "1", "x")
+        let first = try await count()
+        #expect(first.jobs == 4 && first.retries == 2 && first.claims == 3 && first.total == 9)
+        #expect(try redis.run("EXISTS", keys.gauges).number == 0)
+
+        _ = try await read()
+        // On a slow machine it would expire.
+        try redis.run("PERSIST", keys.gauges)
+        try redis.run("RPUSH", keys.jobs, "4")
+        #expect(try await read().jobs == 4)
+        #expect(try await count().jobs == 5)
+    }
+
+    @Test("a key of another type is an error")
+    func wrongType() async throws {
+        try redis.run("SET", keys.retry, "not a sorted set")
+        let error = await #expect(throws: RedisError.self) { try await count() }
+        #expect(error.map { "\($0)".contains("WRONGTYPE") } == true)
+    }
+
     @Test("the head of Sidekiq's list is at its right end, and the job in it is read as Sidekiq writes it")
     func sidekiq() async throws {
         let sidekiq = try QueueKeys(list: "queue:push", head: .right)

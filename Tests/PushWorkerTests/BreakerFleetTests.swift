@@ -8,7 +8,7 @@ import Testing
 /// Many lanes with a breaker each, one Redis, and an app that APNs refuses for some time: in milliseconds that are counted here.
 ///
 /// What each lane sends arrives and is answered in order, after random times, as over a connection. The lanes do what
-/// ``Lane`` does with its breaker, and the Redis what `trip.lua`, `probe.lua` and `close.lua` do.
+/// ``Lane`` does with its breaker, and the Redis what `pause.lua`, `probe.lua` and `resume.lua` do.
 private struct BreakerFleet {
     static let firstPause = 500
     static let longestPause = 1000

@@ -29,7 +29,7 @@ public final class AppPauses {
         public init() {}
     }
 
-    private let client: RedisClient
+    private let client: any RedisSender
     private let keys: SharedKeys
     private let worker: String
     /// For how long an app is paused from now on.
@@ -39,12 +39,16 @@ public final class AppPauses {
     /// - Parameters:
     ///   - client: of the slot of the shared keys.
     ///   - worker: the name to write down.
-    public init(client: RedisClient, keys: SharedKeys, worker: String, durations: Durations) {
+    public convenience init(client: any RedisSender, keys: SharedKeys, worker: String, durations: Durations) {
+        self.init(client: client, keys: keys, worker: worker, durations: durations, clock: .server)
+    }
+
+    package init(client: any RedisSender, keys: SharedKeys, worker: String, durations: Durations, clock: ClockSource) {
         self.client = client
         self.keys = keys
         self.worker = worker
         self.durations = durations
-        scripts = ScriptRunner(client: client)
+        scripts = ScriptRunner(client: client, clock: clock)
     }
 
     /// APNs has refused an app.
@@ -58,7 +62,7 @@ public final class AppPauses {
         completion: @escaping (Result<Int64?, QueueConnection.Failure>) -> Void
     ) {
         scripts.run(
-            .trip, [keys.appPaused(app)],
+            .pauseApp, [keys.appPaused(app)],
             arguments: { [worker, durations] command in
                 command.append(worker)
                 command.append(reason)
@@ -71,7 +75,7 @@ public final class AppPauses {
                 completion(
                     result.flatMap { reply in
                         guard reply.root.count == 2, let wait = reply.root[1].integer else {
-                            return .failure(.unexpectedReply(.trip))
+                            return .failure(.unexpectedReply(.pauseApp))
                         }
                         return .success(wait < 0 ? nil : Int64(wait))
                     })
@@ -83,7 +87,7 @@ public final class AppPauses {
         _ app: String, completion: @escaping (Result<ProbeAnswer, QueueConnection.Failure>) -> Void
     ) {
         scripts.run(
-            .probe, [keys.appPaused(app)],
+            .probeApp, [keys.appPaused(app)],
             arguments: { [worker, durations] command in
                 command.append(worker)
                 command.append(Int(durations.probe))
@@ -94,7 +98,7 @@ public final class AppPauses {
     private static func probeAnswer(_ reply: RESPReply) -> Result<ProbeAnswer, QueueConnection.Failure> {
         guard reply.root.count == 4, let wait = reply.root[1].integer, let reason = reply.root[2].string,
             let detail = reply.root[3].string
-        else { return .failure(.unexpectedReply(.probe)) }
+        else { return .failure(.unexpectedReply(.probeApp)) }
         switch reply.root[0].integer {
         case 0: return .success(.closed)
         case 1: return .success(.granted)
@@ -103,14 +107,14 @@ public final class AppPauses {
                 .wait(
                     milliseconds: wait < 0 ? nil : Int64(wait), reason: reason.printable,
                     detail: detail.isEmpty ? nil : detail.printable))
-        default: return .failure(.unexpectedReply(.probe))
+        default: return .failure(.unexpectedReply(.probeApp))
         }
     }
 
     /// Ends the pause of an app, but for one that a person ordered: a probe got through.
     public func close(_ app: String, completion: @escaping (Result<Void, QueueConnection.Failure>) -> Void) {
         scripts.run(
-            .close, [keys.appPaused(app)], arguments: { _ in }, completion: { completion($0.map { _ in }) })
+            .resumeApp, [keys.appPaused(app)], arguments: { _ in }, completion: { completion($0.map { _ in }) })
     }
 
     /// The pauses of apps, in the order of the apps; `nil` for one that is not paused.
@@ -138,7 +142,7 @@ extension AppPauses {
     public static func order(
         _ pause: AppPause, of app: String, _ client: RedisClient, _ keys: SharedKeys
     ) async throws {
-        try await QueueScript.put(pause.json, into: keys.appPaused(app), client)
+        try await QueueScript.set(keys.appPaused(app), to: pause.json, client)
     }
 
     /// The pauses of those of the apps that are paused, by the apps' names.

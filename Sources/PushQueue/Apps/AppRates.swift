@@ -9,9 +9,13 @@ public final class AppRates {
     private let scripts: ScriptRunner
 
     /// - Parameter client: of the slot of the shared keys.
-    public init(client: RedisClient, keys: SharedKeys) {
+    public convenience init(client: any RedisSender, keys: SharedKeys) {
+        self.init(client: client, keys: keys, clock: .server)
+    }
+
+    package init(client: any RedisSender, keys: SharedKeys, clock: ClockSource) {
         self.keys = keys
-        scripts = ScriptRunner(client: client)
+        scripts = ScriptRunner(client: client, clock: clock)
     }
 
     /// Reserves a portion of an app's rate.
@@ -24,7 +28,7 @@ public final class AppRates {
         completion: @escaping (Result<Int64, QueueConnection.Failure>) -> Void
     ) {
         scripts.run(
-            .rate, [keys.appRate(app)],
+            .reserveRate, [keys.appRate(app)],
             arguments: { command in
                 command.append(perSecond)
                 command.append(count)
@@ -33,7 +37,7 @@ public final class AppRates {
                 completion(
                     result.flatMap { reply in
                         guard reply.root.count == 1, let wait = reply.root[0].integer else {
-                            return .failure(.unexpectedReply(.rate))
+                            return .failure(.unexpectedReply(.reserveRate))
                         }
                         return .success(Int64(wait))
                     })

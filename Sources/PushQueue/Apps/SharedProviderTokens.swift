@@ -48,14 +48,18 @@ public final class SharedProviderTokens {
     private static let tolerance = 120
 
     private let keys: SharedKeys
-    private let client: RedisClient
+    private let client: any RedisSender
     private let scripts: ScriptRunner
 
     /// - Parameter client: of the slot of the shared keys.
-    public init(client: RedisClient, keys: SharedKeys) {
+    public convenience init(client: any RedisSender, keys: SharedKeys) {
+        self.init(client: client, keys: keys, clock: .server)
+    }
+
+    package init(client: any RedisSender, keys: SharedKeys, clock: ClockSource) {
         self.keys = keys
         self.client = client
-        scripts = ScriptRunner(client: client)
+        scripts = ScriptRunner(client: client, clock: clock)
     }
 
     /// True while Redis can be asked.
@@ -64,7 +68,7 @@ public final class SharedProviderTokens {
     /// Offers a token, which is taken where there is none, or an old one.
     public func share(_ offer: Offer, completion: @escaping (Result<Answer, QueueConnection.Failure>) -> Void) {
         scripts.run(
-            .token, [keys.providerToken(team: offer.teamID, key: offer.keyID)],
+            .shareProviderToken, [keys.providerToken(team: offer.teamID, key: offer.keyID)],
             arguments: { command in
                 command.append(Int(offer.issuedAt))
                 command.append(offer.token)
@@ -77,12 +81,12 @@ public final class SharedProviderTokens {
                 completion(
                     result.flatMap { reply in
                         guard reply.root.count == 3, let token = reply.root[1].bytes, let now = reply.root[2].integer
-                        else { return .failure(.unexpectedReply(.token)) }
+                        else { return .failure(.unexpectedReply(.shareProviderToken)) }
                         switch reply.root[0].integer {
                         case 1: return .success(.taken)
                         case 0: return .success(.other(token))
                         case -1: return .success(.clocksDiffer(seconds: offer.issuedAt - Int64(now)))
-                        default: return .failure(.unexpectedReply(.token))
+                        default: return .failure(.unexpectedReply(.shareProviderToken))
                         }
                     })
             })

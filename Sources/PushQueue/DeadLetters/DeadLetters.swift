@@ -3,7 +3,7 @@ import Redis
 
 /// A queue's dead letters, gone through a page at a time, so that a million of them do not hold up Redis.
 ///
-/// Each page is one call of the script `letters`, which looks, chooses and acts in one moment. So whatever is done here may be
+/// Each page is one call of the script `page.lua`, which looks, chooses and acts in one moment. So whatever is done here may be
 /// interrupted between two pages, done again, and done by several at once: no job is lost or doubled.
 public struct DeadLetters: Sendable {
     /// What is done with the chosen letters.
@@ -71,7 +71,7 @@ public struct DeadLetters: Sendable {
     ) async throws -> Page {
         var command = RedisCommand("EVAL", expecting: 32, bytes: 24_000)
         // Whole each time: after a failover the new master does not know it, and Redis reads it in some 0.1 ms.
-        command.append(QueueScript.letters.source)
+        command.append(QueueScript.pageDeadLetters.source)
         command.append(4)
         command.append(keys.dead)
         command.append(keys.jobs)
@@ -92,7 +92,7 @@ public struct DeadLetters: Sendable {
 
     private static func read(_ reply: RESPReply, _ action: Action) throws -> Page {
         var elements = reply.root.children
-        let failure = QueueConnection.Failure.unexpectedReply(.letters)
+        let failure = QueueConnection.Failure.unexpectedReply(.pageDeadLetters)
         guard elements.next()?.string == "letters", let cursor = elements.next()?.string,
             let looked = elements.next()?.integer, let chosen = elements.next()?.integer,
             let reasonCount = elements.next()?.integer

@@ -47,6 +47,6 @@ public struct WorkerOrder: Sendable, Equatable {
     /// memory is full.
     /// - Throws: `RedisError`.
     public func give(to process: String, _ client: RedisClient, _ keys: QueueKeys) async throws {
-        try await QueueScript.put(ByteBuffer(string: text), into: keys.order(process), life: Self.lifetime, client)
+        try await QueueScript.set(keys.order(process), to: ByteBuffer(string: text), life: Self.lifetime, client)
     }
 }

@@ -34,7 +34,7 @@ extension InvalidTokenSet {
             case .failure(let error): completion(.failure(.redis(error)))
             case .success(let reply):
                 guard reply.root.count == 2, let next = reply.root[0].string else {
-                    return completion(.failure(.unexpectedReply(.find)))
+                    return completion(.failure(.unexpectedReply(.findInvalidTokens)))
                 }
                 let found = reply.root[1].children.compactMap(\.bytes)
                 let page = Page(

@@ -37,7 +37,8 @@ extension InvalidTokenSet {
         _ marked: [InvalidToken], completion: @escaping (Result<[Marking], QueueConnection.Failure>) -> Void
     ) {
         scripts.run(
-            .mark, [keys.invalidTokens, keys.registrations, keys.invalidTokenDetails], expecting: marked.count * 3,
+            .addInvalidTokens, [keys.invalidTokens, keys.registrations, keys.invalidTokenDetails],
+            expecting: marked.count * 3,
             arguments: { [maximumAge] command in
                 command.append(maximumAge)
                 for token in marked {
@@ -51,7 +52,7 @@ extension InvalidTokenSet {
                     result.flatMap { reply in
                         let markings = reply.root.children.compactMap { $0.integer.flatMap(Marking.init) }
                         guard reply.root.count == marked.count, markings.count == marked.count else {
-                            return .failure(.unexpectedReply(.mark))
+                            return .failure(.unexpectedReply(.addInvalidTokens))
                         }
                         return .success(markings)
                     })
@@ -65,7 +66,7 @@ extension InvalidTokenSet {
     ) {
         guard !registered.isEmpty else { return completion(.success(())) }
         scripts.run(
-            .register, [keys.invalidTokens, keys.registrations, keys.invalidTokenDetails],
+            .registerTokens, [keys.invalidTokens, keys.registrations, keys.invalidTokenDetails],
             expecting: registered.count * 2,
             arguments: { command in
                 for registration in registered {

@@ -19,7 +19,7 @@ public struct InvalidTokenSet {
     public static let defaultMaximumAge = 365 * 86_400_000
 
     let keys: SharedKeys
-    let client: RedisClient
+    let client: any RedisSender
     let scripts: ScriptRunner
     let maximumAge: Int
 
@@ -27,15 +27,21 @@ public struct InvalidTokenSet {
     ///   - client: of the slot of the shared keys.
     ///   - maximumAge: how long tokens are kept after they were added, or after newer details were, in milliseconds; 0 for
     ///     ever. Older ones are removed little by little while tokens are added.
-    public init(client: RedisClient, keys: SharedKeys, maximumAge: Int = defaultMaximumAge) {
+    public init(client: any RedisSender, keys: SharedKeys, maximumAge: Int = defaultMaximumAge) {
+        self.init(client: client, keys: keys, maximumAge: maximumAge, clock: .server)
+    }
+
+    package init(
+        client: any RedisSender, keys: SharedKeys, maximumAge: Int = defaultMaximumAge, clock: ClockSource
+    ) {
         self.keys = keys
         self.maximumAge = maximumAge
         self.client = client
-        scripts = ScriptRunner(client: client)
+        scripts = ScriptRunner(client: client, clock: clock)
     }
 
     /// True if this is the client that the set is read and written with.
-    public func isWith(_ client: RedisClient) -> Bool { self.client === client }
+    public func isWith(_ client: any RedisSender) -> Bool { self.client === client }
 
     /// True while tokens can be added.
     public var isReady: Bool { client.isReady }
@@ -65,7 +71,7 @@ public struct InvalidTokenSet {
     ) {
         guard candidates.count > 0 else { return completion(.success([])) }
         scripts.run(
-            .find, [keys.invalidTokens, keys.invalidTokenDetails],
+            .findInvalidTokens, [keys.invalidTokens, keys.invalidTokenDetails],
             arguments: { command in command.append(candidates.bytes) },
             completion: { completion($0.flatMap { Self.found($0, among: candidates) }) })
     }
@@ -83,7 +89,7 @@ public struct InvalidTokenSet {
         }
         let tokens = candidates.tokens(at: places)
         guard places.count * 2 == reply.root.count, tokens.count == places.count else {
-            return .failure(.unexpectedReply(.find))
+            return .failure(.unexpectedReply(.findInvalidTokens))
         }
         return .success(zip(zip(places, tokens), details).map { Found(place: $0.0, token: $0.1, details: $1) })
     }

@@ -1,28 +1,31 @@
--- Finds those of some tokens that are in the set of invalid ones, and what is known of them.
+-- require: types, chunks
+-- Finds the tokens of a list that are invalid, and their details.
 --
 -- KEYS  1 invalid-tokens          SET
 --       2 invalid-tokens:details  HASH token -> JSON
 -- ARGV  1 tokens                  with a comma between them
--- Reply { place, details... }     for each that is in the set: its place from 0, ascending, and its details, '' for none
+-- Reply { index, details... }     for each invalid token: its index in the list from 0, ascending, and its details, '' for none
 --
--- The tokens are one argument, and the reply holds only those that are found, which are few: with an argument and an answer
--- for each, looking them up cost the worker a twentieth of the cost of a notification.
+-- The tokens are one argument, and the reply holds only the invalid ones, which are few: one argument and one reply for each
+-- token cost the worker a twentieth of the cost of a notification.
 --
 -- Changes nothing.
 
 local set, details = KEYS[1], KEYS[2]
+local list = ARGV[1]
+
 local wrong = wrong_type({ [set] = 'set', [details] = 'hash' })
 if wrong then
     return wrong
 end
 
-local reply, tokens, place = {}, {}, 0
+local reply, tokens, looked_up = {}, {}, 0
 
-local function look()
+local function look_up()
     local places, found = {}, {}
     for index, is_member in ipairs(redis.call('SMISMEMBER', set, unpack(tokens))) do
         if is_member == 1 then
-            places[#places + 1] = place + index - 1
+            places[#places + 1] = looked_up + index - 1
             found[#found + 1] = tokens[index]
         end
     end
@@ -32,17 +35,17 @@ local function look()
             reply[#reply + 1] = known or ''
         end
     end
-    place = place + #tokens
+    looked_up = looked_up + #tokens
     tokens = {}
 end
 
-for token in string.gmatch(ARGV[1], '[^,]+') do
+for token in string.gmatch(list, '[^,]+') do
     tokens[#tokens + 1] = token
     if #tokens == CHUNK then
-        look()
+        look_up()
     end
 end
 if #tokens > 0 then
-    look()
+    look_up()
 end
 return reply

@@ -1,3 +1,4 @@
+-- require: time, types, memory, chunks, wrapper, count, bury, results
 -- Claims jobs for a lane and renews its lease.
 --
 -- KEYS  1 jobs            LIST   jobs to send
@@ -14,83 +15,86 @@
 --      11 results         STREAM outcomes of notifications
 --      12 worker-info     HASH   lane -> JSON: its heartbeat
 --      13 order:<process> STRING the command of an operator for the lane's process
---                         The last two only with a heartbeat.
+--                         The last two are given only with a heartbeat.
 -- ARGV  1 lane            its name
 --       2 join            1 when the lane has no lease yet, else 0
 --       3 lease           ms from now to the lease's end
---       4 count           how many jobs at most; 0 only renews the lease
+--       4 limit           the maximum number of jobs; 0 only renews the lease
 --       5 first           the number of the first claim; the others follow
 --       6 nonce           four random characters
 --       7 max job bytes   larger jobs become dead letters here and never travel
---       8 max bytes       the claim ends with the job with which the bodies reach this total
---       9 max dead        how many dead letters are kept
---      10 max dead age    for how long, ms
---      11 max dead bytes  up to which total length
---      12 head            which end of the jobs is their head, LEFT or RIGHT
---      13 max results     how many results are kept, about; 0 for none
+--       8 max bytes       the claim ends with the job at which the bodies reach this total
+--       9 max dead        the maximum number of dead letters
+--      10 max dead age    their maximum age, ms
+--      11 max dead bytes  the maximum sum of their lengths
+--      12 head            the end of the jobs that is their head, LEFT or RIGHT
+--      13 max results     the approximate number of results that are kept; 0 for none
 --      14 idle lease      the lease of a lane that has no claims and only renews, ms: it protects nothing, so it is long
 --      15 uptime          with a heartbeat: how long the worker has run, ms
 --      16 members         with a heartbeat: the members of the JSON object, and its closing brace
--- Reply { status, now, due, expired, evicted, order, stamp, held, body... }
---       status            0 claimed, 1 paused, 2 the lease was lost: the claims were reclaimed, take a new name
+-- Reply { status, now, due, expired, evicted, command, stamp, held, body... }
+--       status            0 claimed, 1 paused, 2 the lease was lost and the claims were reclaimed: the lane needs a new name
 --       now               Redis' time, ms
---       due               ms until more jobs can be claimed: 0 when some wait, -1 when none do
+--       due               ms until more jobs can be claimed: 0 when some wait, -1 when there are none
 --       expired           a lane whose lease has expired, or ''
 --       evicted           dead letters evicted to keep within the bounds
---       order             the value of order:<process>, '' where there is none or it was not asked for
+--       command           the value of order:<process>, '' if there is none or no heartbeat was given
 --       stamp             of this claim, '' without jobs
 --       held              the lane's claims before this one; -1 if their key is not a hash
 --       body...           the jobs, under the fields `<first>.<stamp>`, `<first + 1>.<stamp>`, ...
 --
--- A claim is bound to its execution: the same command, executed again on another state of Redis, takes other jobs, and the
--- stamp tells the two apart. Run twice on the same state with the same `first`, it returns what the first run claimed; after a
--- later claim it returns nothing. So a claim whose connection broke is repeated, and one that the network delivers late
--- takes nothing, or takes what its lane finds among its claims.
+-- A claim is bound to its execution: the same command, executed again on another state of Redis, claims other jobs, and the
+-- stamps of the two differ. Run twice on the same state with the same `first`, it returns what the first run claimed; after a
+-- later claim it returns nothing. So a claim whose connection broke can be repeated. One that the network delivers late
+-- claims nothing, or jobs that the lane finds among its claims.
 
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local jobs, retry, claimed, inbox, workers = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local dead, dead_bytes, stats, next_key, results = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
-local lane, limit, first = ARGV[1], tonumber(ARGV[4]), tonumber(ARGV[5])
-local max_job, max_bytes, head_end = tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[12]
+local jobs, retry, claimed, inbox, workers, paused, dead, dead_bytes, stats, next_key, results, worker_info,
+    command_key = unpack(KEYS)
+local lane, join, lease, limit, first, nonce, max_job_bytes, max_bytes, max_dead, max_dead_age, max_dead_bytes, head,
+    max_results, idle_lease, uptime, members = unpack(ARGV)
+limit, first, max_job_bytes, max_bytes = tonumber(limit), tonumber(first), tonumber(max_job_bytes), tonumber(max_bytes)
+local now_in_us = now_us()
+local now = math.floor(now_in_us / 1000)
 
--- The lease is renewed even if another key is not what it should be. Few commands are called up to the end of an idle poll:
--- a large fleet makes hundreds per second.
+-- The lease is renewed even if another key is of the wrong type. An idle poll calls few commands, because a large fleet makes
+-- hundreds of them per second.
 local score = redis.pcall('ZSCORE', workers, lane)
 if type(score) == 'table' then
     return wrong_type({ [workers] = 'zset' }) or score
-elseif ARGV[2] == '0' and not score then
+elseif join == '0' and not score then
     return { 2, now, -1, '', 0, '', '', 0 }
 end
 write_when_full(workers)
 local held = redis.pcall('HLEN', claimed)
 held = type(held) == 'number' and held or -1
-redis.call('ZADD', workers, now + (limit == 0 and held == 0 and ARGV[14] or ARGV[3]), lane)
+redis.call('ZADD', workers, now + (limit == 0 and held == 0 and idle_lease or lease), lane)
 
--- One of those that expired first, by chance: one that can't be reclaimed must not keep the others from being.
+-- One at random of the ten that expired first: one that can't be reclaimed must not shield the others.
 local expired = redis.call('ZRANGEBYSCORE', workers, '-inf', '(' .. now, 'LIMIT', 0, 10)
-expired = expired[1 + time[2] % math.max(1, #expired)] or ''
+expired = expired[1 + now_in_us % math.max(1, #expired)] or ''
 
--- The heartbeat is for people: whatever is wrong with these keys must not keep jobs from being claimed.
-local order = ''
-if KEYS[12] then
-    redis.pcall('HSET', KEYS[12], lane,
-        string.format('{"v":1,"updated_at":%d,"started_at":%d,', now, now - ARGV[15]) .. ARGV[16])
-    local wanted = redis.pcall('GET', KEYS[13])
-    order = type(wanted) == 'string' and wanted or ''
+-- The heartbeat is informational: a fault of these keys must not keep jobs from being claimed.
+local command = ''
+if worker_info then
+    redis.pcall('HSET', worker_info, lane,
+        string.format('{"v":1,"updated_at":%d,"started_at":%d,', now, now - uptime) .. members)
+    local value = redis.pcall('GET', command_key)
+    command = type(value) == 'string' and value or ''
 end
 
-local reply = { 0, now, -1, expired, 0, order, '', held }
+local reply = { 0, now, -1, expired, 0, command, '', held }
 
--- A key of another type: the next claim with a limit reports it.
+-- Returns the ms until the first retry is due, -1 without retries. 0 for a key of another type: the next claim with a limit
+-- reports it.
 local function until_due()
-    local head = redis.pcall('ZRANGE', retry, 0, 0, 'WITHSCORES')
-    if head.err then
+    local earliest = redis.pcall('ZRANGE', retry, 0, 0, 'WITHSCORES')
+    if earliest.err then
         return 0
     end
-    return head[2] and math.max(0, math.min(tonumber(head[2]) - now, 2 ^ 31)) or -1
+    return earliest[2] and math.max(0, math.min(tonumber(earliest[2]) - now, 2 ^ 31)) or -1
 end
 
+-- Returns the ms until any job can be claimed, -1 without jobs.
 local function until_next()
     for _, list in ipairs({ jobs, inbox }) do
         if redis.pcall('LLEN', list) ~= 0 then
@@ -100,7 +104,7 @@ local function until_next()
     return until_due()
 end
 
-local is_paused = redis.call('EXISTS', KEYS[6]) == 1
+local is_paused = redis.call('EXISTS', paused) == 1
 if is_paused then
     reply[1] = 1
 end
@@ -147,15 +151,15 @@ if wrong then
     return wrong
 end
 
--- Reading a job costs Redis some ms per MB, so that jobs are not read only to be left. They are read in portions, which would
--- fit even if all their jobs were as large as the last of the portion, or as the largest that the lane's claims have seen
--- lately. All are read before the first is removed.
+-- Reading a job costs Redis some ms per MB, so jobs that don't fit should not be read. Jobs are read in portions that would fit
+-- even if all their jobs were as large as the last job of the portion, or as the largest that the lane's recent claims have
+-- seen. All are read before the first is removed.
 local LARGEST_PORTION, FIRST_PORTION = 32, 4
 local taken, kept, bytes = {}, 0, 0
 local largest = seen or 1
 
--- A place that jobs are taken from.
---   left    how many jobs the place may still give
+-- A key that jobs are taken from.
+--   left    the number of jobs that may still be taken
 --   read    returns the jobs at two indexes and between them, counted from 0 at the head, and true if they are in reverse
 --   remove  removes a number of jobs at the head
 local function place(left, read, remove)
@@ -185,7 +189,7 @@ local function retry_place(left)
     end)
 end
 
--- Takes a portion from a place, up to the job with which it reaches `space` bytes; returns false when there is no job or no
+-- Takes a portion from a place, up to the job at which it reaches `space` bytes. Returns false when there is no job or no
 -- space.
 local function take_portion(from, space)
     local n = math.min(from.left, from.portion, limit - kept)
@@ -226,11 +230,11 @@ end
 local moved = list_place(inbox, false, moved_waiting)
 while take_portion(moved, max_bytes - bytes) do end
 
--- While fresh jobs and due retries both wait, each has half of the room, so that neither starves. They alternate, so that this
--- holds for the bytes too; chance says which is first, for a claim that only one job fits into.
-local room, turn = limit - kept, now % 2
-local due_share = math.min(due_waiting, math.max(math.floor((room + turn) / 2), room - fresh_waiting))
-local fresh = list_place(jobs, head_end == 'RIGHT', math.min(fresh_waiting, room - due_share))
+-- While fresh jobs and due retries both wait, each gets half of the capacity, so that neither starves. Their portions
+-- alternate, so that this holds for the bytes too. Chance decides which is first, in case only one job fits.
+local capacity, turn = limit - kept, now % 2
+local due_share = math.min(due_waiting, math.max(math.floor((capacity + turn) / 2), capacity - fresh_waiting))
+local fresh = list_place(jobs, head == 'RIGHT', math.min(fresh_waiting, capacity - due_share))
 local due = retry_place(due_share)
 local one, other = fresh, due
 if turn == 1 then
@@ -248,20 +252,20 @@ for _, from in ipairs({ moved, fresh, due }) do
     end
 end
 
-local stamp = string.format('%s%x', ARGV[6], time[1] * 1000000 + time[2])
+local stamp = string.format('%s%x', nonce, now_in_us)
 local claims, number, buried = {}, first, 0
--- Formatting a number is expensive, so that only every tenth is formatted.
+-- Formatting a number is expensive, so only every tenth is formatted.
 local tens, digits, suffix = '', { [0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9' }, '.' .. stamp
 for i = 1, kept do
     local body = taken[i]
-    if #body > max_job then
-        local _, original, members = unwrap(body)
-        local text, notifications = carried(members)
+    if #body > max_job_bytes then
+        local _, original, wrapped = unwrap(body)
+        local text, notifications = carried(wrapped)
         bury(dead, dead_bytes, now, string.format('%s:%d.%s:%d', lane, first, stamp, i), 'JobTooLarge',
-            string.format(',"attempts":0,"detail":"the job has %d bytes, more than max_job_bytes (%d)"', #body, max_job)
+            string.format(',"attempts":0,"detail":"the job has %d bytes, more than max_job_bytes (%d)"', #body, max_job_bytes)
                 .. text,
             original)
-        add_dead_results(results, tonumber(ARGV[13]), now, members, 'JobTooLarge')
+        add_dead_results(results, tonumber(max_results), now, wrapped, 'JobTooLarge')
         buried = buried + notifications
     else
         local n = number - first + 1
@@ -275,10 +279,8 @@ for i = 1, kept do
     end
 end
 if #claims > 0 then
-    for i = 1, #claims, CHUNK do
-        redis.call('HSET', claimed, unpack(claims, i, math.min(i + CHUNK - 1, #claims)))
-    end
-    -- Kept for longer than any network keeps a command.
+    call_in_chunks('HSET', claimed, claims)
+    -- Kept for longer than a network can delay a command.
     redis.call('SET', next_key, string.format('%d %d %s %d', number, first, stamp, math.max(1, largest * 7 / 8)),
         'PX', 3600000)
     reply[7] = stamp
@@ -287,7 +289,7 @@ if buried > 0 then
     count(stats, now, 'dead', buried)
     count(stats, now, 'dead:JobTooLarge', buried)
     reply[5] = trim_dead(dead, dead_bytes, stats, now,
-        { count = tonumber(ARGV[9]), age = tonumber(ARGV[10]), bytes = tonumber(ARGV[11]) })
+        { count = tonumber(max_dead), age = tonumber(max_dead_age), bytes = tonumber(max_dead_bytes) })
 end
 reply[3] = (fresh_waiting > fresh.kept or moved_waiting > moved.kept) and 0 or until_due()
 return reply

@@ -1,3 +1,4 @@
+-- require: time, types, memory, chunks, list, wrapper, claims, count, bury, results
 -- Puts claims of a lane whose lease has expired back at the head of the list.
 --
 -- KEYS  1 workers         ZSET   lane -> lease end (ms)
@@ -10,24 +11,23 @@
 --       8 worker-info     HASH   lane -> its heartbeat
 -- ARGV  1 lane            the one whose lease has expired
 --       2 max reclaims    a job that was reclaimed more often is poison, and becomes a dead letter
---       3 max dead        how many dead letters are kept
---       4 max dead age    for how long, ms
---       5 max dead bytes  up to which total length
---       6 head            which end of the jobs is their head, LEFT or RIGHT
---       7 max results     how many results are kept, about; 0 for none
+--       3 max dead        the maximum number of dead letters
+--       4 max dead age    their maximum age, ms
+--       5 max dead bytes  the maximum sum of their lengths
+--       6 head            the end of the jobs that is their head, LEFT or RIGHT
+--       7 max results     the approximate number of results that are kept; 0 for none
 -- Reply { reclaimed, poisoned, evicted, left }
---       reclaimed         how many jobs went back; -1 when the lease has not expired, or another lane was faster
---       poisoned          how many became dead letters
+--       reclaimed         the number of jobs that were reclaimed; -1 when the lease has not expired, or another lane was faster
+--       poisoned          the number of jobs that became dead letters
 --       evicted           dead letters evicted to keep within the bounds
---       left              claims that are still there: call again
+--       left              the number of claims that remain: call again
 --
 -- Each call gives back some of the claims, so that it ends soon however many and large they are; the last one removes the
 -- lane. Each claim is removed together with its push: run twice, the second run finds what the first left.
 
+local workers, claimed, jobs, dead, dead_bytes, stats, results, worker_info = unpack(KEYS)
+local lane, max_reclaims, max_dead, max_dead_age, max_dead_bytes, head_end, max_results = unpack(ARGV)
 local now = now_ms()
-local workers, claimed, jobs, dead, dead_bytes = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local stats, results = KEYS[6], KEYS[7]
-local lane, max_reclaims = ARGV[1], tonumber(ARGV[2])
 
 local wrong = wrong_type({
     [workers] = 'zset', [jobs] = 'list', [dead] = 'zset', [stats_key(stats, now)] = 'hash', [results] = 'stream',
@@ -44,7 +44,7 @@ write_when_full(workers)
 
 wrong = wrong_type({ [claimed] = 'hash' })
 if wrong then
-    -- An operator has to look at it. In the meantime, other lanes are reclaimed.
+    -- This needs an operator. In the meantime, other lanes are reclaimed.
     redis.call('ZADD', workers, now + 3600000, lane)
     return wrong
 end
@@ -57,13 +57,13 @@ for _, field in ipairs(fields) do
     local reclaims = (members.reclaims or 0) + 1
     if not claim_number(field) then
         letters[#letters + 1] = { field, 'UnreadableClaim', 'a claim whose field is not a number and a stamp', {}, body }
-    elseif reclaims > max_reclaims then
+    elseif reclaims > tonumber(max_reclaims) then
         letters[#letters + 1] = {
             field, 'Poison', string.format('reclaimed %d times from lanes whose lease had expired', reclaims), members,
             original,
         }
     elseif head then
-        -- From the comma behind the mark on, without the counter that was there.
+        -- The head from the comma behind the mark on, without its old counter.
         local rest = string.gsub(string.sub(head, #WRAPPER), ',"reclaims":[^,]+', '', 1)
         bodies[#bodies + 1] = WRAPPER .. string.format('"reclaims":%d', reclaims) .. rest .. original .. '}'
     else
@@ -73,22 +73,21 @@ for _, field in ipairs(fields) do
     end
 end
 
-push_all(push_head(ARGV[6]), jobs, bodies)
+call_in_chunks(push_head(head_end), jobs, bodies)
 local notifications, evicted, by_reason = 0, 0, {}
 for index, letter in ipairs(letters) do
     local field, reason, detail, members, original = unpack(letter)
     local text, number = carried(members)
-    -- A field that can't be read may hold anything.
+    -- An unreadable field can be any bytes.
     local claim = claim_number(field) and lane .. ':' .. field or lane .. ':' .. now .. '.' .. index
     bury(dead, dead_bytes, now, claim, reason, string.format(',"attempts":0,"detail":"%s"', detail) .. text, original)
-    add_dead_results(results, tonumber(ARGV[7]), now, members, reason)
+    add_dead_results(results, tonumber(max_results), now, members, reason)
     notifications = notifications + number
     by_reason[reason] = (by_reason[reason] or 0) + number
 end
-remove_claims(claimed, fields)
+call_in_chunks('HDEL', claimed, fields)
 if #fields == all then
-    redis.call('ZREM', workers, lane)
-    forget(KEYS[8], lane)
+    end_lease(workers, worker_info, lane)
 end
 count(stats, now, 'reclaimed', #bodies)
 if #letters > 0 then
@@ -97,6 +96,6 @@ if #letters > 0 then
         count(stats, now, 'dead:' .. reason, number)
     end
     evicted = trim_dead(dead, dead_bytes, stats, now,
-        { count = tonumber(ARGV[3]), age = tonumber(ARGV[4]), bytes = tonumber(ARGV[5]) })
+        { count = tonumber(max_dead), age = tonumber(max_dead_age), bytes = tonumber(max_dead_bytes) })
 end
 return { #bodies, #letters, evicted, all - #fields }

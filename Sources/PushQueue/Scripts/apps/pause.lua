@@ -1,0 +1,46 @@
+-- require: time, types, memory, app-pause
+-- Pauses an app for the whole fleet because APNs refuses it, or lengthens its pause because a probe was refused too.
+--
+-- KEYS  1 apps:<app>:paused STRING JSON: reason, detail, since, until, pause (ms), by
+-- ARGV  1 worker          the lane that was refused
+--       2 reason          its code
+--       3 first pause     ms to the first probe
+--       4 longest pause   the maximum pause between probes, ms
+--       5 probe           1 when it was a probe that was refused, else 0
+--       6 detail          the explanation of the reason, '' without one
+-- Reply { opened, wait }
+--       opened            1 when the app was not paused before
+--       wait              ms to the next probe, -1 when the app is paused by an operator: then there is none
+--
+-- Many requests are in flight when a fault begins; their answers count as one fault. Run twice, the second run finds the app
+-- paused, and changes nothing except after a probe: then the pause is a little longer.
+
+local paused = KEYS[1]
+local worker, reason, first_pause, longest_pause, is_probe, detail = unpack(ARGV)
+local now = now_ms()
+
+local wrong = wrong_type({ [paused] = 'string' })
+if wrong then
+    return wrong
+end
+
+local state = app_pause(redis.call('GET', paused))
+if state and not state['until'] then
+    return { 0, -1 }
+end
+local opened = 0
+if not state then
+    opened = 1
+    state = { v = 1, since = now, pause = tonumber(first_pause) }
+    state['until'] = now + state.pause
+elseif is_probe == '1' then
+    state.pause = math.min(state.pause * 2, tonumber(longest_pause))
+    state['until'] = now + state.pause
+end
+state.reason = reason
+state.detail = detail ~= '' and detail or nil
+state.by = worker
+-- A day after the last refusal, the fault may be gone.
+write_when_full(paused)
+redis.call('SET', paused, cjson.encode(state), 'PX', 86400000)
+return { opened, math.max(0, state['until'] - now) }

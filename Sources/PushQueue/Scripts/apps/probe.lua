@@ -1,0 +1,38 @@
+-- require: time, types, memory, app-pause
+-- Allows one lane at a time to probe a paused app: to send one notification, which shows if APNs still refuses the app.
+--
+-- KEYS  1 apps:<app>:paused STRING JSON: reason, detail, since, until, pause (ms), by
+-- ARGV  1 worker          the lane that asks
+--       2 limit           ms that the probe may take; then another may be made
+-- Reply { answer, wait, reason, detail }
+--       answer            0 the app is not paused any more, 1 send the probe, 2 not yet
+--       wait              ms to the next probe, -1 when the app is paused by an operator
+--       reason            the reason of the pause
+--       detail            its explanation, '' without one
+--
+-- Run twice, the second run has to wait: one probe is lost, and the next one comes at its time.
+
+local paused = KEYS[1]
+local worker, limit = ARGV[1], ARGV[2]
+local now = now_ms()
+
+local wrong = wrong_type({ [paused] = 'string' })
+if wrong then
+    return wrong
+end
+
+local state = app_pause(redis.call('GET', paused))
+if not state then
+    return { 0, 0, '', '' }
+end
+if not state['until'] then
+    return { 2, -1, state.reason, state.detail or '' }
+end
+if state['until'] > now then
+    return { 2, state['until'] - now, state.reason, state.detail or '' }
+end
+state['until'] = now + limit
+state.by = worker
+write_when_full(paused)
+redis.call('SET', paused, cjson.encode(state), 'PX', 86400000)
+return { 1, 0, state.reason, state.detail or '' }

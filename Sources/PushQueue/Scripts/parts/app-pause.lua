@@ -1,0 +1,26 @@
+-- The pause of an app.
+
+-- Returns the state in `apps:<app>:paused`, nil when the app is not paused. Without `until` the app was paused by an operator,
+-- and no probe ends the pause. The same holds for any other text that an operator may have written there.
+local function app_pause(text)
+    if not text then
+        return nil
+    end
+    local is_json, state = pcall(cjson.decode, text)
+    if not is_json or type(state) ~= 'table' then
+        return { reason = text }
+    end
+    if type(state.reason) ~= 'string' then
+        state.reason = 'paused'
+    end
+    if type(state.detail) ~= 'string' then
+        state.detail = nil
+    end
+    local function is_valid_time(value)
+        return type(value) == 'number' and value >= 0 and value < 2 ^ 53
+    end
+    if not is_valid_time(state['until']) or not is_valid_time(state.pause) or state.pause < 1 then
+        state['until'] = nil
+    end
+    return state
+end

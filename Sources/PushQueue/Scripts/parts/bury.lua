@@ -1,0 +1,43 @@
+-- require: count, dead-bytes
+-- New dead letters, and the bounds of the set.
+--
+-- A member of the sorted set is a line of JSON about the job, a line feed, and the producer's bytes.
+
+local buried_letters, buried_bytes = 0, 0
+
+-- Adds a dead letter. `claim` is unique, so that two equal dead letters do not become one member. `members` are further JSON
+-- members, each with a leading comma.
+local function bury(dead, dead_bytes, now, claim, reason, members, original)
+    local head = string.format(
+        '{"v":1,"reason":"%s","at":%d,"claim":%s,"size":%d%s}\n', reason, now, cjson.encode(claim), #original, members)
+    redis.call('ZADD', dead, now, head .. original)
+    redis.pcall('INCRBY', dead_bytes, #head + #original)
+    buried_letters, buried_bytes = buried_letters + 1, buried_bytes + #head + #original
+end
+
+-- Evicts the oldest dead letters that exceed a bound of `limits` (count, age in ms, bytes): per call at most a thousand and
+-- about one MiB, or twice what the call has added. Counts them, and returns their number.
+local function trim_dead(dead, dead_bytes, stats, now, limits)
+    local excess = math.max(
+        redis.call('ZCOUNT', dead, '-inf', now - limits.age), redis.call('ZCARD', dead) - limits.count)
+    local total = dead_length(dead_bytes)
+    if total == 0 then
+        -- Not written by a script. It must not lead to evictions.
+        redis.call('DEL', dead_bytes)
+    end
+    local bytes_over = total - limits.bytes
+    local most, most_bytes = math.max(1000, 2 * buried_letters), math.max(1048576, 2 * buried_bytes)
+    local evicted, freed = 0, 0
+    while (evicted < excess or freed < bytes_over) and evicted < most and freed < most_bytes do
+        local letter = redis.call('ZPOPMIN', dead)[1]
+        if not letter then
+            break
+        end
+        evicted, freed = evicted + 1, freed + #letter
+    end
+    if evicted > 0 then
+        subtract_dead_bytes(dead, dead_bytes, freed)
+        count(stats, now, 'dead_evicted', evicted)
+    end
+    return evicted
+end

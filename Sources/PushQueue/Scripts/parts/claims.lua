@@ -1,0 +1,41 @@
+-- The claims of a lane.
+
+-- Returns the number of a claim, whose field in the hash is `<number>.<stamp>`; nil for another field.
+local function claim_number(field)
+    return tonumber(string.match(field, '^(%d+)%.%w+$'))
+end
+
+-- The most that one call gives back of a lane's claims.
+local GIVE_BACK_JOBS, GIVE_BACK_BYTES = 1000, 1048576
+
+-- Returns the fields of the claims that one call gives back, and the number of all claims. The last claims come first, so that
+-- pushing each to the head of the list restores their order.
+local function fields_to_give_back(claimed)
+    local fields = redis.call('HKEYS', claimed)
+    local number = {}
+    for _, field in ipairs(fields) do
+        number[field] = claim_number(field) or math.huge
+    end
+    table.sort(fields, function(a, b)
+        if number[a] ~= number[b] then
+            return number[a] > number[b]
+        end
+        return a > b
+    end)
+    local some, bytes = {}, 0
+    for _, field in ipairs(fields) do
+        some[#some + 1] = field
+        bytes = bytes + redis.call('HSTRLEN', claimed, field)
+        if #some >= GIVE_BACK_JOBS or bytes >= GIVE_BACK_BYTES then
+            break
+        end
+    end
+    return some, #fields
+end
+
+-- Ends the lease of a lane that has no claims left, and removes its heartbeat. The heartbeat is informational: a key of
+-- another type there must not stop the script.
+local function end_lease(workers, worker_info, lane)
+    redis.call('ZREM', workers, lane)
+    redis.pcall('HDEL', worker_info, lane)
+end

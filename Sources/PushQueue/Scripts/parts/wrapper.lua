@@ -1,0 +1,102 @@
+-- Wrapped jobs.
+--
+-- A retry, a scheduled job and a piece of a split job are the producer's bytes in a wrapper:
+-- {"apns_worker":1,<members>,"job":<the producer's bytes>}. Any producer can write one, so nothing in it is trusted: a head
+-- with a member that the worker would not write makes the whole body a plain job.
+
+local WRAPPER = '{"apns_worker":1,'
+-- Bytes; the worker writes shorter heads.
+local MAX_HEAD = 4194304
+
+-- True for nil, and for an integer from `least` up that the worker could have written.
+local function is_counter(value, least)
+    return value == nil or (type(value) == 'number' and value >= least and value < 2 ^ 31 and value % 1 == 0)
+end
+
+-- True for a time in ms from 1970 to 9999.
+local function is_time(value)
+    return type(value) == 'number' and value >= 0 and value < 253402300800000 and value % 1 == 0
+end
+
+-- The forms of a character of several bytes (RFC 3629, section 4).
+local UTF8_FORMS = {
+    '[\194-\223][\128-\191]', '\224[\160-\191][\128-\191]', '[\225-\236\238\239][\128-\191][\128-\191]',
+    '\237[\128-\159][\128-\191]', '\240[\144-\191][\128-\191][\128-\191]',
+    '[\241-\243][\128-\191][\128-\191][\128-\191]', '\244[\128-\143][\128-\191][\128-\191]',
+}
+
+local function is_utf8(text)
+    for _, form in ipairs(UTF8_FORMS) do
+        if not string.find(text, '[\128-\255]') then
+            return true
+        end
+        text = string.gsub(text, form, ' ')
+    end
+    return not string.find(text, '[\128-\255]')
+end
+
+-- True for nil, and for a string of UTF-8.
+local function is_text(value)
+    return value == nil or (type(value) == 'string' and is_utf8(value))
+end
+
+-- True for nil, and for a JSON array of at least one string.
+local function is_token_list(value)
+    if value == nil then
+        return true
+    end
+    if type(value) ~= 'table' or #value == 0 then
+        return false
+    end
+    local members = 0
+    for _, token in pairs(value) do
+        if type(token) ~= 'string' or not is_utf8(token) then
+            return false
+        end
+        members = members + 1
+    end
+    return members == #value
+end
+
+-- Splits a wrapped job into its head, which ends with `"job":`, the producer's bytes, and the members of the head. Returns nil,
+-- the whole body and no members for a plain job. The first `"job":` is the wrapper's: in a string its quotes would be escaped,
+-- and within an object the head would not be JSON.
+local function unwrap(body)
+    if string.sub(body, 1, #WRAPPER) == WRAPPER and string.sub(body, -1) == '}' then
+        local _, stop = string.find(body, '"job":', 1, true)
+        if stop and stop <= MAX_HEAD then
+            local head = string.sub(body, 1, stop)
+            local is_json, members = pcall(cjson.decode, head .. 'null}')
+            -- A reclaim replaces the counter in the text: there must be no second one, nor one within another member.
+            local _, counters = string.gsub(head, '"reclaims":', '')
+            if is_json and counters == (members.reclaims and 1 or 0) and is_counter(members.attempt, 1)
+                and is_counter(members.reclaims, 0) and is_counter(members.requeues, 0)
+                and (members.enqueued == nil or is_time(members.enqueued))
+                and (members.reserved == nil or members.reserved == true) and is_text(members.id)
+                and is_text(members.origin) and is_token_list(members.tokens) then
+                return head, string.sub(body, stop + 1, -2), members
+            end
+        end
+    end
+    return nil, body, {}
+end
+
+-- Returns the members of a dead letter that restore the wrapper when the job is requeued, each with a leading comma, and the
+-- number of notifications: a wrapper may name only some of the job's tokens, because the others have ended.
+local function carried(members)
+    local text, notifications = '', 1
+    for _, name in ipairs({ 'id', 'origin' }) do
+        if members[name] then
+            text = text .. ',"' .. name .. '":' .. cjson.encode(members[name])
+        end
+    end
+    for _, name in ipairs({ 'enqueued', 'requeues' }) do
+        if members[name] then
+            text = text .. string.format(',"%s":%.0f', name, members[name])
+        end
+    end
+    if members.tokens then
+        text, notifications = text .. ',"tokens":' .. cjson.encode(members.tokens), #members.tokens
+    end
+    return text, notifications
+end

@@ -1,0 +1,58 @@
+-- require: time, dead-bytes
+-- Counts what a queue holds in each state, in one moment: jobs move between the keys all the time, and a reader of one key
+-- after the other would miss some and see others twice.
+--
+-- KEYS  1 jobs            LIST   jobs to send
+--       2 inbox           LIST   jobs that blocking waits moved
+--       3 retry           ZSET   wrapped jobs by due time (ms)
+--       4 workers         ZSET   lane -> lease end (ms)
+--       5 dead            ZSET   dead letters by time (ms)
+--       6 paused          STRING why the queue is paused
+--       7 dead-bytes      STRING sum of the dead letters' lengths
+--       8 gauges          STRING the last reply, MessagePack; expires
+-- ARGV  1 claimed:        prefix of a lane's HASH of claims
+--       2 head limit      bytes beyond which the job at the head is not returned
+--       3 head            the end of the jobs that is their head, LEFT or RIGHT
+--       4 max age         for how long a reply is returned again, ms: counting hundreds of lanes takes Redis milliseconds, and
+--                         each worker asks. 0 counts in any case, and keeps no reply
+-- Reply { now, jobs, retries, claims, dead, paused, due, dead_bytes, head }
+--       now               Redis' time of the count (ms)
+--       jobs              with those of the inbox
+--       claims            of all lanes
+--       paused            1 or 0
+--       due               when the first of the retries is due (ms), 0 without one
+--       head              the job at the head of the list; '' without one, or when it is too large
+--
+-- Changes nothing but the copy of its reply. The lanes' keys have the queue's hash tag, so they are in the slot of KEYS.
+
+local jobs, inbox, retry, workers, dead, paused, dead_bytes, gauges = unpack(KEYS)
+local claimed_prefix, head_limit, head_end, max_age = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
+
+local last = max_age > 0 and redis.pcall('GET', gauges)
+if type(last) == 'string' then
+    local is_packed, reply = pcall(cmsgpack.unpack, last)
+    if is_packed and type(reply) == 'table' and #reply == 9 then
+        return reply
+    end
+end
+
+local claims = 0
+for _, lane in ipairs(redis.call('ZRANGE', workers, 0, -1)) do
+    local own = redis.pcall('HLEN', claimed_prefix .. lane)
+    claims = claims + (type(own) == 'number' and own or 0)
+end
+local first = redis.call('ZRANGE', retry, 0, 0, 'WITHSCORES')
+local head = redis.call('LINDEX', jobs, head_end == 'RIGHT' and -1 or 0)
+if not head or #head > head_limit then
+    head = ''
+end
+local reply = {
+    now_ms(), redis.call('LLEN', jobs) + redis.call('LLEN', inbox), redis.call('ZCARD', retry), claims,
+    redis.call('ZCARD', dead), redis.call('EXISTS', paused),
+    first[2] and math.floor(math.max(0, math.min(tonumber(first[2]), 2 ^ 53))) or 0,
+    dead_length(dead_bytes), head,
+}
+if max_age > 0 then
+    redis.pcall('SET', gauges, cmsgpack.pack(reply), 'PX', max_age)
+end
+return reply

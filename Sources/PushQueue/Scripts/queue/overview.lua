@@ -1,0 +1,105 @@
+-- require: time, types, count, dead-bytes
+-- Reads what a queue holds and which lanes work on it, in one moment, for `apns-worker status`.
+--
+-- KEYS  1 jobs            LIST   jobs to send
+--       2 retry           ZSET   wrapped jobs by due time (ms)
+--       3 workers         ZSET   lane -> lease end (ms)
+--       4 dead            ZSET   dead letters by time (ms)
+--       5 paused          STRING why the queue is paused
+--       6 worker-info     HASH   lane -> JSON: its heartbeat
+--       7 stats:          prefix of the day's counters
+--       8 inbox           LIST   jobs that blocking waits moved
+--       9 dead-bytes      STRING sum of the dead letters' lengths
+-- ARGV  1 claimed:        prefix of a lane's HASH of claims
+--       2 max workers     the maximum number of lanes that are read
+--       3 max letters     the maximum number of dead letters that are read, the newest first
+--       4 max bytes       reading them ends when they add up to this; a larger head of the list is not returned
+--       5 head            the index of the list's head, 0 or -1
+-- Reply { now, jobs, due, later, dead, overdue, paused, head, members, workers, counters, sampled, reasons, dead_bytes }
+--       jobs              with those of the inbox
+--       due, later        the numbers of retries that are due, and of the others
+--       overdue           for how long the first retry has been due, ms; -1 when none is due
+--       paused            the value of the key; nil when the queue is not paused
+--       head              the first job of the list, '' when there is none
+--       members           the number of lanes
+--       workers           for each lane: name, lease end, claims, heartbeat ('' for none)
+--       counters          of the day: field, count...
+--       sampled           the number of dead letters that were read
+--       reasons           of these: reason, count...
+--
+-- Changes nothing. A million dead letters cost no more than the bounds allow. The lanes' keys have the queue's hash tag, so
+-- they are in the slot of KEYS.
+
+local jobs, retry, workers, dead, paused, worker_info, stats, inbox, dead_bytes = unpack(KEYS)
+local claimed_prefix, max_workers, max_letters, max_bytes, head_index = unpack(ARGV)
+max_workers, max_letters, max_bytes = tonumber(max_workers), tonumber(max_letters), tonumber(max_bytes)
+local now = now_ms()
+local today = stats_key(stats, now)
+
+local wrong = wrong_type({
+    [jobs] = 'list', [retry] = 'zset', [workers] = 'zset', [dead] = 'zset', [today] = 'hash', [inbox] = 'list',
+})
+if wrong then
+    return wrong
+end
+
+local retries = redis.call('ZCARD', retry)
+local due = redis.call('ZCOUNT', retry, '-inf', now)
+local overdue = -1
+if due > 0 then
+    local first = tonumber(redis.call('ZRANGE', retry, 0, 0, 'WITHSCORES')[2])
+    -- Another writer may have used any number.
+    overdue = math.max(0, math.min(now - first, now))
+end
+
+local reason = false
+local kind = redis.call('TYPE', paused).ok
+if kind == 'string' then
+    reason = redis.call('GET', paused)
+elseif kind ~= 'none' then
+    reason = 'a ' .. kind .. ' instead of a reason'
+end
+
+local head = redis.call('LINDEX', jobs, head_index) or ''
+if #head > max_bytes then
+    head = ''
+end
+
+local lanes = {}
+local members = redis.call('ZRANGE', workers, 0, max_workers - 1, 'WITHSCORES')
+for i = 1, #members, 2 do
+    local lane, lease = members[i], members[i + 1]
+    local heartbeat = redis.pcall('HGET', worker_info, lane)
+    local claims = redis.pcall('HLEN', claimed_prefix .. lane)
+    lanes[#lanes + 1] = lane
+    lanes[#lanes + 1] = lease
+    lanes[#lanes + 1] = type(claims) == 'number' and claims or 0
+    lanes[#lanes + 1] = type(heartbeat) == 'string' and #heartbeat <= 65536 and heartbeat or ''
+end
+
+local counters = {}
+if redis.call('HLEN', today) <= 2000 then
+    counters = redis.call('HGETALL', today)
+end
+
+local sampled, bytes, by_reason = 0, 0, {}
+while sampled < max_letters and bytes < max_bytes do
+    local letter = redis.call('ZREVRANGE', dead, sampled, sampled)[1]
+    if not letter then
+        break
+    end
+    sampled = sampled + 1
+    bytes = bytes + #letter
+    local name = string.match(string.sub(letter, 1, 200), '^{"v":1,"reason":"([^"\\]*)"') or 'unreadable'
+    by_reason[name] = (by_reason[name] or 0) + 1
+end
+local reasons = {}
+for name, n in pairs(by_reason) do
+    reasons[#reasons + 1] = name
+    reasons[#reasons + 1] = n
+end
+
+return {
+    now, redis.call('LLEN', jobs) + redis.call('LLEN', inbox), due, retries - due, redis.call('ZCARD', dead), overdue,
+    reason, head, redis.call('ZCARD', workers), lanes, counters, sampled, reasons, dead_length(dead_bytes),
+}

@@ -1,0 +1,176 @@
+-- require: time, types, memory, chunks, count, bury, results
+-- Settles claims of a lane, each of them only while it is still the lane's own.
+--
+-- KEYS  1 claimed:<lane>  HASH   `<number>.<stamp>` -> job
+--       2 retry           ZSET   wrapped jobs by due time (ms)
+--       3 dead            ZSET   dead letters by time (ms)
+--       4 dead-bytes      STRING sum of their lengths
+--       5 stats:          prefix of the day's counters
+--       6 results         STREAM outcomes of notifications
+-- ARGV  1 lane            its name
+--       2 max dead        the maximum number of dead letters
+--       3 max dead age    their maximum age, ms
+--       4 max dead bytes  the maximum sum of their lengths
+--       5 max results     the approximate number of results that are kept
+--       then any number of actions; `claim` is a field, `<number>.<stamp>`, and the original is the `length` bytes of the
+--       claimed job from `start` (from 0)
+--         ack    outcome n claim...              n jobs have ended with this outcome, which is counted
+--         done   outcome n (claim results)...    the same, each with its results: MessagePack, an array of arrays of
+--                                                values (see add_results)
+--         retry  claim counter delay head start length
+--                                                the job is due again in `delay` ms ('+500'), or at a time
+--                                                ('@1792800000000'); the new job is `head`, the original, and '}';
+--                                                `counter` is counted
+--         dead   claim reason members start length
+--                                                a dead letter with the original, and JSON members about it
+--         split  claim prefix cut cut_length start length pieces (token_start token_length)...
+--                                                the job is replaced by pieces that are due at once. A piece is `prefix`,
+--                                                its tokens, which are the `token_length` bytes of the claimed job from
+--                                                `token_start`, and the original without its list of tokens, which is
+--                                                the `cut_length` bytes of the claimed job from `cut`; a `token_start`
+--                                                of '-' is followed by the tokens themselves
+--         letter claim reason members start length
+--                                                the same as dead, but the claim stays, to be settled by a later action:
+--                                                some notifications of the job can never be delivered, the others can
+--         count  field amount                    counted if the action before it found its claim
+--         result results                         these results are added if the action before it found its claim
+-- Reply { settled, lost, evicted }
+--       settled           the number of claims that were the lane's own
+--       lost              the number of claims that were reclaimed, or settled before, and are left alone
+--       evicted           dead letters evicted to keep within the bounds
+--
+-- Run twice, the second run finds no claims and does nothing.
+
+local claimed, retry, dead, dead_bytes, stats, results = unpack(KEYS)
+local lane, max_dead, max_dead_age, max_dead_bytes, max_results = unpack(ARGV, 1, 5)
+local now = now_ms()
+local settled, lost, evicted, buried, found = 0, 0, 0, false, false
+
+local wrong = wrong_type({
+    [claimed] = 'hash', [retry] = 'zset', [dead] = 'zset', [stats_key(stats, now)] = 'hash', [results] = 'stream',
+})
+if wrong then
+    return wrong
+end
+write_when_full(claimed)
+
+-- Removes a claim and returns its job; false if the claim is not the lane's own any more.
+local function settle(claim)
+    local body = redis.call('HGET', claimed, claim)
+    found = body and true or false
+    if found then
+        redis.call('HDEL', claimed, claim)
+        settled = settled + 1
+    else
+        lost = lost + 1
+    end
+    return body
+end
+
+-- Counts an outcome of n claims, `own` of which were found.
+local function end_claims(outcome, n, own)
+    settled = settled + own
+    lost = lost + n - own
+    found = own > 0
+    count(stats, now, outcome, own)
+end
+
+local function original_of(body, start, length)
+    return string.sub(body, start + 1, start + length)
+end
+
+-- The place of the action, whose own arguments follow it.
+local at = 6
+while at <= #ARGV do
+    local action = ARGV[at]
+    if action == 'ack' then
+        local outcome, n = ARGV[at + 1], tonumber(ARGV[at + 2])
+        local first, last, own = at + 3, at + 2 + n, 0
+        for start = first, last, CHUNK do
+            own = own + redis.call('HDEL', claimed, unpack(ARGV, start, math.min(start + CHUNK - 1, last)))
+        end
+        end_claims(outcome, n, own)
+        at = last + 1
+    elseif action == 'done' then
+        local outcome, n = ARGV[at + 1], tonumber(ARGV[at + 2])
+        local first, last, own = at + 3, at + 2 + 2 * n, 0
+        for pair = first, last, 2 do
+            local claim, packed = ARGV[pair], ARGV[pair + 1]
+            if redis.call('HDEL', claimed, claim) == 1 then
+                own = own + 1
+                add_results(results, max_results, now, packed)
+            end
+        end
+        end_claims(outcome, n, own)
+        at = last + 1
+    elseif action == 'retry' then
+        local claim, counter, delay, head, start, length = unpack(ARGV, at + 1, at + 6)
+        local body = settle(claim)
+        if body then
+            local due = tonumber(string.sub(delay, 2))
+            if string.sub(delay, 1, 1) == '+' then
+                due = now + due
+            end
+            redis.call('ZADD', retry, due, head .. original_of(body, start, length) .. '}')
+            count(stats, now, counter, 1)
+        end
+        at = at + 7
+    elseif action == 'dead' then
+        local claim, reason, members, start, length = unpack(ARGV, at + 1, at + 5)
+        local body = settle(claim)
+        if body then
+            bury(dead, dead_bytes, now, lane .. ':' .. claim, reason, members, original_of(body, start, length))
+            count(stats, now, 'dead', 1)
+            count(stats, now, 'dead:' .. reason, 1)
+            buried = true
+        end
+        at = at + 6
+    elseif action == 'split' then
+        local claim, prefix, cut, cut_length, start, length, pieces = unpack(ARGV, at + 1, at + 7)
+        local first, last = at + 8, at + 7 + 2 * pieces
+        local body = settle(claim)
+        if body then
+            local original = string.sub(body, start + 1, cut) .. string.sub(body, cut + cut_length + 1, start + length)
+            for pair = first, last, 2 do
+                local token_start, tokens = ARGV[pair], ARGV[pair + 1]
+                if token_start ~= '-' then
+                    tokens = string.sub(body, token_start + 1, token_start + tokens)
+                end
+                local piece = (pair - first) / 2 + 1
+                redis.call('ZADD', retry, now, string.format('%s,"claim":"%s:%s/%d","tokens":[%s],"job":%s}',
+                    prefix, lane, claim, piece, tokens, original))
+            end
+            count(stats, now, 'split', 1)
+        end
+        at = last + 1
+    elseif action == 'letter' then
+        local claim, reason, members, start, length = unpack(ARGV, at + 1, at + 5)
+        local body = redis.call('HGET', claimed, claim)
+        found = body and true or false
+        if found then
+            bury(dead, dead_bytes, now, lane .. ':' .. claim .. ':letter', reason, members,
+                original_of(body, start, length))
+            buried = true
+        end
+        at = at + 6
+    elseif action == 'count' then
+        local field, amount = ARGV[at + 1], ARGV[at + 2]
+        if found then
+            count(stats, now, field, tonumber(amount))
+        end
+        at = at + 3
+    elseif action == 'result' then
+        local packed = ARGV[at + 1]
+        if found then
+            add_results(results, max_results, now, packed)
+        end
+        at = at + 2
+    else
+        return redis.error_reply('ERR settle: unknown action ' .. tostring(action))
+    end
+end
+if buried then
+    evicted = trim_dead(dead, dead_bytes, stats, now,
+        { count = tonumber(max_dead), age = tonumber(max_dead_age), bytes = tonumber(max_dead_bytes) })
+end
+return { settled, lost, evicted }
