@@ -38,7 +38,7 @@ protocol QueueStore: AnyObject {
 
 /// A queue in Redis.
 final class RedisQueueStore: QueueStore {
-    private let client: RedisClient
+    private let client: any RedisSender
     /// For the blocking wait, which holds up what comes after it; only one lane of a worker has one.
     private let waiter: RedisClient?
     private let keys: QueueKeys
@@ -47,7 +47,7 @@ final class RedisQueueStore: QueueStore {
     private var connection: QueueConnection
 
     init(
-        _ queue: QueueContext, client: RedisClient, waiter: RedisClient?, invalidTokens: InvalidTokenSet
+        _ queue: QueueContext, client: any RedisSender, waiter: RedisClient?, invalidTokens: InvalidTokenSet
     ) {
         self.client = client
         self.waiter = waiter
