@@ -66,7 +66,7 @@ struct Check: AsyncParsableCommand {
     private func checkWithoutApps(
         _ settings: Settings, _ error: ValidationError, _ printer: VerdictPrinter
     ) async throws {
-        let credential: [SettingKey] = [.appNames, .key, .keyBase64, .certificate, .certificateBase64]
+        let credential: [Setting] = [.appNames, .key, .keyBase64, .certificate, .certificateBase64]
         guard let job, !send, credential.allSatisfy({ settings.given($0) == nil }), try settings.appNames.isEmpty else {
             printer.tell([.init(.failure, "configuration", error.message)])
             throw ExitCode(1)

@@ -36,8 +36,8 @@ struct Run: AsyncParsableCommand {
     @OptionGroup(title: "Queues") var queues: QueuesOptions
     @OptionGroup(title: "App") var app: AppOptions
     @OptionGroup(title: "Without APNs") var simulate: SimulateOptions
-    @OptionGroup(title: "Work") var work: WorkOptions
-    @OptionGroup(title: "Metrics and probes") var admin: AdminOptions
+    @OptionGroup(title: "Work") var work: SettingFlags<WorkFlags>
+    @OptionGroup(title: "Metrics and probes") var admin: SettingFlags<AdminFlags>
 
     @Flag(help: "Exit when the queue has no jobs, retries or claims any more.")
     var exitWhenDone = false

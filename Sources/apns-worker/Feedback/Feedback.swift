@@ -47,12 +47,7 @@ struct Feedback: AsyncParsableCommand {
     @Option(help: "One of several apps; more than once for several. (default all that have a certificate)")
     var app: [String] = []
 
-    @Option(
-        help: """
-            production, sandbox, or host:port of another feedback service. (APNS_WORKER_FEEDBACK_ENDPOINT, or for one app \
-            APNS_WORKER_APPS_<APP>_FEEDBACK_ENDPOINT; default Apple's for the app's environment, or port 2196 of --endpoint)
-            """)
-    var feedbackEndpoint: String?
+    @OptionGroup var service: SettingFlags<FeedbackFlags>
 
     @Option(help: "Go on, and ask so often, such as 1h; the first time within a tenth of that and a minute.")
     var interval: String?
@@ -109,7 +104,7 @@ struct Feedback: AsyncParsableCommand {
         }
         if let exec, exec.allSatisfy(\.isWhitespace) { throw ValidationError("--exec names no command") }
         if exec == nil, !execEnv.isEmpty { throw ValidationError("--exec-env needs --exec") }
-        if let own = execEnv.first(where: { $0.hasPrefix(SettingKey.variablePrefix) }) {
+        if let own = execEnv.first(where: { $0.hasPrefix(Setting.variablePrefix) }) {
             throw ValidationError("--exec-env \(own): the command of --exec gets no setting of apns-worker")
         }
         if let odd = execEnv.first(where: { $0.isEmpty || $0.contains("=") }) {
@@ -125,8 +120,7 @@ struct Feedback: AsyncParsableCommand {
     }
 
     private func allSettings() throws -> Settings {
-        try redis.configuration.settings(
-            redis.given, settings.given, SettingKey.given([(.feedbackEndpoint, feedbackEndpoint)]))
+        try redis.configuration.settings(redis.given, settings.given, service.given)
     }
 
     func run() async throws {

@@ -17,8 +17,10 @@ struct OrderOptions: ParsableArguments {
     @Flag(help: "Wait until it is done; exit 1 if it is not in time.")
     var wait = false
 
-    @Option(help: "With --wait: for how many seconds at the most.")
-    var timeout = 60
+    @Option(
+        help: ArgumentHelp("With --wait: how long at most. (default: 1m)", valueName: "duration"),
+        transform: { try DurationText.option($0, "--timeout", bare: .seconds, 1...86_400) })
+    var timeout = 60_000
 
     @Flag(help: "With --all: do not ask.")
     var yes = false
@@ -33,7 +35,6 @@ struct OrderOptions: ParsableArguments {
                     ? "name workers or give --all, not both"
                     : "name a worker, or give --all; `apns-worker status` shows them")
         }
-        guard (1...86_400).contains(timeout) else { throw ValidationError("--timeout has to be 1 to 86400 seconds") }
     }
 
     /// How an order is told.
@@ -92,7 +93,7 @@ struct OrderOptions: ParsableArguments {
     private func waits(
         for chosen: [FleetStatus.Worker], _ fleet: Fleet, _ queues: [QueueKeys], _ manner: Manner
     ) async throws -> Bool {
-        let end = ContinuousClock.now + .seconds(timeout)
+        let end = ContinuousClock.now + .milliseconds(timeout)
         var open = chosen
         var last = FleetStatus()
         while true {
@@ -108,7 +109,7 @@ struct OrderOptions: ParsableArguments {
         for worker in open {
             let now = last.workers.first { $0.name == worker.name }
             let state = now.map { "\($0.state.rawValue), with \($0.inFlight) notifications in flight" } ?? "gone"
-            Terminal.tell("\(worker.name) is not done after \(timeout) s: it is \(state)\n")
+            Terminal.tell("\(worker.name) is not done after \(DurationText.text(timeout)): it is \(state)\n")
         }
         return false
     }
