@@ -152,7 +152,7 @@ struct Check: AsyncParsableCommand {
     private static func jobs(in path: String) throws -> [ByteBuffer] {
         let data: Data
         do {
-            data = path == "-" ? StandardInputLines.all() : try Data(contentsOf: URL(filePath: path))
+            data = path == "-" ? LineReader.all() : try Data(contentsOf: URL(filePath: path))
         } catch {
             throw ValidationError("cannot read the job \(path): does it exist, and may this user read it?")
         }
@@ -185,4 +185,17 @@ final class VerdictPrinter {
             }
         }
     }
+}
+
+struct Schema: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Print the JSON Schema of a job (draft 2020-12).",
+        discussion: """
+            For producers: validators, code generators and editors take it. What it cannot say, such as the payload's size, \
+            `check --job FILE` does.
+
+              apns-worker schema > job.schema.json
+            """)
+
+    func run() { print(JobSchema.text, terminator: "") }
 }

@@ -18,7 +18,7 @@ import Telemetry
 //
 //    Its place in the file, its variable, its flag and its default follow from that. Give `stored:` if the member counts
 //    another unit than a bare number does, and `isReloadable: true` if `Worker.reload` applies it (apps' settings are).
-// 3. Test what it does, and print the README's table again (see `SettingsTableTests`).
+// 3. Test what it does, and print the README's table again (`apns-worker config --reference`).
 //
 // Only a setting that is not a plain member, such as a credential, has a name here, by which `Settings` reads it.
 extension Setting {

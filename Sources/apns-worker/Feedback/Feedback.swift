@@ -211,7 +211,7 @@ private final class FeedbackService: Service {
     }
 
     private func bringBack(_ path: String, _ stop: FeedbackStop) async throws {
-        var file = FeedbackFile(path, means(FeedbackOutputs(list: nil, command: nil), stop))
+        var file = FeedbackFile(path, context(FeedbackOutputs(list: nil, command: nil), stop))
         let report = FeedbackRoundReport(apps: [await file.run()])
         hasFailed.store(!report.isGood, ordering: .relaxed)
         try tell(report)
@@ -226,15 +226,15 @@ private final class FeedbackService: Service {
                 FeedbackCommand($0, variables: options.execEnv, patience: patience, stop: stop)
             })
         let round = FeedbackRound(
-            choices: choices, means: means(outputs, stop),
+            choices: choices, context: context(outputs, stop),
             showsProgress: !options.quiet && !options.json && isatty(STDERR_FILENO) == 1)
         let report = await round.run()
         hasFailed.store(!report.isGood, ordering: .relaxed)
         try tell(report)
     }
 
-    private func means(_ outputs: FeedbackOutputs, _ stop: FeedbackStop) -> FeedbackDrain.Means {
-        FeedbackDrain.Means(
+    private func context(_ outputs: FeedbackOutputs, _ stop: FeedbackStop) -> FeedbackDrain.Context {
+        FeedbackDrain.Context(
             writer: writer, spill: spill, outputs: outputs, stop: stop, progress: FeedbackProgress(),
             batch: options.batch, silence: limits.silence, redisPatience: limits.redis)
     }

@@ -84,7 +84,7 @@ struct InvalidRemove: AsyncParsableCommand {
         guard descriptor >= 0 else {
             throw ValidationError("--from \(path) cannot be read: \(String(cString: strerror(errno)))")
         }
-        let lines = StandardInputLines(descriptor: descriptor)
+        let lines = LineReader(descriptor: descriptor)
         var (number, tokens): (Int, [ByteBuffer]) = (0, [])
         while let line = lines.next({ String(decoding: $0, as: UTF8.self) }) {
             number += 1

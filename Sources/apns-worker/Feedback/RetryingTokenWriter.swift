@@ -2,7 +2,7 @@ import NIOCore
 import PushQueue
 
 /// Writes records into Redis, and waits for it while it is away.
-struct FeedbackWriting: Sendable {
+struct RetryingTokenWriter: Sendable {
     /// How long Redis is waited for once the process is to end.
     private static let patienceAtStop = TimeAmount.seconds(5)
 
