@@ -134,7 +134,7 @@ struct Feedback: AsyncParsableCommand {
         let choices = from == nil ? try FeedbackApp.choose(app, all) : []
         let redis = try CommandRedis(all, as: "apns-worker:feedback")
         let spill = try openSpill("\(redis.topology) and the prefix \(all.keyPrefix)")
-        let writer = InvalidTokenWriter.start(
+        let writer = InvalidTokenClient.start(
             topology: redis.topology, keys: all.sharedKeys, maximumAge: all.invalidTokenAge,
             configuration: redis.configuration, logger: redis.logger)
         let service = FeedbackService(
@@ -167,7 +167,7 @@ struct Feedback: AsyncParsableCommand {
 private final class FeedbackService: Service {
     let choices: [FeedbackApp.Choice]
     let options: Feedback
-    let writer: InvalidTokenWriter
+    let writer: InvalidTokenClient
     let spill: FeedbackSpill
     let limits: (silence: TimeAmount, redis: TimeAmount)
     let interval: TimeAmount?
@@ -175,7 +175,7 @@ private final class FeedbackService: Service {
     let hasFailed = Atomic(false)
 
     init(
-        choices: [FeedbackApp.Choice], options: Feedback, writer: InvalidTokenWriter, spill: FeedbackSpill,
+        choices: [FeedbackApp.Choice], options: Feedback, writer: InvalidTokenClient, spill: FeedbackSpill,
         limits: (silence: TimeAmount, redis: TimeAmount), interval: TimeAmount?
     ) {
         self.choices = choices

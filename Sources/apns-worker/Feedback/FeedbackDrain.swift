@@ -6,7 +6,7 @@ import PushQueue
 struct FeedbackDrain: Sendable {
     /// What all apps' drains share.
     struct Context: Sendable {
-        let writer: InvalidTokenWriter
+        let writer: InvalidTokenClient
         let spill: FeedbackSpill
         let outputs: FeedbackOutputs
         let stop: FeedbackStop

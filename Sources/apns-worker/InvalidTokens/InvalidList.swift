@@ -32,7 +32,7 @@ struct InvalidList: AsyncParsableCommand {
         }
     }
 
-    private func tellTokens(_ inspector: InvalidTokenInspector, _ filter: InvalidTokenFilter) async throws -> Int {
+    private func tellTokens(_ inspector: InvalidTokenClient, _ filter: InvalidTokenFilter) async throws -> Int {
         let shown = limit ?? (json ? .max : 50)
         let output = ByteOutput.standard
         var (written, hasMore, table) = (0, false, Table?.none)
@@ -64,7 +64,7 @@ struct InvalidList: AsyncParsableCommand {
         let count: Int
     }
 
-    private func tellCounts(_ inspector: InvalidTokenInspector, _ filter: InvalidTokenFilter) async throws -> Int {
+    private func tellCounts(_ inspector: InvalidTokenClient, _ filter: InvalidTokenFilter) async throws -> Int {
         var counts: [String: Int] = [:]
         try await inspector.sweep(filter) { tokens in
             for token in tokens { counts[InvalidTokenLine(token).group, default: 0] += 1 }

@@ -100,7 +100,7 @@ struct InvalidRemove: AsyncParsableCommand {
     }
 
     private func count(
-        _ named: [ByteBuffer]?, _ filter: InvalidTokenFilter, _ inspector: InvalidTokenInspector
+        _ named: [ByteBuffer]?, _ filter: InvalidTokenFilter, _ inspector: InvalidTokenClient
     ) async throws -> Int {
         var count = 0
         if let named {
@@ -115,7 +115,7 @@ struct InvalidRemove: AsyncParsableCommand {
     }
 
     private func remove(
-        _ named: [ByteBuffer]?, _ filter: InvalidTokenFilter, _ inspector: InvalidTokenInspector
+        _ named: [ByteBuffer]?, _ filter: InvalidTokenFilter, _ inspector: InvalidTokenClient
     ) async throws -> Int {
         var count = 0
         do {
