@@ -82,7 +82,9 @@ extension EndToEnd {
             let before = try Data(contentsOf: URL(filePath: path))
             try redis.run("DEL", "push:{shared}:invalid-tokens")
             try redis.run("SET", "push:{shared}:invalid-tokens", "something else")
-            #expect(try await Self.invalid(["list", "--format", "tokens", "--output", path], redis.url).ending != .exited(0))
+            #expect(
+                try await Self.invalid(["list", "--format", "tokens", "--output", path], redis.url).ending != .exited(0)
+            )
             #expect(try Data(contentsOf: URL(filePath: path)) == before)
             let left = try FileManager.default.contentsOfDirectory(atPath: redis.directory.path)
             #expect(!left.contains { $0.hasSuffix(".tmp") })
