@@ -12,7 +12,6 @@ let metricsTestKit = Target.Dependency.product(name: "MetricsTestKit", package: 
 let lifecycle = Target.Dependency.product(name: "ServiceLifecycle", package: "swift-service-lifecycle")
 let unixSignals = Target.Dependency.product(name: "UnixSignals", package: "swift-service-lifecycle")
 let hummingbird = Target.Dependency.product(name: "Hummingbird", package: "hummingbird")
-let configuration = Target.Dependency.product(name: "Configuration", package: "swift-configuration")
 let yams = Target.Dependency.product(name: "Yams", package: "Yams")
 let argumentParser = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
 
@@ -30,7 +29,6 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-log.git", from: "1.6.0"),
         .package(url: "https://github.com/apple/swift-metrics.git", from: "2.7.0"),
         .package(url: "https://github.com/apple/swift-argument-parser.git", from: "1.5.0"),
-        .package(url: "https://github.com/apple/swift-configuration.git", from: "1.4.0", traits: []),
         .package(url: "https://github.com/jpsim/Yams.git", from: "6.2.0"),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle.git", from: "2.6.0"),
         .package(url: "https://github.com/hummingbird-project/hummingbird.git", from: "2.28.0", traits: []),
@@ -73,7 +71,7 @@ let package = Package(
             name: "apns-worker",
             dependencies: [
                 "APNS", "APNSSimulator", "CProcess", "HTTPPort", "PrintableText", "PushJob", "PushQueue", "PushWorker", "Redis",
-                "Sockets", "TLS", "Telemetry", argumentParser, configuration, nioHTTP1, logging, lifecycle, unixSignals,
+                "Sockets", "TLS", "Telemetry", argumentParser, nioHTTP1, logging, lifecycle, unixSignals,
                 yams,
             ]),
         .executableTarget(

@@ -21,3 +21,32 @@ extension StringProtocol {
         String(String.UnicodeScalarView(unicodeScalars.prefix(count).map { $0.isUnprintable ? character : $0 }))
     }
 }
+
+extension StringProtocol {
+    /// The number of characters to insert, remove, replace or swap with their neighbour until one text is the other.
+    package func editDistance(to other: some StringProtocol) -> Int {
+        let (one, two) = (Array(utf8), Array(other.utf8))
+        var beforeLast: [Int] = []
+        var last = Array(0...two.count)
+        for (i, byte) in one.enumerated() {
+            var row = [i + 1]
+            for (j, otherByte) in two.enumerated() {
+                var best = Swift.min(last[j + 1] + 1, row[j] + 1, last[j] + (byte == otherByte ? 0 : 1))
+                if i > 0, j > 0, byte == two[j - 1], one[i - 1] == otherByte {
+                    best = Swift.min(best, beforeLast[j - 1] + 1)
+                }
+                row.append(best)
+            }
+            (beforeLast, last) = (last, row)
+        }
+        return last[two.count]
+    }
+
+    /// The name that a mistyped one was probably meant to be; `nil` if none is near enough.
+    package func nearest(of names: some Sequence<String>) -> String? {
+        let limit = Swift.max(1, utf8.count / 3)
+        let own = lowercased()
+        return names.map { (name: $0, distance: own.editDistance(to: $0.lowercased())) }
+            .filter { $0.distance <= limit }.min { $0.distance < $1.distance }?.name
+    }
+}

@@ -67,7 +67,7 @@ struct Check: AsyncParsableCommand {
     private func checkWithoutApps(
         _ settings: Settings, _ error: ValidationError, _ printer: VerdictPrinter
     ) async throws {
-        let credential: [SettingKey] = [.appNames, .key, .keyBase64, .certificate, .certificateBase64]
+        let credential: [Setting] = [.appNames, .key, .keyBase64, .certificate, .certificateBase64]
         guard let job, !send, credential.allSatisfy({ settings.given($0) == nil }), try settings.appNames.isEmpty else {
             printer.tell([.init(.failure, "configuration", error.message)])
             throw ExitCode(1)
@@ -153,7 +153,7 @@ struct Check: AsyncParsableCommand {
     private static func jobs(in path: String) throws -> [ByteBuffer] {
         let data: Data
         do {
-            data = path == "-" ? StandardInputLines.all() : try Data(contentsOf: URL(filePath: path))
+            data = path == "-" ? LineReader.all() : try Data(contentsOf: URL(filePath: path))
         } catch {
             throw ValidationError("cannot read the job \(path): does it exist, and may this user read it?")
         }
@@ -186,4 +186,17 @@ final class VerdictPrinter {
             }
         }
     }
+}
+
+struct Schema: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Print the JSON Schema of a job (draft 2020-12).",
+        discussion: """
+            For producers: validators, code generators and editors take it. What it cannot say, such as the payload's size, \
+            `check --job FILE` does.
+
+              apns-worker schema > job.schema.json
+            """)
+
+    func run() { print(JobSchema.text, terminator: "") }
 }

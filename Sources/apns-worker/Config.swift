@@ -2,7 +2,7 @@ import ArgumentParser
 
 struct Config: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Print the settings that a worker would have here, and where each is from; secrets are hidden.",
+        abstract: "Print the settings a worker would have here, and the place of each; secrets are hidden.",
         discussion: """
             Takes the flags of `run`. A setting can be given by its flag, by an environment variable, or in a YAML file \
             (--config), and the first of these wins. In the file a variable's name is written small and without \
@@ -20,24 +20,29 @@ struct Config: AsyncParsableCommand {
                   key: /run/secrets/AuthKey_ABC123DEFG.p8
                   max_per_second: 500
 
-            What an app has of its own goes before what all have in common, wherever it stands. A secret can stand in a \
-            file of its own: APNS_WORKER_REDIS_URL_FILE, or `url_file`. The exit status is 1 if a worker could not start \
-            with these settings.
+            An app's own value precedes the common one, wherever the two are given. A secret can be in a file of its own: \
+            APNS_WORKER_REDIS_URL_FILE, or `url_file`. The exit status is 1 if a worker could not start with these settings.
 
-            A worker looks at its file every five seconds and at SIGHUP, and takes up what has changed: the apps, the \
-            settings marked (reloaded) here, and the log level. The others need a restart, which it says.
+            Durations have units: 500ms, 45s, 1h30m, 90d. So have sizes (64MiB) and percentages (50%). A number without a \
+            unit has that of --reference.
+
+            A worker reads its file again after a change and at SIGHUP, and applies the settings of apps and those marked \
+            (reloaded) here. Changes of other settings need a restart, which the log says.
             """)
 
     @OptionGroup(title: "Queues") var queues: QueuesOptions
     @OptionGroup(title: "App") var app: AppOptions
-    @OptionGroup(title: "Work") var work: WorkOptions
-    @OptionGroup(title: "Metrics and probes") var admin: AdminOptions
+    @OptionGroup(title: "Work") var work: SettingFlags<WorkFlags>
+    @OptionGroup(title: "Metrics and probes") var admin: SettingFlags<AdminFlags>
 
-    @Flag(help: "Leave out what nobody has given.") var given = false
-    @Flag(help: "Print JSON: an object a setting, with key, value, source, and whether it is reloaded.") var json =
+    @Flag(help: "Omit defaults.") var given = false
+    @Flag(help: "Print JSON: an object per setting with key, value, source, and whether it is reloaded.") var json =
         false
+    @Flag(help: "Print a Markdown table of all settings, with the forms of their values and their defaults.")
+    var reference = false
 
     func run() async throws {
+        if reference { return print(SettingReference.markdown, terminator: "") }
         let settings = try queues.redis.configuration.settings(
             queues.given, app.given, work.given, admin.given)
         let lines = try EffectiveSettings(settings, includesDefaults: !given).lines

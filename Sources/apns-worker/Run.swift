@@ -1,5 +1,6 @@
 import APNS
 import ArgumentParser
+import Dispatch
 import FoundationEssentials
 import Logging
 import PushQueue
@@ -36,8 +37,8 @@ struct Run: AsyncParsableCommand {
     @OptionGroup(title: "Queues") var queues: QueuesOptions
     @OptionGroup(title: "App") var app: AppOptions
     @OptionGroup(title: "Without APNs") var simulate: SimulateOptions
-    @OptionGroup(title: "Work") var work: WorkOptions
-    @OptionGroup(title: "Metrics and probes") var admin: AdminOptions
+    @OptionGroup(title: "Work") var work: SettingFlags<WorkFlags>
+    @OptionGroup(title: "Metrics and probes") var admin: SettingFlags<AdminFlags>
 
     @Flag(help: "Exit when the queue has no jobs, retries or claims any more.")
     var exitWhenDone = false
@@ -45,8 +46,9 @@ struct Run: AsyncParsableCommand {
     @Flag(help: "Show a progress bar on the terminal.")
     var progress = false
 
-    @Option(help: "At the end, write what this process did to a file, as JSON.")
-    var account: String?
+    @Option(
+        name: [.long, .customLong("account")], help: "At the end, write statistics of this process to a file, as JSON.")
+    var statsFile: String?
 
     func run() async throws {
         DescriptorLimit.raise()
@@ -99,7 +101,7 @@ struct Run: AsyncParsableCommand {
             configuration: .init(
                 services: services, gracefulShutdownSignals: [.sigterm, .sigint], logger: logger))
         try await group.run()
-        if let account { try await Account(counters: worker.counters()).write(to: account) }
+        if let statsFile { try await RunStatistics(counters: worker.counters()).write(to: statsFile) }
         // It was told when it happened; whoever looks at the status only must not take the recording for whole.
         if let simulation, !simulation.hasRecordedAll { throw ExitCode.failure }
     }
@@ -116,5 +118,25 @@ struct Run: AsyncParsableCommand {
         }
         let suffix = String(UInt32.random(in: .min ... .max), radix: 16)
         return "\(String(decoding: bytes, as: UTF8.self)).\(getpid()).\(suffix)"
+    }
+}
+
+/// SIGTSTP makes a worker quiet, and SIGCONT ends that.
+struct QuietSignals: Service {
+    private let worker: Worker
+
+    init(_ worker: Worker) { self.worker = worker }
+
+    func run() async throws {
+        // Else the first of them would stop the process, with its leases. SIGCONT lets a stopped process go on all the same.
+        let sources = [(SIGTSTP, "SIGTSTP"), (SIGCONT, "SIGCONT")].map { number, name in
+            signal(number, SIG_IGN)
+            let source = DispatchSource.makeSignalSource(signal: number)
+            source.setEventHandler { [worker] in worker.setQuiet(number == SIGTSTP, because: name) }
+            source.resume()
+            return source
+        }
+        try? await gracefulShutdown()
+        for source in sources { source.cancel() }
     }
 }

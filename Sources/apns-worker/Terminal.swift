@@ -1,4 +1,5 @@
-import FoundationEssentials
+import ArgumentParser
+import Synchronization
 
 #if canImport(Glibc)
     import Glibc
@@ -6,12 +7,12 @@ import FoundationEssentials
     import Musl
 #endif
 
-/// Standard error and standard input as bytes.
+/// Standard output and standard error, unbuffered.
 enum Terminal {
-    /// Writes to standard error. What cannot be written there cannot be told anywhere.
+    /// Writes to standard error. A failure is ignored, because there is nowhere else to report it.
     static func tell(_ text: String) { put(text, STDERR_FILENO) }
 
-    /// Writes to standard output at once: whoever reads it through a pipe is not to wait for a full buffer.
+    /// Writes to standard output at once, so that a reader of a pipe does not wait for a full buffer.
     static func say(_ text: String) { put(text, STDOUT_FILENO) }
 
     private static func put(_ text: String, _ descriptor: Int32) {
@@ -24,38 +25,50 @@ enum Terminal {
     }
 }
 
-/// The lines of standard input, or of a file, as they are, UTF-8 or not.
-final class StandardInputLines {
-    private let stream: UnsafeMutablePointer<FILE>?
-    private var line: UnsafeMutablePointer<CChar>?
-    private var capacity = 0
-    private let closes: Bool
+/// Asks a person at the terminal.
+enum Confirmation {
+    /// Whether there is one who could answer.
+    static var isPossible: Bool { isatty(STDIN_FILENO) == 1 && isatty(STDERR_FILENO) == 1 }
 
-    /// - Parameter descriptor: of what is read; closed at the end, unless it is standard input.
-    init(descriptor: Int32 = STDIN_FILENO) {
-        stream = fdopen(descriptor, "r")
-        closes = descriptor != STDIN_FILENO
+    /// - Returns: whether the answer is yes; anything else is no.
+    static func ask(_ question: String) -> Bool {
+        Terminal.tell("\(question) [y/N] ")
+        let answer = readLine()?.lowercased() ?? ""
+        return answer == "y" || answer == "yes"
     }
 
-    deinit {
-        free(line)
-        if closes, let stream { fclose(stream) }
+    /// Asks before something that cannot be undone.
+    /// - Throws: an error of usage where nobody can answer; an exit when the answer is no.
+    static func demand(_ question: String, isGiven: Bool) throws {
+        if isGiven { return }
+        guard isPossible else {
+            throw ValidationError("there is no terminal to ask at: add --yes, or --dry-run to see what it would do")
+        }
+        guard ask(question) else {
+            Terminal.tell("nothing was changed\n")
+            throw ExitCode(1)
+        }
     }
+}
 
-    /// All of standard input.
-    static func all() -> Data {
-        var bytes = Data()
-        let lines = StandardInputLines()
-        while let line = lines.next({ Data($0) }) { bytes += line + [UInt8(ascii: "\n")] }
-        return bytes
-    }
+/// SIGINT and SIGTERM, for a command that ends between two steps and then says how far it has come.
+enum Interruption {
+    fileprivate static let flag = Atomic(false)
 
-    /// Looks at the next line without its line feed; `nil` at the end.
-    func next<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) rethrows -> Result? {
-        guard let stream else { return nil }
-        var length = getline(&line, &capacity, stream)
-        guard length >= 0, let line else { return nil }
-        if length > 0, line[length - 1] == 10 { length -= 1 }
-        return try body(UnsafeRawBufferPointer(start: line, count: length))
+    /// Whether the process was told to end.
+    static var hasCome: Bool { flag.load(ordering: .relaxed) }
+
+    /// From now on signals do not end the process, but are noted. A second one ends it.
+    static func watch() {
+        // The flag is made when it is first read, and that must not be within a signal's handler.
+        _ = hasCome
+        for number in [SIGINT, SIGTERM] {
+            signal(number) { note(signal: $0) }
+        }
     }
+}
+
+private func note(signal number: Int32) {
+    Interruption.flag.store(true, ordering: .relaxed)
+    signal(number, SIG_DFL)
 }

@@ -67,11 +67,11 @@ extension EndToEnd {
                 ["--config", folder.file, "--lease", "10000"],
                 environment: ["APNS_WORKER_LEASE": "9000", "APNS_WORKER_RETRY_BASE": "25", "APNS_WORKER_PAUSE": ""])
             func shown(_ key: String) -> [String]? { settings[key].map { [$0.value, $0.source] } }
-            #expect(shown("lease") == ["10000", "--lease"])
-            #expect(shown("retry_base") == ["25", "APNS_WORKER_RETRY_BASE"])
-            #expect(shown("retry_cap") == ["30", "\(folder.file):7"])
+            #expect(shown("lease") == ["10s", "--lease"])
+            #expect(shown("retry_base") == ["25ms", "APNS_WORKER_RETRY_BASE"])
+            #expect(shown("retry_cap") == ["30ms", "\(folder.file):7"])
             #expect(shown("max_attempts") == ["10", "default"])
-            #expect(shown("pause") == ["15000", "default"], "an empty variable is none")
+            #expect(shown("pause") == ["15s", "default"], "an empty variable is none")
             #expect(settings["lease"]?.reloaded == false && settings["max_attempts"]?.reloaded == true)
         }
 
@@ -92,16 +92,51 @@ extension EndToEnd {
             func shown(_ key: String) -> [String]? { settings[key].map { [$0.value, $0.source] } }
             #expect(shown("dead_letters_limit") == ["5000", "\(folder.file):5"])
             #expect(shown("dead_letters_bytes") == ["2000000", "APNS_WORKER_DEAD_LETTERS_BYTES"])
-            #expect(shown("dead_letters_days") == ["30", "--dead-letters-days"])
+            #expect(shown("dead_letters_days") == ["30d", "--dead-letters-days"])
             #expect(shown("invalid_tokens_days") == ["0", "\(folder.file):6"])
             #expect(shown("queues.a.dead_letters_bytes") == ["1000000", "\(folder.file):8"])
-            #expect(shown("queues.b.dead_letters_days") == ["7", "\(folder.file):9"])
+            #expect(shown("queues.b.dead_letters_days") == ["7d", "\(folder.file):9"])
             let plain = try Folder(try Self.credential() + "topic: com.example.app")
             settings = try await Self.settings(["--config", plain.file])
             #expect(shown("dead_letters_limit") == ["1000000", "default"])
-            #expect(shown("dead_letters_bytes") == ["1073741824", "default"])
-            #expect(shown("dead_letters_days") == ["90", "default"])
-            #expect(shown("invalid_tokens_days") == ["365", "default"])
+            #expect(shown("dead_letters_bytes") == ["1GiB", "default"])
+            #expect(shown("dead_letters_days") == ["90d", "default"])
+            #expect(shown("invalid_tokens_days") == ["365d", "default"])
+        }
+
+        @Test("durations, sizes and percentages have units; numbers without a unit mean the same as ever")
+        func units() async throws {
+            let folder = try Folder(
+                try Self.credential() + """
+                    topic: com.example.app
+                    lease: 1m30s
+                    idle_timeout: 600
+                    dead_letters_days: 36h
+                    dead_letters_bytes: 64MiB
+                    max_bad_tokens: 40%
+                    log_level: NOTICE
+                    """)
+            let settings = try await Self.settings(
+                ["--config", folder.file, "--retry-base", "500ms", "--max-connection-age", "1w"],
+                environment: [
+                    "APNS_WORKER_RETRY_CAP": "1h", "APNS_WORKER_INVALID_TOKENS_DAYS": "30",
+                    "APNS_WORKER_GATEWAY_WINDOW_BYTES": "1000",
+                ])
+            let expected = [
+                "lease": "90s", "idle_timeout": "10m", "dead_letters_days": "36h", "dead_letters_bytes": "64MiB",
+                "max_bad_tokens": "40%", "log_level": "notice", "retry_base": "500ms", "max_connection_age": "7d",
+                "retry_cap": "1h", "invalid_tokens_days": "30d", "gateway.window_bytes": "1000",
+                "request_timeout": "20s", "gateway.batch_bytes": "16KiB",
+            ]
+            for (key, value) in expected { #expect(settings[key]?.value == value, "\(key)") }
+        }
+
+        @Test("the README's table of settings is the one that config --reference prints")
+        func reference() async throws {
+            let table = try await CommandLineTests.run(["config", "--reference"])
+            #expect(table.ending == .exited(0), "\(table.errors)")
+            let readme = try String(contentsOf: DeployFolder.root.appending(path: "README.md"), encoding: .utf8)
+            #expect(readme.contains("\n\n" + table.output + "\n"), "print it again: apns-worker config --reference")
         }
 
         @Test("what an app has of its own goes before what all have, in the file and in variables")
@@ -205,54 +240,60 @@ extension EndToEnd {
         static let mistakes: [(yaml: String, sentence: String)] = [
             (
                 "lease: 8000\nmax_attemps: 3",
-                "worker.yaml:2: there is no setting `max_attemps`; did you mean `max_attempts`?"
+                "worker.yaml:2: unknown setting `max_attemps`; did you mean `max_attempts`?"
             ),
-            ("redis_url: redis://x", "worker.yaml:1: there is no setting `redis_url`; did you mean `redis.url`?"),
-            ("redis:\n  ulr: redis://x", "worker.yaml:2: there is no setting `redis.ulr`; did you mean `url`?"),
+            ("redis_url: redis://x", "worker.yaml:1: unknown setting `redis_url`; did you mean `redis.url`?"),
+            ("redis:\n  ulr: redis://x", "worker.yaml:2: unknown setting `redis.ulr`; did you mean `url`?"),
             (
                 "\n\nlease: soon",
-                "worker.yaml:3: `lease` is soon; it has to be a whole number from 7000 to 3600000 (ms)"
+                "worker.yaml:3: `lease` is soon; it must be a duration from 7s to 1h"
             ),
-            ("lease: 12.5", "worker.yaml:1: `lease` is 12.5; it has to be a whole number"),
-            ("lease: [1]", "worker.yaml:1: `lease` has to be a single value"),
-            ("lease: 5", "worker.yaml:1: `lease` is 5; it has to be a whole number from 7000 to 3600000 (ms)"),
-            ("log_level: inof", "worker.yaml:1: `log_level` is inof; it has to be"),
+            ("lease: 12.5", "worker.yaml:1: `lease` is 12.5; it must be a duration from 7s to 1h"),
+            ("idle_timeout: 1500ms", "worker.yaml:1: `idle_timeout` is 1500ms; it must be in whole seconds"),
+            ("retry_base: 1m1h", "worker.yaml:1: `retry_base` is 1m1h; it must be a duration from 1ms to 1h"),
+            ("max_bad_tokens: 0%", "worker.yaml:1: `max_bad_tokens` is 0%; it must be a percentage from 1% to 100%"),
+            ("lease: [1]", "worker.yaml:1: `lease` must be a single value"),
+            (
+                "lease: 5",
+                "worker.yaml:1: `lease` is 5; it must be a duration from 7s to 1h (a number without a unit is in milliseconds)"
+            ),
+            ("log_level: inof", "worker.yaml:1: `log_level` is inof; it must be"),
             (
                 "apps:\n  shop:\n    topics: a",
-                "worker.yaml:3: there is no setting `apps.shop.topics`; did you mean `topic`?"
+                "worker.yaml:3: unknown setting `apps.shop.topics`; did you mean `topic`?"
             ),
-            ("apps:\n  shop:\n    lease: 9000", "worker.yaml:3: there is no setting `apps.shop.lease`"),
-            ("apps: [shop]", "worker.yaml:1: `apps` has to have names as its keys"),
-            ("apps: {shop: 1}", "worker.yaml:1: `apps.shop` has to have keys with values"),
+            ("apps:\n  shop:\n    lease: 9000", "worker.yaml:3: unknown setting `apps.shop.lease`"),
+            ("apps: [shop]", "worker.yaml:1: `apps` must have names as its keys"),
+            ("apps: {shop: 1}", "worker.yaml:1: `apps.shop` must have keys with values"),
             (
                 "gateway: {frame: itmes}",
-                "worker.yaml:1: `gateway.frame` is itmes; it has to be simple, enhanced or items"
+                "worker.yaml:1: `gateway.frame` is itmes; it must be simple, enhanced or items"
             ),
             (
                 "queues: {a: {weight: 0}}",
-                "worker.yaml:1: `queues.a.weight` is 0; it has to be a whole number from 1 to 1000"
+                "worker.yaml:1: `queues.a.weight` is 0; it must be a whole number from 1 to 1000"
             ),
             (
-                "dead_letters_bytes: 1GiB",
-                "worker.yaml:1: `dead_letters_bytes` is 1GiB; it has to be a whole number from 1 to 1099511627776 (bytes)"
+                "dead_letters_bytes: 1gig",
+                "worker.yaml:1: `dead_letters_bytes` is 1gig; it must be a size from 1 to 1TiB, such as 64MiB, or in bytes"
             ),
             (
                 "queues: {a: {dead_letters_bytes: 0}}",
-                "worker.yaml:1: `queues.a.dead_letters_bytes` is 0; it has to be a whole number from 1 to 1099511627776"
+                "worker.yaml:1: `queues.a.dead_letters_bytes` is 0; it must be a size from 1 to 1TiB"
             ),
             (
                 "invalid_tokens_days: -1",
-                "worker.yaml:1: `invalid_tokens_days` is -1; it has to be a whole number from 0 to 36500 (days)"
+                "worker.yaml:1: `invalid_tokens_days` is -1; it must be a duration from 0 to 36500d (a number without a unit is in days)"
             ),
             (
                 "queues: {a: {invalid_tokens_days: 3}}",
-                "worker.yaml:1: there is no setting `queues.a.invalid_tokens_days`"
+                "worker.yaml:1: unknown setting `queues.a.invalid_tokens_days`"
             ),
-            ("weight: 3", "worker.yaml:1: there is no setting `weight`"),
-            ("lease: 8000\nlease: 9000", "the key `lease` is there twice"),
-            ("a: [", "worker.yaml:2:"), ("- a", "worker.yaml:1: there have to be keys with values"),
+            ("weight: 3", "worker.yaml:1: unknown setting `weight`"),
+            ("lease: 8000\nlease: 9000", "the key `lease` is given twice"),
+            ("a: [", "worker.yaml:2:"), ("- a", "worker.yaml:1: the file must have keys with values"),
             ("redis: {url_file: /no/such}", "worker.yaml:1: `redis.url_file`: cannot read /no/such"),
-            ("certificate_key_base64: [1]", "`certificate_key_base64` has to be a single value"),
+            ("certificate_key_base64: [1]", "`certificate_key_base64` must be a single value"),
         ]
 
         @Test("a mistake in the file is told with its line, and what was meant", arguments: mistakes.indices)
@@ -278,11 +319,11 @@ extension EndToEnd {
                     "APNS_WORKER_PROXY_FILE": "/no/such",
                 ])
             for sentence in [
-                "worker.yaml:1: `lease` is 5", "worker.yaml:2: there is no setting `foo`",
-                "the environment variable APNS_WORKER_MAX_ATEMPTS is no setting; did you mean APNS_WORKER_MAX_ATTEMPTS?",
-                "APNS_WORKER_LANES is many; it has to be a whole number from 0 to 256",
-                "--transport is http; it has to be http2 or gateway; did you mean http2?",
-                "the environment variable APNS_WORKER_APPS_SHOP_TOPIC is no setting",
+                "worker.yaml:1: `lease` is 5", "worker.yaml:2: unknown setting `foo`",
+                "unknown environment variable APNS_WORKER_MAX_ATEMPTS; did you mean APNS_WORKER_MAX_ATTEMPTS?",
+                "APNS_WORKER_LANES is many; it must be a whole number from 0 to 256",
+                "--transport is http; it must be http2 or gateway; did you mean http2?",
+                "unknown environment variable APNS_WORKER_APPS_SHOP_TOPIC",
                 "APNS_WORKER_PROXY_FILE: cannot read /no/such",
             ] {
                 #expect(result.errors.contains(sentence), "\(sentence) in \(result.errors)")

@@ -65,14 +65,14 @@ extension EndToEnd {
             let tokens = try await Self.invalid(["export"], redis.url)
             #expect(try Set(tokens.output.split(separator: "\n").map(String.init)) == Self.members(redis))
             #expect(tokens.errors.hasSuffix(" invalid tokens\n"))
-            let csv = try await Self.invalid(["export", "--format", "csv", "--environment", "sandbox"], redis.url)
+            let csv = try await Self.invalid(["list", "--format", "csv", "--environment", "sandbox"], redis.url)
                 .output
             let rows = csv.components(separatedBy: "\r\n")
             #expect(rows[0] == "token,since,reason,source,environment,topic" && Set(rows).count == 1502)
             #expect(rows[1].hasSuffix(#",BadDeviceToken,apns,sandbox,"com.""example"",x""#))
 
             let path = redis.directory.appending(path: "tokens.ndjson").path
-            let written = try await Self.invalid(["export", "--format", "ndjson", "--output", path], redis.url)
+            let written = try await Self.invalid(["list", "--format", "ndjson", "--output", path], redis.url)
             #expect(written.output.isEmpty && written.errors.hasSuffix("written to \(path)\n"))
             let lines = try String(contentsOfFile: path, encoding: .utf8).split(separator: "\n")
             let parsed = try lines.map {
@@ -82,7 +82,9 @@ extension EndToEnd {
             let before = try Data(contentsOf: URL(filePath: path))
             try redis.run("DEL", "push:{shared}:invalid-tokens")
             try redis.run("SET", "push:{shared}:invalid-tokens", "something else")
-            #expect(try await Self.invalid(["export", "--output", path], redis.url).ending != .exited(0))
+            #expect(
+                try await Self.invalid(["list", "--format", "tokens", "--output", path], redis.url).ending != .exited(0)
+            )
             #expect(try Data(contentsOf: URL(filePath: path)) == before)
             let left = try FileManager.default.contentsOfDirectory(atPath: redis.directory.path)
             #expect(!left.contains { $0.hasSuffix(".tmp") })

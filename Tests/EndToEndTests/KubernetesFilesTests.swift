@@ -13,8 +13,10 @@ extension EndToEnd {
             try DeployFolder.yaml("kubernetes/configmap.yaml").text("data/worker.yaml")
         }
 
+        /// The drain's time in seconds.
         private static func drainTimeout() throws -> Int {
-            try YAMLNode(configuration(), "worker.yaml").number("drain_timeout")
+            let text = try YAMLNode(configuration(), "worker.yaml").text("drain_timeout")
+            return try #require(text.hasSuffix("s") ? Int(text.dropLast()) : nil)
         }
 
         @Test("the pods' configuration, variables and mounts are ones that a worker starts and works with")
@@ -83,7 +85,7 @@ extension EndToEnd {
         func grace() throws {
             let grace = try Self.deployment().number("spec/template/spec/terminationGracePeriodSeconds")
             // What Redis is given at the end to take what has not been settled, and something to spare.
-            #expect(grace * 1000 > (try Self.drainTimeout()) + 2000 + 5000)
+            #expect(grace > (try Self.drainTimeout()) + 2 + 5)
         }
 
         @Test("those who choose pods by their labels choose the workers")

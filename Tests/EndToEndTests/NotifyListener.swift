@@ -53,11 +53,8 @@ final class NotifyListener {
 
     /// The lines but for those that come again and again.
     var changes: [String] {
-        lines.filter { !$0.hasPrefix("STATUS=") && $0 != "WATCHDOG=1" && !$0.hasPrefix("MONOTONIC_USEC=") }
+        lines.filter { $0 != "WATCHDOG=1" && !$0.hasPrefix("MONOTONIC_USEC=") }
     }
-
-    /// The last status.
-    var status: String { lines.last { $0.hasPrefix("STATUS=") } ?? "" }
 
     /// How often the watchdog was fed.
     var watchdogs: Int { lines.count { $0 == "WATCHDOG=1" } }

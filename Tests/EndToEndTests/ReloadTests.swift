@@ -105,7 +105,7 @@ extension EndToEnd {
             try await eventually("it works") { try QueueContents(redis).count("delivered") == 1 }
             try scene.write(Self.shop(simulator.port, "    max_conections: 3\n"))
             try await eventually("the mistake is told", within: .seconds(60)) {
-                scene.worker.log.contains("worker.yaml:5: there is no setting `apps.shop.max_conections`")
+                scene.worker.log.contains("worker.yaml:5: unknown setting `apps.shop.max_conections`")
             }
             #expect(scene.worker.log.contains("the configuration was not loaded anew, and the one before stays"))
             try redis.push(Self.jobs(1, "shop", prefix: "b"))

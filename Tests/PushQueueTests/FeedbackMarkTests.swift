@@ -17,9 +17,9 @@ struct FeedbackMarkTests {
     }
 
     private func withWriter(
-        _ topology: RedisTopology, _ keys: SharedKeys, _ body: (InvalidTokenWriter) async throws -> Void
+        _ topology: RedisTopology, _ keys: SharedKeys, _ body: (InvalidTokenClient) async throws -> Void
     ) async throws {
-        let writer = InvalidTokenWriter.start(
+        let writer = InvalidTokenClient.start(
             topology: topology, keys: keys, configuration: RedisClientConfiguration(),
             logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
         do {

@@ -1,103 +1,52 @@
-/// What systemd is to be told of the worker: that it is ready, loads its configuration anew or stops, how it does, and that it
-/// is alive. See sd_notify(3).
+/// The notices for systemd about the worker's state: ready, reloading, stopping, and alive. See sd_notify(3).
 ///
-/// Nothing is taken for told until ``wasSent()`` says so: a `READY=1` that got lost would have systemd end the process.
+/// A notice counts as sent only after ``wasSent()``: systemd would end a process whose `READY=1` was lost.
 public struct ServiceNotices: Sendable {
-    /// How the worker does.
-    public struct View: Sendable {
-        /// Whether the event loops run. A Redis that is away does not count: it would have systemd end what only waits.
-        public var hasStarted = false
-        /// What is stuck.
-        public var stuck: [String] = []
-        /// What keeps it from its work.
-        public var problems: [String] = []
-        /// Notifications that APNs has taken since the start.
-        public var delivered = 0
-        /// Dead letters since the start.
-        public var dead = 0
-
-        /// Of a worker that has not started yet.
-        public init() {}
-    }
-
     private enum Phase { case starting, working, reloading, stopping }
-
-    /// A line of `systemctl status` has no use for more.
-    private static let longestStatus = 500
 
     private let isWatched: Bool
     private var phase = Phase.starting
-    /// What has to be told once, in order.
+    /// Notices that must be sent once, in order.
     private var changes: [String] = []
-    private var refusal: String?
-    private var status: String?
-    private var sentStatus: String?
 
-    /// - Parameter isWatched: whether systemd ends the service when it does not hear of it.
+    /// - Parameter isWatched: true if systemd ends the service when it stops feeding the watchdog.
     public init(isWatched: Bool) { self.isWatched = isWatched }
 
-    /// The configuration is being loaded anew.
-    /// - Parameter microseconds: of the monotonic clock, by which systemd tells this reload from one before.
+    /// Notes that the configuration is being reloaded.
+    /// - Parameter microseconds: of the monotonic clock, by which systemd distinguishes this reload from an earlier one.
     public mutating func reloadBegan(at microseconds: UInt64) {
         guard phase == .working else { return }
         phase = .reloading
         changes.append("RELOADING=1\nMONOTONIC_USEC=\(microseconds)")
     }
 
-    /// - Parameter refused: why the configuration before stays in force, if it does.
-    public mutating func reloadEnded(refused: String?) {
-        refusal = refused
+    /// Notes the end of a reload, whether or not the new configuration is used.
+    public mutating func reloadEnded() {
         guard phase == .reloading else { return }
         phase = .working
         changes.append("READY=1")
     }
 
-    /// The worker drains, and then ends.
+    /// Notes that the worker drains and then ends.
     public mutating func stopping() {
         guard phase != .stopping else { return }
         phase = .stopping
         changes.append("STOPPING=1")
     }
 
-    /// What is to be sent now, a datagram each.
-    public mutating func messages(_ view: View) -> [String] {
-        if phase == .starting, view.hasStarted {
+    /// Returns the notices to send now, a datagram each.
+    /// - Parameters:
+    ///   - hasStarted: true when the event loops run. An unavailable Redis does not matter: systemd would end a worker
+    ///     that only waits.
+    ///   - isStuck: true while an event loop does not answer; the watchdog is not fed then.
+    public mutating func messages(hasStarted: Bool, isStuck: Bool) -> [String] {
+        if phase == .starting, hasStarted {
             phase = .working
             changes.append("READY=1")
         }
-        let text = statusText(view)
-        status = text
-        var last: [String] = []
-        if text != sentStatus { last.append("STATUS=\(text)") }
-        if isWatched, view.stuck.isEmpty { last.append("WATCHDOG=1") }
-        return changes + (last.isEmpty ? [] : [last.joined(separator: "\n")])
+        return changes + (isWatched && !isStuck ? ["WATCHDOG=1"] : [])
     }
 
-    /// All of it has been taken.
-    public mutating func wasSent() {
-        changes = []
-        sentStatus = status
-    }
-
-    private func statusText(_ view: View) -> String {
-        var text: String
-        if !view.stuck.isEmpty {
-            text = "stuck: " + view.stuck.joined(separator: "; ")
-        } else {
-            switch phase {
-            case .starting: text = "starting"
-            case .stopping: text = "draining: what is under way is finished, the rest goes back to the queue"
-            case .reloading: text = "loading the configuration anew"
-            case .working where view.problems.isEmpty:
-                text = "ready; since the start \(view.delivered) delivered, \(view.dead) dead letters"
-            case .working: text = "not ready: " + view.problems.joined(separator: "; ")
-            }
-        }
-        if phase == .working, let refusal {
-            text += "; the changed configuration was refused, and the one before stays: \(refusal)"
-        }
-        // A line feed would begin another assignment.
-        return String(
-            String.UnicodeScalarView(text.unicodeScalars.map { $0.value < 32 ? " " : $0 }).prefix(Self.longestStatus))
-    }
+    /// Notes that all messages were sent.
+    public mutating func wasSent() { changes = [] }
 }

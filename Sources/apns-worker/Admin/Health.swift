@@ -16,19 +16,15 @@ struct Health: AsyncParsableCommand {
             """)
 
     @OptionGroup var configuration: ConfigurationOptions
-    @OptionGroup var admin: AdminOptions
+    @OptionGroup var admin: SettingFlags<AdminFlags>
 
     @Flag(help: "Ask whether it can take and send jobs now, and not only whether it is alive.")
     var ready = false
 
-    @Option(help: "How long to wait for the answer, in ms.")
+    @Option(
+        help: ArgumentHelp("How long to wait for the answer. (default: 5s)", valueName: "duration"),
+        transform: { try DurationText.option($0, "--timeout", bare: .milliseconds, 1...3_600_000) })
     var timeout = 5000
-
-    func validate() throws {
-        guard (1...3_600_000).contains(timeout) else {
-            throw ValidationError("--timeout is \(timeout); it has to be from 1...3600000")
-        }
-    }
 
     func run() async throws {
         guard let (host, port) = try address() else {

@@ -10,13 +10,13 @@ import Telemetry
     import Musl
 #endif
 
-/// Tells systemd how the worker does, where systemd (or whoever speaks its protocol) has started it and wants to know.
+/// Notifies systemd, or another manager with its protocol, that the worker is ready, reloading, stopping, and alive.
 ///
-/// To be stopped last: it goes on telling while the worker drains.
+/// Must be stopped last: the watchdog is fed while the worker drains.
 actor SystemdNotifier: Service {
-    /// How often it looks where nothing else asks for more.
+    /// The interval between two looks at a worker that has started, unless the watchdog needs a shorter one.
     private static let calm = Duration.seconds(10)
-    private static let troubled = Duration.seconds(1)
+    private static let afterFailure = Duration.seconds(1)
     private static let starting = Duration.milliseconds(50)
 
     private let socket: NotifySocket
@@ -27,27 +27,27 @@ actor SystemdNotifier: Service {
     private var wasStuck = false
     private var hasFailed = false
 
-    /// - Returns: nil where nobody wants to be told.
+    /// - Returns: nil without `NOTIFY_SOCKET`.
     init?(_ worker: Worker, environment: [String: String], logger: Logger) {
         guard let name = environment["NOTIFY_SOCKET"], !name.isEmpty else { return nil }
         do {
             socket = try NotifySocket(name)
         } catch {
-            logger.warning("systemd is told nothing: \(error)")
+            logger.warning("systemd is not notified: \(error)")
             return nil
         }
         self.worker = worker
         self.logger = logger
         let watchdog = Self.watchdog(environment)
         notices = ServiceNotices(isWatched: watchdog != nil)
-        // Twice in the time after which systemd gives the service up for dead.
+        // Twice within the watchdog's time.
         interval = watchdog.map { min($0 / 2, Self.calm) } ?? Self.calm
     }
 
-    /// After how long a silence systemd ends this process; nil for never. See sd_watchdog_enabled(3).
+    /// The silence after which systemd ends this process; nil for never. See sd_watchdog_enabled(3).
     private static func watchdog(_ environment: [String: String]) -> Duration? {
         guard let microseconds = environment["WATCHDOG_USEC"].flatMap(Int64.init), microseconds > 0 else { return nil }
-        // It may be meant for whoever started this one.
+        // It may be meant for a parent process.
         if let process = environment["WATCHDOG_PID"], process != "\(getpid())" { return nil }
         return .microseconds(microseconds)
     }
@@ -55,62 +55,51 @@ actor SystemdNotifier: Service {
     func run() async {
         await cancelWhenGracefulShutdown {
             while !Task.isCancelled {
-                let isCalm = await self.tell()
-                let pause =
-                    isCalm ? self.interval : min(self.interval, self.worker.isWorking ? Self.troubled : Self.starting)
+                await self.notify()
                 // A cancelled sleep ends the loop.
-                try? await Task.sleep(for: pause)
+                try? await Task.sleep(for: self.pause)
             }
         }
     }
 
-    /// The configuration is being loaded anew.
-    func reloadBegan() async {
+    private var pause: Duration {
+        guard worker.isWorking else { return min(interval, Self.starting) }
+        return wasStuck || hasFailed ? min(interval, Self.afterFailure) : interval
+    }
+
+    func reloadBegan() {
         var now = timespec()
         clock_gettime(CLOCK_MONOTONIC, &now)
         notices.reloadBegan(at: UInt64(now.tv_sec) * 1_000_000 + UInt64(now.tv_nsec) / 1000)
-        await tell()
+        notify()
     }
 
-    /// - Parameter refused: why the configuration before stays in force, if it does.
-    func reloadEnded(refused: String?) async {
-        notices.reloadEnded(refused: refused)
-        await tell()
+    func reloadEnded() {
+        notices.reloadEnded()
+        notify()
     }
 
-    /// The worker begins to drain.
-    func stopping() async {
+    func stopping() {
         notices.stopping()
-        await tell()
+        notify()
     }
 
-    /// - Returns: whether all is well, and there is nothing to tell soon.
-    @discardableResult
-    private func tell() async -> Bool {
-        var view = ServiceNotices.View()
-        view.hasStarted = worker.isWorking
-        view.stuck = worker.liveness().problems
-        if view.hasStarted, view.stuck.isEmpty {
-            view.problems = await worker.health().problems
-            // A loop that does not answer would be waited for without end here; nobody reads the figures then.
-            if view.problems.isEmpty {
-                let counters = await worker.counters()
-                (view.delivered, view.dead) = (counters[.delivered], counters[.dead])
-            }
-        }
-        tellOfStuck(view.stuck)
+    private func notify() {
+        let stuck = worker.liveness().problems
+        logStuck(stuck)
         do {
-            for message in notices.messages(view) { try socket.send(message) }
+            for message in notices.messages(hasStarted: worker.isWorking, isStuck: !stuck.isEmpty) {
+                try socket.send(message)
+            }
             notices.wasSent()
             hasFailed = false
         } catch {
-            if !hasFailed { logger.warning("systemd could not be told how the worker does: \(error)") }
+            if !hasFailed { logger.warning("systemd could not be notified: \(error)") }
             hasFailed = true
         }
-        return view.hasStarted && view.problems.isEmpty && view.stuck.isEmpty && !hasFailed
     }
 
-    private func tellOfStuck(_ stuck: [String]) {
+    private func logStuck(_ stuck: [String]) {
         defer { wasStuck = !stuck.isEmpty }
         guard !wasStuck, !stuck.isEmpty else { return }
         logger.critical(
@@ -119,7 +108,7 @@ actor SystemdNotifier: Service {
     }
 }
 
-/// Tells systemd that the worker drains. To be stopped first.
+/// Notifies systemd that the worker drains. Must be stopped first.
 struct StoppingNotice: Service {
     let notifier: SystemdNotifier
 

@@ -18,12 +18,7 @@ struct ChannelOptions: ParsableArguments {
     @Option(help: "Which of several apps. (default the only one)")
     var app: String?
 
-    @Option(
-        help: """
-            host:port of another server that manages channels. (APNS_WORKER_MANAGEMENT_ENDPOINT; default Apple's, or that \
-            of --endpoint if it is not Apple's)
-            """)
-    var managementEndpoint: String?
+    @OptionGroup var server: SettingFlags<ChannelFlags>
 
     @Flag(help: "Print JSON.")
     var json = false
@@ -62,7 +57,7 @@ struct ChannelOptions: ParsableArguments {
 
     /// What manages the app's channels.
     func place() throws -> ChannelPlace {
-        let all = try file.settings(settings.given, SettingKey.given([(.managementEndpoint, managementEndpoint)]))
+        let all = try file.settings(settings.given, server.given)
         let app = try configuration(all)
         guard !app.usesGateway else {
             throw ValidationError(

@@ -57,7 +57,7 @@ extension AppSettings {
             )
         }
         func key(
-            _ source: SecretSource, id: SettingKey, _ passphrase: SettingKey, _ passphraseFile: SettingKey
+            _ source: SecretSource, id: Setting, _ passphrase: Setting, _ passphraseFile: Setting
         ) throws -> CredentialPlan.Key {
             guard let keyID = text(id) ?? Self.keyID(inNameOf: source) else {
                 throw invalid("the signing key \(source) needs its ID: \(id.flag ?? "") or \(variable(id))")
@@ -73,7 +73,7 @@ extension AppSettings {
     }
 
     /// It stays a file, so that it is read anew when the credential is.
-    private func passphrase(_ key: SettingKey, _ file: SettingKey) -> SecretSource? {
+    private func passphrase(_ key: Setting, _ file: Setting) -> SecretSource? {
         if let file = text(file) { return .file(file) }
         return value(key).map { .bytes(Array($0.text.utf8), name: $0.place.description) }
     }

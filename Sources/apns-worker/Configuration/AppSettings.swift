@@ -20,16 +20,14 @@ struct AppSettings {
 
     // MARK: Where settings stand
 
-    func value(_ key: SettingKey) -> SettingValue? { settings.value(key, app: isNamed ? name : nil) }
+    func value(_ key: Setting) -> SettingValue? { settings.value(key, app: isNamed ? name : nil) }
 
-    func given(_ key: SettingKey) -> SettingValue? { settings.given(key, app: isNamed ? name : nil) }
+    func given(_ key: Setting) -> SettingValue? { settings.given(key, app: isNamed ? name : nil) }
 
-    func text(_ key: SettingKey) -> String? { value(key)?.text }
-
-    private func number(_ key: SettingKey) -> Int? { text(key).flatMap { Int($0) } }
+    func text(_ key: Setting) -> String? { value(key)?.text }
 
     /// A secret that is a file (`key`) or stands in the setting itself as base64 (`key_base64`).
-    func secret(_ file: SettingKey, _ base64: SettingKey) throws -> SecretSource? {
+    func secret(_ file: Setting, _ base64: Setting) throws -> SecretSource? {
         // An app's own in either form comes before what all have.
         let own = isNamed ? (settings.own(file, app: name), settings.own(base64, app: name)) : (nil, nil)
         switch own == (nil, nil) ? (settings.given(file), settings.given(base64)) : own {
@@ -42,15 +40,15 @@ struct AppSettings {
     }
 
     /// Whether a setting in one of its forms is the app's own, and not one that all have.
-    func isOwn(_ keys: SettingKey...) -> Bool {
+    func isOwn(_ keys: Setting...) -> Bool {
         isNamed && keys.contains { settings.own($0, app: name) != nil }
     }
 
     func invalid(_ what: String) -> ValidationError { ValidationError(isNamed ? "the app \(name): \(what)" : what) }
 
     /// How to give a setting, for a sentence.
-    func variable(_ key: SettingKey) -> String {
-        isNamed ? SettingKey.variable(["apps", name] + key.path) : key.variable
+    func variable(_ key: Setting) -> String {
+        isNamed ? Setting.variable(["apps", name] + key.path) : key.variable
     }
 
     // MARK: The app
@@ -114,33 +112,15 @@ struct AppSettings {
             throw invalid(
                 "the binary gateway takes certificates only: give one (--certificate) instead of a signing key")
         }
-        app.transport = .gateway(gatewayOptions())
-    }
-
-    private func gatewayOptions() -> GatewayOptions {
         var options = GatewayOptions()
-        options.frame = text(.gatewayFrame).flatMap(GatewayFrame.init(rawValue:)) ?? options.frame
-        options.batchBytes = number(.gatewayBatchBytes) ?? options.batchBytes
-        options.batchTime = number(.gatewayBatchTime) ?? options.batchTime
-        options.confirmAfter = number(.gatewayConfirmAfter) ?? options.confirmAfter
-        options.windowCount = number(.gatewayWindow) ?? options.windowCount
-        options.windowBytes = number(.gatewayWindowBytes) ?? options.windowBytes
-        options.payloadLimit = number(.gatewayPayloadLimit) ?? options.payloadLimit
-        options.sendsBarriers = text(.gatewayBarrier) != "off"
-        return options
+        settings.fill(&options, app: isNamed ? name : nil)
+        app.transport = .gateway(options)
     }
 
     private func setLimits(of app: inout AppConfiguration) throws {
-        app.maximumConnections = number(.maxConnections) ?? app.maximumConnections
-        app.minimumConnections = number(.minConnections) ?? app.minimumConnections
+        settings.fill(&app, app: isNamed ? name : nil)
         guard app.minimumConnections <= app.maximumConnections else {
-            throw invalid("there are to be more connections at the least than at the most")
+            throw invalid("min_connections is more than max_connections")
         }
-        app.maximumStreams = number(.maxStreams) ?? app.maximumStreams
-        app.requestTimeout = number(.requestTimeout) ?? app.requestTimeout
-        app.idleTimeout = number(.idleTimeout) ?? app.idleTimeout
-        app.maximumConnectionAge = number(.maxConnectionAge)
-        app.maximumPerSecond = number(.maxPerSecond)
-        if let percent = number(.maxBadTokens) { app.maximumBadTokenShare = Double(percent) / 100 }
     }
 }

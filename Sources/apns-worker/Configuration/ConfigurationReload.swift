@@ -20,8 +20,8 @@ final class ConfigurationReload: Service {
 
     /// - Parameters:
     ///   - initial: what the worker was started with.
-    ///   - systemd: is told of it, where there is one.
-    ///   - load: reads all settings anew.
+    ///   - systemd: notified of each reload, if there is one.
+    ///   - load: reads all settings again.
     init(
         _ worker: Worker, initial: Settings, level: SharedLogLevel, systemd: SystemdNotifier?, logger: Logger,
         load: @escaping @Sendable () throws -> (Settings, WorkerConfiguration)
@@ -69,14 +69,14 @@ final class ConfigurationReload: Service {
             let report = try await worker.reload(configuration)
             if let text = settings.text(.logLevel), let new = Logger.Level(rawValue: text) { level.level = new }
             tell(report, try difference(old, settings), reason)
-            await systemd?.reloadEnded(refused: nil)
+            await systemd?.reloadEnded()
             return settings
         } catch {
             let sentence = (error as? ValidationError)?.message ?? "\(error)"
             logger.error(
                 "the configuration was not loaded anew, and the one before stays: \(sentence)",
                 metadata: ["reason": "\(reason)"])
-            await systemd?.reloadEnded(refused: sentence)
+            await systemd?.reloadEnded()
             return nil
         }
     }

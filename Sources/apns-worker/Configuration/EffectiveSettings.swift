@@ -2,7 +2,7 @@ import APNS
 import PushWorker
 import Redis
 
-/// The settings that are in force, as they are shown.
+/// The settings in force, as they are printed.
 struct EffectiveSettings {
     struct Line: Encodable, Equatable {
         /// The path in the file, dotted.
@@ -10,49 +10,47 @@ struct EffectiveSettings {
         var value: String
         /// The flag, the variable, or the file and its line; `default`.
         var source: String
-        /// Whether a worker that runs takes up another value.
+        /// True if a running worker applies a changed value.
         var reloaded: Bool
-        /// In what the value counts.
-        var unit: String?
     }
 
     private(set) var lines: [Line] = []
-    /// The values as they are, secrets too, by the same paths: to be compared, and never to be shown.
+    /// The values, secrets included, by the same paths: to compare, never to print.
     private(set) var values: [String: (text: String, isReloadable: Bool)] = [:]
 
     init(_ settings: Settings, includesDefaults: Bool) throws {
-        func add(_ key: SettingKey, _ value: SettingValue?, at parents: [String] = []) {
+        func add(_ key: Setting, _ value: SettingValue?, at parents: [String] = []) {
             guard let value, includesDefaults || value.place != .initial || !parents.isEmpty else { return }
             let path = (parents + key.path).joined(separator: ".")
             values[path] = (value.text, key.isReloadable)
             lines.append(
                 Line(
                     key: path, value: Self.shown(value.text, key),
-                    source: value.place.source, reloaded: key.isReloadable, unit: key.unit.isEmpty ? nil : key.unit))
+                    source: value.place.source, reloaded: key.isReloadable))
         }
         let apps = try settings.appNames
         let queuesOfFile = settings.queueNamesOfFile
-        for key in SettingKey.all where key.canBeCommon && key != .appNames {
+        for key in Setting.all where key.canBeCommon && key != .appNames {
             if key == .queueNames, !queuesOfFile.isEmpty { continue }
             add(key, settings.value(key))
         }
         for queue in try settings.queues().map(\.keys.queue) {
-            for key in SettingKey.all where key.scope == .queue {
-                // What all have in common was added above.
+            for key in Setting.all where key.scope == .queue {
+                // Common values were added above.
                 let isNamed = queuesOfFile.contains(queue) && !key.canBeCommon
                 let value = isNamed ? settings.value(key, queue: queue) : settings.own(key, queue: queue)
                 add(key, value, at: ["queues", queue])
             }
         }
         for app in apps {
-            for key in SettingKey.all where key.scope == .app {
+            for key in Setting.all where key.scope == .app {
                 add(key, settings.own(key, app: app), at: ["apps", app])
             }
         }
     }
 
-    /// A value, without what nobody is to see.
-    private static func shown(_ text: String, _ key: SettingKey) -> String {
+    /// A value without its secrets.
+    private static func shown(_ text: String, _ key: Setting) -> String {
         guard key.isSecret else { return text }
         switch key {
         case .redisURL: return (try? RedisTopology(url: text)).map { "\($0)" } ?? "(hidden)"
@@ -77,7 +75,7 @@ struct EffectiveSettings {
                 rows.append((indent(depth) + quoted(parent) + ":", nil))
             }
             open = parents
-            let notes = [line.source, line.unit, line.reloaded ? "(reloaded)" : nil].compactMap { $0 }
+            let notes = [line.source, line.reloaded ? "(reloaded)" : nil].compactMap { $0 }
             rows.append(
                 (
                     indent(parents.count) + (path.last ?? "") + ": " + quoted(line.value),
@@ -94,7 +92,7 @@ struct EffectiveSettings {
     private static func parents(of path: [String]) -> [String] {
         guard let first = path.first, ["apps", "queues"].contains(first) else { return path.dropLast() }
         // The setting itself is the longest known path at the end.
-        let own = SettingKey.all.map(\.path).filter { path.count > $0.count + 1 && Array(path.suffix($0.count)) == $0 }
+        let own = Setting.all.map(\.path).filter { path.count > $0.count + 1 && Array(path.suffix($0.count)) == $0 }
             .max { $0.count < $1.count }
         guard let own else { return path.dropLast() }
         let name = path[1..<(path.count - own.count)].joined(separator: ".")
@@ -107,11 +105,11 @@ struct EffectiveSettings {
     private static func quoted(_ text: String) -> String {
         let isPlain = text.utf8.allSatisfy {
             $0 &- 0x30 < 10 || ($0 | 0x20) &- 0x61 < 26
-                || [0x2D, 0x2E, 0x5F, 0x2F, 0x40, 0x2C, 0x28, 0x29].contains($0)
+                || [0x25, 0x2D, 0x2E, 0x5F, 0x2F, 0x40, 0x2C, 0x28, 0x29].contains($0)
                 || $0 == 0x3A
         }
         let isURLLike = !text.hasSuffix(":") && !text.contains(": ")
-        if isPlain, isURLLike, let first = text.utf8.first, first != 0x2D, first != 0x40, first != 0x2C { return text }
+        if isPlain, isURLLike, let first = text.utf8.first, ![0x25, 0x2D, 0x40, 0x2C].contains(first) { return text }
         var quoted = "\""
         for scalar in text.unicodeScalars {
             switch scalar {
@@ -124,5 +122,48 @@ struct EffectiveSettings {
             }
         }
         return quoted + "\""
+    }
+}
+
+/// All settings, for the README.
+enum SettingReference {
+    /// A table of Markdown. Variables and flags follow from the names, so that it has no columns for them.
+    static var markdown: String {
+        var lines = ["| setting | value | default | reloaded | |", "|---|---|---|---|---|"]
+        for section in Setting.Section.allCases {
+            lines.append("| **\(section.rawValue)** | | | | \(scope(section)) |")
+            for setting in Setting.all where setting.section == section {
+                lines.append("| " + cells(setting).joined(separator: " | ") + " |")
+            }
+        }
+        return lines.joined(separator: "\n") + "\n"
+    }
+
+    private static func scope(_ section: Setting.Section) -> String {
+        switch section.scope {
+        case .worker: ""
+        case .app: "common to all apps, or one app's own: `apps.<name>.…`"
+        case .queue: "common to all queues, or one queue's own: `queues.<name>.…`"
+        }
+    }
+
+    private static func cells(_ setting: Setting) -> [String] {
+        let initial = setting.initial.map { "`\(setting.kind.text($0))`" } ?? setting.otherwise ?? ""
+        let help = setting.help.replacing("|", with: "\\|").replacing("<", with: "\\<")
+        return ["`\(setting.name)`", form(setting.kind), initial, setting.isReloadable ? "yes" : "", help]
+    }
+
+    private static func form(_ kind: Setting.Kind) -> String {
+        switch kind {
+        case .text: return "text"
+        case .list: return "list"
+        case .number(let range): return "\(range.lowerBound) to \(range.upperBound)"
+        case .choice(let known): return known.map { "`\($0)`" }.joined(separator: ", ")
+        case .percentage(let range): return "\(range.lowerBound)% to \(range.upperBound)%"
+        case .size(let range): return "\(SizeText.text(range.lowerBound)) to \(SizeText.text(range.upperBound))"
+        case .duration(let bare, let range):
+            let ends = [range.lowerBound, range.upperBound].map { DurationText.text($0 * bare.milliseconds) }
+            return ends.joined(separator: " to ") + ", or in \(bare.rawValue)"
+        }
     }
 }

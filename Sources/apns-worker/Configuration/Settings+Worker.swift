@@ -1,28 +1,211 @@
+import ArgumentParser
 import PushQueue
 import PushWorker
+import Redis
+import TLS
 
+// A worker's configuration from its settings.
 extension Settings {
-    /// Everything that a worker needs to know.
+    /// The whole configuration of a worker.
     func worker(named name: String, simulated: SimulatedCredentials? = nil) throws -> WorkerConfiguration {
         var worker = WorkerConfiguration(
             redis: try redisTopology(), queues: try queues(), sharedKeys: sharedKeys,
             apps: try apps(simulated: simulated), workerName: name)
         worker.redisClient = try redisClient()
-        worker.queueOrder = queueOrder()
-        worker.lanes = number(.lanes) ?? 0
-        worker.retry.base = number(.retryBase).map(Int64.init) ?? worker.retry.base
-        worker.retry.cap = number(.retryCap).map(Int64.init) ?? worker.retry.cap
-        worker.retry.maximumAttempts = number(.maxAttempts) ?? worker.retry.maximumAttempts
-        worker.appPause.first = number(.pause).map(Int64.init) ?? worker.appPause.first
-        worker.appPause.longest = number(.pauseCap).map(Int64.init) ?? worker.appPause.longest
-        worker.invalidTokenAge = invalidTokenAge
-        worker.drainTimeout = number(.drainTimeout) ?? worker.drainTimeout
-        worker.summaryInterval = number(.logSummary) ?? worker.summaryInterval
+        fill(&worker)
         return worker
     }
 
     /// The time for which invalid tokens are kept, in milliseconds; 0 for ever.
-    var invalidTokenAge: Int { (number(.invalidTokensDays) ?? 0) * Self.dayInMilliseconds }
+    var invalidTokenAge: Int { number(.invalidTokensDays) ?? 0 }
 
-    static let dayInMilliseconds = 86_400_000
+    /// The address of the admin port; `nil` for none.
+    var adminAddress: (host: String, port: Int)? {
+        guard let port = number(.adminPort), let host = text(.adminHost) else { return nil }
+        return (host, port)
+    }
+
+    // MARK: Redis
+
+    var keyPrefix: String { text(.prefix) ?? "" }
+
+    var sharedKeys: SharedKeys { SharedKeys(prefix: keyPrefix) }
+
+    func redisTopology() throws -> RedisTopology {
+        guard let url = value(.redisURL) else {
+            throw ValidationError("there is no URL of Redis; give one with --redis")
+        }
+        do {
+            return try RedisTopology(url: url.text)
+        } catch {
+            throw ValidationError("\(url.place): \(error)")
+        }
+    }
+
+    /// How to connect to it.
+    func redisClient() throws -> RedisClientConfiguration {
+        var configuration = RedisClientConfiguration()
+        let ca = text(.redisCA)
+        let certificate = text(.redisCertificate)
+        let key = text(.redisCertificateKey)
+        guard ca != nil || certificate != nil || key != nil else { return configuration }
+        guard try redisTopology().usesTLS else {
+            throw ValidationError(
+                "certificates for Redis are given, but its URL is without TLS: it has to begin with rediss")
+        }
+        do {
+            var tls = TLSClientConfiguration()
+            if let ca { tls.trust = .file(ca) }
+            if let certificate {
+                tls.identity = try TLSIdentity(certificateFile: certificate, keyFile: key ?? certificate)
+            } else if let key {
+                throw ValidationError("the private key \(key) for Redis is given without its certificate")
+            }
+            configuration.tls = try TLSContext.client(tls)
+        } catch let error as TLSError {
+            throw ValidationError("\(error)")
+        }
+        return configuration
+    }
+
+    // MARK: Apps
+
+    /// - Parameter simulated: what they have instead of their own credentials, where APNs is simulated; their endpoints are
+    ///   to be filled in when they are known.
+    func apps(simulated: SimulatedCredentials? = nil) throws -> [AppConfiguration] {
+        let apps = try appSettings(simulated: simulated).map { try $0.app() }
+        for (index, app) in apps.enumerated() {
+            let topics = [app.topic] + app.otherTopics
+            let others = apps[..<index].filter { !Set([$0.topic] + $0.otherTopics).isDisjoint(with: topics) }
+            // Environments of one app are two apps with one topic; jobs choose between them by `app`.
+            if let other = others.first, other.endpoint == app.endpoint {
+                throw ValidationError(
+                    "APNS_WORKER_APPS: \(other.name) and \(app.name) have a topic and an endpoint in common")
+            }
+        }
+        return apps
+    }
+
+    /// The settings of each app.
+    func appSettings(simulated: SimulatedCredentials? = nil) throws -> [AppSettings] {
+        let names = try appNames
+        guard !names.isEmpty else {
+            return [AppSettings(name: "default", isNamed: false, settings: self, simulated: simulated)]
+        }
+        var variables: Set<String> = []
+        return try names.map { name in
+            let variable = Setting.variable(["apps", name])
+            guard variables.insert(variable).inserted else {
+                throw ValidationError("APNS_WORKER_APPS: two apps have the variables \(variable)_…")
+            }
+            return AppSettings(name: name, isNamed: true, settings: self, simulated: simulated)
+        }
+    }
+
+    // MARK: Queues
+
+    func queues() throws -> [QueueConfiguration] {
+        let queues = try namedQueues()
+        let names = queues.map(\.keys.queue)
+        if let twice = names.first(where: { name in names.filter { $0 == name }.count > 1 }) {
+            throw ValidationError("APNS_WORKER_QUEUE (or --queue) names the queue \(twice) twice")
+        }
+        return queues
+    }
+
+    private func namedQueues() throws -> [QueueConfiguration] {
+        let inFile = queueNamesOfFile
+        guard inFile.isEmpty else {
+            return try inFile.map { try queue($0, weight: nil, place: "queues", isOnly: inFile.count == 1) }
+        }
+        let list = value(.queueNames)
+        let place = list.map(\.place.description) ?? ""
+        let items = (list?.text ?? "").split(separator: ",", omittingEmptySubsequences: false)
+        let isOnly = items.count == 1
+        return try items.map { item in
+            guard let colon = item.lastIndex(of: ":") else {
+                return try queue(String(item), weight: nil, place: place, isOnly: isOnly)
+            }
+            guard let weight = Int(item[item.index(after: colon)...]), (1...1000).contains(weight) else {
+                throw ValidationError(
+                    "\(place): \(item) has to be a name, or a name, a colon and a weight from 1 to 1000")
+            }
+            return try queue(String(item[..<colon]), weight: weight, place: place, isOnly: isOnly)
+        }
+    }
+
+    private func queue(_ name: String, weight: Int?, place: String, isOnly: Bool) throws -> QueueConfiguration {
+        // The name first: a mistake in it is at the place where it was given.
+        do { _ = try QueueKeys(prefix: keyPrefix, queue: name) } catch { throw ValidationError("\(place): \(error)") }
+        var queue = QueueConfiguration(
+            keys: try keys(of: name, isOnly: isOnly), weight: weight ?? number(.weight, queue: name) ?? 1)
+        queue.format = try format(of: name)
+        fill(&queue.limits, queue: name)
+        return queue
+    }
+
+    func writer(of queue: String) -> ProducerFormat {
+        text(.format, queue: queue).flatMap(ProducerFormat.init(rawValue:)) ?? .native
+    }
+
+    func format(of queue: String) throws -> JobFormat {
+        let classes = given(.jobClass, queue: queue)
+        guard writer(of: queue) == .native else {
+            return .sidekiq(classes: (classes?.text ?? "").split(separator: ",").map(String.init))
+        }
+        if let classes {
+            throw ValidationError(
+                "\(classes.place) is for the formats sidekiq and resque, and the format of the queue \(queue) is native"
+            )
+        }
+        return .native
+    }
+
+    /// The names of a queue's keys.
+    /// - Parameter isOnly: whether the worker has no other queue.
+    func keys(of queue: String, isOnly: Bool) throws -> QueueKeys {
+        let writer = writer(of: queue)
+        let list = own(.list, queue: queue) ?? given(.list)
+        if let list, !isOnly, own(.list, queue: queue) == nil {
+            throw ValidationError(
+                "\(list.place) names the list of one queue, and there are several; run a worker for each,"
+                    + " or give each its own in the file, as queues.<name>.list")
+        }
+        let keys: QueueKeys
+        do {
+            keys = try QueueKeys(
+                prefix: keyPrefix, queue: queue, list: list?.text ?? writer.list(of: queue), head: writer.head)
+        } catch {
+            throw ValidationError(list.map { "\($0.place): \(error)" } ?? "\(error)")
+        }
+        if case .cluster = try redisTopology(), !keys.listIsInSlot { throw Self.otherSlot(keys) }
+        return keys
+    }
+
+    private static func otherSlot(_ keys: QueueKeys) -> ValidationError {
+        ValidationError(
+            """
+            the list \(keys.jobs) and the queue's other keys (\(keys.retry) and so on) are in different slots of the Redis \
+            Cluster, so that no script can move a job between them: name the list so that {\(keys.queue)} is in it \
+            (--list 'queue:{\(keys.queue)}', which is Sidekiq's queue "{\(keys.queue)}"), or have these jobs on a Redis \
+            that is no Cluster
+            """)
+    }
+}
+
+/// The library whose format jobs are written in.
+enum ProducerFormat: String, CaseIterable {
+    case native, sidekiq, resque
+
+    /// The list of a queue's jobs, if it is not the queue's own.
+    func list(of queue: String) -> String? {
+        switch self {
+        case .native: nil
+        case .sidekiq: "queue:\(queue)"
+        case .resque: "resque:queue:\(queue)"
+        }
+    }
+
+    /// The end of the list that jobs are claimed from: Sidekiq pushes at the left, the others at the right.
+    var head: QueueKeys.Head { self == .sidekiq ? .right : .left }
 }

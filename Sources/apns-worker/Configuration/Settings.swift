@@ -1,25 +1,22 @@
 import ArgumentParser
-import Configuration
 import FoundationEssentials
-import Synchronization
 
-/// What was given by flags, variables and a file, the first of them first.
+/// The settings that flags, variables and a file give, in this order of precedence.
 ///
-/// What an app or a queue has of its own goes before what all have in common, wherever the two stand.
+/// An app's or a queue's own value precedes the common one, wherever the two are given.
 struct Settings: Sendable {
     /// The path of the file, where there is one.
     let filePath: String?
-    private let flags: [SettingKey: String]
+    private let flags: [Setting: SettingValue]
     private let variables: SettingsVariables
     private let file: SettingsFile?
-    private let providers: [any ConfigProvider]
 
     /// - Parameters:
-    ///   - filePath: of the configuration file, instead of what `APNS_WORKER_CONFIG` says.
+    ///   - filePath: of the configuration file, instead of `APNS_WORKER_CONFIG`.
     ///   - flags: those that were given.
-    /// - Throws: `ValidationError` with everything that is wrong, a line each.
+    /// - Throws: `ValidationError` with all mistakes, a line each.
     init(
-        filePath: String?, flags: [SettingKey: String],
+        filePath: String?, flags: [Setting: String],
         environment: [String: String] = ProcessInfo.processInfo.environment
     ) throws {
         let path = filePath ?? environment["APNS_WORKER_CONFIG"].flatMap { $0.isEmpty ? nil : $0 }
@@ -29,69 +26,62 @@ struct Settings: Sendable {
         } catch {
             throw ValidationError("\(error)")
         }
-        let variables = SettingsVariables(
+        variables = SettingsVariables(
             environment, apps: file?.appNames ?? [],
             queues: (file?.queueNames ?? []) + SettingsVariables.names(flags[.queueNames]))
-        var problems = file?.problems ?? []
-        problems += variables.problems
-        for (key, text) in flags.sorted(by: { $0.key.name < $1.key.name }) {
-            guard let problem = key.problem(with: text) else { continue }
-            problems.append("\(key.flag ?? key.name) is \(text); \(problem)")
+        var problems = (file?.problems ?? []) + variables.problems
+        var values: [Setting: SettingValue] = [:]
+        for (setting, text) in flags.sorted(by: { $0.key.name < $1.key.name }) {
+            let flag = setting.flag ?? setting.name
+            do {
+                values[setting] = try SettingValue(text, of: setting, at: .flag(flag))
+            } catch {
+                problems.append("\(flag) is \(text); \(error.sentence)")
+            }
         }
         guard problems.isEmpty else { throw ValidationError(problems.joined(separator: "\n")) }
-
-        self.flags = flags
-        self.variables = variables
-        let flagValues = flags.map { (AbsoluteConfigKey($0.key.path), ConfigValue(.string($0.value), isSecret: false)) }
-        let flagProvider = InMemoryProvider(values: Dictionary(uniqueKeysWithValues: flagValues))
-        let variableProvider = EnvironmentVariablesProvider(environmentVariables: variables.values.mapValues(\.text))
-        // In capitals, so that the provider's own rule for names in camelCase has nothing to do.
-        let mapped = KeyMappingProvider(upstream: variableProvider) { key in
-            AbsoluteConfigKey([SettingKey.variable(key.components)])
-        }
-        let fileValues = (file?.values ?? [:]).map { path, value in
-            (AbsoluteConfigKey(path), ConfigValue(.string(value.text), isSecret: false))
-        }
-        providers = [flagProvider, mapped, InMemoryProvider(values: Dictionary(uniqueKeysWithValues: fileValues))]
+        self.flags = values
     }
 
     // MARK: Values
 
-    /// What a setting is and where that stands; `nil` where it is not given and has no default.
-    func value(_ key: SettingKey, app: String? = nil, queue: String? = nil) -> SettingValue? {
-        given(key, app: app, queue: queue) ?? key.initial.map { SettingValue(text: $0, place: .initial) }
+    /// The value of a setting and its place; `nil` where it is not given and has no default.
+    func value(_ setting: Setting, app: String? = nil, queue: String? = nil) -> SettingValue? {
+        given(setting, app: app, queue: queue)
+            ?? setting.initial.map { SettingValue(text: setting.kind.text($0), content: $0, place: .initial) }
     }
 
     /// The same, but `nil` where it is not given.
-    func given(_ key: SettingKey, app: String? = nil, queue: String? = nil) -> SettingValue? {
-        own(key, app: app, queue: queue) ?? (key.canBeCommon ? lookUp(key.path, flag: key) : nil)
+    func given(_ setting: Setting, app: String? = nil, queue: String? = nil) -> SettingValue? {
+        own(setting, app: app, queue: queue)
+            ?? (setting.canBeCommon ? flags[setting] ?? lookUp(setting.path) : nil)
     }
 
-    /// What an app or a queue has of its own.
-    func own(_ key: SettingKey, app: String? = nil, queue: String? = nil) -> SettingValue? {
-        if let app, key.scope == .app { return lookUp(["apps", app] + key.path) }
-        if let queue, key.scope == .queue { return lookUp(["queues", queue] + key.path) }
+    /// The own value of an app or a queue.
+    func own(_ setting: Setting, app: String? = nil, queue: String? = nil) -> SettingValue? {
+        if let app, setting.scope == .app { return lookUp(["apps", app] + setting.path) }
+        if let queue, setting.scope == .queue { return lookUp(["queues", queue] + setting.path) }
         return nil
     }
 
-    func text(_ key: SettingKey, app: String? = nil, queue: String? = nil) -> String? {
-        value(key, app: app, queue: queue)?.text
+    private func lookUp(_ path: [String]) -> SettingValue? {
+        variables.values[Setting.variable(path)] ?? file?.values[path]
     }
 
-    /// A setting that is a number, and has a default or is given.
-    func number(_ key: SettingKey, app: String? = nil, queue: String? = nil) -> Int? {
-        // Whether it is one was looked at when all were read.
-        text(key, app: app, queue: queue).flatMap { Int($0) }
+    func text(_ setting: Setting, app: String? = nil, queue: String? = nil) -> String? {
+        value(setting, app: app, queue: queue)?.text
     }
 
-    private func lookUp(_ path: [String], flag: SettingKey? = nil) -> SettingValue? {
-        let source = SourceReporter()
-        let reader = ConfigReader(providers: providers, accessReporter: source)
-        guard let text = reader.string(forKey: ConfigKey(path)) else { return nil }
-        let places: [SettingPlace?] = [
-            flag?.flag.map { .flag($0) }, variables.values[SettingKey.variable(path)]?.place, file?.values[path]?.place,
-        ]
-        return places[source.index].map { SettingValue(text: text, place: $0) }
+    /// The number of a setting; a duration's milliseconds.
+    func number(_ setting: Setting, app: String? = nil, queue: String? = nil) -> Int? {
+        value(setting, app: app, queue: queue).flatMap { Int($0.content) }
+    }
+
+    /// Writes all settings that are members of a configuration to it.
+    func fill<Root: ConfigurationRoot>(_ configuration: inout Root, app: String? = nil, queue: String? = nil) {
+        for setting in Setting.all {
+            setting.write(value(setting, app: app, queue: queue)?.content, to: &configuration)
+        }
     }
 
     // MARK: Names
@@ -103,7 +93,7 @@ struct Settings: Sendable {
                 return try file?.appNames.map { try Self.checked($0, .appNames) } ?? []
             }
             let names = list.text.split(separator: ",").map(Self.trimmed)
-            guard !names.isEmpty else { throw ValidationError("\(list.place) is given, and names no app") }
+            guard !names.isEmpty else { throw ValidationError("\(list.place) names no app") }
             return try names.map { try Self.checked($0, .appNames) }
         }
     }
@@ -115,26 +105,57 @@ struct Settings: Sendable {
         String(text.drop { $0 == " " }.reversed().drop { $0 == " " }.reversed())
     }
 
-    private static func checked(_ name: String, _ key: SettingKey) throws -> String {
+    private static func checked(_ name: String, _ setting: Setting) throws -> String {
         let isPlain = name.utf8.allSatisfy {
             $0 &- 0x30 < 10 || ($0 | 0x20) &- 0x61 < 26 || $0 == 0x2D || $0 == 0x2E || $0 == 0x5F
         }
         guard isPlain, (1...64).contains(name.utf8.count) else {
             throw ValidationError(
-                "\(key.variable): \(name) is no name for an app; it has to be letters, digits, -, . and _")
+                "\(setting.variable): \(name) is not a valid name for an app; it must be letters, digits, -, . and _")
         }
         return name
     }
 }
 
-/// Notes which of the providers had a value.
-private final class SourceReporter: AccessReporter {
-    private let found = Mutex(0)
+// MARK: - Values and their places
 
-    var index: Int { found.withLock { $0 } }
+/// A value that was given, and its place.
+struct SettingValue: Sendable, Equatable {
+    /// The value as it is printed: the same for `90s` and `90000`.
+    let text: String
+    let content: SettingContent
+    let place: SettingPlace
+}
 
-    func report(_ event: AccessEvent) {
-        // Providers are asked in turn, until one has it.
-        found.withLock { $0 = max(0, event.providerResults.count - 1) }
+extension SettingValue {
+    init(_ text: String, of setting: Setting, at place: SettingPlace) throws(SettingMistake) {
+        let content = try setting.content(text)
+        self.init(text: setting.kind.text(content), content: content, place: place)
+    }
+}
+
+/// The place of a value.
+enum SettingPlace: Sendable, Equatable, CustomStringConvertible {
+    case flag(String)
+    case variable(String)
+    case file(path: String, line: Int, name: String)
+    case initial
+
+    /// The beginning of a sentence about the value.
+    var description: String {
+        switch self {
+        case .flag(let name), .variable(let name): name
+        case .file(let path, let line, let name): "\(path):\(line): \(name)"
+        case .initial: "the default"
+        }
+    }
+
+    /// The place as a column shows it.
+    var source: String {
+        switch self {
+        case .flag(let name), .variable(let name): name
+        case .file(let path, let line, _): "\(path):\(line)"
+        case .initial: "default"
+        }
     }
 }

@@ -1,13 +1,13 @@
+import APNS
 import FoundationEssentials
+import PrintableText
 import Yams
 
-/// The settings of a YAML file, each with the line that it stands on.
-///
-/// swift-configuration's own reader of YAML forgets where a value stood, and takes keys that nobody knows.
+/// The settings of a YAML file, each with its line.
 struct SettingsFile: Sendable {
     /// The path as it was given.
     let path: String
-    /// What is wrong with it, each with its line.
+    /// The mistakes, each with its line.
     private(set) var problems: [String] = []
     /// The members of the mappings `apps` and `queues`.
     private(set) var appNames: [String] = []
@@ -15,24 +15,24 @@ struct SettingsFile: Sendable {
     /// Values by the paths of their keys.
     private(set) var values: [[String]: SettingValue] = [:]
 
-    /// Far beyond any configuration.
+    /// A limit far beyond any configuration.
     private static let maximumSize = 1 << 20
 
     /// - Parameter contents: the file's bytes.
     init(path: String, contents: [UInt8]) {
         self.path = path
         guard contents.count <= Self.maximumSize else {
-            problems = ["\(path) is larger than 1 MiB, which no configuration is; name another file"]
+            problems = ["\(path) is larger than 1 MiB, the maximum for a configuration"]
             return
         }
         do {
             guard let text = String(validating: contents, as: UTF8.self) else {
-                problems = ["\(path) is not UTF-8; write it anew with that encoding"]
+                problems = ["\(path) is not UTF-8"]
                 return
             }
             guard let root = try Parser(yaml: text).singleRoot(), root.scalar?.string.isEmpty != true else { return }
             guard let mapping = root.mapping else {
-                problems = ["\(path):1: there have to be keys with values, such as `log_level: info`"]
+                problems = ["\(path):1: the file must have keys with values, such as `log_level: info`"]
                 return
             }
             read(mapping)
@@ -61,44 +61,44 @@ struct SettingsFile: Sendable {
         switch error {
         case .scanner(_, let problem, let mark, _), .parser(_, let problem, let mark, _),
             .composer(_, let problem, let mark, _):
-            return "\(path):\(mark.line):\(mark.column): this is no YAML: \(problem)"
+            return "\(path):\(mark.line):\(mark.column): not valid YAML: \(problem)"
         case .duplicatedKeysInMapping(let duplicates, let context):
             let names = duplicates.map { "`\($0)`" }.joined(separator: ", ")
-            return "\(path):\(context.mark.line): the key \(names) is there twice; leave one out"
+            return "\(path):\(context.mark.line): the key \(names) is given twice; leave one out"
         default:
-            return "\(path): this is no YAML: \(error)"
+            return "\(path): not valid YAML: \(error)"
         }
     }
 
     // MARK: Its members
 
     private mutating func read(_ root: Node.Mapping) {
-        let known = SettingKey.all.filter { $0.canBeCommon && $0 != .appNames }
+        let known = Setting.all.filter { $0.canBeCommon && $0 != .appNames }
         for (key, value) in root {
             switch key.string {
-            case "apps"?: appNames = readNamed(value, "apps", keys: SettingKey.all.filter { $0.scope == .app })
-            case "queues"?: queueNames = readNamed(value, "queues", keys: SettingKey.all.filter { $0.scope == .queue })
+            case "apps"?: appNames = readNamed(value, "apps", keys: Setting.all.filter { $0.scope == .app })
+            case "queues"?: queueNames = readNamed(value, "queues", keys: Setting.all.filter { $0.scope == .queue })
             default: readMember(key, value, at: [], keys: known, names: ["apps", "queues"])
             }
         }
     }
 
     /// Reads a mapping of names to settings of their own.
-    private mutating func readNamed(_ node: Node, _ parent: String, keys: [SettingKey]) -> [String] {
+    private mutating func readNamed(_ node: Node, _ parent: String, keys: [Setting]) -> [String] {
         guard let mapping = node.mapping else {
             guard !Self.isNull(node) else { return [] }
-            tell(node, "`\(parent)` has to have names as its keys, each with settings of its own")
+            report(node, "`\(parent)` must have names as its keys, each with settings of its own")
             return []
         }
         var names: [String] = []
         for (key, value) in mapping {
             guard let name = key.string, !name.isEmpty else {
-                tell(key, "a key of `\(parent)` has to be a name")
+                report(key, "a key of `\(parent)` must be a name")
                 continue
             }
             names.append(name)
             guard let members = value.mapping else {
-                if !Self.isNull(value) { tell(value, "`\(parent).\(name)` has to have keys with values") }
+                if !Self.isNull(value) { report(value, "`\(parent).\(name)` must have keys with values") }
                 continue
             }
             for (key, value) in members { readMember(key, value, at: [parent, name], keys: keys, names: []) }
@@ -106,11 +106,11 @@ struct SettingsFile: Sendable {
         return names
     }
 
-    /// - Parameter path: what the member is in: nothing, or an app or queue.
+    /// - Parameter path: the path of the app or queue that the member is in; empty for none.
     private mutating func readMember(
-        _ key: Node, _ value: Node, at path: [String], inside: [String] = [], keys: [SettingKey], names: [String]
+        _ key: Node, _ value: Node, at path: [String], inside: [String] = [], keys: [Setting], names: [String]
     ) {
-        guard let name = key.string else { return tell(key, "a key has to be a word") }
+        guard let name = key.string else { return report(key, "a key must be a word") }
         let own = inside + [name]
         if let setting = keys.first(where: { $0.path == own }) { return keep(value, of: setting, at: path) }
         if let secret = keys.first(where: { $0.isSecret && Self.fileForm($0.path) == own }) {
@@ -121,23 +121,23 @@ struct SettingsFile: Sendable {
             guard let mapping = value.mapping else {
                 if Self.isNull(value) { return }
                 let example = deeper.map(\.name).sorted()[0]
-                return tell(value, "`\(own.joined(separator: "."))` has to have keys of its own, such as `\(example)`")
+                return report(value, "`\(own.joined(separator: "."))` must have keys of its own, such as `\(example)`")
             }
             for (key, value) in mapping { readMember(key, value, at: path, inside: own, keys: deeper, names: []) }
             return
         }
-        // Each name at this place, and whole paths too: whoever writes `redis_url` means `redis.url`.
+        // Each name at this place, and whole paths too: `redis_url` means `redis.url`.
         let siblings = Set(keys.compactMap { $0.path.count > inside.count ? $0.path[inside.count] : nil } + names)
         let nearest =
             keys.first { $0.path.joined(separator: "_") == own.joined(separator: "_") }?.name
-            ?? NearestName.of(name, among: siblings.sorted())
+            ?? name.nearest(of: siblings.sorted())
         let whole = (path + own).joined(separator: ".")
-        tell(key, "there is no setting `\(whole)`" + (nearest.map { "; did you mean `\($0)`?" } ?? ""))
+        report(key, "unknown setting `\(whole)`" + (nearest.map { "; did you mean `\($0)`?" } ?? ""))
     }
 
     private static func fileForm(_ path: [String]) -> [String] { path.dropLast() + [(path.last ?? "") + "_file"] }
 
-    private mutating func keep(_ node: Node, of setting: SettingKey, at path: [String]) {
+    private mutating func keep(_ node: Node, of setting: Setting, at path: [String]) {
         let whole = (path + setting.path).joined(separator: ".")
         guard !Self.isNull(node) else { return }
         let text: String
@@ -146,39 +146,34 @@ struct SettingsFile: Sendable {
         case (.sequence(let items), .list):
             let texts = items.compactMap { $0.scalar?.string }
             guard texts.count == items.count, !texts.contains(where: { $0.contains(",") }) else {
-                return tell(node, "`\(whole)` has to have texts without commas in its list")
+                return report(node, "`\(whole)` must have texts without commas in its list")
             }
             text = texts.joined(separator: ",")
         default:
             let form = setting.kind == .list ? "a text or a list of texts" : "a single value"
-            return tell(node, "`\(whole)` has to be \(form)")
+            return report(node, "`\(whole)` must be \(form)")
         }
-        if let problem = setting.problem(with: Self.canonical(text, setting)) {
-            let shown = setting.isSecret ? "wrong" : text
-            return tell(node, "`\(whole)` is \(shown); \(problem)")
-        }
-        keep(Self.canonical(text, setting), of: path + setting.path, node)
+        keep(text, of: setting, at: path, node)
     }
 
-    /// YAML's own words for on and off.
-    private static func canonical(_ text: String, _ setting: SettingKey) -> String {
-        guard setting.kind == .choice(["on", "off"]) else { return text }
-        return ["true": "on", "false": "off"][text.lowercased()] ?? text.lowercased()
-    }
-
-    private mutating func keepContents(_ node: Node, of setting: SettingKey, at path: [String]) {
+    private mutating func keepContents(_ node: Node, of setting: Setting, at path: [String]) {
         guard let file = node.scalar?.string, !Self.isNull(node) else { return }
         do {
-            keep(try SecretFile.text(file), of: path + setting.path, node)
+            keep(try SecretFile.text(file), of: setting, at: path, node)
         } catch {
-            tell(node, "`\((path + Self.fileForm(setting.path)).joined(separator: "."))`: \(error)")
+            report(node, "`\((path + Self.fileForm(setting.path)).joined(separator: "."))`: \(error)")
         }
     }
 
-    private mutating func keep(_ text: String, of path: [String], _ node: Node) {
-        let place = SettingPlace.file(
-            path: self.path, line: node.mark?.line ?? 0, name: path.joined(separator: "."))
-        values[path] = SettingValue(text: text, place: place)
+    private mutating func keep(_ text: String, of setting: Setting, at parents: [String], _ node: Node) {
+        let path = parents + setting.path
+        let whole = path.joined(separator: ".")
+        do {
+            values[path] = try SettingValue(
+                text, of: setting, at: .file(path: self.path, line: node.mark?.line ?? 0, name: whole))
+        } catch {
+            report(node, "`\(whole)` is \(setting.isSecret ? "wrong" : text); \(error.sentence)")
+        }
     }
 
     private static func isNull(_ node: Node) -> Bool {
@@ -186,7 +181,29 @@ struct SettingsFile: Sendable {
         return ["", "~", "null", "Null", "NULL"].contains(scalar.string)
     }
 
-    private mutating func tell(_ node: Node, _ problem: String) {
+    private mutating func report(_ node: Node, _ problem: String) {
         problems.append("\(path):\(node.mark?.line ?? 0): \(problem)")
+    }
+}
+
+/// A setting whose value is the contents of a file, as with mounted secrets.
+enum SecretFile {
+    struct Unusable: Error, CustomStringConvertible {
+        let description: String
+    }
+
+    /// The file's text without the line feed at its end.
+    static func text(_ path: String) throws(Unusable) -> String {
+        var bytes: [UInt8]
+        do throws(SecretSource.Unreadable) {
+            bytes = try SecretSource.file(path).read()
+        } catch {
+            throw Unusable(description: error.description)
+        }
+        while bytes.last == UInt8(ascii: "\n") || bytes.last == UInt8(ascii: "\r") { bytes.removeLast() }
+        guard let text = String(validating: bytes, as: UTF8.self), !text.isEmpty else {
+            throw Unusable(description: "\(path) holds no text; put the secret there")
+        }
+        return text
     }
 }

@@ -1,25 +1,27 @@
-/// The settings among the environment's variables.
+import PrintableText
+
+/// The settings among the environment variables.
 struct SettingsVariables: Sendable {
-    /// Values by the names of the variables that they would stand in, and where they do.
+    /// Values by the names of their variables, without the `_FILE` of those that name a file.
     private(set) var values: [String: SettingValue] = [:]
     private(set) var problems: [String] = []
 
     /// - Parameters:
-    ///   - environment: all variables; empty ones count as not given, which is how compose files and shells say that.
+    ///   - environment: all variables; empty ones count as not given, as compose files and shells mean them.
     ///   - apps: the names of the apps in the file.
     ///   - queues: the same of queues.
     init(_ environment: [String: String], apps: [String], queues: [String]) {
-        let given = environment.filter { $0.key.hasPrefix(SettingKey.variablePrefix) && !$0.value.isEmpty }
-        var known: [String: SettingKey] = [:]
-        for key in SettingKey.all where key.canBeCommon { known[key.variable] = key }
-        let namedApps = apps + Self.names(given[SettingKey.appNames.variable])
-        let namedQueues = queues + Self.names(given[SettingKey.queueNames.variable])
+        let given = environment.filter { $0.key.hasPrefix(Setting.variablePrefix) && !$0.value.isEmpty }
+        var known: [String: Setting] = [:]
+        for key in Setting.all where key.canBeCommon { known[key.variable] = key }
+        let namedApps = apps + Self.names(given[Setting.appNames.variable])
+        let namedQueues = queues + Self.names(given[Setting.queueNames.variable])
         for (parent, names, scope) in [
-            ("apps", namedApps, SettingKey.Scope.app), ("queues", namedQueues, .queue),
+            ("apps", namedApps, Setting.Scope.app), ("queues", namedQueues, .queue),
         ] {
             for name in names {
-                for key in SettingKey.all where key.scope == scope {
-                    known[SettingKey.variable([parent, name] + key.path)] = key
+                for key in Setting.all where key.scope == scope {
+                    known[Setting.variable([parent, name] + key.path)] = key
                 }
             }
         }
@@ -30,23 +32,23 @@ struct SettingsVariables: Sendable {
             } else if name.hasSuffix("_FILE"), let key = known[String(name.dropLast(5))], key.isSecret {
                 keepContents(of: text, name, key, given)
             } else if !Self.isOfKubernetes(name) {
-                let nearest = NearestName.of(name, among: known.keys.sorted())
+                let nearest = name.nearest(of: known.keys.sorted())
                 problems.append(
-                    "the environment variable \(name) is no setting" + (nearest.map { "; did you mean \($0)?" } ?? ""))
+                    "unknown environment variable \(name)" + (nearest.map { "; did you mean \($0)?" } ?? ""))
             }
         }
     }
 
-    private mutating func keep(_ text: String, _ variable: String, _ key: SettingKey, at place: String) {
-        if let problem = key.problem(with: text) {
-            problems.append("\(place) is \(key.isSecret ? "wrong" : text); \(problem)")
-        } else {
-            values[variable] = SettingValue(text: text, place: .variable(place))
+    private mutating func keep(_ text: String, _ variable: String, _ key: Setting, at place: String) {
+        do {
+            values[variable] = try SettingValue(text, of: key, at: .variable(place))
+        } catch {
+            problems.append("\(place) is \(key.isSecret ? "wrong" : text); \(error.sentence)")
         }
     }
 
     private mutating func keepContents(
-        of path: String, _ name: String, _ key: SettingKey, _ given: [String: String]
+        of path: String, _ name: String, _ key: Setting, _ given: [String: String]
     ) {
         let variable = String(name.dropLast("_FILE".count))
         guard given[variable] == nil else {
@@ -68,9 +70,9 @@ struct SettingsVariables: Sendable {
         }
     }
 
-    /// Kubernetes tells each container of each service in variables of this form; one may be called apns-worker.
+    /// Kubernetes gives each container variables of this form for each service; a service may be called apns-worker.
     private static func isOfKubernetes(_ name: String) -> Bool {
-        let rest = name.dropFirst(SettingKey.variablePrefix.count)
+        let rest = name.dropFirst(Setting.variablePrefix.count)
         // …_SERVICE_HOST, …_SERVICE_PORT, …_SERVICE_PORT_<name>, …_PORT, …_PORT_<number>_TCP…
         guard !rest.hasSuffix("SERVICE_HOST"), !rest.contains("SERVICE_PORT") else { return true }
         guard let port = rest.range(of: "PORT") else { return false }

@@ -48,12 +48,7 @@ struct Feedback: AsyncParsableCommand {
     @Option(help: "One of several apps; more than once for several. (default all that have a certificate)")
     var app: [String] = []
 
-    @Option(
-        help: """
-            production, sandbox, or host:port of another feedback service. (APNS_WORKER_FEEDBACK_ENDPOINT, or for one app \
-            APNS_WORKER_APPS_<APP>_FEEDBACK_ENDPOINT; default Apple's for the app's environment, or port 2196 of --endpoint)
-            """)
-    var feedbackEndpoint: String?
+    @OptionGroup var service: SettingFlags<FeedbackFlags>
 
     @Option(help: "Go on, and ask so often, such as 1h; the first time within a tenth of that and a minute.")
     var interval: String?
@@ -110,7 +105,7 @@ struct Feedback: AsyncParsableCommand {
         }
         if let exec, exec.allSatisfy(\.isWhitespace) { throw ValidationError("--exec names no command") }
         if exec == nil, !execEnv.isEmpty { throw ValidationError("--exec-env needs --exec") }
-        if let own = execEnv.first(where: { $0.hasPrefix(SettingKey.variablePrefix) }) {
+        if let own = execEnv.first(where: { $0.hasPrefix(Setting.variablePrefix) }) {
             throw ValidationError("--exec-env \(own): the command of --exec gets no setting of apns-worker")
         }
         if let odd = execEnv.first(where: { $0.isEmpty || $0.contains("=") }) {
@@ -126,8 +121,7 @@ struct Feedback: AsyncParsableCommand {
     }
 
     private func allSettings() throws -> Settings {
-        try redis.configuration.settings(
-            redis.given, settings.given, SettingKey.given([(.feedbackEndpoint, feedbackEndpoint)]))
+        try redis.configuration.settings(redis.given, settings.given, service.given)
     }
 
     func run() async throws {
@@ -141,7 +135,7 @@ struct Feedback: AsyncParsableCommand {
         let choices = from == nil ? try FeedbackApp.choose(app, all) : []
         let redis = try CommandRedis(all, as: "apns-worker:feedback")
         let spill = try openSpill("\(redis.topology) and the prefix \(all.keyPrefix)")
-        let writer = InvalidTokenWriter.start(
+        let writer = InvalidTokenClient.start(
             topology: redis.topology, keys: all.sharedKeys, maximumAge: all.invalidTokenAge,
             configuration: redis.configuration, logger: redis.logger)
         let service = FeedbackService(
@@ -174,7 +168,7 @@ struct Feedback: AsyncParsableCommand {
 private final class FeedbackService: Service {
     let choices: [FeedbackApp.Choice]
     let options: Feedback
-    let writer: InvalidTokenWriter
+    let writer: InvalidTokenClient
     let spill: FeedbackSpill
     let limits: (silence: TimeAmount, redis: TimeAmount)
     let interval: TimeAmount?
@@ -182,7 +176,7 @@ private final class FeedbackService: Service {
     let hasFailed = Atomic(false)
 
     init(
-        choices: [FeedbackApp.Choice], options: Feedback, writer: InvalidTokenWriter, spill: FeedbackSpill,
+        choices: [FeedbackApp.Choice], options: Feedback, writer: InvalidTokenClient, spill: FeedbackSpill,
         limits: (silence: TimeAmount, redis: TimeAmount), interval: TimeAmount?
     ) {
         self.choices = choices
@@ -218,7 +212,7 @@ private final class FeedbackService: Service {
     }
 
     private func bringBack(_ path: String, _ stop: FeedbackStop) async throws {
-        var file = FeedbackFile(path, means(FeedbackOutputs(list: nil, command: nil), stop))
+        var file = FeedbackFile(path, context(FeedbackOutputs(list: nil, command: nil), stop))
         let report = FeedbackRoundReport(apps: [await file.run()])
         hasFailed.store(!report.isGood, ordering: .relaxed)
         try tell(report)
@@ -233,15 +227,15 @@ private final class FeedbackService: Service {
                 FeedbackCommand($0, variables: options.execEnv, patience: patience, stop: stop)
             })
         let round = FeedbackRound(
-            choices: choices, means: means(outputs, stop),
+            choices: choices, context: context(outputs, stop),
             showsProgress: !options.quiet && !options.json && isatty(STDERR_FILENO) == 1)
         let report = await round.run()
         hasFailed.store(!report.isGood, ordering: .relaxed)
         try tell(report)
     }
 
-    private func means(_ outputs: FeedbackOutputs, _ stop: FeedbackStop) -> FeedbackDrain.Means {
-        FeedbackDrain.Means(
+    private func context(_ outputs: FeedbackOutputs, _ stop: FeedbackStop) -> FeedbackDrain.Context {
+        FeedbackDrain.Context(
             writer: writer, spill: spill, outputs: outputs, stop: stop, progress: FeedbackProgress(),
             batch: options.batch, silence: limits.silence, redisPatience: limits.redis)
     }

@@ -5,8 +5,8 @@ import PushQueue
 /// Reads one app's feedback service to its end, into Redis and then to whoever else wants it.
 struct FeedbackDrain: Sendable {
     /// What all apps' drains share.
-    struct Means: Sendable {
-        let writer: InvalidTokenWriter
+    struct Context: Sendable {
+        let writer: InvalidTokenClient
         let spill: FeedbackSpill
         let outputs: FeedbackOutputs
         let stop: FeedbackStop
@@ -20,15 +20,15 @@ struct FeedbackDrain: Sendable {
     }
 
     private let app: FeedbackApp
-    private let means: Means
-    private var writing: FeedbackWriting
+    private let context: Context
+    private var writing: RetryingTokenWriter
     private var report: FeedbackReport
 
-    init(_ app: FeedbackApp, _ means: Means) {
+    init(_ app: FeedbackApp, _ context: Context) {
         self.app = app
-        self.means = means
-        writing = FeedbackWriting(
-            means.writer, limit: means.redisPatience, stop: means.stop, name: app.name)
+        self.context = context
+        writing = RetryingTokenWriter(
+            context.writer, limit: context.redisPatience, stop: context.stop, name: app.name)
         report = FeedbackReport(
             app: app.name, topic: app.topic, environment: app.environment, endpoint: "\(app.endpoint)")
     }
@@ -58,9 +58,9 @@ struct FeedbackDrain: Sendable {
     private struct NotAsked: Error, CustomStringConvertible { let description: String }
 
     private mutating func readAll() async throws {
-        let session = try await FeedbackSession.connect(app.session(silence: means.silence))
+        let session = try await FeedbackSession.connect(app.session(silence: context.silence))
         defer { session.close() }
-        try await means.stop.withHandler({ session.stop() }) {
+        try await context.stop.withHandler({ session.stop() }) {
             do {
                 // Everything that has come: in memory a crash would lose it.
                 while case let tuples = try await session.next(atMost: .max), !tuples.isEmpty {
@@ -82,24 +82,24 @@ struct FeedbackDrain: Sendable {
                 topic: ByteBuffer(string: app.topic), environment: app.environment, source: .feedback)
         }
         report.records += records.count
-        means.progress.add(records.count)
+        context.progress.add(records.count)
         // From here on neither a crash nor a power cut loses them.
-        let kept = await means.spill.keep(InvalidToken.lines(records.map { ($0, app.name) }, nil))
+        let kept = await context.spill.keep(InvalidToken.lines(records.map { ($0, app.name) }, nil))
         if case .failed(let reason) = kept {
-            report.error = "\(means.spill.path ?? "") cannot be written: \(reason); a crash would have lost records"
+            report.error = "\(context.spill.path ?? "") cannot be written: \(reason); a crash would have lost records"
         }
         var refused: [InvalidToken] = []
-        for batch in stride(from: 0, to: records.count, by: means.batch) {
-            let records = Array(records[batch..<min(batch + means.batch, records.count)])
+        for batch in stride(from: 0, to: records.count, by: context.batch) {
+            let records = Array(records[batch..<min(batch + context.batch, records.count)])
             let markings = await writing.write(records)
             if markings == nil { refused += records }
             for index in records.indices { report.count(markings?[index]) }
-            guard means.outputs.isWanted else { continue }
-            await means.outputs.write(
+            guard context.outputs.isWanted else { continue }
+            await context.outputs.write(
                 InvalidToken.lines(records.map { ($0, app.name) }, markings), count: records.count)
         }
         if !refused.isEmpty { tellOfRefused(refused, kept) }
-        if kept == .inFile { await means.spill.settle(isInRedis: refused.isEmpty) }
+        if kept == .inFile { await context.spill.settle(isInRedis: refused.isEmpty) }
     }
 
     /// Reports records that Redis did not accept.
@@ -109,7 +109,7 @@ struct FeedbackDrain: Sendable {
         let records = "\(count == 1 ? "1 RECORD" : "\(count) RECORDS") of the app \(app.name)"
         let lost = "REDIS DID NOT ACCEPT \(records), AND THE FEEDBACK SERVICE HAS FORGOTTEN THEM (\(reason))."
         let place: String
-        if kept == .inFile, let path = means.spill.path {
+        if kept == .inFile, let path = context.spill.path {
             place = path
             Terminal.tell("\(lost) They are in \(path), and the next run writes them to Redis first.\n")
         } else {

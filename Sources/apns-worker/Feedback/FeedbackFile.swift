@@ -21,15 +21,15 @@ struct FeedbackFile {
     }
 
     private let path: String
-    private let means: FeedbackDrain.Means
-    private var writing: FeedbackWriting
+    private let context: FeedbackDrain.Context
+    private var writing: RetryingTokenWriter
     private var report: FeedbackReport
 
     /// - Parameter path: a file, or `-` for standard input.
-    init(_ path: String, _ means: FeedbackDrain.Means) {
+    init(_ path: String, _ context: FeedbackDrain.Context) {
         self.path = path
-        self.means = means
-        writing = FeedbackWriting(means.writer, limit: means.redisPatience, stop: means.stop, name: path)
+        self.context = context
+        writing = RetryingTokenWriter(context.writer, limit: context.redisPatience, stop: context.stop, name: path)
         report = FeedbackReport(app: path)
     }
 
@@ -53,7 +53,7 @@ struct FeedbackFile {
             throw Failure(description: "\(path) cannot be read: \(String(cString: strerror(errno)))")
         }
         let hasOpenEnd = Self.hasOpenEnd(descriptor)
-        let lines = StandardInputLines(descriptor: descriptor)
+        let lines = LineReader(descriptor: descriptor)
         let decoder = JSONDecoder()
         var (number, refused): (Int, [Int]) = (0, [])
         var records: [(token: InvalidToken, app: String)] = []
@@ -68,7 +68,7 @@ struct FeedbackFile {
                 continue
             }
             records.append(record)
-            if records.count == means.batch { try await write(&records, before: number) }
+            if records.count == context.batch { try await write(&records, before: number) }
         }
         try await write(&records, before: number)
         if hasOpenEnd, refused.last == number, lastLine.last != UInt8(ascii: "}") {
@@ -92,7 +92,7 @@ struct FeedbackFile {
 
     private mutating func write(_ records: inout [(token: InvalidToken, app: String)], before line: Int) async throws {
         guard !records.isEmpty else { return }
-        guard !means.stop.isStopped, let markings = await writing.write(records.map(\.token)) else {
+        guard !context.stop.isStopped, let markings = await writing.write(records.map(\.token)) else {
             throw Failure(
                 description:
                     "\(writing.givenUp ?? "this process was told to end"); not all up to line \(line) is written, "
@@ -100,8 +100,8 @@ struct FeedbackFile {
         }
         report.records += markings.count
         for marking in markings { report.count(marking) }
-        if means.outputs.isWanted {
-            await means.outputs.write(InvalidToken.lines(records, markings), count: records.count)
+        if context.outputs.isWanted {
+            await context.outputs.write(InvalidToken.lines(records, markings), count: records.count)
         }
         records = []
     }

@@ -10,21 +10,21 @@ import NIOCore
 /// concurrently: one that hangs does not delay the others.
 struct FeedbackRound: Sendable {
     let choices: [FeedbackApp.Choice]
-    let means: FeedbackDrain.Means
+    let context: FeedbackDrain.Context
     /// Whether to draw how far it is on standard error.
     let showsProgress: Bool
 
     func run() async -> FeedbackRoundReport {
         var report = FeedbackRoundReport(apps: [])
-        if await means.spill.hasLeftovers, let path = means.spill.path {
-            var file = FeedbackFile(path, means)
+        if await context.spill.hasLeftovers, let path = context.spill.path {
+            var file = FeedbackFile(path, context)
             report.apps.append(await file.run())
-            if report.isGood { await means.spill.leftoversAreWritten() }
+            if report.isGood { await context.spill.leftoversAreWritten() }
         }
         // Services keep what they have for as long as they are not asked.
         if report.isGood { report.apps += await drainAll() }
-        report.exec = await means.outputs.command?.finish()
-        if let list = means.outputs.list, let failure = await list.failure {
+        report.exec = await context.outputs.command?.finish()
+        if let list = context.outputs.list, let failure = await list.failure {
             report.listError = "standard output: \(failure); \(await list.lostLines) records are not listed"
         }
         return report
@@ -41,7 +41,7 @@ struct FeedbackRound: Sendable {
                         report.error = error.message
                         return (index, report)
                     case .success(let app):
-                        var drain = FeedbackDrain(app, means)
+                        var drain = FeedbackDrain(app, context)
                         return (index, await drain.run())
                     }
                 }
@@ -57,7 +57,7 @@ struct FeedbackRound: Sendable {
         var drawn = ""
         while !Task.isCancelled {
             let apps = choices.count == 1 ? choices[0].name : "\(choices.count) apps"
-            let line = "\(apps): \(means.progress.records) records read"
+            let line = "\(apps): \(context.progress.records) records read"
             if line != drawn { Terminal.tell("\r\(line)\u{1B}[K") }
             drawn = line
             do { try await Task.sleep(for: .milliseconds(100)) } catch { break }

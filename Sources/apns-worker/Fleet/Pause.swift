@@ -2,7 +2,14 @@ import ArgumentParser
 import FoundationEssentials
 import PrintableText
 import PushQueue
+import PushWorker
 import Redis
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
 
 struct Pause: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -84,5 +91,96 @@ struct Pause: AsyncParsableCommand {
     private static func flags(_ settings: Settings, _ keys: QueueKeys) -> String {
         (keys.queue == "default" ? "" : " --queue \(keys.queue)")
             + (settings.keyPrefix == "push" ? "" : " --prefix \(settings.keyPrefix)")
+    }
+}
+
+struct Resume: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "End the pause of a queue or an app: workers go on within about a second.",
+        discussion: """
+            An app that APNs refuses is paused by the workers themselves, and goes on when a probe gets through; this is for \
+            those who know that the fault is mended and would not wait. If it is not, the app is paused again.
+            """)
+
+    @OptionGroup(title: "Queue") var queue: QueueOptions
+
+    @Option(help: "An app to resume, instead of a queue.") var app: String?
+
+    @Flag(help: "Print JSON: an object with queue or app, and before (reason, since, until, by), if it was paused.")
+    var json = false
+
+    func run() async throws {
+        if let app {
+            let settings = try queue.settings()
+            try await settings.withClient(forApp: app) { client, keys in
+                // What is there may be of any kind; it can be ended all the same.
+                let before = try? await AppPauses.read(app, client, keys)
+                let wasPaused = try await AppPauses.end(app, client, keys)
+                try report(PauseChange(app: app, before: before.map { .init($0) }), wasPaused)
+            }
+            return try await KnownApps.warn(app, settings)
+        }
+        try await queue.withClient { client, keys in
+            let before = try? await QueuePause.read(client, keys)
+            let wasPaused = try await QueuePause.clear(client, keys)
+            try report(PauseChange(queue: keys.queue, before: before.map { .init($0) }), wasPaused)
+        }
+    }
+
+    private func report(_ change: PauseChange, _ wasPaused: Bool) throws {
+        if json { return print(try JSONLine.text(change, keys: .convertToSnakeCase)) }
+        guard wasPaused else { return print("\(change.subject) was not paused") }
+        print("\(change.subject) is resumed" + (change.before.map { "; it was paused: \($0.inWords)" } ?? ""))
+    }
+}
+
+/// What `pause` and `resume` have done, as they print it for programs.
+struct PauseChange: Encodable {
+    var queue: String?
+    var app: String?
+    /// What it is now; nothing where it is not paused any more.
+    var paused: FleetStatus.Pause?
+    /// What it was before.
+    var before: FleetStatus.Pause?
+
+    var subject: String { app.map { "app \($0)" } ?? "queue \(queue ?? "")" }
+}
+
+extension FleetStatus.Pause {
+    /// Why, since when and by whom.
+    var inWords: String {
+        let since = since.map { ", since " + Moment.text($0) }
+        let by = by.map { isByHand ? ", by \($0)" : ", noticed by \($0)" }
+        return reason + (since ?? "") + (by ?? "")
+    }
+}
+
+/// Whoever runs this command.
+enum Person {
+    /// What the system calls the user; in a container it may have no name for it.
+    private static var account: String? {
+        guard let entry = getpwuid(getuid()), let name = entry.pointee.pw_name else { return nil }
+        return String(cString: name)
+    }
+
+    /// The user's name and the host's, as far as they can be had.
+    static var name: String {
+        let environment = ProcessInfo.processInfo.environment
+        let user = ["SUDO_USER", "USER", "LOGNAME"].compactMap { environment[$0] }.first { !$0.isEmpty }
+        return "\(user ?? account ?? "uid \(getuid())")@\(HostName.current)".printable
+    }
+}
+
+/// Which apps workers know.
+enum KnownApps {
+    /// Tells of an app that no worker knows: a mistyped name does nothing.
+    static func warn(_ app: String, _ settings: Settings) async throws {
+        let status = try await FleetOptions.withFleet(settings, searches: true) { fleet in
+            try await FleetStatus.read(fleet, fleet.queues().keys)
+        }
+        // Without a worker nobody knows.
+        let known = status.apps.filter { $0.lanes > 0 }.map(\.name)
+        guard !known.isEmpty, !known.contains(app) else { return }
+        Terminal.tell("warning: no worker knows an app \(app); they know \(known.joined(separator: ", "))\n")
     }
 }

@@ -2,61 +2,64 @@ import ArgumentParser
 import NIOCore
 import PushQueue
 
+struct Invalid: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "List, export or repair the set of invalid device tokens.",
+        discussion: """
+            All queues share the set. Workers do not send to the tokens in it.
+            """,
+        subcommands: [InvalidList.self, InvalidRemove.self, InvalidExport.self])
+}
+
 struct InvalidList: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "list", abstract: "List invalid tokens, with what is known of each; in no order.")
+        commandName: "list", abstract: "List invalid tokens with their details, in no order.",
+        discussion: """
+            To delete the tokens in your own database, export all of them:
+
+              apns-worker invalid list --format csv --output invalid.csv
+
+            If workers add and remove tokens in the meantime, some may be listed twice; no token that stays in the set is \
+            left out.
+            """)
 
     @OptionGroup(title: "Redis") var redis: RedisOptions
 
     @OptionGroup(title: "Which tokens") var options: InvalidTokenOptions
 
-    @Option(help: "How many at the most. (default 50; with --json all)") var limit: Int?
+    @Option(help: "table; tokens, one per line; ndjson or csv, with their details. (default: table)")
+    var format: InvalidListing.Format?
 
-    @Flag(help: "Only count them, by reason, source, environment and topic.") var count = false
+    @Option(help: "An output file, written atomically. (default: standard output)") var output: String?
 
-    @Flag(help: "Print a JSON object a line.") var json = false
+    @Option(help: "Maximum number of tokens. (default: 50 for a table, otherwise all)") var limit: Int?
+
+    @Flag(help: "Count tokens by reason, source, environment and topic instead.") var count = false
+
+    @Flag(help: "Print a JSON object per line, as --format ndjson.") var json = false
 
     func validate() throws {
         try DeadLetterOptions.check(limit: limit)
         if count, limit != nil { throw ValidationError("--count counts all: leave out --limit") }
+        if count, format != nil || output != nil {
+            throw ValidationError("--count prints counts: leave out --format and --output")
+        }
+        if json, format != nil { throw ValidationError("--json is --format ndjson: leave one out") }
         _ = try options.filter(now: 0)
     }
 
     func run() async throws {
-        let filter = try options.filter(now: Moment.now)
-        try await redis.withInvalidTokens { inspector in
-            let found = count ? try await tellCounts(inspector, filter) : try await tellTokens(inspector, filter)
+        let listing = InvalidListing(
+            filter: try options.filter(now: Moment.now), format: format ?? (json ? .ndjson : .table), limit: limit,
+            path: output)
+        try await redis.withInvalidTokens { client in
+            let found = count ? try await printCounts(client, listing.filter) : try await listing.write(client)
             if found == 0 {
-                Terminal.tell(filter.isEmpty ? "there are no invalid tokens\n" : "no invalid token fits\n")
+                Terminal.tell(listing.filter.isEmpty ? "there are no invalid tokens\n" : "no invalid token fits\n")
+            } else if output != nil {
+                listing.reportCount(found)
             }
         }
-    }
-
-    private func tellTokens(_ inspector: InvalidTokenInspector, _ filter: InvalidTokenFilter) async throws -> Int {
-        let shown = limit ?? (json ? .max : 50)
-        let output = ByteOutput.standard
-        var (written, hasMore, table) = (0, false, Table?.none)
-        try await inspector.sweep(filter) { tokens in
-            let lines = tokens.prefix(shown - written).map(InvalidTokenLine.init)
-            hasMore = tokens.count > lines.count
-            written += lines.count
-            if json {
-                var text = ByteBuffer()
-                for line in lines { line.writeJSON(to: &text) }
-                try output.write(text)
-            } else if !lines.isEmpty {
-                let rows = lines.map(\.cells)
-                if table == nil {
-                    table = Table(InvalidTokenLine.titles, rows)
-                    try output.write((table?.line(InvalidTokenLine.titles) ?? "") + "\n")
-                }
-                for row in rows { try output.write((table?.line(row) ?? "") + "\n") }
-            }
-            return !hasMore
-        }
-        try output.flush()
-        if hasMore, !json { Terminal.tell("there are more: see --count, --limit and `apns-worker invalid export`\n") }
-        return written
     }
 
     private struct Count: Encodable {
@@ -64,9 +67,9 @@ struct InvalidList: AsyncParsableCommand {
         let count: Int
     }
 
-    private func tellCounts(_ inspector: InvalidTokenInspector, _ filter: InvalidTokenFilter) async throws -> Int {
+    private func printCounts(_ client: InvalidTokenClient, _ filter: InvalidTokenFilter) async throws -> Int {
         var counts: [String: Int] = [:]
-        try await inspector.sweep(filter) { tokens in
+        try await client.sweep(filter) { tokens in
             for token in tokens { counts[InvalidTokenLine(token).group, default: 0] += 1 }
             return true
         }
@@ -89,5 +92,82 @@ struct InvalidList: AsyncParsableCommand {
             for row in [titles] + rows { print(table.line(row)) }
         }
         return sorted.reduce(0) { $0 + $1.value }
+    }
+}
+
+/// The former name of `list --format tokens`.
+struct InvalidExport: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "export", abstract: "The same as list, with another default: --format tokens.",
+        shouldDisplay: false)
+
+    @OptionGroup(title: "Redis") var redis: RedisOptions
+
+    @OptionGroup(title: "Which tokens") var options: InvalidTokenOptions
+
+    @Option(help: "tokens, one per line; ndjson or csv, with their details.") var format = InvalidListing.Format.tokens
+
+    @Option(help: "An output file, written atomically. (default: standard output)") var output: String?
+
+    func validate() throws { _ = try options.filter(now: 0) }
+
+    func run() async throws {
+        let listing = InvalidListing(
+            filter: try options.filter(now: Moment.now), format: format, limit: nil, path: output)
+        try await redis.withInvalidTokens { listing.reportCount(try await listing.write($0)) }
+    }
+}
+
+/// A walk of the set of invalid tokens that writes them out.
+struct InvalidListing {
+    enum Format: String, CaseIterable, ExpressibleByArgument {
+        case table, tokens, ndjson, csv
+    }
+
+    let filter: InvalidTokenFilter
+    let format: Format
+    let limit: Int?
+    /// The output file; `nil` for standard output.
+    let path: String?
+
+    /// - Returns: the number of tokens written.
+    func write(_ client: InvalidTokenClient) async throws -> Int {
+        let file = try path.map { try FileReplacement($0) }
+        let output = file?.output ?? ByteOutput.standard
+        let maximum = limit ?? (format == .table ? 50 : .max)
+        var (written, hasMore, table) = (0, false, Table?.none)
+        if format == .csv { try output.write(InvalidTokenLine.members.joined(separator: ",") + "\r\n") }
+        try await client.sweep(filter, withDetails: format != .tokens) { tokens in
+            let chosen = tokens.prefix(maximum - written)
+            hasMore = tokens.count > chosen.count
+            written += chosen.count
+            let lines = chosen.map(InvalidTokenLine.init)
+            var text = ByteBuffer()
+            switch format {
+            case .tokens:
+                for token in chosen {
+                    text.writeImmutableBuffer(token.token)
+                    text.writeString("\n")
+                }
+            case .ndjson: for line in lines { line.writeJSON(to: &text) }
+            case .csv: for line in lines { line.writeCSV(to: &text) }
+            case .table where lines.isEmpty: break
+            case .table:
+                let columns = table ?? Table(InvalidTokenLine.titles, lines.map(\.cells))
+                if table == nil { text.writeString(columns.line(InvalidTokenLine.titles) + "\n") }
+                for line in lines { text.writeString(columns.line(line.cells) + "\n") }
+                table = columns
+            }
+            try output.write(text)
+            return !hasMore
+        }
+        try output.flush()
+        try file?.finish()
+        if hasMore, format == .table { Terminal.tell("there are more: see --count, --limit and --format\n") }
+        return written
+    }
+
+    func reportCount(_ count: Int) {
+        Terminal.tell("\(count) invalid token\(count == 1 ? "" : "s")\(path.map { " written to \($0)" } ?? "")\n")
     }
 }

@@ -84,7 +84,7 @@ struct InvalidRemove: AsyncParsableCommand {
         guard descriptor >= 0 else {
             throw ValidationError("--from \(path) cannot be read: \(String(cString: strerror(errno)))")
         }
-        let lines = StandardInputLines(descriptor: descriptor)
+        let lines = LineReader(descriptor: descriptor)
         var (number, tokens): (Int, [ByteBuffer]) = (0, [])
         while let line = lines.next({ String(decoding: $0, as: UTF8.self) }) {
             number += 1
@@ -100,7 +100,7 @@ struct InvalidRemove: AsyncParsableCommand {
     }
 
     private func count(
-        _ named: [ByteBuffer]?, _ filter: InvalidTokenFilter, _ inspector: InvalidTokenInspector
+        _ named: [ByteBuffer]?, _ filter: InvalidTokenFilter, _ inspector: InvalidTokenClient
     ) async throws -> Int {
         var count = 0
         if let named {
@@ -115,7 +115,7 @@ struct InvalidRemove: AsyncParsableCommand {
     }
 
     private func remove(
-        _ named: [ByteBuffer]?, _ filter: InvalidTokenFilter, _ inspector: InvalidTokenInspector
+        _ named: [ByteBuffer]?, _ filter: InvalidTokenFilter, _ inspector: InvalidTokenClient
     ) async throws -> Int {
         var count = 0
         do {

@@ -65,10 +65,10 @@ struct InvalidTokenFilter: Equatable {
 extension RedisOptions {
     /// Does something with the set of invalid tokens over a client that is ready, and is closed then.
     /// - Throws: what `body` throws; an error of Redis as one that is told as a mistake of usage is.
-    func withInvalidTokens(_ body: (InvalidTokenInspector) async throws -> Void) async throws {
+    func withInvalidTokens(_ body: (InvalidTokenClient) async throws -> Void) async throws {
         let settings = try settings()
         let redis = try CommandRedis(settings)
-        let inspector = InvalidTokenInspector.start(
+        let inspector = InvalidTokenClient.start(
             topology: redis.topology, keys: settings.sharedKeys, configuration: redis.configuration,
             logger: redis.logger)
         do {
@@ -83,7 +83,7 @@ extension RedisOptions {
     }
 }
 
-extension InvalidTokenInspector {
+extension InvalidTokenClient {
     /// Goes through all tokens that fit.
     /// - Parameter page: gets those of each part; `false` ends it.
     func sweep(

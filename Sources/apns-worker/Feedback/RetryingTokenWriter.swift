@@ -2,11 +2,11 @@ import NIOCore
 import PushQueue
 
 /// Writes records into Redis, and waits for it while it is away.
-struct FeedbackWriting: Sendable {
+struct RetryingTokenWriter: Sendable {
     /// How long Redis is waited for once the process is to end.
     private static let patienceAtStop = TimeAmount.seconds(5)
 
-    private let writer: InvalidTokenWriter
+    private let writer: InvalidTokenClient
     private let stop: FeedbackStop
     private let limit: TimeAmount
     /// Whose records they are, for messages.
@@ -17,7 +17,7 @@ struct FeedbackWriting: Sendable {
     private(set) var givenUp: String?
 
     /// - Parameter limit: for how long Redis is waited for.
-    init(_ writer: InvalidTokenWriter, limit: TimeAmount, stop: FeedbackStop, name: String) {
+    init(_ writer: InvalidTokenClient, limit: TimeAmount, stop: FeedbackStop, name: String) {
         self.writer = writer
         self.limit = limit
         self.stop = stop

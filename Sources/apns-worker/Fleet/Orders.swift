@@ -3,6 +3,71 @@ import FoundationEssentials
 import PushQueue
 import Redis
 
+struct Quiet: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Have workers take no more jobs, finish what they have, and stay.",
+        discussion: """
+            For a moment's peace before a deployment, or to look at one worker. A quiet worker keeps its leases, answers its \
+            health check with `not ready`, and goes on with `apns-worker quiet --undo`; SIGTSTP and SIGCONT do the same to a \
+            process. An order reaches a worker within about ten seconds, and is forgotten after ten minutes if none does.
+
+              apns-worker quiet web-3              # the only worker of that host
+              apns-worker quiet --all --wait       # and exit 0 when nothing is under way any more
+            """)
+
+    @OptionGroup var order: OrderOptions
+
+    @Flag(help: "Have them take jobs again.")
+    var undo = false
+
+    func run() async throws {
+        if undo {
+            return try await order.give(
+                .work,
+                .init(
+                    question: "This lets workers take jobs again",
+                    told: "jobs are taken again within a few seconds",
+                    done: "takes jobs again",
+                    isDone: { status, name in
+                        status.workers.contains { $0.name == name && $0.state == .running }
+                    }))
+        }
+        try await order.give(
+            .quiet,
+            .init(
+                question: "This makes workers quiet: nobody takes jobs of their queues then, unless there are others",
+                told: "no more jobs are taken in a few seconds; `apns-worker quiet --undo` ends that",
+                done: "is quiet, with nothing under way",
+                isDone: { status, name in
+                    status.workers.contains {
+                        $0.name == name && $0.state == .quiet && $0.inFlight == 0 && $0.claimed == 0
+                    }
+                }))
+    }
+}
+
+struct Stop: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Have workers finish what they have, give the rest back, and end, as SIGTERM does.",
+        discussion: """
+            Whatever started a worker may start another one in its place: a container is restarted, and to have fewer of \
+            them is for whoever runs them to say. An order reaches a worker within about ten seconds, and is forgotten after \
+            ten minutes if none does.
+            """)
+
+    @OptionGroup var order: OrderOptions
+
+    func run() async throws {
+        try await order.give(
+            .stop,
+            .init(
+                question: "This ends workers: their jobs are finished or given back",
+                told: "it finishes what it has, gives the rest back and ends",
+                done: "has ended",
+                isDone: { status, name in !status.workers.contains { $0.name == name && $0.state != .gone } }))
+    }
+}
+
 /// An order to workers: whom, and whether to wait until it is carried out.
 struct OrderOptions: ParsableArguments {
     @OptionGroup(title: "Queues") var fleet: FleetOptions
@@ -17,8 +82,10 @@ struct OrderOptions: ParsableArguments {
     @Flag(help: "Wait until it is done; exit 1 if it is not in time.")
     var wait = false
 
-    @Option(help: "With --wait: for how many seconds at the most.")
-    var timeout = 60
+    @Option(
+        help: ArgumentHelp("With --wait: how long at most. (default: 1m)", valueName: "duration"),
+        transform: { try DurationText.option($0, "--timeout", bare: .seconds, 1...86_400) })
+    var timeout = 60_000
 
     @Flag(help: "With --all: do not ask.")
     var yes = false
@@ -33,7 +100,6 @@ struct OrderOptions: ParsableArguments {
                     ? "name workers or give --all, not both"
                     : "name a worker, or give --all; `apns-worker status` shows them")
         }
-        guard (1...86_400).contains(timeout) else { throw ValidationError("--timeout has to be 1 to 86400 seconds") }
     }
 
     /// How an order is told.
@@ -92,7 +158,7 @@ struct OrderOptions: ParsableArguments {
     private func waits(
         for chosen: [FleetStatus.Worker], _ fleet: Fleet, _ queues: [QueueKeys], _ manner: Manner
     ) async throws -> Bool {
-        let end = ContinuousClock.now + .seconds(timeout)
+        let end = ContinuousClock.now + .milliseconds(timeout)
         var open = chosen
         var last = FleetStatus()
         while true {
@@ -108,7 +174,7 @@ struct OrderOptions: ParsableArguments {
         for worker in open {
             let now = last.workers.first { $0.name == worker.name }
             let state = now.map { "\($0.state.rawValue), with \($0.inFlight) notifications in flight" } ?? "gone"
-            Terminal.tell("\(worker.name) is not done after \(timeout) s: it is \(state)\n")
+            Terminal.tell("\(worker.name) is not done after \(DurationText.text(timeout)): it is \(state)\n")
         }
         return false
     }

@@ -7,9 +7,9 @@ import Testing
 @testable import PushQueue
 
 @Suite("Looking at invalid tokens")
-struct InvalidTokenInspectorTests {
-    private func withInspector(_ queue: TestQueue, _ body: (InvalidTokenInspector) async throws -> Void) async throws {
-        let inspector = InvalidTokenInspector.start(
+struct InvalidTokenClientTests {
+    private func withInspector(_ queue: TestQueue, _ body: (InvalidTokenClient) async throws -> Void) async throws {
+        let inspector = InvalidTokenClient.start(
             topology: queue.client.topology, keys: queue.sharedKeys, configuration: RedisClientConfiguration(),
             logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
         try await inspector.waitUntilReady(timeout: .seconds(10))

@@ -8,8 +8,8 @@ import PushWorker
     import Musl
 #endif
 
-/// What a process did and what it cost, as JSON.
-struct Account: Encodable {
+/// The work of a process and its cost, as JSON.
+struct RunStatistics: Encodable {
     var claimedJobs: Int
     var submitted: Int
     var delivered: Int
@@ -24,9 +24,9 @@ struct Account: Encodable {
     var dead: Int
     var possibleDuplicates: Int
     var lostClaims: Int
-    /// Microseconds of the process' CPU time, user and system.
+    /// CPU time, user and system, in microseconds.
     var cpuMicroseconds: Int
-    /// The most memory it has had, in KiB.
+    /// Peak resident memory, in KiB.
     var peakMemoryKiB: Int
 
     init(counters: LaneCounters) {
@@ -58,7 +58,7 @@ struct Account: Encodable {
         do {
             try encoder.encode(self).write(to: URL(filePath: path))
         } catch {
-            throw ValidationError("cannot write the account to \(path): \(error)")
+            throw ValidationError("cannot write the statistics to \(path): \(error)")
         }
     }
 }

@@ -3,8 +3,8 @@ import NIOCore
 import NIOPosix
 import Redis
 
-/// Looks at the set of invalid tokens and repairs it from a task, over a client of its own.
-public final class InvalidTokenInspector: Sendable {
+/// The set of invalid tokens for a task: an ``InvalidTokenSet`` with a Redis client of its own.
+public final class InvalidTokenClient: Sendable {
     private let client: RedisClient
     private let set: NIOLoopBoundBox<InvalidTokenSet>
 
@@ -14,40 +14,57 @@ public final class InvalidTokenInspector: Sendable {
     }
 
     /// Begins to connect.
+    /// - Parameter maximumAge: see ``InvalidTokenSet/init(client:keys:maximumAge:)``.
     public static func start(
-        topology: RedisTopology, keys: SharedKeys, configuration: RedisClientConfiguration, logger: Logger
-    ) -> InvalidTokenInspector {
+        topology: RedisTopology, keys: SharedKeys, maximumAge: Int = InvalidTokenSet.defaultMaximumAge,
+        configuration: RedisClientConfiguration, logger: Logger,
+        eventLoop: any EventLoop = MultiThreadedEventLoopGroup.singleton.next()
+    ) -> InvalidTokenClient {
         let client = RedisClient(
-            topology: topology, key: keys.invalidTokens, eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
-            configuration: configuration, logger: logger)
+            topology: topology, key: keys.invalidTokens, eventLoop: eventLoop, configuration: configuration,
+            logger: logger)
         client.start()
-        return InvalidTokenInspector(
-            client, .makeBoxSendingValue(InvalidTokenSet(client: client, keys: keys), eventLoop: client.eventLoop))
+        return InvalidTokenClient(
+            client,
+            .makeBoxSendingValue(
+                InvalidTokenSet(client: client, keys: keys, maximumAge: maximumAge), eventLoop: eventLoop))
     }
 
-    /// Waits until the server of the set can be asked.
+    /// Waits until the server of the set is connected. The other functions fail at once while it is not.
     /// - Throws: `RedisError`.
     public func waitUntilReady(timeout: TimeAmount) async throws {
         try await client.waitUntilReady(timeout: timeout)
+    }
+
+    /// See ``InvalidTokenSet/mark(_:completion:)``.
+    /// - Throws: ``QueueConnection/Failure``.
+    public func mark(_ tokens: [InvalidToken]) async throws(QueueConnection.Failure) -> [InvalidTokenSet.Marking] {
+        try await call { $0.mark(tokens, completion: $1) }
+    }
+
+    /// See ``InvalidTokenSet/probe(completion:)``.
+    /// - Throws: ``QueueConnection/Failure``.
+    public func probe() async throws(QueueConnection.Failure) {
+        try await call { $0.probe(completion: $1) }
     }
 
     /// See ``InvalidTokenSet/scan(after:count:withDetails:completion:)``.
     /// - Throws: ``QueueConnection/Failure``.
     public func scan(
         after cursor: String?, count: Int = 500, withDetails: Bool
-    ) async throws -> InvalidTokenSet.Page {
+    ) async throws(QueueConnection.Failure) -> InvalidTokenSet.Page {
         try await call { $0.scan(after: cursor, count: count, withDetails: withDetails, completion: $1) }
     }
 
     /// See ``InvalidTokenSet/countMembers(_:completion:)``.
     /// - Throws: ``QueueConnection/Failure``.
-    public func countMembers(_ tokens: [ByteBuffer]) async throws -> Int {
+    public func countMembers(_ tokens: [ByteBuffer]) async throws(QueueConnection.Failure) -> Int {
         try await call { $0.countMembers(tokens, completion: $1) }
     }
 
     /// See ``InvalidTokenSet/withdraw(_:completion:)``.
     /// - Throws: ``QueueConnection/Failure``.
-    public func withdraw(_ tokens: [ByteBuffer]) async throws -> Int {
+    public func withdraw(_ tokens: [ByteBuffer]) async throws(QueueConnection.Failure) -> Int {
         try await call { $0.withdraw(tokens, completion: $1) }
     }
 
@@ -56,7 +73,7 @@ public final class InvalidTokenInspector: Sendable {
             @escaping @Sendable (
                 InvalidTokenSet, @escaping (Result<Value, QueueConnection.Failure>) -> Void
             ) -> Void
-    ) async throws -> Value {
+    ) async throws(QueueConnection.Failure) -> Value {
         let result: Result<Value, QueueConnection.Failure> = await withCheckedContinuation { continuation in
             client.eventLoop.execute { body(self.set.value) { continuation.resume(returning: $0) } }
         }
@@ -68,7 +85,7 @@ public final class InvalidTokenInspector: Sendable {
         do {
             try await client.close().get()
         } catch {
-            // A connection that did not close in good order is as closed.
+            // A connection that did not close in good order is closed too.
         }
     }
 }

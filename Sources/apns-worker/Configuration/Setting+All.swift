@@ -1,0 +1,327 @@
+import APNS
+import Logging
+import PushQueue
+import PushWorker
+import Redis
+import Telemetry
+
+// Every setting is written here, once. The file's reader, the environment's, the flags, `--help`, `config`, the errors and the
+// README's table are all made of these definitions.
+//
+// To add a setting:
+//
+// 1. Add the member with its default and its unit to the type that uses it: `WorkerConfiguration`, `QueueLimits`,
+//    `AppConfiguration` or `GatewayOptions`.
+// 2. Add one entry to the section below that it belongs to, with the key path of that member:
+//
+//        Setting("idle_timeout", .duration(.seconds, 1...86_400), .app, to: \AppConfiguration.idleTimeout, "…"),
+//
+//    Its place in the file, its variable, its flag and its default follow from that. Give `stored:` if the member counts
+//    another unit than a bare number does, and `isReloadable: true` if `Worker.reload` applies it (apps' settings are).
+// 3. Test what it does, and print the README's table again (`apns-worker config --reference`).
+//
+// Only a setting that is not a plain member, such as a credential, has a name here, by which `Settings` reads it.
+extension Setting {
+    static let all: [Setting] = redis + queues + work + admin + app + gateway + queue
+
+    // MARK: Redis
+
+    static let redisURL = Setting(
+        "redis.url", .text, .redis,
+        """
+        redis://[user:password@]host:port/db, redis+sentinel://host,…/db?master=name or redis+cluster://host,…; rediss… for \
+        TLS; ?password_file=/path for a password in a file.
+        """, initial: "redis://127.0.0.1:6379", isSecret: true, flag: "redis")
+    static let redisCA = Setting(
+        "redis.ca", .text, .redis, "A PEM file of the certificate authorities to trust with TLS.",
+        otherwise: "the system's")
+    static let redisCertificate = Setting(
+        "redis.certificate", .text, .redis, "A client certificate for TLS, PEM with its chain.", otherwise: "none")
+    static let redisCertificateKey = Setting(
+        "redis.certificate_key", .text, .redis, "The private key of the client certificate, PEM.",
+        otherwise: "the certificate's file")
+    static let prefix = Setting("prefix", .text, .redis, "The beginning of all keys in Redis.", initial: "push")
+
+    private static let redis = [redisURL, redisCA, redisCertificate, redisCertificateKey, prefix]
+
+    // MARK: Queues
+
+    /// The queues with their weights; in the file also a mapping `queues`.
+    static let queueNames = Setting(
+        "queue", .list, .queues,
+        """
+        The name of the queue; for a worker also several with their weights, such as critical:6,default:3,bulk:1. In the \
+        file better a mapping `queues`.
+        """, initial: "default")
+    static let queueOrder = Setting(
+        "queue_order", .choice(QueueOrder.allCases.map(\.rawValue)), .queueOrder, to: \WorkerConfiguration.queueOrder,
+        """
+        Which queue goes first when several have work: weighted gives each its share, strict gives the first all that it \
+        can use.
+        """)
+    /// The apps' names; in the file the keys of the mapping `apps`.
+    static let appNames = Setting(
+        "apps", .list, .queues,
+        "The names of the apps of a worker that has several. In the file a mapping `apps` of names to settings.",
+        otherwise: "one app, `default`", isReloadable: true, hasFlag: false)
+
+    private static let queues = [queueNames, queueOrder, appNames]
+
+    // MARK: Work
+
+    static let maxAttempts = Setting(
+        "max_attempts", .number(1...1000), .work, to: \WorkerConfiguration.retry.maximumAttempts,
+        "Attempts of a job that does not say how many.", isReloadable: true)
+    static let invalidTokensDays = Setting(
+        "invalid_tokens_days", .duration(.days, 0...36_500), .work, to: \WorkerConfiguration.invalidTokenAge,
+        stored: .milliseconds, "How long invalid tokens are kept; 0 for ever.")
+    static let logLevel = Setting(
+        "log_level", .choice(Logger.Level.allCases.map(\.rawValue)), .work,
+        "The least severe level that is logged: trace, debug, info, notice, warning, error or critical.",
+        initial: .text(Logger.Level.info.rawValue), isReloadable: true)
+    static let logFormat = Setting(
+        "log_format", .choice(LogFormat.allCases.map(\.rawValue)), .work,
+        "text for people, json for programs, journal for systemd's journal, or auto for what fits standard error.",
+        initial: .text(LogFormat.auto.rawValue))
+
+    private static let work = [
+        Setting(
+            "lanes", .number(0...256), .work, to: \WorkerConfiguration.lanes,
+            "Event loops that work, each with its own connections; 0 for one per core.", initial: 0),
+        Setting(
+            // Lanes renew after a third of it; an idle lane ticks once per second.
+            "lease", .duration(.milliseconds, 7000...3_600_000), .work, to: \QueueLimits.lease,
+            "The time after which a silent worker's claims go to other workers."),
+        Setting(
+            "drain_timeout", .duration(.milliseconds, 0...3_600_000), .work, to: \WorkerConfiguration.drainTimeout,
+            "Maximum time to drain at the end; then what is unfinished returns to the queue."),
+        Setting(
+            "retry_base", .duration(.milliseconds, 1...3_600_000), .work, to: \WorkerConfiguration.retry.base,
+            "Maximum pause before the first retry; it doubles with each attempt.", isReloadable: true),
+        Setting(
+            "retry_cap", .duration(.milliseconds, 1...86_400_000), .work, to: \WorkerConfiguration.retry.cap,
+            "Maximum pause before any retry.", isReloadable: true),
+        maxAttempts,
+        Setting(
+            "pause", .duration(.milliseconds, 100...3_600_000), .work, to: \WorkerConfiguration.appPause.first,
+            "Pause of an app that APNs refuses, before the first probe; it doubles each time.", isReloadable: true),
+        Setting(
+            "pause_cap", .duration(.milliseconds, 100...86_400_000), .work, to: \WorkerConfiguration.appPause.longest,
+            "Maximum pause between probes.", isReloadable: true),
+        logLevel, logFormat,
+        Setting(
+            "log_summary", .duration(.milliseconds, 0...86_400_000), .work, to: \WorkerConfiguration.summaryInterval,
+            "Interval of the log line about the work done; 0 for never."),
+        invalidTokensDays,
+    ]
+
+    static let adminPort = Setting(
+        "admin.port", .number(0...65_535), .admin,
+        "The port for /metrics, /healthz and /readyz; 0 for a free one, which the log names.", otherwise: "none")
+    static let adminHost = Setting(
+        "admin.host", .text, .admin,
+        "The address that the admin port listens on; 0.0.0.0 for all. The port is unauthenticated.",
+        initial: "127.0.0.1")
+
+    private static let admin = [adminPort, adminHost]
+
+    // MARK: Apps
+
+    static let topic = Setting(
+        "topic", .list, .app,
+        "The app's bundle identifier, the topic of jobs without one; several separated by commas.",
+        otherwise: "required")
+    static let key = Setting(
+        "key", .text, .app, "The signing key, AuthKey_….p8 from Apple's developer site; or `key_base64`.",
+        otherwise: "required, unless there is a certificate")
+    static let keyBase64 = Setting(
+        "key_base64", .text, .app, "The signing key itself, as base64, instead of its file.", isSecret: true,
+        hasFlag: false)
+    static let keyID = Setting(
+        "key_id", .text, .app, "The signing key's ten-character ID.", otherwise: "from the file's name")
+    static let keyPassphrase = Setting(
+        "key_passphrase", .text, .app, "The passphrase of the signing key.", isSecret: true, hasFlag: false)
+    static let keyPassphraseFile = Setting(
+        "key_passphrase_file", .text, .app, "A file with the passphrase of the signing key.", hasFlag: false)
+    static let teamID = Setting(
+        "team_id", .text, .app, "The team's ten-character ID.", otherwise: "required with a signing key")
+    static let nextKey = Setting(
+        "next_key", .text, .app,
+        "While keys are rotated: the key to continue with when APNs refuses the first; or `next_key_base64`.",
+        otherwise: "none")
+    static let nextKeyBase64 = Setting(
+        "next_key_base64", .text, .app, "The next key itself, as base64.", isSecret: true, hasFlag: false)
+    static let nextKeyID = Setting(
+        "next_key_id", .text, .app, "The next key's ID.", otherwise: "from the file's name")
+    static let nextKeyPassphrase = Setting(
+        "next_key_passphrase", .text, .app, "The passphrase of the next key.", isSecret: true, hasFlag: false)
+    static let nextKeyPassphraseFile = Setting(
+        "next_key_passphrase_file", .text, .app, "A file with the passphrase of the next key.", hasFlag: false)
+    static let certificate = Setting(
+        "certificate", .text, .app,
+        "Instead of a signing key: the client certificate, PEM with its chain or PKCS#12; or `certificate_base64`.",
+        otherwise: "none")
+    static let certificateBase64 = Setting(
+        "certificate_base64", .text, .app, "The certificate itself, as base64.", isSecret: true, hasFlag: false)
+    static let certificateKey = Setting(
+        "certificate_key", .text, .app, "The certificate's private key, PEM; or `certificate_key_base64`.",
+        otherwise: "the certificate's file")
+    static let certificateKeyBase64 = Setting(
+        "certificate_key_base64", .text, .app, "The private key itself, as base64.", isSecret: true, hasFlag: false)
+    static let certificatePassphrase = Setting(
+        "certificate_passphrase", .text, .app, "The passphrase of the private key or the PKCS#12 file.", isSecret: true,
+        hasFlag: false)
+    static let certificatePassphraseFile = Setting(
+        "certificate_passphrase_file", .text, .app,
+        "A file with the passphrase of the private key or the PKCS#12 file; or `certificate_passphrase`.",
+        otherwise: "none")
+    static let transport = Setting(
+        "transport", .choice(["http2", "gateway"]), .app,
+        "http2, or gateway for the binary protocol that Apple has retired and other servers still speak.",
+        initial: "http2")
+    static let endpoint = Setting(
+        "endpoint", .text, .app, "production, sandbox, or host:port of another server.", initial: "production")
+    static let feedbackEndpoint = Setting(
+        "feedback_endpoint", .text, .feedback, "production, sandbox, or host:port of another feedback service.",
+        otherwise: "Apple's for the app's environment, or port 2196 of `endpoint`")
+    static let managementEndpoint = Setting(
+        "management_endpoint", .text, .channels,
+        "production, sandbox, or host:port of another server that manages channels.",
+        otherwise: "Apple's, or that of `endpoint`")
+    static let ca = Setting(
+        "ca", .text, .app, "A PEM file of the certificate authorities to trust.", otherwise: "the system's")
+    static let proxy = Setting(
+        "proxy", .text, .app, "An HTTP proxy, http://[user:password@]host:port, or none.",
+        otherwise: "from HTTPS_PROXY and NO_PROXY", isSecret: true)
+
+    private static let app = [
+        topic, key, keyBase64, keyID, keyPassphrase, keyPassphraseFile, teamID, nextKey, nextKeyBase64, nextKeyID,
+        nextKeyPassphrase, nextKeyPassphraseFile, certificate, certificateBase64, certificateKey, certificateKeyBase64,
+        certificatePassphrase, certificatePassphraseFile, transport, endpoint, feedbackEndpoint, managementEndpoint, ca,
+        proxy,
+        Setting(
+            "min_connections", .number(0...100), .app, to: \AppConfiguration.minimumConnections,
+            "Connections per lane that stay open while nothing is sent."),
+        Setting(
+            "max_connections", .number(1...100), .app, to: \AppConfiguration.maximumConnections,
+            "Maximum connections per lane."),
+        Setting(
+            "max_streams", .number(1...10_000), .app, to: \AppConfiguration.maximumStreams,
+            "Maximum concurrent requests per connection; APNs may allow fewer."),
+        Setting(
+            "request_timeout", .duration(.milliseconds, 100...600_000), .app, to: \AppConfiguration.requestTimeout,
+            "Maximum time a request may remain unanswered."),
+        Setting(
+            "idle_timeout", .duration(.seconds, 1...86_400), .app, to: \AppConfiguration.idleTimeout,
+            "Time without requests after which a connection beyond `min_connections` is closed."),
+        Setting(
+            "max_connection_age", .duration(.seconds, 10...604_800), .app, to: \AppConfiguration.maximumConnectionAge,
+            "Age at which a connection is replaced.", otherwise: "never"),
+        Setting(
+            "max_per_second", .number(1...1_000_000), .app, to: \AppConfiguration.maximumPerSecond,
+            "Maximum notifications per second, of all workers together.", otherwise: "unlimited"),
+        Setting(
+            "max_bad_tokens", .percentage(1...100), .app, to: \AppConfiguration.maximumBadTokenShare,
+            """
+            The share of device tokens that APNs may call bad before the app is paused and no token is marked; 100% for \
+            never.
+            """),
+    ]
+
+    // MARK: Binary gateway
+
+    private static let gateway = [
+        Setting(
+            "gateway.frame", .choice(GatewayFrame.allCases.map(\.rawValue)), .gateway, to: \GatewayOptions.frame,
+            "The protocol's command: items (2), enhanced (1), or simple (0), whose errors name no notification."),
+        Setting(
+            "gateway.batch_bytes", .size(1...1 << 20), .gateway, to: \GatewayOptions.batchBytes,
+            "Maximum size of one write; the default is that of a TLS record."),
+        Setting(
+            "gateway.batch_time", .duration(.milliseconds, 0...10_000), .gateway, to: \GatewayOptions.batchTime,
+            "Maximum time a write waits for more notifications."),
+        Setting(
+            "gateway.confirm_after", .duration(.milliseconds, 0...600_000), .gateway, to: \GatewayOptions.confirmAfter,
+            "Time without an error after which a notification counts as delivered."),
+        Setting(
+            "gateway.barrier", .choice(["on", "off"]), .gateway, to: \GatewayOptions.sendsBarriers,
+            """
+            Prove delivery with a deliberately bad item when a window is full or the worker stops; off for a gateway that \
+            must not be sent one.
+            """),
+        Setting(
+            "gateway.window", .number(1...1_000_000), .gateway, to: \GatewayOptions.windowCount,
+            "Maximum unconfirmed notifications per connection."),
+        Setting(
+            "gateway.window_bytes", .size(1...1 << 30), .gateway, to: \GatewayOptions.windowBytes,
+            "Maximum size of the unconfirmed notifications per connection."),
+        Setting(
+            "gateway.payload_limit", .size(1...16_384), .gateway, to: \GatewayOptions.payloadLimit,
+            "Maximum size of a payload; 256 for the oldest gateways."),
+    ]
+
+    // MARK: Queues' own
+
+    static let weight = Setting(
+        "weight", .number(1...1000), .format,
+        "In `queues.<name>` only: the queue's share of the worker while other queues have work too.",
+        initial: 1, hasFlag: false, canBeCommon: false)
+    static let format = Setting(
+        "format", .choice(ProducerFormat.allCases.map(\.rawValue)), .format,
+        """
+        How jobs are written, and their list: native on the queue's own, sidekiq on queue:<queue>, resque on \
+        resque:queue:<queue>. ActiveJob's are recognized in both.
+        """, initial: .text(ProducerFormat.native.rawValue))
+    static let list = Setting(
+        "list", .text, .format, "The key of the list of jobs, such as shop:queue:push.", otherwise: "by `format`")
+    static let jobClass = Setting(
+        "job_class", .list, .format,
+        """
+        With sidekiq and resque: the classes whose jobs are sent, separated by commas; others on the list become dead \
+        letters.
+        """, otherwise: "all")
+
+    private static let queue = [
+        weight, format, list, jobClass,
+        Setting(
+            "results", .choice(ResultsKept.allCases.map(\.rawValue)), .kept, to: \QueueLimits.results,
+            "The results that are kept for producers, in a stream per queue: all, failures or off."),
+        Setting(
+            "results_limit", .number(1...100_000_000), .kept, to: \QueueLimits.maximumResults,
+            "Approximate maximum of results per queue; the oldest are dropped."),
+        Setting(
+            "dead_letters_limit", .number(1...100_000_000), .kept, to: \QueueLimits.maximumDeadLetters,
+            "Maximum dead letters per queue; the oldest are dropped."),
+        Setting(
+            "dead_letters_bytes", .size(1...1 << 40), .kept, to: \QueueLimits.maximumDeadLetterBytes,
+            "Maximum total size of a queue's dead letters; the oldest are dropped."),
+        Setting(
+            "dead_letters_days", .duration(.days, 1...36_500), .kept, to: \QueueLimits.maximumDeadLetterAge,
+            stored: .milliseconds, "How long dead letters are kept."),
+    ]
+}
+
+// MARK: - The configurations that have the defaults
+
+extension WorkerConfiguration: ConfigurationRoot {
+    static var initial: WorkerConfiguration {
+        let redis = RedisTopology.single(RedisEndpoint(location: .host("localhost", port: 0)))
+        return WorkerConfiguration(redis: redis, queues: [], sharedKeys: SharedKeys(), apps: [], workerName: "")
+    }
+}
+
+extension AppConfiguration: ConfigurationRoot {
+    static var initial: AppConfiguration { AppConfiguration(name: "", topic: "", credential: .providerTokens([])) }
+}
+
+extension QueueLimits: ConfigurationRoot {
+    static var initial: QueueLimits { QueueLimits() }
+}
+
+extension GatewayOptions: ConfigurationRoot {
+    static var initial: GatewayOptions { GatewayOptions() }
+}
+
+extension QueueOrder: SettingValueType {}
+extension ResultsKept: SettingValueType {}
+extension GatewayFrame: SettingValueType {}

@@ -1,0 +1,352 @@
+import PrintableText
+
+/// A setting: its names, its values, and what its value changes. All of them are in ``Setting/all``.
+///
+/// In the file a setting is found by its path (`redis.url` is `url` in the mapping `redis`), in the environment by `APNS_WORKER_`
+/// and the path in capitals with `_` for dots, on the command line by `--` and the path with hyphens.
+struct Setting: Sendable {
+    /// The form of a setting's values.
+    enum Kind: Sendable, Equatable {
+        case text
+        /// Several texts: a sequence in the file, separated by commas elsewhere.
+        case list
+        case number(ClosedRange<Int>)
+        case choice([String])
+        /// A duration such as `30s`. A bare number counts the unit, as the range does.
+        case duration(DurationUnit, ClosedRange<Int>)
+        /// A size such as `64MiB`, or a bare number of bytes.
+        case size(ClosedRange<Int>)
+        /// A percentage such as `50%`, or a bare number.
+        case percentage(ClosedRange<Int>)
+    }
+
+    /// A group of settings: one title in `--help`, and one in the README's table.
+    enum Section: String, CaseIterable, Sendable {
+        case redis = "Redis"
+        case queues = "Queues"
+        case queueOrder = "Order of queues"
+        case format = "Job format"
+        case app = "Apps"
+        case gateway = "Binary gateway"
+        case feedback = "Feedback service"
+        case channels = "Broadcast channels"
+        case work = "Work"
+        case kept = "Results and dead letters"
+        case admin = "Metrics and probes"
+    }
+
+    enum Scope: Sendable {
+        /// One value for the whole worker.
+        case worker
+        /// Each app's own (`apps.<name>.…`), or common to the apps that have no own value.
+        case app
+        /// Each queue's own (`queues.<name>.…`), or common to the queues that have no own value.
+        case queue
+    }
+
+    let path: [String]
+    let kind: Kind
+    let section: Section
+    /// A sentence that says what the setting does.
+    let help: String
+    /// The value where none is given; `nil` where the setting has no default.
+    let initial: SettingContent?
+    /// What applies without a value, in words, where there is no default.
+    let otherwise: String?
+    /// Secrets are never printed.
+    let isSecret: Bool
+    /// True if a running worker applies a changed value.
+    let isReloadable: Bool
+    /// The setting's flag, if it has one.
+    let flag: String?
+    /// True if the setting can be given for all apps or queues at once.
+    let canBeCommon: Bool
+    /// The ``SettingMember`` that the value is written to, if there is one.
+    private let member: (any Sendable)?
+    /// The unit that the member counts, where it is not what ``SettingContent`` counts.
+    private let memberUnit: DurationUnit?
+
+    /// - Parameters:
+    ///   - isReloadable: the default is true for the settings of apps.
+    ///   - flag: instead of the one that follows from the path.
+    private init(
+        _ path: String, _ kind: Kind, _ section: Section, _ help: String, initial: SettingContent?, otherwise: String?,
+        isSecret: Bool, isReloadable: Bool?, hasFlag: Bool, flag: String?, canBeCommon: Bool, member: (any Sendable)?,
+        memberUnit: DurationUnit?
+    ) {
+        self.path = path.split(separator: ".").map(String.init)
+        self.kind = kind
+        self.section = section
+        self.help = help
+        self.initial = initial
+        self.otherwise = otherwise
+        self.isSecret = isSecret
+        self.isReloadable = isReloadable ?? (section.scope == .app)
+        let name = path.map { $0 == "." || $0 == "_" ? "-" : String($0) }.joined()
+        self.flag = hasFlag ? "--" + (flag ?? name) : nil
+        self.canBeCommon = canBeCommon
+        self.member = member
+        self.memberUnit = memberUnit
+    }
+
+    /// Creates a setting that ``Settings`` reads by its name.
+    init(
+        _ path: String, _ kind: Kind, _ section: Section, _ help: String, initial: SettingContent? = nil,
+        otherwise: String? = nil, isSecret: Bool = false, isReloadable: Bool? = nil, hasFlag: Bool = true,
+        flag: String? = nil, canBeCommon: Bool = true
+    ) {
+        self.init(
+            path, kind, section, help, initial: initial, otherwise: otherwise, isSecret: isSecret,
+            isReloadable: isReloadable, hasFlag: hasFlag, flag: flag, canBeCommon: canBeCommon, member: nil,
+            memberUnit: nil)
+    }
+
+    /// Creates a setting whose value goes to a member of a configuration, and whose default is that member's.
+    /// - Parameters:
+    ///   - keyPath: the member.
+    ///   - stored: the unit that the member counts a duration in, if not that of a bare number.
+    ///   - initial: the default, if it is not the member's.
+    init<Root: ConfigurationRoot, Value: SettingValueType>(
+        _ path: String, _ kind: Kind, _ section: Section, to keyPath: WritableKeyPath<Root, Value> & Sendable,
+        stored: DurationUnit? = nil, _ help: String, initial: SettingContent? = nil, otherwise: String? = nil,
+        isReloadable: Bool? = nil
+    ) {
+        let unit: DurationUnit? = if case .duration(let bare, _) = kind { stored ?? bare } else { nil }
+        let scale = unit?.milliseconds ?? 1
+        self.init(
+            path, kind, section, help,
+            initial: initial ?? Root.initial[keyPath: keyPath].content?.multiplied(by: scale),
+            otherwise: otherwise, isSecret: false, isReloadable: isReloadable, hasFlag: true, flag: nil,
+            canBeCommon: true,
+            member: SettingMember<Root> { content, root in
+                guard let value = Value(content.divided(by: scale)) else { return }
+                root[keyPath: keyPath] = value
+            }, memberUnit: unit)
+    }
+
+    /// Writes a value to its member, if it has one in this configuration.
+    func write<Root: ConfigurationRoot>(_ content: @autoclosure () -> SettingContent?, to root: inout Root) {
+        guard let member = member as? SettingMember<Root>, let content = content() else { return }
+        member.write(content, &root)
+    }
+
+    var scope: Scope { section.scope }
+
+    // MARK: Names
+
+    /// The name in the file, with dots.
+    var name: String { path.joined(separator: ".") }
+
+    /// The name in the environment.
+    var variable: String { Self.variable(path) }
+
+    /// The name of a path in the environment.
+    static func variable(_ path: [String]) -> String {
+        variablePrefix
+            + path.map { part in part.uppercased().map { $0.isLetter || $0.isNumber ? String($0) : "_" }.joined() }
+            .joined(separator: "_")
+    }
+
+    /// The beginning of all variables' names.
+    static let variablePrefix = "APNS_WORKER_"
+
+    // MARK: Texts
+
+    /// The default as `--help` and the README print it.
+    var shownDefault: String? { initial.map { kind.text($0) } ?? otherwise }
+
+    /// True if some worker cannot start without the setting; ``shownDefault`` says which.
+    var isRequired: Bool { otherwise?.hasPrefix("required") ?? false }
+}
+
+extension Setting: Hashable {
+    static func == (left: Setting, right: Setting) -> Bool { left.path == right.path }
+    func hash(into hasher: inout Hasher) { hasher.combine(path) }
+}
+
+extension Setting.Section {
+    var scope: Setting.Scope {
+        switch self {
+        case .app, .gateway, .feedback, .channels: .app
+        case .format, .kept: .queue
+        case .redis, .queues, .queueOrder, .work, .admin: .worker
+        }
+    }
+}
+
+// MARK: - Values
+
+/// A value that has been read. Durations are in milliseconds, sizes in bytes.
+enum SettingContent: Sendable, Equatable, ExpressibleByStringLiteral, ExpressibleByIntegerLiteral {
+    case text(String)
+    case number(Int)
+
+    init(stringLiteral value: String) { self = .text(value) }
+    init(integerLiteral value: Int) { self = .number(value) }
+
+    func multiplied(by scale: Int) -> SettingContent {
+        if case .number(let number) = self { .number(number * scale) } else { self }
+    }
+
+    func divided(by scale: Int) -> SettingContent {
+        if case .number(let number) = self { .number(number / scale) } else { self }
+    }
+}
+
+extension Setting {
+    /// Reads a value.
+    /// - Throws: a sentence about the value, to follow the name and the text.
+    func content(_ text: String) throws(SettingMistake) -> SettingContent {
+        if let content = kind.content(text) {
+            if let memberUnit, case .number(let number) = content, number % memberUnit.milliseconds != 0 {
+                throw SettingMistake(sentence: "it must be in whole \(memberUnit.name)")
+            }
+            return content
+        }
+        var sentence = "it must be \(kind.expectation)"
+        switch kind {
+        case .choice(let known):
+            if let nearest = text.nearest(of: known) { sentence += "; did you mean \(nearest)?" }
+        case .duration(let bare, _) where Int(text) != nil:
+            sentence += " (a number without a unit is in \(bare.name))"
+        default: break
+        }
+        throw SettingMistake(sentence: sentence)
+    }
+}
+
+struct SettingMistake: Error {
+    let sentence: String
+}
+
+extension Setting.Kind {
+    /// The content of a text; `nil` if the text is not a value of this kind.
+    func content(_ text: String) -> SettingContent? {
+        switch self {
+        case .text, .list: return .text(text)
+        case .number(let range): return Int(text).flatMap { range.contains($0) ? .number($0) : nil }
+        case .percentage(let range):
+            let digits = text.hasSuffix("%") ? text.dropLast() : text[...]
+            return Int(digits).flatMap { range.contains($0) ? .number($0) : nil }
+        case .size(let range): return SizeText.bytes(text).flatMap { range.contains($0) ? .number($0) : nil }
+        case .duration(let bare, let range):
+            let milliseconds = DurationText.milliseconds(text, bare: bare)
+            return milliseconds.flatMap { self.milliseconds(bare, range).contains($0) ? .number($0) : nil }
+        case .choice(let known):
+            // On and off in YAML's other words.
+            let switches = known == ["on", "off"] ? ["true": "on", "false": "off", "yes": "on", "no": "off"] : [:]
+            let word = text.lowercased()
+            let meant = switches[word] ?? word
+            return known.contains(meant) ? .text(meant) : nil
+        }
+    }
+
+    /// A content as it is printed, with its unit. Reading the text returns the same content.
+    func text(_ content: SettingContent) -> String {
+        switch (content, self) {
+        case (.number(let number), .duration): DurationText.text(number)
+        case (.number(let number), .size): SizeText.text(number)
+        case (.number(let number), .percentage): "\(number)%"
+        case (.number(let number), _): "\(number)"
+        case (.text(let text), _): text
+        }
+    }
+
+    private func milliseconds(_ unit: DurationUnit, _ range: ClosedRange<Int>) -> ClosedRange<Int> {
+        range.lowerBound * unit.milliseconds...range.upperBound * unit.milliseconds
+    }
+
+    /// The form of a value, such as `a duration from 7s to 1h`.
+    var expectation: String {
+        switch self {
+        case .text: "a text"
+        case .list: "a text, or several"
+        case .number(let range): "a whole number from \(range.lowerBound) to \(range.upperBound)"
+        case .percentage(let range): "a percentage from \(range.lowerBound)% to \(range.upperBound)%"
+        case .size(let range):
+            "a size from \(SizeText.text(range.lowerBound)) to \(SizeText.text(range.upperBound)), such as 64MiB, or in bytes"
+        case .duration(let bare, let range):
+            "a duration from \(DurationText.text(range.lowerBound * bare.milliseconds)) to "
+                + DurationText.text(range.upperBound * bare.milliseconds)
+        case .choice(let known):
+            known.count > 1 ? known.dropLast().joined(separator: ", ") + " or " + (known.last ?? "") : known.joined()
+        }
+    }
+
+    /// The placeholder of the value in `--help`; `nil` for the flag's own name.
+    var valueName: String? {
+        switch self {
+        case .text, .list: nil
+        case .number: "number"
+        case .percentage: "percentage"
+        case .size: "size"
+        case .duration: "duration"
+        case .choice(let known): known.count <= 3 ? known.joined(separator: "|") : nil
+        }
+    }
+}
+
+// MARK: - Members of configurations
+
+/// A configuration whose members are settings.
+protocol ConfigurationRoot: Sendable {
+    /// The configuration with all its defaults.
+    static var initial: Self { get }
+}
+
+/// Where a setting's value is written to.
+private struct SettingMember<Root>: Sendable {
+    let write: @Sendable (SettingContent, inout Root) -> Void
+}
+
+/// A type of a member that a setting can be written to.
+protocol SettingValueType: Sendable {
+    init?(_ content: SettingContent)
+    var content: SettingContent? { get }
+}
+
+extension Int: SettingValueType {
+    init?(_ content: SettingContent) {
+        guard case .number(let number) = content else { return nil }
+        self = number
+    }
+    var content: SettingContent? { .number(self) }
+}
+
+extension Int64: SettingValueType {
+    init?(_ content: SettingContent) {
+        guard case .number(let number) = content else { return nil }
+        self.init(number)
+    }
+    var content: SettingContent? { .number(Int(self)) }
+}
+
+/// A share: its setting is a percentage.
+extension Double: SettingValueType {
+    init?(_ content: SettingContent) {
+        guard case .number(let number) = content else { return nil }
+        self = Double(number) / 100
+    }
+    var content: SettingContent? { .number(Int((self * 100).rounded())) }
+}
+
+extension Bool: SettingValueType {
+    init?(_ content: SettingContent) { self = content == "on" }
+    var content: SettingContent? { .text(self ? "on" : "off") }
+}
+
+extension Optional: SettingValueType where Wrapped: SettingValueType {
+    init?(_ content: SettingContent) {
+        guard let value = Wrapped(content) else { return nil }
+        self = .some(value)
+    }
+    var content: SettingContent? { flatMap(\.content) }
+}
+
+extension SettingValueType where Self: RawRepresentable, RawValue == String {
+    init?(_ content: SettingContent) {
+        guard case .text(let text) = content else { return nil }
+        self.init(rawValue: text)
+    }
+    var content: SettingContent? { .text(rawValue) }
+}
