@@ -1,13 +1,8 @@
+import Glibc
 import NIOCore
 import NIOPosix
 import Sockets
 import TLS
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
 
 /// Makes connections: resolves the name, connects, logs in.
 struct RedisConnector {

@@ -1,12 +1,7 @@
 import ArgumentParser
 import FoundationEssentials
+import Glibc
 import PushWorker
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
 
 /// What a process did and what it cost, as JSON.
 struct Account: Encodable {

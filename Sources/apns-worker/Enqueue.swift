@@ -1,14 +1,9 @@
 import ArgumentParser
 import FoundationEssentials
+import Glibc
 import NIOCore
 import PushQueue
 import Redis
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
 
 struct Enqueue: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

@@ -1,10 +1,5 @@
+import Glibc
 import Synchronization
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
 
 /// SIGINT and SIGTERM, for a command that ends between two steps and then says how far it has come.
 enum Interruption {

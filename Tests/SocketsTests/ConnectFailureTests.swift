@@ -1,14 +1,9 @@
+import Glibc
 import NIOCore
 import NIOPosix
 import Testing
 
 @testable import Sockets
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
 
 @Suite("Errors of connecting", .serialized, .timeLimit(.minutes(1)))
 struct ConnectFailureTests {
@@ -53,11 +48,7 @@ struct ConnectFailureTests {
     func shortage() async throws {
         // So that there are not too many to hoard.
         var limit = rlimit()
-        #if canImport(Glibc)
-            let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
-        #else
-            let resource = RLIMIT_NOFILE
-        #endif
+        let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
         #expect(getrlimit(resource, &limit) == 0)
         var low = limit
         low.rlim_cur = 300

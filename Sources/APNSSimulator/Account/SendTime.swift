@@ -1,8 +1,4 @@
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
+import Glibc
 
 /// Finds the time at which a notification was sent in its payload: a member of a given name with microseconds since 1970.
 struct SendTime: Sendable {

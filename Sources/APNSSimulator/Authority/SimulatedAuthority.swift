@@ -1,11 +1,6 @@
 import COpenSSL
+import Glibc
 import TLS
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
 
 /// A certificate authority of the simulator's own, in memory, with which a client trusts it and it trusts a client.
 ///

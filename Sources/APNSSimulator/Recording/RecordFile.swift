@@ -1,10 +1,5 @@
+import Glibc
 import Synchronization
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
 
 /// A file that grows by a line for each notification.
 ///
@@ -75,11 +70,7 @@ public final class RecordFile: Sendable {
     }
 
     private static func close(_ descriptor: Int32) -> Int32 {
-        #if canImport(Glibc)
-            Glibc.close(descriptor)
-        #else
-            Musl.close(descriptor)
-        #endif
+        Glibc.close(descriptor)
     }
 
     /// - Returns: the system's number for what went wrong, if something did.
@@ -104,18 +95,10 @@ public final class RecordFile: Sendable {
     }
 
     private static func systemWrite(_ descriptor: Int32, _ bytes: UnsafeRawBufferPointer) -> Int {
-        #if canImport(Glibc)
-            Glibc.write(descriptor, bytes.baseAddress, bytes.count)
-        #else
-            Musl.write(descriptor, bytes.baseAddress, bytes.count)
-        #endif
+        Glibc.write(descriptor, bytes.baseAddress, bytes.count)
     }
 
     private static func systemPoll(_ poll: inout pollfd) -> Int32 {
-        #if canImport(Glibc)
-            Glibc.poll(&poll, 1, -1)
-        #else
-            Musl.poll(&poll, 1, -1)
-        #endif
+        Glibc.poll(&poll, 1, -1)
     }
 }

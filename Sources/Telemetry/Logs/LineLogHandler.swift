@@ -1,11 +1,6 @@
+import Glibc
 import Logging
 import Synchronization
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
 
 /// The level of all loggers that have none of their own; it can be changed while they are in use. From anywhere.
 public final class SharedLogLevel: Sendable {

@@ -1,8 +1,4 @@
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
+import Glibc
 
 /// How lines of a log are written.
 public enum LogFormat: String, CaseIterable, Sendable {

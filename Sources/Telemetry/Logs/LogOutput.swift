@@ -1,10 +1,5 @@
+import Glibc
 import NIOConcurrencyHelpers
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
 
 /// Where a log is written to: each line whole, with one write(2), so that lines of several threads do not mix.
 ///
@@ -58,11 +53,7 @@ public final class LogOutput: Sendable {
 
     private func systemWrite(_ bytes: Slice<UnsafeRawBufferPointer>) -> Int {
         let rest = UnsafeRawBufferPointer(rebasing: bytes)
-        #if canImport(Glibc)
-            return Glibc.write(descriptor, rest.baseAddress, rest.count)
-        #else
-            return Musl.write(descriptor, rest.baseAddress, rest.count)
-        #endif
+        return Glibc.write(descriptor, rest.baseAddress, rest.count)
     }
 
     private func systemWrite(_ bytes: ArraySlice<UInt8>) -> Int {

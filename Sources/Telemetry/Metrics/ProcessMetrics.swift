@@ -1,12 +1,7 @@
 import CoreMetrics
+import Glibc
 import NIOConcurrencyHelpers
 import Sockets
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
 
 /// What the process costs, under the names that Prometheus' own client libraries give it.
 ///
@@ -60,11 +55,7 @@ public final class ProcessMetrics: Sendable {
         if let value { factory.makeMeter(label: name, dimensions: []).set(value) }
     }
 
-    #if canImport(Glibc)
-        private static let thisProcess = __rusage_who_t(RUSAGE_SELF.rawValue)
-    #else
-        private static let thisProcess = RUSAGE_SELF
-    #endif
+    private static let thisProcess = __rusage_who_t(RUSAGE_SELF.rawValue)
 
     private static var pageSize: Double { Double(sysconf(Int32(_SC_PAGESIZE))) }
 

@@ -1,8 +1,4 @@
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
+import Glibc
 
 /// The datagram socket on which systemd takes what a service says of itself. See sd_notify(3).
 public struct NotifySocket: Sendable {

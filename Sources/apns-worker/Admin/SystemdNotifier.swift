@@ -1,14 +1,9 @@
 import FoundationEssentials
+import Glibc
 import Logging
 import PushWorker
 import ServiceLifecycle
 import Telemetry
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
 
 /// Tells systemd how the worker does, where systemd (or whoever speaks its protocol) has started it and wants to know.
 ///

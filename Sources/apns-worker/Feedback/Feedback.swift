@@ -1,18 +1,13 @@
 import APNS
 import ArgumentParser
 import FoundationEssentials
+import Glibc
 import Logging
 import NIOCore
 import PushQueue
 import Redis
 import ServiceLifecycle
 import Synchronization
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
 
 struct Feedback: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

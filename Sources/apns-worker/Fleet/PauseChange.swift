@@ -1,13 +1,8 @@
 import FoundationEssentials
+import Glibc
 import PrintableText
 import PushQueue
 import PushWorker
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
 
 /// What `pause` and `resume` have done, as they print it for programs.
 struct PauseChange: Encodable {

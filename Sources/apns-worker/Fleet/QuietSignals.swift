@@ -1,12 +1,7 @@
 import Dispatch
+import Glibc
 import PushWorker
 import ServiceLifecycle
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
 
 /// SIGTSTP makes a worker quiet, and SIGCONT ends that.
 struct QuietSignals: Service {
