@@ -105,3 +105,102 @@ extension MetricRegistry.Family {
         text += "\(labels.written(after: "\(name)_count")) \(count)\n"
     }
 }
+
+/// What is known of a metric before anything is measured: its name and what it means.
+public struct MetricFamily: Sendable {
+    /// The name, such as `http_requests_total`.
+    public var name: String
+    /// What it measures, in one sentence, for `# HELP`.
+    public var help: String
+    /// Of a histogram: the upper bounds of its buckets in ascending order, in the metric's own unit, `+Inf` left out;
+    /// `nil` for the factory's default.
+    public var buckets: [Double]?
+
+    /// Describes a metric; see the members.
+    public init(_ name: String, help: String, buckets: [Double]? = nil) {
+        self.name = name
+        self.help = help
+        self.buckets = buckets
+    }
+}
+
+/// The labels of one series, sorted by name, in the form in which they are written.
+struct MetricLabels: Hashable, Comparable, Sendable {
+    /// `name="value",…`, escaped, without braces; empty where there are no labels.
+    let text: String
+
+    static let none = MetricLabels([])
+
+    init(_ dimensions: [(String, String)]) {
+        var named: [String: String] = [:]
+        // A label that is there twice would make the whole page unreadable: the last one counts.
+        for (name, value) in dimensions { named[Self.name(name)] = value }
+        text = named.sorted { $0.key < $1.key }
+            .map { "\($0.key)=\"\(Self.escaped($0.value))\"" }.joined(separator: ",")
+    }
+
+    /// `name{labels}`, with another label behind them where one is given.
+    func written(after name: String, _ more: String = "") -> String {
+        let all = text.isEmpty ? more : more.isEmpty ? text : "\(text),\(more)"
+        return all.isEmpty ? name : "\(name){\(all)}"
+    }
+
+    static func < (one: MetricLabels, other: MetricLabels) -> Bool { one.text < other.text }
+
+    /// A label's name as Prometheus allows it; `le` is a histogram's own.
+    private static func name(_ given: String) -> String {
+        let name = MetricText.name(given, allowsColon: false)
+        return name == "le" ? "le_" : name
+    }
+
+    private static func escaped(_ value: String) -> String {
+        var text = ""
+        for character in value.unicodeScalars {
+            switch character {
+            case "\\": text += "\\\\"
+            case "\"": text += "\\\""
+            case "\n": text += "\\n"
+            default: text.unicodeScalars.append(character)
+            }
+        }
+        return text
+    }
+}
+
+/// How names and values are written in Prometheus' text format.
+///
+/// Source: Prometheus, "Exposition formats", text-based format, version 0.0.4.
+enum MetricText {
+    /// A name with `_` for whatever may not be in one.
+    static func name(_ given: String, allowsColon: Bool = true) -> String {
+        var name = String(
+            given.unicodeScalars.map { character in
+                let isLetter = ("a"..."z").contains(character) || ("A"..."Z").contains(character) || character == "_"
+                let isAllowed = isLetter || ("0"..."9").contains(character) || (allowsColon && character == ":")
+                return isAllowed ? Character(character) : "_"
+            })
+        if let first = name.unicodeScalars.first, !("0"..."9").contains(first) { return name }
+        name = "_" + name
+        return name
+    }
+
+    static func help(_ text: String) -> String {
+        var written = ""
+        for character in text.unicodeScalars {
+            switch character {
+            case "\\": written += "\\\\"
+            case "\n": written += "\\n"
+            default: written.unicodeScalars.append(character)
+            }
+        }
+        return written
+    }
+
+    static func number(_ value: Double) -> String {
+        if value.isNaN { return "NaN" }
+        if value.isInfinite { return value < 0 ? "-Inf" : "+Inf" }
+        // Beyond this not every whole number is one of these.
+        if value == value.rounded(), abs(value) < 9_007_199_254_740_992 { return "\(Int64(value))" }
+        return "\(value)"
+    }
+}
