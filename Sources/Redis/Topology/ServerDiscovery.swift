@@ -1,28 +1,28 @@
 import NIOCore
 
-/// Carries out a `ServerSearch`: asks, connects, and makes sure that a master is one.
+/// Carries out a `ServerDiscoveryState`: asks, connects, and makes sure that a master is one.
 ///
 /// One search at a time. Everything on the event loop.
-final class ServerFinder {
+final class ServerDiscovery {
     typealias Location = RedisEndpoint.Location
 
     /// The slot that the client serves.
     let slot: Int
     private let nodes: NodeConnections
-    private var search: ServerSearch
+    private var search: ServerDiscoveryState
 
     init(_ nodes: NodeConnections, slot: Int) {
         self.nodes = nodes
         self.slot = slot
         switch nodes.topology {
         case .single(let endpoint):
-            search = ServerSearch(server: endpoint.location)
+            search = ServerDiscoveryState(server: endpoint.location)
         case .sentinel(let sentinel):
-            search = ServerSearch(
-                advisers: sentinel.sentinels,
+            search = ServerDiscoveryState(
+                seeds: sentinel.sentinels,
                 name: "\(sentinel.master) (by the Sentinels \(nodes.topology.address))")
         case .cluster(let cluster):
-            search = ServerSearch(advisers: cluster.nodes, name: "\(nodes.topology.address) (Cluster)")
+            search = ServerDiscoveryState(seeds: cluster.nodes, name: "\(nodes.topology.address) (Cluster)")
         }
     }
 
@@ -35,24 +35,24 @@ final class ServerFinder {
     var askTimeout: TimeAmount { nodes.configuration.askTimeout }
 
     /// Connects to the one that would be asked first.
-    func connectToAdviser(completion: @escaping (Result<RedisConnection, RedisError>, Location) -> Void) {
-        guard let adviser = search.advisers.first else { return }
-        nodes.connectToAdviser(at: adviser) { completion($0, adviser) }
+    func connectToSeed(completion: @escaping (Result<RedisConnection, RedisError>, Location) -> Void) {
+        guard let seed = search.seeds.first else { return }
+        nodes.connectToSeed(at: seed) { completion($0, seed) }
     }
 
-    /// See `ServerSearch.prefer`.
-    func prefer(_ adviser: Location) {
-        search.prefer(adviser)
+    /// See `ServerDiscoveryState.prefer`.
+    func prefer(_ seed: Location) {
+        search.prefer(seed)
     }
 
-    /// See `ServerSearch.moved`.
+    /// See `ServerDiscoveryState.moved`.
     func moved(to location: Location) {
         search.moved(to: location)
     }
 
-    /// See `ServerSearch.mistrust`.
-    func mistrust(_ location: Location) {
-        search.mistrust(location)
+    /// See `ServerDiscoveryState.demote`.
+    func demote(_ location: Location) {
+        search.demote(location)
     }
 
     /// Asks whether the server is still the same one; with what is known of others it leaves the next search alone.
@@ -60,15 +60,15 @@ final class ServerFinder {
     /// - Parameter completion: gets the server as it is known now; `nil` when nobody could be asked.
     func check(completion: @escaping (Location?) -> Void) {
         var inquiry = search
-        func follow(_ step: ServerSearch.Step) {
+        func follow(_ step: ServerDiscoveryState.Step) {
             switch step {
             case .connect(let location): completion(location)
             case .failed: completion(nil)
-            case .ask(let adviser):
-                ask(adviser) { result in
+            case .ask(let seed):
+                ask(seed) { result in
                     switch result {
-                    case .success(let advice): follow(inquiry.advised(advice))
-                    case .failure(let error): follow(inquiry.adviserFailed(error))
+                    case .success(let answer): follow(inquiry.answered(answer))
+                    case .failure(let error): follow(inquiry.seedFailed(error))
                     }
                 }
             }
@@ -76,15 +76,15 @@ final class ServerFinder {
         follow(inquiry.begin())
     }
 
-    private func follow(_ step: ServerSearch.Step, _ completion: @escaping NodeConnections.Completion) {
+    private func follow(_ step: ServerDiscoveryState.Step, _ completion: @escaping NodeConnections.Completion) {
         switch step {
         case .failed(let error):
             completion(.failure(error))
-        case .ask(let adviser):
-            ask(adviser) { [self] result in
+        case .ask(let seed):
+            ask(seed) { [self] result in
                 switch result {
-                case .success(let advice): follow(search.advised(advice), completion)
-                case .failure(let error): follow(search.adviserFailed(error), completion)
+                case .success(let answer): follow(search.answered(answer), completion)
+                case .failure(let error): follow(search.seedFailed(error), completion)
                 }
             }
         case .connect(let location):
@@ -120,18 +120,19 @@ final class ServerFinder {
 
     // MARK: Asking
 
-    private func ask(_ adviser: Location, completion: @escaping (Result<ServerSearch.Advice, RedisError>) -> Void) {
+    private func ask(_ seed: Location, completion: @escaping (Result<ServerDiscoveryState.Answer, RedisError>) -> Void)
+    {
         switch nodes.topology {
         case .single:
             // A single server is known without asking.
-            completion(.success(ServerSearch.Advice(server: adviser, advisers: [])))
+            completion(.success(ServerDiscoveryState.Answer(server: seed, seeds: [])))
         case .sentinel(let sentinel):
-            ask(adviser, for: sentinel.master, completion)
+            ask(seed, for: sentinel.master, completion)
         case .cluster:
-            nodes.slots(by: adviser) { [slot] result in
+            nodes.slots(by: seed) { [slot] result in
                 completion(
-                    result.mapError { refusal($0, of: adviser) }.map { reply in
-                        ServerSearch.Advice(slots: reply, slot: slot, sender: adviser)
+                    result.mapError { refusal($0, of: seed) }.map { reply in
+                        ServerDiscoveryState.Answer(slots: reply, slot: slot, sender: seed)
                     })
             }
         }
@@ -139,9 +140,9 @@ final class ServerFinder {
 
     private func ask(
         _ sentinel: Location, for master: String,
-        _ completion: @escaping (Result<ServerSearch.Advice, RedisError>) -> Void
+        _ completion: @escaping (Result<ServerDiscoveryState.Answer, RedisError>) -> Void
     ) {
-        nodes.connectToAdviser(at: sentinel) { [timeout = askTimeout] result in
+        nodes.connectToSeed(at: sentinel) { [timeout = askTimeout] result in
             let connection: RedisConnection
             switch result {
             case .failure(let error): return completion(.failure(error))
@@ -155,7 +156,7 @@ final class ServerFinder {
                 // One connection answers in order: the place of the master is there.
                 completion(
                     (place ?? others).mapError { refusal($0, of: sentinel) }.map { reply in
-                        ServerSearch.Advice(
+                        ServerDiscoveryState.Answer(
                             master: reply, sentinels: try? others.get(), name: master, sender: sentinel)
                     })
             }
@@ -164,7 +165,7 @@ final class ServerFinder {
 }
 
 /// An error that answers a question, as a reason to ask somebody else.
-private func refusal(_ error: RedisError, of adviser: RedisEndpoint.Location) -> RedisError {
+private func refusal(_ error: RedisError, of seed: RedisEndpoint.Location) -> RedisError {
     guard case .server(let answer) = error else { return error }
     var reason = "Redis answered: \(answer.message)"
     if answer.message.contains("cluster support disabled") {
@@ -172,5 +173,5 @@ private func refusal(_ error: RedisError, of adviser: RedisEndpoint.Location) ->
     } else if answer.message.contains("unknown command") {
         reason += "; check that a Sentinel listens there (usually at port 26379)"
     }
-    return .connect(address: adviser.address, reason: reason)
+    return .connect(address: seed.address, reason: reason)
 }
