@@ -1,3 +1,4 @@
+import Glibc
 import NIOCore
 import TLS
 
@@ -18,7 +19,7 @@ protocol GatewayConnectionOwner: AnyObject {
 
 /// One connection to the binary gateway: the thin handler between a channel that does TLS and the state that decides.
 /// Belongs to its channel's event loop.
-final class GatewayConnection: ChannelInboundHandler {
+final class GatewayConnection: ChannelInboundHandler, HandshakingConnection {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
 
@@ -33,12 +34,6 @@ final class GatewayConnection: ChannelInboundHandler {
 
     private(set) var state: GatewayConnectionState
     let endpoint: APNSEndpoint
-    /// Gives the connection up when TLS takes too long.
-    var handshakeTimer: Scheduled<Void>?
-    /// Whether the pool counts it as usable.
-    var isCounted = false
-    /// Of how many calls to replace all connections the pool knew when this one's TLS was chosen.
-    let generation: Int
     /// Whether it was us who gave it up, and not the gateway.
     private(set) var isGivenUp = false
     /// Whether the gateway has named an item of it.
@@ -55,10 +50,9 @@ final class GatewayConnection: ChannelInboundHandler {
     private var isLeaving = false
 
     init(
-        endpoint: APNSEndpoint, batching: Batching, limits: GatewayConnectionState.Limits, generation: Int,
+        endpoint: APNSEndpoint, batching: Batching, limits: GatewayConnectionState.Limits,
         owner: any GatewayConnectionOwner
     ) {
-        self.generation = generation
         self.endpoint = endpoint
         self.batching = batching
         self.owner = owner
@@ -74,6 +68,8 @@ final class GatewayConnection: ChannelInboundHandler {
     func installMeter(on channel: any Channel) throws {
         try channel.pipeline.syncOperations.addHandler(written, position: .first)
     }
+
+    var isConnecting: Bool { state.phase == .connecting }
 
     // MARK: Sending
 
@@ -240,7 +236,6 @@ final class GatewayConnection: ChannelInboundHandler {
         let error = failure ?? explanation
         failure = error
         flushTimer?.cancel()
-        handshakeTimer?.cancel()
         let result = state.window.count > 0 ? owner.uncertainResult(of: self) : .confirmed
         for tag in state.ended() { owner.connection(self, completed: tag, with: result) }
         self.owner = nil
@@ -255,5 +250,40 @@ final class GatewayConnection: ChannelInboundHandler {
         case .open where !state.isProven: .hungUp(endpoint, .beforeConfirmation)
         case .open, .draining, .closed: .closedByPeer(endpoint, whileConnecting: false, reason: nil)
         }
+    }
+}
+
+/// Counts what is written to the socket, below TLS, and knows how much of that the other side's kernel has got.
+///
+/// A dead connection takes whatever fits into the kernel's buffers. Without this, all that would be confirmed for its age.
+final class WrittenBytes: ChannelOutboundHandler {
+    typealias OutboundIn = ByteBuffer
+    typealias OutboundOut = ByteBuffer
+
+    /// Bytes that were written, in all.
+    private(set) var position = 0
+
+    func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
+        position += unwrapOutboundIn(data).readableBytes
+        context.write(data, promise: promise)
+    }
+
+    /// Bytes that the other side's kernel has acknowledged; `nil` where it cannot be told.
+    func acknowledged(on channel: any Channel) -> Int? {
+        guard let options = channel.syncOptions, let waiting = try? options.getOption(.bufferedWritableBytes),
+            let queued = Self.queued(channel)
+        else { return nil }
+        return position - waiting - queued
+    }
+
+    /// Bytes in the kernel's send queue, unacknowledged ones included (`tcp(7)`, SIOCOUTQ).
+    private static func queued(_ channel: any Channel) -> Int? {
+        let count: CInt?? = try? channel.pipeline.syncOperations.withUnsafeTransportIfAvailable(
+            of: NIOBSDSocket.Handle.self
+        ) { socket in
+            var count: CInt = 0
+            return ioctl(socket, UInt(TIOCOUTQ), &count) == 0 ? count : nil
+        }
+        return count.flatMap { $0 }.map(Int.init)
     }
 }

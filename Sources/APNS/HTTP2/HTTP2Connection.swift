@@ -20,7 +20,7 @@ protocol HTTP2ConnectionOwner: AnyObject {
 /// that decides. Belongs to its channel's event loop.
 ///
 /// Requests that are submitted during one turn of the event loop leave in one write.
-final class HTTP2Connection: ChannelInboundHandler {
+final class HTTP2Connection: ChannelInboundHandler, HandshakingConnection {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
 
@@ -28,8 +28,6 @@ final class HTTP2Connection: ChannelInboundHandler {
     var state: HTTP2ConnectionState
     /// Where the connection goes, for messages.
     let endpoint: APNSEndpoint
-    /// What the pool notes of this connection.
-    var notes = PoolNotes()
 
     let session: HTTP2Session
     /// Held until the connection ends: a weak reference would cost as much as a header for each completion.
@@ -61,6 +59,7 @@ final class HTTP2Connection: ChannelInboundHandler {
     }
 
     var freeStreams: Int { state.freeStreams }
+    var isConnecting: Bool { state.phase == .connecting }
 
     /// Opens a stream for a notification.
     /// - Parameters:

@@ -70,7 +70,7 @@ final class AppLane {
     /// How many more notifications the app could take now.
     func room(now: NIODeadline) -> Int {
         guard canSend else { return 0 }
-        var free = max(0, transport.room - waiting - resends.count - returned.count)
+        var free = max(0, transport.capacity - waiting - resends.count - returned.count)
         // What the rate allows in half a second; the rest may as well stay in the queue.
         if let budget { free = min(free, max(0, max(1, budget.perSecond / 2) - waiting)) }
         guard breaker.isOpen else { return free }

@@ -12,7 +12,7 @@ extension Lane {
         dispatchResends(app)
         guard !app.ready.isEmpty else { return }
         if app.breaker.isOpen { return dispatchProbe(app) }
-        var free = min(app.transport.room, budget(of: app))
+        var free = min(app.transport.capacity, budget(of: app))
         while free > 0, let index = app.ready.removeFirst(in: jobs) {
             if jobs[index].fanOut == nil {
                 guard submitOnly(index, app, isProbe: false) else { return app.ready.prepend(index, in: jobs) }
@@ -21,20 +21,20 @@ extension Lane {
             } else {
                 let submitted = submitSome(index, app, atMost: min(Self.turn, free), isProbe: false)
                 // Where none was taken although there seemed to be room, a connection has gone that nobody has told of yet.
-                free = submitted > 0 ? free - submitted : min(free, app.transport.room)
+                free = submitted > 0 ? free - submitted : min(free, app.transport.capacity)
                 app.budget?.spent(submitted)
             }
         }
         guard !app.ready.isEmpty else { return }
         if app.budget != nil { reserveRate(app) }
-        if app.transport.room == 0 { app.transport.wantRoom() }
+        if app.transport.capacity == 0 { app.transport.requestCapacity() }
     }
 
     /// While the breaker is open, one notification at a time finds out whether the fault is gone.
     private func dispatchProbe(_ app: AppLane) {
         askForProbe(app)
         var jobsToTry = app.ready.count
-        while jobsToTry > 0, app.transport.room > 0, case .probe = app.breaker.decide(now: eventLoop.now),
+        while jobsToTry > 0, app.transport.capacity > 0, case .probe = app.breaker.decide(now: eventLoop.now),
             let index = app.ready.removeFirst(in: jobs)
         {
             jobsToTry -= 1
@@ -134,7 +134,7 @@ extension Lane {
             // What is left is put off with the app's other jobs.
             guard app.breaker.allows(isProbe: flights[tag].isProbe) else { return }
             guard let notification = notification(of: tag), app.transport.submit(notification, tag: UInt64(tag)) else {
-                return app.transport.wantRoom()
+                return app.transport.requestCapacity()
             }
             flights[tag].providerTokenIssuedAt = app.providerTokenIssuedAt
             flights[tag].key = UInt8(truncatingIfNeeded: app.keyIndex)

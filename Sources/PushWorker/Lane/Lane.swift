@@ -370,8 +370,9 @@ final class Lane: @unchecked Sendable {
         else {
             return
         }
-        apps.filter { !$0.breaker.isOpen && !$0.isLeaving }.min { $0.transport.room < $1.transport.room }?.transport
-            .wantRoom()
+        apps.filter { !$0.breaker.isOpen && !$0.isLeaving }.min { $0.transport.capacity < $1.transport.capacity }?
+            .transport
+            .requestCapacity()
     }
 
     /// The claims of a queue that are being worked on, under the name that the queue has now.
@@ -403,7 +404,7 @@ final class Lane: @unchecked Sendable {
             }
             dropUnsent()
             keepTicking()
-            for transport in apps.map(\.transport) + leavingTransports { transport.wantResults() }
+            for transport in apps.map(\.transport) + leavingTransports { transport.flushConfirmations() }
             pump()
             return promise.futureResult
         }

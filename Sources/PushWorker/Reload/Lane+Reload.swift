@@ -82,7 +82,7 @@ extension Lane {
 
     private func leave(_ transport: any Transport) {
         leavingTransports.append(transport)
-        transport.wantResults()
+        transport.flushConfirmations()
         transport.close().assumeIsolated().whenComplete { [self] _ in
             leavingTransports.removeAll { $0 === transport }
         }

@@ -5,12 +5,12 @@ import Testing
 @testable import APNS
 
 @Suite("The window of what was sent to the gateway")
-struct SentWindowTests {
+struct UnconfirmedWindowTests {
     private static let start = NIODeadline.uptimeNanoseconds(1_000_000_000)
 
     /// A window with tags 11, 12, … behind identifiers 1, 2, …
-    private func window(_ count: UInt64) -> SentWindow {
-        var window = SentWindow()
+    private func window(_ count: UInt64) -> UnconfirmedWindow {
+        var window = UnconfirmedWindow()
         for tag in 0..<count { _ = window.send(tag: 11 + tag, size: 100) }
         return window
     }
@@ -21,7 +21,7 @@ struct SentWindowTests {
 
     @Test("numbers notifications from 1 and keeps count of their bytes")
     func numbers() {
-        var window = SentWindow()
+        var window = UnconfirmedWindow()
         let identifiers = [window.send(tag: 5, size: 10), window.send(tag: 6, size: 20), window.send(tag: 7, size: 30)]
         #expect(identifiers == [1, 2, 3])
         #expect((window.count, window.bytes, window.next) == (3, 60, 4))
@@ -61,8 +61,8 @@ struct SentWindowTests {
     func shutdownAtOnce() {
         var window = window(3)
         #expect(window.answered(packet(.shutdown, 0)).discarded == [11, 12, 13])
-        var empty = SentWindow()
-        #expect(empty.answered(packet(.shutdown, 0)) == SentWindow.Findings())
+        var empty = UnconfirmedWindow()
+        #expect(empty.answered(packet(.shutdown, 0)) == UnconfirmedWindow.Findings())
     }
 
     @Test("the bad item's own packet confirms all")
@@ -140,7 +140,7 @@ struct SentWindowTests {
     func model() {
         var generator = SeededGenerator(seed: 6)
         for _ in 0..<2000 {
-            var window = SentWindow()
+            var window = UnconfirmedWindow()
             var sent: [UInt64] = []
             var ends: [UInt64: String] = [:]
             /// The gateway stops at this one, with this status; or never.
@@ -196,12 +196,12 @@ struct SentWindowTests {
 }
 
 @Suite("Running ahead of the gateway")
-struct SendAheadTests {
+struct AdaptiveWindowTests {
     private let start = NIODeadline.uptimeNanoseconds(1_000_000_000)
 
     @Test("is unlimited until an item is bad, then twice what was taken before it, and soon unlimited again")
     func limits() {
-        var ahead = SendAhead()
+        var ahead = AdaptiveWindow()
         #expect(ahead.limit == .max)
         ahead.refused(progress: 500, now: start)
         #expect(ahead.limit == 1000)
@@ -209,18 +209,18 @@ struct SendAheadTests {
         #expect(ahead.limit == 1000)
         var now = start
         for expected in [2000, 4000, 8000, 16_000] {
-            now = now + SendAhead.pause
+            now = now + AdaptiveWindow.pause
             ahead.check(window: 20_000, now: now)
             #expect(ahead.limit == expected)
         }
-        ahead.check(window: 20_000, now: now + SendAhead.pause)
+        ahead.check(window: 20_000, now: now + AdaptiveWindow.pause)
         #expect(ahead.limit == .max)
     }
 
     @Test("never stops altogether")
     func least() {
-        var ahead = SendAhead()
+        var ahead = AdaptiveWindow()
         ahead.refused(progress: 0, now: start)
-        #expect(ahead.limit == SendAhead.least)
+        #expect(ahead.limit == AdaptiveWindow.least)
     }
 }
