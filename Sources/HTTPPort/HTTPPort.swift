@@ -90,7 +90,7 @@ package struct HTTPPort: Sendable {
             for try await port in ports { return HTTPPort(port: port, services: services, running: running) }
         } catch {
             throw HTTPPortFailure(
-                description: "the \(name) cannot be \(host):\(port): \(ConnectFailure.words(error)). "
+                description: "the \(name) cannot be \(host):\(port): \(ConnectFailure.reason(error)). "
                     + "Choose another; 0 takes a free one")
         }
         throw HTTPPortFailure(description: "the \(name) \(host):\(port) ended before it began")

@@ -32,7 +32,7 @@ struct ConnectFailureTests {
             try await channel.close()
             return "connected"
         } catch {
-            return ConnectFailure.words(error)
+            return ConnectFailure.reason(error)
         }
     }
 
@@ -41,7 +41,7 @@ struct ConnectFailureTests {
         #expect(await Self.failure(host: "127.0.0.1", port: 1) == "127.0.0.1: Connection refused")
         #expect(
             await Self.failure(host: "no-such-host.invalid", port: 1)
-                == "the name no-such-host.invalid does not resolve to an address")
+                == #"the host name "no-such-host.invalid" does not resolve"#)
     }
 
     @Test("without a file descriptor left, the shortage is named, also where a name does not resolve for it")
@@ -73,7 +73,7 @@ struct ConnectFailureTests {
     @Test("the machine's shortage is told from the process' own")
     func machine() {
         let error = IOError(errnoCode: ENFILE, reason: "socket")
-        #expect(ConnectFailure.words(error).hasPrefix("this machine has no file descriptor left"))
-        #expect(ConnectFailure.words(IOError(errnoCode: ECONNRESET, reason: "read")) == "Connection reset by peer")
+        #expect(ConnectFailure.reason(error).hasPrefix("this machine has no file descriptor left"))
+        #expect(ConnectFailure.reason(IOError(errnoCode: ECONNRESET, reason: "read")) == "Connection reset by peer")
     }
 }
