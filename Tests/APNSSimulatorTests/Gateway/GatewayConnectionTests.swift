@@ -31,7 +31,7 @@ struct GatewayConnectionTests {
             proceed()
         }
 
-        var account: GatewayAccount { service.account.gateway }
+        var account: GatewayLedger { service.account.gateway }
         private var now: GatewayConnection.Moment { .init(uptime: time, date: 1_700_000_000_000) }
 
         func receive(_ bytes: [UInt8]) {

@@ -1,4 +1,34 @@
+import Glibc
 import NIOCore
+
+/// The time, as the simulator's connections need it.
+struct SimulatedMoment {
+    /// Microseconds of a clock that only goes forward.
+    var uptime: Int64
+    /// Milliseconds since 1970.
+    var date: Int64
+
+    static func now() -> SimulatedMoment {
+        SimulatedMoment(uptime: Int64(NIODeadline.now().uptimeNanoseconds / 1000), date: WallClock.milliseconds())
+    }
+}
+
+/// The date, cheaply.
+enum WallClock {
+    /// Milliseconds since 1970.
+    static func milliseconds() -> Int64 {
+        var time = timespec()
+        clock_gettime(CLOCK_REALTIME, &time)
+        return Int64(time.tv_sec) * 1000 + Int64(time.tv_nsec) / 1_000_000
+    }
+
+    /// Microseconds since 1970.
+    static func microseconds() -> Int64 {
+        var time = timespec()
+        clock_gettime(CLOCK_REALTIME, &time)
+        return Int64(time.tv_sec) * 1_000_000 + Int64(time.tv_nsec) / 1000
+    }
+}
 
 /// One timer of a connection, for whatever is due first. An earlier one that comes to nothing costs less than to cancel it.
 ///
