@@ -7,9 +7,9 @@ import ServiceLifecycle
 import Sockets
 
 /// A port that cannot be listened on.
-public struct HTTPPortFailure: Error, Equatable, Sendable, CustomStringConvertible {
+package struct HTTPPortFailure: Error, Equatable, Sendable, CustomStringConvertible {
     /// Which port, why, and what to do.
-    public let description: String
+    package let description: String
 }
 
 /// A port for people and their tools: HTTP/1.1 in the clear.

@@ -9,18 +9,17 @@ import ServiceLifecycle
 ///
 /// It has a thread of its own, so that it answers whatever becomes of the event loops that do the work. As a service it
 /// stands before all others, so that it is there until they have stopped.
-public struct AdminServer: Service, CustomStringConvertible {
+package struct AdminServer: Service, CustomStringConvertible {
     /// What it answers with. Asked anew for each request, from anywhere.
-    public struct Sources: Sendable {
+    package struct Sources: Sendable {
         /// All metrics, in Prometheus' text format.
-        public var metrics: @Sendable () async -> String
+        package var metrics: @Sendable () async -> String
         /// Whether the process is alive.
-        public var health: @Sendable () async -> Probe
+        package var health: @Sendable () async -> Probe
         /// Whether it can do its work.
-        public var readiness: @Sendable () async -> Probe
+        package var readiness: @Sendable () async -> Probe
 
-        /// Takes all of them.
-        public init(
+        package init(
             metrics: @escaping @Sendable () async -> String, health: @escaping @Sendable () async -> Probe,
             readiness: @escaping @Sendable () async -> Probe
         ) {
@@ -31,7 +30,7 @@ public struct AdminServer: Service, CustomStringConvertible {
     }
 
     /// The port that it listens on.
-    public var port: Int { server.port }
+    package var port: Int { server.port }
     private let server: HTTPPort
     private let group: MultiThreadedEventLoopGroup
 
@@ -40,7 +39,7 @@ public struct AdminServer: Service, CustomStringConvertible {
     ///   - port: 0 for a free one.
     ///   - logger: gets a warning when the port is full, at most once per minute.
     /// - Throws: `HTTPPortFailure`.
-    public static func start(
+    package static func start(
         host: String, port: Int, sources: Sources, logger: Logger? = nil
     ) async throws -> AdminServer {
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
@@ -55,18 +54,17 @@ public struct AdminServer: Service, CustomStringConvertible {
         }
     }
 
-    /// What the log calls it.
-    public var description: String { "the admin port" }
+    package var description: String { "the admin port" }
 
     /// Answers until the task is cancelled or a graceful shutdown begins.
-    public func run() async throws {
+    package func run() async throws {
         // Cancellation ends the wait as a graceful shutdown does.
         try? await gracefulShutdown()
         try await stop()
     }
 
     /// Answers what is under way and closes the port.
-    public func stop() async throws {
+    package func stop() async throws {
         try await server.stop()
         try await group.shutdownGracefully()
     }
@@ -128,37 +126,35 @@ private struct UnknownPaths: RouterMiddleware {
 }
 
 /// What a probe of the process finds: whether all is well, and what is not.
-public struct Probe: Sendable, Equatable {
+package struct Probe: Sendable, Equatable {
     /// Something that is wrong.
-    public struct Problem: Sendable, Equatable {
+    package struct Problem: Sendable, Equatable {
         /// What is wrong, in a sentence.
-        public var sentence: String
+        package var sentence: String
         /// For how many seconds it has been so.
-        public var seconds: Int
+        package var seconds: Int
 
-        /// Tells of a problem; see the members.
-        public init(_ sentence: String, seconds: Int) {
+        package init(_ sentence: String, seconds: Int) {
             self.sentence = sentence
             self.seconds = seconds
         }
     }
 
     /// The answer in a word or two, such as `ready` or `draining`.
-    public var word: String
+    package var word: String
     /// Whether all is well: then the probe is answered with 200, else with 503.
-    public var isGood: Bool
+    package var isGood: Bool
     /// What is wrong.
-    public var problems: [Problem]
+    package var problems: [Problem]
 
-    /// Makes an answer; see the members.
-    public init(_ word: String, isGood: Bool, problems: [Problem] = []) {
+    package init(_ word: String, isGood: Bool, problems: [Problem] = []) {
         self.word = word
         self.isGood = isGood
         self.problems = problems
     }
 
     /// The word, and a line for each problem.
-    public var text: String {
+    package var text: String {
         var text = "\(word)\n"
         for problem in problems { text += "- \(problem.sentence) (for \(problem.seconds) s)\n" }
         return text

@@ -165,7 +165,7 @@ extension Logger.Level {
 }
 
 /// How lines of a log are written.
-public enum LogFormat: String, CaseIterable, Sendable {
+package enum LogFormat: String, CaseIterable, Sendable {
     /// What fits the place that standard error leads to: see ``resolved(environment:)``.
     case auto
     /// For people: time, level, message, and what else there is as `key=value`.
@@ -177,7 +177,7 @@ public enum LogFormat: String, CaseIterable, Sendable {
 
     /// The format that is meant: for ``auto``, text on a terminal, the journal's where systemd has connected standard error to
     /// it, and JSON everywhere else, which is mostly a container's runtime.
-    public func resolved(environment: [String: String]) -> LogFormat {
+    package func resolved(environment: [String: String]) -> LogFormat {
         guard self == .auto else { return self }
         if isatty(STDERR_FILENO) == 1 { return .text }
         return Self.isJournal(environment["JOURNAL_STREAM"]) ? .journal : .json
@@ -193,9 +193,9 @@ public enum LogFormat: String, CaseIterable, Sendable {
 }
 
 /// Escapes what must not stand in a line of log as it is.
-public enum LogEscape {
+package enum LogEscape {
     /// A text of others' with what is unprintable written as an escape, so that it can be seen.
-    public static func escaped(_ text: String) -> String {
+    package static func escaped(_ text: String) -> String {
         var bytes: [UInt8] = []
         append(text, to: &bytes, quotes: false)
         return String(decoding: bytes, as: UTF8.self)
@@ -224,22 +224,22 @@ public enum LogEscape {
 }
 
 /// When a line was written.
-public struct LogTime: Sendable {
+package struct LogTime: Sendable {
     /// Milliseconds since 1970.
-    public var milliseconds: Int64
+    package var milliseconds: Int64
 
     /// - Parameter milliseconds: since 1970.
-    public init(milliseconds: Int64) { self.milliseconds = milliseconds }
+    package init(milliseconds: Int64) { self.milliseconds = milliseconds }
 
     /// Now.
-    public static var now: LogTime {
+    package static var now: LogTime {
         var time = timespec()
         clock_gettime(CLOCK_REALTIME, &time)
         return LogTime(milliseconds: Int64(time.tv_sec) * 1000 + Int64(time.tv_nsec) / 1_000_000)
     }
 
     /// ISO 8601 in UTC with milliseconds, such as `2026-11-21T15:54:44.123Z`.
-    public var text: String {
+    package var text: String {
         var seconds = time_t(milliseconds / 1000)
         var parts = tm()
         gmtime_r(&seconds, &parts)

@@ -5,13 +5,13 @@ import NIOConcurrencyHelpers
 ///
 /// What cannot be written (a closed pipe, a full disk) is lost and harms nothing else; how many lines that were is said as
 /// soon as one can be written again.
-public final class LogOutput: Sendable {
+package final class LogOutput: Sendable {
     private let descriptor: Int32
     /// Lines that were lost. The lock also keeps lines apart that are longer than what a pipe takes at once.
     private let lost = NIOLockedValueBox(0)
 
     /// - Parameter descriptor: what to write to; it stays the caller's, and is standard error by default.
-    public init(descriptor: Int32 = STDERR_FILENO) {
+    package init(descriptor: Int32 = STDERR_FILENO) {
         self.descriptor = descriptor
         // A reader that goes away would end the process by a signal; the error of the write is enough.
         signal(SIGPIPE, SIG_IGN)

@@ -2,22 +2,21 @@
 /// is alive. See sd_notify(3).
 ///
 /// Nothing is taken for told until ``wasSent()`` says so: a `READY=1` that got lost would have systemd end the process.
-public struct ServiceNotices: Sendable {
+package struct ServiceNotices: Sendable {
     /// How the worker does.
-    public struct View: Sendable {
+    package struct View: Sendable {
         /// Whether the event loops run. A Redis that is away does not count: it would have systemd end what only waits.
-        public var hasStarted = false
+        package var hasStarted = false
         /// What is stuck.
-        public var stuck: [String] = []
+        package var stuck: [String] = []
         /// What keeps it from its work.
-        public var problems: [String] = []
+        package var problems: [String] = []
         /// Notifications that APNs has taken since the start.
-        public var delivered = 0
+        package var delivered = 0
         /// Dead letters since the start.
-        public var dead = 0
+        package var dead = 0
 
-        /// Of a worker that has not started yet.
-        public init() {}
+        package init() {}
     }
 
     private enum Phase { case starting, working, reloading, stopping }
@@ -34,18 +33,18 @@ public struct ServiceNotices: Sendable {
     private var sentStatus: String?
 
     /// - Parameter isWatched: whether systemd ends the service when it does not hear of it.
-    public init(isWatched: Bool) { self.isWatched = isWatched }
+    package init(isWatched: Bool) { self.isWatched = isWatched }
 
     /// The configuration is being loaded anew.
     /// - Parameter microseconds: of the monotonic clock, by which systemd tells this reload from one before.
-    public mutating func reloadBegan(at microseconds: UInt64) {
+    package mutating func reloadBegan(at microseconds: UInt64) {
         guard phase == .working else { return }
         phase = .reloading
         changes.append("RELOADING=1\nMONOTONIC_USEC=\(microseconds)")
     }
 
     /// - Parameter refused: why the configuration before stays in force, if it does.
-    public mutating func reloadEnded(refused: String?) {
+    package mutating func reloadEnded(refused: String?) {
         refusal = refused
         guard phase == .reloading else { return }
         phase = .working
@@ -53,14 +52,14 @@ public struct ServiceNotices: Sendable {
     }
 
     /// The worker drains, and then ends.
-    public mutating func stopping() {
+    package mutating func stopping() {
         guard phase != .stopping else { return }
         phase = .stopping
         changes.append("STOPPING=1")
     }
 
     /// What is to be sent now, a datagram each.
-    public mutating func messages(_ view: View) -> [String] {
+    package mutating func messages(_ view: View) -> [String] {
         if phase == .starting, view.hasStarted {
             phase = .working
             changes.append("READY=1")
@@ -74,7 +73,7 @@ public struct ServiceNotices: Sendable {
     }
 
     /// All of it has been taken.
-    public mutating func wasSent() {
+    package mutating func wasSent() {
         changes = []
         sentStatus = status
     }
