@@ -47,7 +47,7 @@ final class GatewayConnection: ChannelInboundHandler, HandshakingConnection {
     private var output = ByteBuffer()
     private var flushTimer: Scheduled<Void>?
     private var failure: (any Error)?
-    private var isLeaving = false
+    private var isClosing = false
 
     init(
         endpoint: APNSEndpoint, batching: Batching, limits: GatewayConnectionState.Limits,
@@ -109,7 +109,7 @@ final class GatewayConnection: ChannelInboundHandler, HandshakingConnection {
         if let barrier { batching.frame.writeBarrier(identifier: barrier, into: &output) }
         flush()
         if wasOpen { owner?.connectionChanged(self) }
-        leaveIfDrained()
+        closeIfDrained()
     }
 
     // MARK: The channel
@@ -156,7 +156,7 @@ final class GatewayConnection: ChannelInboundHandler, HandshakingConnection {
         failure =
             failure ?? APNSConnectionError.closedByPeer(endpoint, whileConnecting: false, reason: packet.status.word)
         owner?.connection(self, answered: packet, progress: progress, lost: findings.lost)
-        if let context { leave(context) }
+        if let context { closeChannel(context) }
     }
 
     func channelWritabilityChanged(context: ChannelHandlerContext) {
@@ -199,10 +199,10 @@ final class GatewayConnection: ChannelInboundHandler, HandshakingConnection {
         for tag in check.confirmed { owner?.connection(self, completed: tag, with: .confirmed) }
         if let why = check.unresponsive { return close(APNSConnectionError.unresponsive(endpoint, why)) }
         if !check.confirmed.isEmpty { owner?.connectionChanged(self) }
-        leaveIfDrained()
+        closeIfDrained()
     }
 
-    // MARK: Leaving
+    // MARK: Closing
 
     /// Gives the connection up; nobody can tell of what is in the window.
     func close(_ reason: any Error) {
@@ -210,7 +210,7 @@ final class GatewayConnection: ChannelInboundHandler, HandshakingConnection {
         isGivenUp = true
         guard let context else { return end() }
         end()
-        leave(context)
+        closeChannel(context)
     }
 
     /// The connection could not be made.
@@ -219,14 +219,14 @@ final class GatewayConnection: ChannelInboundHandler, HandshakingConnection {
         end()
     }
 
-    private func leaveIfDrained() {
+    private func closeIfDrained() {
         guard state.isDrained, let context else { return }
-        leave(context)
+        closeChannel(context)
     }
 
-    private func leave(_ context: ChannelHandlerContext) {
-        guard !isLeaving else { return }
-        isLeaving = true
+    private func closeChannel(_ context: ChannelHandlerContext) {
+        guard !isClosing else { return }
+        isClosing = true
         owner?.connectionChanged(self)
         context.close(promise: nil)
     }
