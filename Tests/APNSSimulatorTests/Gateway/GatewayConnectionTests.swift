@@ -32,7 +32,7 @@ struct GatewayConnectionTests {
         }
 
         var account: GatewayLedger { service.account.gateway }
-        private var now: GatewayConnection.Moment { .init(uptime: time, date: 1_700_000_000_000) }
+        private var now: SimulatedMoment { .init(uptime: time, date: 1_700_000_000_000) }
 
         func receive(_ bytes: [UInt8]) {
             bytes.withUnsafeBytes { connection.receive($0, at: now) }
