@@ -94,7 +94,7 @@ struct ServerDiscoveryStateTests {
             }
             // The world of this round: who is down, and which server is the right one.
             let right = servers.randomElement(using: &random)!
-            let honest = seeds.randomElement(using: &random)!
+            let honest = configured.randomElement(using: &random)!
             let down = Set(seeds.filter { $0 != honest && Int.random(in: 0..<3, using: &random) == 0 })
             var asked: Set<Location> = []
             var tried: Set<Location> = []
