@@ -108,3 +108,69 @@ public struct APNSEndpoint: Hashable, Sendable, CustomStringConvertible {
     /// Host and port.
     public var description: String { host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)" }
 }
+
+/// The two services Apple runs: they know different device tokens, and old certificates are for one of them only.
+public enum APNSEnvironment: String, Sendable, Hashable, CaseIterable {
+    /// For apps that Xcode installed.
+    case sandbox
+    /// For apps from the App Store, TestFlight and enterprise distribution.
+    case production
+
+    /// The environment behind one of Apple's hosts, for HTTP/2, the gateway or the feedback service; nil for any other.
+    public init?(host: String) {
+        let name = host.lowercased()
+        switch name.hasSuffix(".") ? String(name.dropLast()) : name {
+        case "api.push.apple.com", "gateway.push.apple.com", "feedback.push.apple.com": self = .production
+        case "api.sandbox.push.apple.com", "api.development.push.apple.com", "gateway.sandbox.push.apple.com",
+            "feedback.sandbox.push.apple.com":
+            self = .sandbox
+        default: return nil
+        }
+    }
+}
+
+/// Where the feedback service is.
+///
+/// Source: Apple, "Local and Remote Notification Programming Guide" (archived), "The Feedback Service". Apple has shut it down;
+/// private gateways and appliances still have one.
+extension APNSEndpoint {
+    /// The port that feedback services listen on.
+    public static let feedbackPort = 2196
+    /// For apps from the App Store, TestFlight and enterprise distribution.
+    public static let productionFeedback = APNSEndpoint(host: "feedback.push.apple.com", port: feedbackPort)
+    /// For apps that Xcode installed.
+    public static let sandboxFeedback = APNSEndpoint(host: "feedback.sandbox.push.apple.com", port: feedbackPort)
+
+    /// The feedback service of those who send here; for a server that is not Apple's, the same host.
+    public var feedback: APNSEndpoint {
+        switch APNSEnvironment(host: host) {
+        case .production: .productionFeedback
+        case .sandbox: .sandboxFeedback
+        case nil: APNSEndpoint(host: host, port: Self.feedbackPort)
+        }
+    }
+
+    /// Reads `production`, `sandbox`, `host` or `host:port`; `nil` for anything else.
+    public init?(feedback text: String) {
+        self.init(text, production: .productionFeedback, sandbox: .sandboxFeedback)
+    }
+}
+
+/// Where channels are managed. Broadcasts themselves go where all notifications go.
+///
+/// Source: Apple, "Sending channel management requests to APNs", "Establish a connection to APNs".
+extension APNSEndpoint {
+    /// For the channels of ``production``.
+    public static let productionChannels = APNSEndpoint(host: "api-manage-broadcast.push.apple.com", port: 2196)
+    /// For the channels of ``sandbox``.
+    public static let sandboxChannels = APNSEndpoint(host: "api-manage-broadcast.sandbox.push.apple.com", port: 2195)
+
+    /// Where the channels are managed on which is broadcast here; for a server that is not Apple's, the same place.
+    public var channelManagement: APNSEndpoint {
+        switch self {
+        case .production: .productionChannels
+        case .sandbox: .sandboxChannels
+        default: self
+        }
+    }
+}

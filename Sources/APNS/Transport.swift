@@ -27,7 +27,7 @@ public protocol Transport: AnyObject {
     /// Who hears of completions. Held strongly until ``close()`` is done.
     var delegate: (any TransportDelegate)? { get set }
     /// How many notifications can be submitted now.
-    var room: Int { get }
+    var capacity: Int { get }
     /// Connections that take notifications.
     var usableConnections: Int { get }
     /// Whether there is no connection because nothing has to be sent, and the first that has will open one.
@@ -46,9 +46,9 @@ public protocol Transport: AnyObject {
     /// - Returns: `false` where there is no room; the notification has then not been taken.
     func submit(_ notification: consuming Notification, tag: UInt64) -> Bool
     /// Says that notifications wait and there is no room for them: another connection is opened if there may be one.
-    func wantRoom()
+    func requestCapacity()
     /// Says that nothing more will be submitted for now, and that the ends of what was are awaited.
-    func wantResults()
+    func flushConfirmations()
     /// Keeps deadlines, gives connections up and opens others.
     func check(now: NIODeadline)
 
@@ -67,4 +67,23 @@ public protocol Transport: AnyObject {
     func close() -> EventLoopFuture<Void>
     /// Closes all connections at once; what is under way completes as lost.
     func closeNow()
+}
+
+/// What the connections of a pool are doing, for metrics.
+public struct PoolStatistics: Sendable, Equatable {
+    /// Connections that are being made: name, TCP, proxy and TLS.
+    public var connecting = 0
+    /// Connections that take requests.
+    public var usable = 0
+    /// Connections that finish what is under way and end.
+    public var draining = 0
+    /// Requests under way, on all of them.
+    public var streamsInUse = 0
+    /// Requests that the usable connections allow at once.
+    public var streamLimit = 0
+    /// Connections that could not be made or failed before an answer, in a row.
+    public var failures = 0
+
+    /// All zero.
+    public init() {}
 }

@@ -10,15 +10,15 @@ import TLS
 /// // … connect to 127.0.0.1:server.port …
 /// try await server.stop()
 /// ```
-public final class APNSSimulatorServer: Sendable {
+package final class APNSSimulatorServer: Sendable {
     /// The port it listens on.
-    public let port: Int
+    package let port: Int
     /// The port of the binary gateway; nil if there is none.
-    public let gatewayPort: Int?
+    package let gatewayPort: Int?
     /// The port of the feedback service; nil if there is none.
-    public let feedbackPort: Int?
+    package let feedbackPort: Int?
     /// The port it is steered and asked by; nil if it has none.
-    public var controlPort: Int? { control?.port }
+    package var controlPort: Int? { control?.port }
 
     private let service: SimulatedService
     private let group: MultiThreadedEventLoopGroup
@@ -43,7 +43,7 @@ public final class APNSSimulatorServer: Sendable {
     /// Starts to listen.
     /// - Throws: `TLSError` when the certificate or the client authorities are not usable, the system's error when
     ///   the address is taken, or `HTTPPortFailure` when that of the control port is.
-    public static func start(_ configuration: SimulatorConfiguration) async throws -> APNSSimulatorServer {
+    package static func start(_ configuration: SimulatorConfiguration) async throws -> APNSSimulatorServer {
         var configuration = configuration
         if configuration.controlPort != nil, configuration.recorder == nil { configuration.recorder = Recorder() }
         let service = SimulatedService(configuration)
@@ -119,26 +119,26 @@ public final class APNSSimulatorServer: Sendable {
     /// What it has seen and said so far.
     ///
     /// Taking it copies nothing at first, but the next request pays for a copy: not for the middle of a measurement.
-    public var account: Account { service.account }
+    package var account: Account { service.account }
 
     /// What it has received, if that is recorded.
-    public var recorder: Recorder? { service.recorder }
+    package var recorder: Recorder? { service.recorder }
 
     /// The rules in force.
-    public var rules: [FaultRule] { service.rules }
+    package var rules: [FaultRule] { service.rules }
 
     /// Replaces the rules; their counts start anew.
-    public func setRules(_ rules: [FaultRule]) { service.setRules(rules) }
+    package func setRules(_ rules: [FaultRule]) { service.setRules(rules) }
 
     /// Replaces the gateway's rules; their counts start anew.
-    public func setGatewayRules(_ rules: [GatewayRule]) { service.setGatewayRules(rules) }
+    package func setGatewayRules(_ rules: [GatewayRule]) { service.setGatewayRules(rules) }
 
     /// Gives the feedback service more to tell.
-    public func addFeedback(_ records: [FeedbackRecord]) { service.addFeedback(records) }
+    package func addFeedback(_ records: [FeedbackRecord]) { service.addFeedback(records) }
 
     /// Says GOAWAY to every client, or Shutdown to one of the gateway, finishes what is under way and stops.
     /// - Parameter grace: how long clients may take; after that their connections are closed.
-    public func stop(grace: TimeAmount = .seconds(2)) async throws {
+    package func stop(grace: TimeAmount = .seconds(2)) async throws {
         service.recorder?.endWaits()
         try await control?.stop()
         try await listeners.stop()

@@ -5,14 +5,16 @@ import Synchronization
 final class SimulatedService: Sendable {
     struct State {
         var account = Account()
-        var script: FaultScript
+        var rules: RuleScript<PushAction>
+        /// Holds back every answer for which no rule sets another delay.
+        var delay: AnswerDelay?
         var tokens: ProviderTokens
         var generator: SeededGenerator
         var ids: SeededGenerator
         var channels: ChannelRegistry
-        var gatewayScript: GatewayScript
+        var gatewayRules: RuleScript<GatewayAction>
         var feedback = FeedbackList()
-        var feedbackScript: FeedbackScript
+        var feedbackRules: RuleScript<FeedbackAction>
     }
 
     let state: Mutex<State>
@@ -29,54 +31,54 @@ final class SimulatedService: Sendable {
         sendTime = configuration.latencyMember.map { SendTime(member: $0) }
         state = Mutex(
             State(
-                script: FaultScript(rules: configuration.rules, delay: configuration.delay),
+                rules: RuleScript(configuration.rules), delay: configuration.delay,
                 tokens: ProviderTokens(
                     keys: configuration.providerKeys, minimumInterval: configuration.providerTokenInterval),
                 generator: SeededGenerator(seed: configuration.seed),
                 // Not from the seed: a UUID made up must not come back in the next run.
                 ids: SeededGenerator(seed: .random(in: .min ... .max)),
                 channels: ChannelRegistry(maximum: configuration.maximumChannels),
-                gatewayScript: GatewayScript(rules: configuration.gatewayRules),
-                feedbackScript: FeedbackScript(configuration.feedbackFaults)))
+                gatewayRules: RuleScript(configuration.gatewayRules),
+                feedbackRules: RuleScript(configuration.feedbackRules)))
         addFeedback(configuration.feedback)
     }
 
     var account: Account { state.withLock { $0.account } }
 
-    var rules: [FaultRule] { state.withLock { $0.script.rules } }
+    var rules: [FaultRule] { state.withLock { $0.rules.rules } }
 
     /// Replaces the rules; their counts start anew.
     func setRules(_ rules: [FaultRule]) {
-        state.withLock { $0.script = FaultScript(rules: rules, delay: $0.script.delay) }
+        state.withLock { $0.rules = RuleScript(rules) }
     }
 
     /// Adds a rule behind the others, whose counts go on.
-    func addRule(_ rule: FaultRule) { state.withLock { $0.script.add(rule) } }
+    func addRule(_ rule: FaultRule) { state.withLock { $0.rules.add(rule) } }
 
     var delay: AnswerDelay? {
-        get { state.withLock { $0.script.delay } }
-        set { state.withLock { $0.script.delay = newValue } }
+        get { state.withLock { $0.delay } }
+        set { state.withLock { $0.delay = newValue } }
     }
 
     /// Decides about a request that passed every check, and enters it into the account if it is accepted.
     func judge(
         _ token: SimulatedToken, id: NotificationID, ordinal: Int, connection: Int
-    ) -> FaultScript.Verdict {
+    ) -> PushEffect {
         state.withLock { state in
-            let verdict = state.script.judge(
-                .device(token), ordinal: ordinal, connection: connection, &state.generator)
-            if verdict.accepts { state.account.accept(id: id, token: token) }
-            return verdict
+            let effect = state.rules.effect(
+                on: .device(token), ordinal: ordinal, connection: connection, delay: state.delay, &state.generator)
+            if effect.accepts { state.account.accept(id: id, token: token) }
+            return effect
         }
     }
 
     /// The same for a broadcast.
-    func judge(channel: [UInt8], id: NotificationID, ordinal: Int, connection: Int) -> FaultScript.Verdict {
+    func judge(channel: [UInt8], id: NotificationID, ordinal: Int, connection: Int) -> PushEffect {
         state.withLock { state in
-            let verdict = state.script.judge(
-                .channel(channel), ordinal: ordinal, connection: connection, &state.generator)
-            if verdict.accepts { state.account.accept(id: id, channel: channel) }
-            return verdict
+            let effect = state.rules.effect(
+                on: .channel(channel), ordinal: ordinal, connection: connection, delay: state.delay, &state.generator)
+            if effect.accepts { state.account.accept(id: id, channel: channel) }
+            return effect
         }
     }
 
@@ -102,7 +104,7 @@ final class SimulatedService: Sendable {
     func channels(of bundleID: [UInt8]) -> [[UInt8]] { state.withLock { $0.channels.ids(app: bundleID) } }
 
     /// How long to hold back the answer to a request that was refused, in microseconds.
-    func ordinaryDelay() -> Int64 { state.withLock { $0.script.ordinaryDelay(&$0.generator) } }
+    func ordinaryDelay() -> Int64 { state.withLock { $0.delay?.draw(&$0.generator) ?? 0 } }
 
     func newID() -> NotificationID { state.withLock { NotificationID(random: &$0.ids) } }
 
@@ -114,11 +116,98 @@ final class SimulatedService: Sendable {
     func add(_ tally: ConnectionTally) { state.withLock { $0.account.add(tally) } }
 
     /// - Returns: the connection's number, from 1, and how it fails, if it does.
-    func connectionOpened() -> (number: Int, fault: FaultRule.ConnectionFault?) {
+    func connectionOpened() -> (number: Int, fault: PushAction.ConnectionFault?) {
         state.withLock { state in
-            state.account.connections += 1
-            let number = state.account.connections
-            return (number, state.script.judge(connection: number, &state.generator))
+            state.account.http2.count { $0.connections += 1 }
+            let number = state.account.http2.connections
+            return (number, state.rules.first(for: .connection(number), &state.generator)?.connectionFault)
         }
     }
+}
+
+// What connections to the binary gateway and to the feedback service ask of the service.
+extension SimulatedService {
+    /// Whether a notification has to be asked about at all.
+    var judgesGatewayNotifications: Bool { state.withLock { $0.gatewayRules.judgesMoreThanConnections } }
+
+    var gatewayRules: [GatewayRule] { state.withLock { $0.gatewayRules.rules } }
+
+    /// Replaces the rules; their counts start anew.
+    func setGatewayRules(_ rules: [GatewayRule]) { state.withLock { $0.gatewayRules = RuleScript(rules) } }
+
+    /// Adds a rule behind the others, whose counts go on.
+    func addGatewayRule(_ rule: GatewayRule) { state.withLock { $0.gatewayRules.add(rule) } }
+
+    /// Enters the connection of a client that is taken into the account, and decides about it.
+    /// - Returns: the connection's number, from 1, and what is decided.
+    func judgeGatewayConnection() -> (number: Int, effect: GatewayEffect?) {
+        state.withLock { state in
+            state.account.gateway.count { $0.connections += 1 }
+            return (state.account.gateway.connections, state.gatewayRules.connectionEffect(&state.generator))
+        }
+    }
+
+    /// Decides about a notification that passed every check.
+    func judgeGateway(_ token: SimulatedToken, ordinal: Int) -> GatewayEffect? {
+        state.withLock { $0.gatewayRules.effect(on: token, ordinal: ordinal, &$0.generator) }
+    }
+
+    func clientRefused() { state.withLock { $0.account.gateway.count { $0.refusedClients += 1 } } }
+
+    func add(_ tally: GatewayTally) { state.withLock { $0.account.add(tally) } }
+
+    // MARK: Feedback
+
+    /// Notes that an app is gone, for the feedback service to tell; for nobody if there is none.
+    /// - Parameter milliseconds: since 1970.
+    func addFeedback(_ token: SimulatedToken, milliseconds: Int64) {
+        guard configuration.feedbackPort != nil else { return }
+        addFeedback([FeedbackRecord(token: token, seconds: UInt32(clamping: milliseconds / 1000))])
+    }
+
+    /// - Returns: how many wait to be told.
+    @discardableResult
+    func addFeedback(_ records: [FeedbackRecord]) -> Int {
+        state.withLock { state in
+            for record in records { state.feedback.add(record) }
+            state.account.feedback.waiting = state.feedback.count
+            return state.feedback.count
+        }
+    }
+
+    /// What the feedback service has to tell.
+    var waitingFeedback: [FeedbackRecord] { state.withLock { $0.feedback.waiting } }
+
+    /// Forgets what the feedback service has to tell.
+    /// - Returns: how many records that were.
+    func forgetFeedback() -> Int {
+        state.withLock { state in
+            defer {
+                state.feedback = FeedbackList()
+                state.account.feedback.waiting = 0
+            }
+            return state.feedback.count
+        }
+    }
+
+    /// Takes records off the list: they are forgotten.
+    func takeFeedback(_ count: Int) -> [FeedbackRecord] {
+        state.withLock { state in
+            let records = state.feedback.take(count)
+            state.account.feedback.served += records.count
+            state.account.feedback.waiting = state.feedback.count
+            return records
+        }
+    }
+
+    /// Enters a connection to the feedback service into the account, and says how it goes.
+    func feedbackConnectionOpened() -> FeedbackDelivery {
+        state.withLock { state in
+            state.account.feedback.connections += 1
+            let fault = state.feedbackRules.nextConnection(&state.generator)
+            return FeedbackDelivery(fault, seed: state.generator.next())
+        }
+    }
+
+    func feedbackClientRefused() { state.withLock { $0.account.feedback.refusedClients += 1 } }
 }

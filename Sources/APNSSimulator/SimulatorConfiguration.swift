@@ -1,78 +1,78 @@
 import TLS
 
 /// How a simulator listens, whom it believes and what goes wrong.
-public struct SimulatorConfiguration: Sendable {
+package struct SimulatorConfiguration: Sendable {
     /// The address to listen on.
-    public var host = "127.0.0.1"
+    package var host = "127.0.0.1"
     /// The port to listen on; 0 for any free one.
-    public var port = 0
+    package var port = 0
     /// The server's certificate and key.
-    public var identity: TLSIdentity
+    package var identity: TLSIdentity
     /// Who signs client certificates; nil if none are asked for.
-    public var clientTrust: TLSTrust?
+    package var clientTrust: TLSTrust?
     /// The keys that provider tokens may be signed with. With none, any well-formed token will do.
-    public var providerKeys: [ProviderKey] = []
+    package var providerKeys: [ProviderKey] = []
     /// How many seconds must lie between two new provider tokens of one key; nil for no limit. Apple's is 1200.
-    public var providerTokenInterval: Int64?
+    package var providerTokenInterval: Int64?
     /// The topics that may be pushed to, with all that Apple derives from them; empty for any.
-    public var topics: [String] = []
+    package var topics: [String] = []
     /// How many broadcast channels an app may have.
     ///
     /// Source: Apple, "Sending channel management requests to APNs": up to 10,000 in each environment.
-    public var maximumChannels = 10_000
+    package var maximumChannels = 10_000
     /// How many streams a connection may have open once it is trusted.
-    public var maximumStreams = 1000
+    package var maximumStreams = 1000
     /// How many it may have before its first valid provider token, and after a bad one.
     ///
     /// Source: Apple, "Sending notification requests to APNs": one stream until a request with a valid token.
-    public var initialStreams = 1
+    package var initialStreams = 1
     /// How many bytes of bodies a connection may have under way before it must wait for WINDOW_UPDATE.
-    public var connectionWindow: Int32 = 1 << 20
+    package var connectionWindow: Int32 = 1 << 20
     /// The number of event loops.
-    public var threads = 1
+    package var threads = 1
     /// The scripted faults, in order.
-    public var rules: [FaultRule] = []
+    package var rules: [FaultRule] = []
     /// How long every answer is held back, unless a rule says otherwise.
-    public var delay: AnswerDelay?
+    package var delay: AnswerDelay?
     /// The member of payloads that holds the time of sending, in microseconds since 1970; nil measures no latency.
-    public var latencyMember: String?
+    package var latencyMember: String?
     /// The port of the binary gateway; 0 for any free one, nil for no gateway.
     ///
     /// Its clients must show a certificate that names a topic, signed by ``clientTrust`` where that is set.
-    public var gatewayPort: Int?
+    package var gatewayPort: Int?
     /// The port of the feedback service, which asks the same of its clients; 0 for any free one, nil for none.
-    public var feedbackPort: Int?
+    package var feedbackPort: Int?
     /// Whether a client whose certificate is not taken by the gateway and the feedback service fails in the handshake.
     /// As at Apple, it is otherwise let in and the connection closed. It needs ``clientTrust``.
-    public var refusesHandshake = false
+    package var refusesHandshake = false
     /// The gateway's scripted faults, in order.
-    public var gatewayRules: [GatewayRule] = []
+    package var gatewayRules: [GatewayRule] = []
     /// The largest payload that the gateway takes, in bytes; 256 before iOS 8.
     ///
     /// Source: Apple, "Binary Provider API": less than or equal to 2 kilobytes.
-    public var maximumGatewayPayload = 2048
+    package var maximumGatewayPayload = 2048
     /// The member of payloads that identifies a notification to the gateway's count of duplicates; nil counts none.
-    public var gatewayIDMember: String?
-    /// Whether the account keeps what the gateway accepted, up to ``GatewayAccount/maximumRecords``.
-    public var recordsGateway = false
+    package var gatewayIDMember: String?
+    /// Whether the account keeps what the gateway accepted, up to ``GatewayCounters/maximumRecords``.
+    package var recordsGateway = false
     /// What the feedback service has to tell from the beginning.
-    public var feedback: [FeedbackRecord] = []
+    package var feedback: [FeedbackRecord] = []
     /// The feedback service's scripted faults, in order.
-    public var feedbackFaults: [FeedbackFault] = []
+    package var feedbackRules: [FeedbackRule] = []
     /// Where notifications are recorded as they arrive; nil records none.
-    public var recorder: Recorder?
+    package var recorder: Recorder?
     /// The port to be steered and asked by, over HTTP/1.1 in the clear; 0 for any free one, nil for none.
     ///
     /// With one, notifications are recorded even if ``recorder`` is nil.
-    public var controlPort: Int?
+    package var controlPort: Int?
     /// The address that the control port is on. Whoever reaches it sees every payload: not for the network.
-    public var controlHost = "127.0.0.1"
+    package var controlHost = "127.0.0.1"
     /// Host names that requests to the control port may name, besides `localhost` and all IP addresses: others are refused,
     /// because a web page's own name may resolve to this machine.
-    public var controlNames: [String] = []
+    package var controlNames: [String] = []
     /// What the randomness of rules and delays starts from.
-    public var seed: UInt64 = 1
+    package var seed: UInt64 = 1
 
     /// A simulator without faults on a free port of 127.0.0.1.
-    public init(identity: TLSIdentity) { self.identity = identity }
+    package init(identity: TLSIdentity) { self.identity = identity }
 }

@@ -7,9 +7,9 @@ import ServiceLifecycle
 import Sockets
 
 /// A port that cannot be listened on.
-public struct HTTPPortFailure: Error, Equatable, Sendable, CustomStringConvertible {
+package struct HTTPPortFailure: Error, Equatable, Sendable, CustomStringConvertible {
     /// Which port, why, and what to do.
-    public let description: String
+    package let description: String
 }
 
 /// A port for people and their tools: HTTP/1.1 in the clear.
@@ -90,7 +90,7 @@ package struct HTTPPort: Sendable {
             for try await port in ports { return HTTPPort(port: port, services: services, running: running) }
         } catch {
             throw HTTPPortFailure(
-                description: "the \(name) cannot be \(host):\(port): \(ConnectFailure.words(error)). "
+                description: "the \(name) cannot be \(host):\(port): \(ConnectFailure.reason(error)). "
                     + "Choose another; 0 takes a free one")
         }
         throw HTTPPortFailure(description: "the \(name) \(host):\(port) ended before it began")

@@ -4,7 +4,7 @@ import NIOCore
 /// What becomes of a command that was sent to the wrong server.
 extension RedisClient {
     /// How long a server that is left may take to answer what it was sent. Commands that block there are not waited for.
-    private static let leavingTime: TimeAmount = .seconds(1)
+    private static let retirementTime: TimeAmount = .seconds(1)
 
     func transmit(_ command: RedisCommand, _ request: RedisRequest, over link: ServerLink) {
         link.pendingCount += 1
@@ -15,23 +15,23 @@ extension RedisClient {
             } else {
                 request.completion(result)
             }
-            self.endLeaving(link)
+            self.endRetirement(link)
         }
     }
 
     private func refused(_ request: RedisRequest, by link: ServerLink, because error: RedisServerError) {
-        let refusal = RedisRefusal(error, topology: topology, slot: finder.slot, sender: link.location)
+        let refusal = RedisRefusal(error, topology: topology, slot: discovery.slot, sender: link.location)
         switch refusal {
         case .none:
             if error.prefix == "MOVED", case .single = topology { tellOfCluster() }
             request.completion(.failure(.server(error)))
         case .wrongServer:
-            finder.mistrust(link.location)
-            leave(link, because: .server(error))
+            discovery.demote(link.location)
+            retire(link, because: .server(error))
             request.completion(.failure(.server(error)))
         case .moved(let owner):
-            finder.moved(to: owner)
-            leave(link, because: .server(error), keepsCommands: true)
+            discovery.moved(to: owner)
+            retire(link, because: .server(error), keepsCommands: true)
             if !route.sentAway(request, because: error) { request.completion(.failure(.server(error))) }
         case .ask(let owner):
             ask(owner, for: request, because: error)
@@ -76,35 +76,50 @@ extension RedisClient {
             request.completion(result)
         case .failure(let error):
             // Callers repeat what has no answer when the client is ready again: so it has to become so again.
-            if let link = route.server { leave(link, because: error) }
+            if let link = route.server { retire(link, because: error) }
             request.completion(result)
         }
         takeOver()
     }
 
-    // MARK: Leaving
+    // MARK: Retiring a server
 
     /// Sends nothing more to a server and looks for another one. What it was sent it may still answer.
     /// - Parameter keepsCommands: true if new commands wait for the other server; else they fail.
-    func leave(_ link: ServerLink, because error: RedisError, keepsCommands: Bool = false) {
-        guard route.leave(link, keepsCommands: keepsCommands) else { return }
-        leavingLimit = eventLoop.scheduleTask(in: Self.leavingTime) {
+    func retire(_ link: ServerLink, because error: RedisError, keepsCommands: Bool = false) {
+        guard route.retire(link, keepsCommands: keepsCommands) else { return }
+        retirementTimer = eventLoop.scheduleTask(in: Self.retirementTime) {
             link.closeUnlessShared(reason: "another server has to be used, and the last answers did not come in time")
         }
         tryAgain(because: error)
-        endLeaving(link)
+        endRetirement(link)
     }
 
     /// Lets go of a server that was left and has answered everything.
-    private func endLeaving(_ link: ServerLink) {
-        guard link.pendingCount == 0, route.left === link else { return }
+    private func endRetirement(_ link: ServerLink) {
+        guard link.pendingCount == 0, route.retired === link else { return }
         link.release()
-        eventLoop.execute { self.forgetLeft(link) }
+        eventLoop.execute { self.forgetRetired(link) }
     }
 
-    func forgetLeft(_ link: ServerLink) {
+    func forgetRetired(_ link: ServerLink) {
         guard route.lost(link) == .ofPreviousServer else { return }
-        leavingLimit?.cancel()
+        retirementTimer?.cancel()
         takeOver()
     }
+}
+
+/// A command on its way to an answer, by more than one server if need be.
+struct RedisRequest {
+    /// The number of times that a command follows its slot before its caller gets the redirection: two nodes that name each
+    /// other must not keep it for ever.
+    static let maximumRedirections = 5
+
+    /// Kept only where it may have to be sent again, which is in a Cluster.
+    let command: RedisCommand?
+    let timeout: TimeAmount?
+    let completion: RedisConnection.Completion
+    var redirections = 0
+    /// The redirection that the command follows.
+    var redirectedBy: RedisServerError?
 }

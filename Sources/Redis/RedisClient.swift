@@ -1,5 +1,6 @@
 import Logging
 import NIOCore
+import TLS
 
 /// Sends commands to Redis from one event loop. ``RedisClient`` does; a test can answer them itself.
 public protocol RedisSender: AnyObject {
@@ -58,12 +59,12 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
 
     let configuration: RedisClientConfiguration
     let logger: Logger
-    let finder: ServerFinder
+    let discovery: ServerDiscovery
     let nodes: NodeConnections
     private let ownsNodes: Bool
     /// The server that commands go to, or where they wait.
     var route = Route<ServerLink>()
-    var leavingLimit: Scheduled<Void>?
+    var retirementTimer: Scheduled<Void>?
     var hasToldOfCluster = false
     private var masterWatch: MasterWatch?
     /// The master that was announced since the search for it began.
@@ -120,7 +121,7 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
         ownsNodes = nodes == nil
         self.nodes =
             nodes ?? NodeConnections(topology: topology, eventLoop: eventLoop, configuration: configuration)
-        finder = ServerFinder(self.nodes, slot: RedisHashSlot.of(key))
+        discovery = ServerDiscovery(self.nodes, slot: RedisHashSlot.of(key))
     }
 
     /// Begins to connect, and goes on until `close`. From anywhere.
@@ -145,7 +146,8 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
     /// The number of commands without an answer. On the event loop only.
     public var pendingCount: Int {
         eventLoop.preconditionInEventLoop()
-        return (route.server?.pendingCount ?? 0) + (route.left?.pendingCount ?? 0) + route.keptCount + route.askedCount
+        return (route.server?.pendingCount ?? 0) + (route.retired?.pendingCount ?? 0) + route.keptCount
+            + route.askedCount
     }
 
     /// Sends a command. All commands of one tick of the event loop leave in one write. On the event loop only.
@@ -200,7 +202,7 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
             guard self.reconnect.phase != .closed else { return self.eventLoop.makeSucceededVoidFuture() }
             self.reconnect.close()
             self.retry?.cancel()
-            self.leavingLimit?.cancel()
+            self.retirementTimer?.cancel()
             self.masterWatch?.remove(self)
             self.masterWatch = nil
             let (links, kept) = self.route.close()
@@ -233,7 +235,7 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
     private func connect() {
         retry = nil
         announced = nil
-        finder.find { result in
+        discovery.find { result in
             switch result {
             case .success(let link): self.found(link)
             case .failure(let error): self.attemptFailed(error)
@@ -266,16 +268,16 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
         watchMaster()
         onStateChange?(.ready)
         resumeWaiters(with: nil)
-        if let announced { leaveUnlessMaster(announced) }
+        if let announced { retireUnlessMaster(announced) }
     }
 
     /// A connection has ended; the commands that are lost with it have not failed yet.
     private func lost(_ link: ServerLink, _ error: RedisError) {
         // A server that is left gets nothing new: the next one may take over, but after what is lost has failed.
-        if route.left === link { return eventLoop.execute { self.forgetLeft(link) } }
+        if route.retired === link { return eventLoop.execute { self.forgetRetired(link) } }
         switch route.lost(link) {
         case .ofServer:
-            finder.mistrust(link.location)
+            discovery.demote(link.location)
             tryAgain(because: error)
         case .ofNextServer:
             attemptFailed(error)
@@ -321,16 +323,16 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
             ?? MasterWatch(topology, eventLoop: eventLoop, configuration: configuration)
         masterWatch?.add(self) { location in
             self.announced = location
-            self.leaveUnlessMaster(location)
+            self.retireUnlessMaster(location)
         }
     }
 
-    private func leaveUnlessMaster(_ location: RedisEndpoint.Location) {
+    private func retireUnlessMaster(_ location: RedisEndpoint.Location) {
         guard let link = route.server, location != link.location else { return }
         // What this client would be told by the Sentinel that it asks first may be older.
-        finder.moved(to: location)
+        discovery.moved(to: location)
         let reason = "the Sentinels name \(location.address) the master now"
-        leave(link, because: .connectionLost(address: link.location.address, sent: false, reason: reason))
+        retire(link, because: .connectionLost(address: link.location.address, sent: false, reason: reason))
     }
 
     private func addWaiter(timeout: TimeAmount, resume: @escaping (RedisError?) -> Void) {
@@ -376,5 +378,68 @@ extension RedisError {
         case .server(let error): "another Redis server has to be found: \(error.message)"
         default: description
         }
+    }
+}
+
+/// How a client connects and how long it waits.
+public struct RedisClientConfiguration: Sendable {
+    /// How long connecting may take, and then again how long logging in may.
+    public var connectTimeout: TimeAmount = .seconds(5)
+    /// How long an answer may take before the connection is given up and made anew; `nil` for no limit, which suits a
+    /// client of blocking commands only (each of which should have a deadline of its own).
+    public var commandTimeout: TimeAmount? = .seconds(5)
+    /// The waits between attempts to connect.
+    public var backoff = ReconnectBackoff()
+    /// How long a Sentinel or a Cluster node may take to connect, and again to answer, when it is asked for the server:
+    /// a short time, for there are others to ask.
+    public var askTimeout: TimeAmount = .seconds(2)
+    /// How often a Sentinel is asked whether the master is still the same one; spread by a fifth either way. Sentinels
+    /// announce a failover by themselves; this is for announcements that got lost.
+    public var refreshInterval: TimeAmount = .seconds(30)
+    /// Where a client learns that another server became the master; `nil` for a watch of its own. The clients of a process
+    /// should share one, which is a connection to a Sentinel.
+    public var masterWatch: MasterWatch?
+    /// What `CLIENT LIST` shows; characters it does not take become `-`.
+    public var clientName: String?
+    /// How to do TLS with `rediss` URLs; without it, servers are verified by the system's authorities. It has no bearing
+    /// on other URLs.
+    public var tls: TLSContext?
+
+    /// The defaults.
+    public init() {}
+}
+
+extension RedisClient {
+    /// Sends two commands, one directly behind the other on the same connection.
+    ///
+    /// For `WAIT`, which counts the replicas that have what its own connection has written; on another connection it may
+    /// count too many. So neither command is redirected: in a Cluster, one whose slot has moved fails with `MOVED` or
+    /// `ASK`, and the caller repeats both when the client is ready again.
+    /// - Parameter deadline: how long each of the answers may take.
+    /// - Returns: the answer to the first command, and the result of the second.
+    /// - Throws: `RedisError` of the first.
+    public func call(
+        _ command: RedisCommand, then second: RedisCommand, deadline: TimeAmount
+    ) async throws -> (RESPReply, Result<RESPReply, RedisError>) {
+        let (first, second): (Result<RESPReply, RedisError>, Result<RESPReply, RedisError>) =
+            await withCheckedContinuation { continuation in
+                eventLoop.execute {
+                    guard let server = self.route.server else {
+                        let error = RedisError.notConnected(
+                            address: self.topology.address, reason: "no connection is ready")
+                        return continuation.resume(returning: (.failure(error), .failure(error)))
+                    }
+                    var answer: Result<RESPReply, RedisError>?
+                    self.transmit(
+                        command, RedisRequest(command: nil, timeout: deadline) { answer = $0 }, over: server)
+                    // Answers come in order, and so do failures.
+                    self.transmit(
+                        second,
+                        RedisRequest(command: nil, timeout: deadline) {
+                            continuation.resume(returning: (answer ?? $0, $0))
+                        }, over: server)
+                }
+            }
+        return (try first.get(), second)
     }
 }

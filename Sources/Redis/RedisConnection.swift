@@ -1,5 +1,6 @@
 import NIOCore
 import NIOPosix
+import Sockets
 
 /// One connection to Redis: commands are written in the order they are given and answered in the same order, and many
 /// may be on their way at once.
@@ -172,7 +173,7 @@ public final class RedisConnection: @unchecked Sendable {
     private func reason(of error: RedisError) -> String {
         switch error {
         case .connectionLost(_, _, let reason), .protocolViolation(_, let reason): reason
-        case .timeout(_, let after): "a command was not answered within \(after.inWords)"
+        case .timeout(_, let after): "a command was not answered within \(after.formatted)"
         default: error.description
         }
     }

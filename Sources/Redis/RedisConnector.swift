@@ -1,13 +1,8 @@
+import Glibc
 import NIOCore
 import NIOPosix
 import Sockets
 import TLS
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
 
 /// Makes connections: resolves the name, connects, logs in.
 struct RedisConnector {
@@ -134,19 +129,14 @@ struct RedisConnector {
     }
 }
 
-/// What a person needs of an I/O error: without the system calls and descriptors that NIO's own descriptions hold.
+/// The reason for an error of the network, with advice where there is some.
 func plainReason(of error: any Error) -> String {
     if let shortage = ConnectFailure.shortage(error) { return shortage }
-    switch error {
-    case let error as IOError:
-        return String(cString: strerror(error.errnoCode))
-    case let error as NIOConnectionError:
-        if let refused = error.connectionErrors.first { return plainReason(of: refused.error) }
-        return "the host name \"\(error.host)\" does not resolve; check it and the DNS"
-    case ChannelError.connectTimeout(let after):
-        return "no connection within \(after.inWords); check the address and the firewalls on the way"
-    default:
-        return String(describing: error)
+    let reason = ConnectFailure.firstReason(error)
+    return switch (error as? NIOConnectionError)?.connectionErrors.first?.error ?? error {
+    case is NIOConnectionError: "\(reason); check it and the DNS"
+    case ChannelError.connectTimeout: "\(reason); check the address and the firewalls on the way"
+    default: reason
     }
 }
 

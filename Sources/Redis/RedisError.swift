@@ -1,4 +1,5 @@
 import NIOCore
+import Sockets
 
 /// An error reply of the server.
 public struct RedisServerError: Error, Sendable, Equatable, CustomStringConvertible {
@@ -82,7 +83,7 @@ public enum RedisError: Error, Sendable, Equatable, CustomStringConvertible {
             "the connection to Redis at \(address) was lost: \(reason) ("
                 + (sent ? "the command may have been executed)" : "the command was not sent)")
         case .timeout(let address, let after):
-            "Redis at \(address) did not answer within \(after.inWords): "
+            "Redis at \(address) did not answer within \(after.formatted): "
                 + "check that it is not stalled, overloaded or cut off by the network"
         case .server(let error) where error.prefix == "OOM":
             "Redis answered: \(error.message) Redis is full: raise its maxmemory, or let workers drain the queues."
@@ -99,12 +100,5 @@ public enum RedisError: Error, Sendable, Equatable, CustomStringConvertible {
         case .commandTooLarge(let bytes):
             "a Redis command of \(bytes) bytes is larger than the \(RedisCommand.maximumSize) bytes that can be sent"
         }
-    }
-}
-
-extension TimeAmount {
-    /// For people: `5 s`, `250 ms`.
-    var inWords: String {
-        nanoseconds % 1_000_000_000 == 0 ? "\(nanoseconds / 1_000_000_000) s" : "\(nanoseconds / 1_000_000) ms"
     }
 }

@@ -1,3 +1,5 @@
+import Sockets
+
 /// What goes before any other command on a new connection: who we are, which database, what we are called, and whether
 /// the server is in a state to answer at all.
 struct RedisHandshake {
@@ -53,7 +55,7 @@ struct RedisHandshake {
         case .failure(.connectionLost(_, _, let reason)):
             return .failed(.connect(address: address, reason: reason + (usesTLS ? "" : lostHint)))
         case .failure(.timeout(_, let after)):
-            let reason = "connected, but no answer within \(after.inWords)"
+            let reason = "connected, but no answer within \(after.formatted)"
             return .failed(.connect(address: address, reason: reason + (usesTLS ? silentHint : "")))
         case .failure(let error):
             return .failed(error)

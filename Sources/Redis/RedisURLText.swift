@@ -1,3 +1,5 @@
+import Sockets
+
 /// The pieces of a Redis URL. No error repeats any of its text.
 enum RedisURLText {
     /// User and password as the URL gives them, decoded.
@@ -86,20 +88,7 @@ enum RedisURLText {
     }
 
     static func percentDecoded(_ text: Substring) throws(RedisURLError) -> String {
-        var bytes: [UInt8] = []
-        var rest = text.utf8[...]
-        while let byte = rest.popFirst() {
-            guard byte == UInt8(ascii: "%") else {
-                bytes.append(byte)
-                continue
-            }
-            let digits = rest.prefix(2)
-            guard digits.count == 2, digits.allSatisfy(\.isHexDigit), let value = UInt8(Substring(digits), radix: 16)
-            else { throw .percentEncoding }
-            bytes.append(value)
-            rest = rest.dropFirst(2)
-        }
-        guard let decoded = String(validating: bytes, as: UTF8.self) else { throw .percentEncoding }
+        guard let decoded = text.percentDecoded else { throw .percentEncoding }
         return decoded
     }
 

@@ -1,28 +1,23 @@
+import Glibc
 import NIOCore
 import NIOPosix
 
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
-
-/// Errors of sockets in words. NIO's own descriptions name its functions and types.
+/// Readable reasons for errors of sockets. NIO's own descriptions name its functions and types.
 package enum ConnectFailure {
     /// The reason for a failure to connect or to listen, or for a lost connection, without a full stop.
-    package static func words(_ error: any Error) -> String {
+    package static func reason(_ error: any Error) -> String {
         if let shortage = shortage(error) { return shortage }
-        guard let error = error as? NIOConnectionError else { return words(ofOne: error) }
-        guard !error.connectionErrors.isEmpty else { return "the name \(error.host) does not resolve to an address" }
+        guard let error = error as? NIOConnectionError else { return reason(ofOne: error) }
+        guard !error.connectionErrors.isEmpty else { return "the host name \"\(error.host)\" does not resolve" }
         return error.connectionErrors.map { failure in
             let address = failure.target.ipAddress.map { $0.contains(":") ? "[\($0)]" : $0 } ?? "\(failure.target)"
-            return "\(address): \(words(ofOne: failure.error))"
+            return "\(address): \(reason(ofOne: failure.error))"
         }.joined(separator: "; ")
     }
 
-    /// The same of the first address that was tried, without the address: for messages that name it already.
-    package static func wordsOfFirst(_ error: any Error) -> String {
-        words((error as? NIOConnectionError)?.connectionErrors.first?.error ?? error)
+    /// The reason for the failure of the first address that was tried, without the address, for messages that name it.
+    package static func firstReason(_ error: any Error) -> String {
+        reason((error as? NIOConnectionError)?.connectionErrors.first?.error ?? error)
     }
 
     /// The shortage of file descriptors that an error comes from, with what to do; `nil` for any other error.
@@ -39,17 +34,19 @@ package enum ConnectFailure {
         (error as? IOError).flatMap { DescriptorLimit.shortage($0.errnoCode) }
     }
 
-    private static func words(ofOne error: any Error) -> String {
+    private static func reason(ofOne error: any Error) -> String {
         switch error {
         case let error as IOError: String(cString: strerror(error.errnoCode))
-        case ChannelError.connectTimeout(let time): "no answer within \(time.inSeconds)"
+        case ChannelError.connectTimeout(let time): "no answer within \(time.formatted)"
         default: "\(error)"
         }
     }
 }
 
 extension TimeAmount {
-    fileprivate var inSeconds: String {
-        nanoseconds % 1_000_000_000 == 0 ? "\(nanoseconds / 1_000_000_000) s" : "\(nanoseconds / 1_000_000) ms"
+    /// The time in seconds or else in milliseconds, for messages: `5 s`, `1500 ms`.
+    package var formatted: String {
+        let milliseconds = nanoseconds / 1_000_000
+        return milliseconds % 1000 == 0 ? "\(milliseconds / 1000) s" : "\(milliseconds) ms"
     }
 }

@@ -1,19 +1,11 @@
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
+import Glibc
 
 /// The number of file descriptors that this process may have open (`RLIMIT_NOFILE`).
 package enum DescriptorLimit {
     /// The highest soft limit that ``raise(to:)`` sets: ample for a worker, also where the hard limit is a billion.
     package static let highest = 65_536
 
-    #if canImport(Glibc)
-        private static let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
-    #else
-        private static let resource = RLIMIT_NOFILE
-    #endif
+    private static let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
 
     /// The soft limit; `nil` if the kernel does not report it.
     package static var current: Int? {

@@ -207,3 +207,76 @@ final class TLSSession {
             isEstablished ? .protocolViolation(reason: failure.text) : .handshakeFailed(reason: failure.text))
     }
 }
+
+/// The host a client connects to: what the server's certificate must be for.
+struct ServerName {
+    private let text: String
+    private let isAddress: Bool
+
+    /// Nil if the host can be neither a name nor an address. An IPv6 address may stand in brackets, a name may end in
+    /// a dot; neither belongs into certificates or SNI.
+    init?(_ host: String) {
+        var text = Substring(host)
+        if text.hasPrefix("["), text.hasSuffix("]") {
+            text = text.dropFirst().dropLast()
+        } else if text.hasSuffix(".") {
+            text = text.dropLast()
+        }
+        // OpenSSL takes an empty name for "check no name at all", and a name ends for it at the first zero byte.
+        guard !text.isEmpty, text.utf8.count <= 253, text.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) else {
+            return nil
+        }
+        self.text = String(text)
+        let address = a2i_IPADDRESS(self.text)
+        self.isAddress = address != nil
+        ASN1_OCTET_STRING_free(address)
+        ERR_clear_error()
+    }
+
+    /// Sends the name as SNI (names only: RFC 6066, section 3) and, if asked to, has the certificate checked for it.
+    func apply(to ssl: OpaquePointer, verifying: Bool) -> Bool {
+        ERR_clear_error()
+        if !isAddress, COpenSSL_SSL_set_tlsext_host_name(ssl, text) != 1 { return false }
+        guard verifying else { return true }
+        guard let parameters = SSL_get0_param(ssl) else { return false }
+        if isAddress { return X509_VERIFY_PARAM_set1_ip_asc(parameters, text) == 1 }
+        X509_VERIFY_PARAM_set_hostflags(parameters, UInt32(X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS))
+        return X509_VERIFY_PARAM_set1_host(parameters, text, text.utf8.count) == 1
+    }
+}
+
+/// Called by OpenSSL for each verdict on a certificate of the peer's chain. Only here is the certificate at hand that
+/// failed; afterwards there is but a number.
+let rememberVerificationFailure: @convention(c) (Int32, OpaquePointer?) -> Int32 = { verdict, store in
+    guard verdict != 1, let store else { return verdict }
+    guard let ssl = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()),
+        let session = SSL_get_ex_data(OpaquePointer(ssl), TLSSession.dataIndex)
+    else { return verdict }
+    Unmanaged<TLSSession>.fromOpaque(session).takeUnretainedValue().verificationFailure = verificationFailure(store)
+    return verdict
+}
+
+/// The same where the handshake goes on: OpenSSL keeps the verdict for `SSL_get_verify_result`.
+let overlookVerificationFailure: @convention(c) (Int32, OpaquePointer?) -> Int32 = { _, _ in 1 }
+
+private func verificationFailure(_ store: OpaquePointer) -> TLSError.Kind {
+    let code = X509_STORE_CTX_get_error(store)
+    let reason = X509_verify_cert_error_string(Int(code)).map { String(cString: $0) } ?? "error \(code)"
+    let current = X509_STORE_CTX_get_current_cert(store) ?? X509_STORE_CTX_get0_cert(store)
+    guard let current else { return .certificateRejected(certificate: "none", reason: reason) }
+    let certificate = CertificateView(pointer: current)
+    switch code {
+    case X509_V_ERR_CERT_HAS_EXPIRED:
+        return .certificateExpired(certificate: certificate.label, since: certificate.notAfter)
+    case X509_V_ERR_CERT_NOT_YET_VALID:
+        return .certificateNotYetValid(certificate: certificate.label, until: certificate.notBefore)
+    case X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH:
+        return .hostNameMismatch(certificateNames: certificate.hosts)
+    case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT, X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY,
+        X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE, X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT,
+        X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN, X509_V_ERR_CERT_UNTRUSTED:
+        return .untrustedCertificate(certificate: certificate.label, reason: reason)
+    default:
+        return .certificateRejected(certificate: certificate.label, reason: reason)
+    }
+}

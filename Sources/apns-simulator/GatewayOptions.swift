@@ -60,7 +60,7 @@ struct GatewayOptions: ParsableArguments {
         configuration.gatewayIDMember = gatewayIdMember
         configuration.recordsGateway = records
         configuration.feedbackPort = feedbackPort.map { Int($0) }
-        configuration.feedbackFaults = try feedbackFault.map { try FeedbackFault($0) }
+        configuration.feedbackRules = try feedbackFault.map { try FeedbackRule($0) }
         configuration.refusesHandshake = refuseHandshake
         if let feedback { configuration.feedback = try Self.records(feedback) }
     }

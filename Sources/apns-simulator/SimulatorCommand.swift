@@ -170,7 +170,7 @@ struct SimulatorCommand: AsyncParsableCommand {
 
     @Flag(
         help: ArgumentHelp(
-            "List every accepted apns-id and device token in the account, and the first \(GatewayAccount.maximumRecords) "
+            "List every accepted apns-id and device token in the account, and the first \(GatewayCounters.maximumRecords) "
                 + "notifications that the gateway accepted."))
     var recordTokens = false
 

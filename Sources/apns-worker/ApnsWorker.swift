@@ -1,12 +1,7 @@
 import ArgumentParser
 import CProcess
+import Glibc
 import PushWorker
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
 
 @main
 struct ApnsWorker: AsyncParsableCommand {

@@ -1,11 +1,6 @@
 import ArgumentParser
+import Glibc
 import NIOCore
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
 
 /// Bytes to standard output or to a file, in large pieces.
 final class ByteOutput {
@@ -48,11 +43,7 @@ final class ByteOutput {
     static func write(_ buffer: inout ByteBuffer, to descriptor: Int32) -> Bool {
         while buffer.readableBytes > 0 {
             let count = buffer.withUnsafeReadableBytes { bytes in
-                #if canImport(Glibc)
-                    Glibc.write(descriptor, bytes.baseAddress, bytes.count)
-                #elseif canImport(Musl)
-                    Musl.write(descriptor, bytes.baseAddress, bytes.count)
-                #endif
+                Glibc.write(descriptor, bytes.baseAddress, bytes.count)
             }
             if count > 0 {
                 buffer.moveReaderIndex(forwardBy: count)

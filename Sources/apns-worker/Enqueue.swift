@@ -1,15 +1,10 @@
 import ArgumentParser
 import FoundationEssentials
+import Glibc
 import NIOCore
 import PushJob
 import PushQueue
 import Redis
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
 
 struct Enqueue: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

@@ -2,18 +2,13 @@ import APNS
 import ArgumentParser
 import Dispatch
 import FoundationEssentials
+import Glibc
 import Logging
 import PushQueue
 import PushWorker
 import ServiceLifecycle
 import Sockets
 import Telemetry
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
 
 struct Run: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

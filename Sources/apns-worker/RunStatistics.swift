@@ -1,12 +1,8 @@
 import ArgumentParser
 import FoundationEssentials
+import Glibc
+import Glibc
 import PushWorker
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
 
 /// The work of a process and its cost, as JSON.
 struct RunStatistics: Encodable {

@@ -1,11 +1,6 @@
 import ArgumentParser
+import Glibc
 import Synchronization
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
 
 /// Standard output and standard error, unbuffered.
 enum Terminal {

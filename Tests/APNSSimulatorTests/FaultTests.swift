@@ -204,8 +204,8 @@ struct FaultTests {
         }
     }
 
-    @Test("with GOAWAY, its debug data and the last stream it names", arguments: FaultRule.LastStream.allCases)
-    func goAway(_ last: FaultRule.LastStream) async throws {
+    @Test("with GOAWAY, its debug data and the last stream it names", arguments: PushAction.LastStream.allCases)
+    func goAway(_ last: PushAction.LastStream) async throws {
         let tokens = ["aa", "bb", "cc"].map { $0 + anyToken.dropFirst(2) }
         try await withSimulator(rules: ["prefix=bb,answer=goaway,reason=Shutdown,last-stream=\(last)"]) {
             $0.initialStreams = 10

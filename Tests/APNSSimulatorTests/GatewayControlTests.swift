@@ -151,7 +151,7 @@ struct GatewayControlTests {
     @Test("cuts off connections to the gateway and the feedback service without a word in TLS")
     func drop() async throws {
         try await withControl {
-            $0.feedbackFaults = [try FeedbackFault("hang=true")]
+            $0.feedbackRules = [try FeedbackRule("hang=true")]
         } _: { server, ask in
             let clients = [
                 try await BinaryClient.connect(server.gatewayPort), try await BinaryClient.connect(server.feedbackPort),

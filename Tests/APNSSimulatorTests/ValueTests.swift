@@ -18,7 +18,7 @@ struct FaultRuleTests {
             ("at=connect,answer=wedge,prefix=aa", "prefix"), ("at=connect,answer=wedge,delay=1s", "delay"),
         ])
     func namesKey(_ text: String, _ key: String) {
-        let error = #expect(throws: FaultRuleError.self) { try FaultRule(text) }
+        let error = #expect(throws: RuleError.self) { try FaultRule(text) }
         #expect(error?.key == key)
         #expect(error?.description.contains(text) == true)
     }
@@ -27,7 +27,7 @@ struct FaultRuleTests {
         "is refused when it does nothing or is no list of pairs",
         arguments: ["prefix=dead", "", "410", "=1", "at=connect"])
     func refuses(_ text: String) {
-        #expect(throws: FaultRuleError.self) { try FaultRule(text) }
+        #expect(throws: RuleError.self) { try FaultRule(text) }
     }
 
     @Test("may have spaces")

@@ -80,7 +80,7 @@ struct FloodTests {
         }
         try await withPeer(script: script) { peer in
             try await withPool(port: peer.port) { client in
-                try await eventually("the settings") { try await client.ask { $0.room } == 10 }
+                try await eventually("the settings") { try await client.ask { $0.capacity } == 10 }
                 let results = try await client.results(5)
                 for (number, result) in results.enumerated() {
                     switch result {
@@ -124,7 +124,7 @@ struct FloodTests {
         }
         try await withPeer(script: script) { peer in
             try await withPool(port: peer.port) { client in
-                try await eventually("the settings") { try await client.ask { $0.room } == 100 }
+                try await eventually("the settings") { try await client.ask { $0.capacity } == 100 }
                 for _ in 0..<5 {
                     let answers = try await client.results(100)
                     #expect(answers == Array(repeating: .response(Response(status: 502)), count: 100))

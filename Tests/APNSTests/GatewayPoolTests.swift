@@ -61,7 +61,7 @@ struct GatewayPoolTests {
             // Nobody confirms the last ones but a bad item; and nothing is gained by one before there is a connection.
             let watch = Task {
                 while !Task.isCancelled {
-                    try await client.ask { if $0.usableConnections > 0 { $0.wantResults() } }
+                    try await client.ask { if $0.usableConnections > 0 { $0.flushConfirmations() } }
                     try await Task.sleep(for: .milliseconds(20))
                 }
             }
@@ -91,7 +91,7 @@ struct GatewayPoolTests {
             for _ in 0..<3 {
                 let futures = client.send((0..<100).map { .example($0) })
                 try await eventually("the items") { try await client.ask { $0.statistics.streamsInUse } == 100 }
-                try await client.ask { $0.wantResults() }
+                try await client.ask { $0.flushConfirmations() }
                 try await expectConfirmed(futures)
             }
             #expect(gateway.items.filter { $0.token.isEmpty }.count == 3)
@@ -135,7 +135,7 @@ struct GatewayPoolTests {
             let futures = client.send(notifications)
             // The last are too few to fill a window.
             try await eventually("the items") { gateway.items.filter { !$0.token.isEmpty }.count == 200 }
-            try await client.ask { $0.wantResults() }
+            try await client.ask { $0.flushConfirmations() }
             try await expectConfirmed(futures)
             let connections = Dictionary(grouping: gateway.items.filter { !$0.token.isEmpty }, by: \.connection)
             // One more than fits is taken: how large a notification is, is known when it is written.

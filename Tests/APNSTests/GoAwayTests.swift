@@ -30,7 +30,7 @@ struct GoAwayTests {
         var results: [RequestResult] = []
         try await withPeer(script: script) { peer in
             try await withPool(port: peer.port) { client in
-                try await eventually("the settings") { try await client.ask { $0.room } == 10 }
+                try await eventually("the settings") { try await client.ask { $0.capacity } == 10 }
                 results = try await client.results(10)
                 // The first has gone, another takes over.
                 let answers = try await client.results(5)
@@ -92,7 +92,7 @@ struct GoAwayTests {
         }
         try await withPeer(script: script) { peer in
             try await withPool(port: peer.port) { client in
-                try await eventually("the settings") { try await client.ask { $0.room } == 10 }
+                try await eventually("the settings") { try await client.ask { $0.capacity } == 10 }
                 let results = try await client.results(3)
                 #expect(Array(results[..<2]) == [.delivered, .delivered])
                 guard case .uncertain(.connectionLost(let why)) = results[2] else {
@@ -114,7 +114,7 @@ struct GoAwayTests {
         }
         try await withPeer(script: script) { peer in
             try await withPool(port: peer.port) { client in
-                try await eventually("the settings") { try await client.ask { $0.room } == 10 }
+                try await eventually("the settings") { try await client.ask { $0.capacity } == 10 }
                 guard case .notProcessed(.connectionLost) = try await client.send().get() else {
                     Issue.record("not called unprocessed")
                     return
@@ -138,14 +138,14 @@ struct GoAwayTests {
         }
         try await withPeer(script: script) { peer in
             let client = try await PoolClient.start(port: peer.port)
-            try await eventually("the settings") { try await client.ask { $0.room } == 10 }
+            try await eventually("the settings") { try await client.ask { $0.capacity } == 10 }
             let first = client.send([.example(1), .example(2)])
             try await eventually("two requests") { peer.count(.data) == 2 }
             let last = client.send(.example(3))
             try await client.close()
             for future in first + [last] { try await expect(future, .delivered) }
             try await eventually("a GOAWAY") { peer.count(.goAway) == 1 }
-            #expect(try await client.ask { $0.room } == 0)
+            #expect(try await client.ask { $0.capacity } == 0)
             #expect(try await client.ask { $0.submit(.example(), tag: 99) } == false)
         }
     }

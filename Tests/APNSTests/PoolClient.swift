@@ -40,7 +40,7 @@ struct TransportClient<Pool: Transport & SendableMetatype>: Sendable {
                 taken += 1
             }
             waiting.removeFirst(taken)
-            if !waiting.isEmpty { pool.wantRoom() }
+            if !waiting.isEmpty { pool.requestCapacity() }
         }
 
         func stop() {

@@ -187,7 +187,7 @@ struct ReconnectTests {
                 try await eventually("six requests") { peer.count(.headers) == 6 }
                 #expect(try await client.ask { $0.usableConnections } == 3)
                 #expect(try await client.ask { $0.inFlight } == 6)
-                #expect(try await client.ask { $0.room } == 0)
+                #expect(try await client.ask { $0.capacity } == 0)
                 #expect(peer.seen.withLockedValue(\.connections) == 3)
             }
         }

@@ -207,7 +207,7 @@ struct ReplacementTests {
             try await withClient(peer.port, { $0.minimumConnections = 0 }) { client in
                 let start = NIODeadline.now()
                 // Nothing is connected, and yet there is room: without it nobody would ever have anything to send.
-                let before = try await client.ask { ($0.usableConnections, $0.room, $0.isDormant) }
+                let before = try await client.ask { ($0.usableConnections, $0.capacity, $0.isDormant) }
                 #expect(before == (0, 1, true))
                 try await expect(client.send(), .delivered)
                 try await check(client, start)
@@ -324,7 +324,7 @@ struct ReplacementTests {
         try await withPeer(script: answersAll) { peer in
             try await withClient(peer.port, { $0.firstStream = first }) { client in
                 try await check(client, .now())
-                try await eventually("a connection") { try await client.ask { $0.room } > 1 }
+                try await eventually("a connection") { try await client.ask { $0.capacity } > 1 }
                 if fromEnd == 2 {
                     // At the submission, not when anything comes back.
                     let outgoing = try await client.ask { pool in

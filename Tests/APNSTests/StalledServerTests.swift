@@ -40,7 +40,7 @@ struct StalledServerTests {
                 configuration.requestTimeout = .hours(1)
             }
             try await withPool(port: peer.port, limits) { client in
-                try await eventually("the settings") { try await client.ask { $0.room } == Self.count }
+                try await eventually("the settings") { try await client.ask { $0.capacity } == Self.count }
                 let futures = client.send((0..<Self.count).map { .example($0, payload: Self.payload) })
                 let ended = NIOLockedValueBox(false)
                 EventLoopFuture.andAllComplete(futures, on: client.eventLoop).whenComplete { _ in
@@ -84,7 +84,7 @@ struct StalledServerTests {
                 configuration.requestTimeout = .milliseconds(500)
             }
             try await withPool(port: peer.port, limits) { client in
-                try await eventually("the settings") { try await client.ask { $0.room } == Self.count }
+                try await eventually("the settings") { try await client.ask { $0.capacity } == Self.count }
                 var (uncertain, unprocessed) = (0, 0)
                 for future in client.send((0..<Self.count).map({ .example($0, payload: Self.payload) })) {
                     switch try await future.get() {
@@ -96,7 +96,7 @@ struct StalledServerTests {
                 #expect(uncertain > 0)
                 #expect(unprocessed > 0)
                 #expect(try await client.ask { $0.inFlight } == 0)
-                #expect(try await client.ask { $0.connections.allSatisfy { $0.session.pendingCancels == 0 } })
+                #expect(try await client.ask { $0.connections.allSatisfy { $0.http2.session.pendingCancels == 0 } })
                 // No more goes where nothing is read.
                 try await expect(client.send(), .delivered)
                 #expect(peer.seen.withLockedValue(\.connections) == 2)
@@ -123,16 +123,16 @@ struct StalledServerTests {
                 configuration.requestTimeout = .hours(1)
             }
             try await withPool(port: peer.port, limits) { client in
-                try await eventually("the settings") { try await client.ask { $0.room } == Self.count }
+                try await eventually("the settings") { try await client.ask { $0.capacity } == Self.count }
                 let futures = client.send((0..<Self.count).map { .example($0, payload: Self.payload) })
                 try await eventually("nothing more can be written") {
-                    try await client.ask { $0.connections[0].context?.channel.isWritable == false }
+                    try await client.ask { $0.connections[0].http2.context?.channel.isWritable == false }
                 }
                 try await eventually("nothing more is read") { !connections.withLockedValue(\.isEmpty) }
                 let connection = try #require(connections.withLockedValue { $0 }.first)
                 connection.eventLoop.execute { connection.value.goOnReading() }
                 for future in futures { try await expect(future, .delivered) }
-                #expect(try await client.ask { $0.room } == Self.count)
+                #expect(try await client.ask { $0.capacity } == Self.count)
             }
             #expect(peer.seen.withLockedValue(\.connections) == 1)
         }

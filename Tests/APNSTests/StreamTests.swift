@@ -85,7 +85,7 @@ struct StreamTests {
         try await withPeer(script: script) { peer in
             try await withPool(port: peer.port) { client in
                 // The pool knows the limit of 3 before any is sent.
-                try await eventually("three streams") { try await client.ask { $0.room } == 3 }
+                try await eventually("three streams") { try await client.ask { $0.capacity } == 3 }
                 let answers = try await client.results(6)
                 #expect(answers == .delivered(6))
             }
@@ -102,7 +102,7 @@ struct StreamTests {
                 let answers = try await client.results(500)
                 #expect(answers == .delivered(500))
                 #expect(try await client.ask { $0.inFlight } == 0)
-                #expect(try await client.ask { $0.room } == 100)
+                #expect(try await client.ask { $0.capacity } == 100)
             }
             let fields = peer.seen.withLockedValue { $0.frames(.headers).flatMap(\.headers) }
             #expect(Set(fields.filter { $0.name == ":path" }.map(\.value)).count == 500)
@@ -223,7 +223,7 @@ struct StreamTests {
         }
         try await withPeer(script: script) { peer in
             try await withPool(port: peer.port, { $0.requestTimeout = .milliseconds(300) }) { client in
-                try await eventually("the settings") { try await client.ask { $0.room } == 10 }
+                try await eventually("the settings") { try await client.ask { $0.capacity } == 10 }
                 let answer = try await client.send().get()
                 #expect(answer == .notProcessed(.timedOut))
                 try await eventually("the reset") { peer.count(.resetStream) == 1 }
@@ -249,7 +249,7 @@ struct StreamTests {
         }
         try await withPeer(script: script) { peer in
             try await withPool(port: peer.port, { $0.requestTimeout = .milliseconds(300) }) { client in
-                try await eventually("the settings") { try await client.ask { $0.room } == 10 }
+                try await eventually("the settings") { try await client.ask { $0.capacity } == 10 }
                 let results = try await client.results(3)
                 #expect(results == [.uncertain(.timedOut), .delivered, .uncertain(.timedOut)])
                 try await eventually("two resets") { peer.count(.resetStream) == 2 }
@@ -257,7 +257,7 @@ struct StreamTests {
                 #expect(resets.map(\.stream) == [1, 5])
                 #expect(resets.allSatisfy { $0.errorCode == NGHTTP2_CANCEL.rawValue })
                 #expect(try await client.ask { $0.inFlight } == 0)
-                #expect(try await client.ask { $0.room } == 10)
+                #expect(try await client.ask { $0.capacity } == 10)
             }
             #expect(peer.seen.withLockedValue(\.connections) == 1)
         }

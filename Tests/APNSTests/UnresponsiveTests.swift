@@ -133,7 +133,7 @@ struct UnresponsiveTests {
         }
         try await withPeer(script: script) { peer in
             try await withPool(port: peer.port, { $0.windowTimeout = .milliseconds(500) }) { client in
-                try await eventually("the settings") { try await client.ask { $0.room } == 100 }
+                try await eventually("the settings") { try await client.ask { $0.capacity } == 100 }
                 let text = #"{"aps":{"alert":""# + String(repeating: "x", count: payload - 20) + #""}}"#
                 var results: [RequestResult] = []
                 for future in client.send((0..<20).map({ .example($0, payload: text) })) {
@@ -188,7 +188,7 @@ struct UnresponsiveTests {
         }
         try await withPeer(script: script) { peer in
             try await withPool(port: peer.port, { $0.windowTimeout = .milliseconds(300) }) { client in
-                try await eventually("the settings") { try await client.ask { $0.room } == 10 }
+                try await eventually("the settings") { try await client.ask { $0.capacity } == 10 }
                 let answers = try await client.results(12)
                 #expect(answers == .delivered(12))
             }
@@ -289,7 +289,7 @@ struct UnresponsiveTests {
             }
             try await withPool(port: peer.port, limits) { client in
                 for _ in 0..<3 { try await expect(client.send(Self.poison()), .notProcessed(.refusedStream)) }
-                _ = try await client.ask { $0.wantRoom() }
+                _ = try await client.ask { $0.requestCapacity() }
                 try await eventually("a second connection") { try await client.ask { $0.usableConnections } == 2 }
                 for _ in 0..<3 { try await expect(client.send(Self.poison()), .delivered) }
             }

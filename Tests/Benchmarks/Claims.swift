@@ -1,15 +1,10 @@
 import ArgumentParser
+import Glibc
 import Logging
 import NIOCore
 import NIOPosix
 import PushQueue
 import Redis
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
 
 /// Claims and settles what waits in a queue.
 struct Claims: AsyncParsableCommand {

@@ -1,10 +1,5 @@
 import CAllocationCount
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
+import Glibc
 
 /// What the calling thread has used: CPU time and allocations.
 struct Usage {

@@ -161,7 +161,7 @@ final class CapturedLog: @unchecked Sendable {
 /// A transport that keeps what is submitted until the test answers it.
 final class FakeTransport: Transport {
     var delegate: (any TransportDelegate)?
-    var room = 100
+    var capacity = 100
     var usableConnections = 1
     var isDormant = false
     var answerState = AnswerState.answered
@@ -184,8 +184,8 @@ final class FakeTransport: Transport {
     var tokens: [String] { sent.map { String(buffer: $0.deviceToken.hex) } }
 
     func submit(_ notification: consuming Notification, tag: UInt64) -> Bool {
-        guard room > 0 else { return false }
-        room -= 1
+        guard capacity > 0 else { return false }
+        capacity -= 1
         sent.append(notification)
         submitted.append((sent[sent.count - 1], tag))
         return true
@@ -194,14 +194,14 @@ final class FakeTransport: Transport {
     /// Ends a request.
     func answer(_ result: RequestResult, at index: Int = 0) {
         let (_, tag) = submitted.remove(at: index)
-        room += 1
+        capacity += 1
         delegate?.transport(self, completed: tag, with: result)
         delegate?.transportChanged(self)
         if submitted.isEmpty { closing?.succeed(()) }
     }
 
-    func wantRoom() { calls.append("wantRoom") }
-    func wantResults() { calls.append("wantResults") }
+    func requestCapacity() { calls.append("requestCapacity") }
+    func flushConfirmations() { calls.append("flushConfirmations") }
     func check(now: NIODeadline) {}
     func setProviderToken(_ providerToken: String?) { self.providerToken = providerToken }
     func setTLS(_: TLSContext) { calls.append("setTLS") }

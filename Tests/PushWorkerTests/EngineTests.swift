@@ -220,7 +220,7 @@ struct EngineTests {
     @Test("takes turns between a fan-out and small jobs")
     func turns() throws {
         let scene = try EngineScene()
-        scene.transport.room = 40
+        scene.transport.capacity = 40
         scene.push(EngineScene.fanOut((0..<100).map { String(1000 + $0) }), EngineScene.job("ffff"))
         #expect(scene.transport.tokens.firstIndex(of: "ffff") == 32)
     }
@@ -318,7 +318,7 @@ struct EngineTests {
         let scene = try EngineScene()
         scene.transport.usableConnections = 0
         scene.pushOne()
-        scene.transport.room = 0
+        scene.transport.capacity = 0
         scene.pushOne(token: "cd")
         scene.run(.seconds(10))
         if !scene.transport.submitted.isEmpty { scene.answer(EngineScene.delivered) }
@@ -386,7 +386,7 @@ struct EngineTests {
     @Test("finishes what is in flight, gives the rest back, and closes everything")
     func drains() throws {
         let scene = try EngineScene()
-        scene.transport.room = 1
+        scene.transport.capacity = 1
         scene.push(EngineScene.job("aa"))
         let end = scene.lane.drain(within: .seconds(5))
         scene.run()

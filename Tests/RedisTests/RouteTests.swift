@@ -42,7 +42,7 @@ struct RouteTests {
         let link = Link()
         route = serving(link)
         #expect(destination(of: "a", &route) == "server")
-        #expect(route.server === link && route.left == nil)
+        #expect(route.server === link && route.retired == nil)
         #expect(route.found(Link()) == false)
     }
 
@@ -50,8 +50,8 @@ struct RouteTests {
     func order() throws {
         let (old, new) = (Link(), Link())
         var route = serving(old)
-        #expect(route.leave(old, keepsCommands: true) == true)
-        #expect(route.leave(old, keepsCommands: true) == false)
+        #expect(route.retire(old, keepsCommands: true) == true)
+        #expect(route.retire(old, keepsCommands: true) == false)
         #expect(route.sentAway(request("1"), because: moved) == true)
         #expect(destination(of: "3", &route) == "kept")
         #expect(route.sentAway(request("2"), because: moved) == true)
@@ -73,10 +73,10 @@ struct RouteTests {
     func failures() {
         let link = Link()
         var route = serving(link)
-        #expect(route.leave(link, keepsCommands: false) == true)
+        #expect(route.retire(link, keepsCommands: false) == true)
         #expect(destination(of: "a", &route) == "none")
         #expect(route.sentAway(request("b"), because: moved) == false)
-        #expect(route.left === link)
+        #expect(route.retired === link)
 
         route = serving(link)
         #expect(route.lost(link) == .ofServer)
@@ -88,7 +88,7 @@ struct RouteTests {
     func givenUp() {
         let (old, next) = (Link(), Link())
         var route = serving(old)
-        #expect(route.leave(old, keepsCommands: true) == true)
+        #expect(route.retire(old, keepsCommands: true) == true)
         #expect(route.sentAway(request("1"), because: moved) == true)
         #expect(route.found(next) == true)
         #expect(route.lost(next) == .ofNextServer)
@@ -104,7 +104,7 @@ struct RouteTests {
         var route = serving(old)
         route.asks()
         route.asks()
-        #expect(route.leave(old, keepsCommands: true) == true)
+        #expect(route.retire(old, keepsCommands: true) == true)
         #expect(route.found(new) == true && route.lost(old) == .ofPreviousServer)
         route.asked()
         #expect(route.takeOver() == nil)
@@ -118,7 +118,7 @@ struct RouteTests {
         var link = Link()
         var route = serving(link)
         for _ in 0..<5 {
-            #expect(route.leave(link, keepsCommands: true) == true)
+            #expect(route.retire(link, keepsCommands: true) == true)
             #expect(route.sentAway(request, because: moved) == true)
             #expect(route.lost(link) == .ofPreviousServer)
             link = Link()
@@ -126,7 +126,7 @@ struct RouteTests {
             let taken = route.takeOver()
             request = try #require(taken?.kept.first)
         }
-        #expect(route.leave(link, keepsCommands: true) == true)
+        #expect(route.retire(link, keepsCommands: true) == true)
         #expect(route.sentAway(request, because: moved) == false)
     }
 
@@ -134,7 +134,7 @@ struct RouteTests {
     func close() {
         let (old, new) = (Link(), Link())
         var route = serving(old)
-        #expect(route.leave(old, keepsCommands: true) == true)
+        #expect(route.retire(old, keepsCommands: true) == true)
         _ = route.send(request("1"))
         #expect(route.found(new) == true)
         let (links, kept) = route.close()
@@ -181,17 +181,17 @@ struct RouteTests {
             }
         }
         func answer() {
-            guard let link = [route.server, route.left].compactMap({ $0 }).randomElement(using: &random),
+            guard let link = [route.server, route.retired].compactMap({ $0 }).randomElement(using: &random),
                 !link.pending.isEmpty
             else { return }
             let request = link.pending.removeFirst()
             if link.node == owner {
                 executed.append(number(request))
             } else {
-                _ = route.leave(link, keepsCommands: true)
+                _ = route.retire(link, keepsCommands: true)
                 if !route.sentAway(request, because: moved) { failed.append(number(request)) }
             }
-            if link.pending.isEmpty, route.left === link { _ = route.lost(link) }
+            if link.pending.isEmpty, route.retired === link { _ = route.lost(link) }
             takeOver()
         }
         func lose(_ link: NodeLink) {

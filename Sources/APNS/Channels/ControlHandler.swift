@@ -1,4 +1,5 @@
 import NIOCore
+import Sockets
 import TLS
 
 /// Puts a socket to a ``ControlExchange``: one connection, one request, one answer.
@@ -27,7 +28,7 @@ final class ControlHandler: ChannelInboundHandler {
     func limit(_ timeout: TimeAmount, _ channel: any Channel) {
         timer = channel.eventLoop.assumeIsolated().scheduleTask(in: timeout) {
             let what = self.isConnected ? "no answer" : "TLS was not set up"
-            self.end(.failure(APNSConnectionError.unresponsive(self.endpoint, "\(what) within \(timeout.inWords)")))
+            self.end(.failure(APNSConnectionError.unresponsive(self.endpoint, "\(what) within \(timeout.formatted)")))
             channel.close(promise: nil)
         }
     }

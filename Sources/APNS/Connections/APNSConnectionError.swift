@@ -75,3 +75,31 @@ public enum APNSConnectionError: Error, Sendable, CustomStringConvertible {
         }
     }
 }
+
+extension APNSConnectionError {
+    /// A stable word for counters: what of a connection went wrong.
+    public var code: String {
+        switch self {
+        case .cannotConnect: "CannotConnect"
+        case .proxy: "Proxy"
+        case .noHTTP2: "NoHTTP2"
+        case .unresponsive: "Unresponsive"
+        case .protocolViolation: "ProtocolViolation"
+        case .flooded: "Flooded"
+        case .closedByPeer: "ClosedByPeer"
+        case .hungUp: "HungUp"
+        case .broken: "Broken"
+        case .retired: "Retired"
+        case .shutdown: "Shutdown"
+        }
+    }
+
+    /// The same for whatever a connection can fail of.
+    static func code(for error: any Error) -> String {
+        switch error {
+        case let error as APNSConnectionError: error.code
+        case is TLSError: "TLS"
+        default: "Other"
+        }
+    }
+}

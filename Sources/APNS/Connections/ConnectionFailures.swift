@@ -31,7 +31,7 @@ struct ConnectionFailures {
     ) {
         let pause = state.failed(wasConnecting: wasConnecting, now: now, jitter: .random(in: 0..<1))
         (last, isOfAnswers) = (error, false)
-        counts[APNSConnectionError.word(for: error), default: 0] += 1
+        counts[APNSConnectionError.code(for: error), default: 0] += 1
         guard !isLogged || now - lastLogged > .seconds(60) else { return }
         lastLogged = now
         isLogged = true
@@ -48,7 +48,7 @@ struct ConnectionFailures {
     mutating func unanswered(
         _ error: any Error, pauses: Bool, _ state: inout ConnectionPoolState, now: NIODeadline
     ) {
-        counts[APNSConnectionError.word(for: error), default: 0] += 1
+        counts[APNSConnectionError.code(for: error), default: 0] += 1
         guard pauses else { return }
         (last, isOfAnswers) = (error, true)
         state.failed(wasConnecting: false, now: now, jitter: .random(in: 0..<1))

@@ -47,7 +47,7 @@ struct Dialer {
 
     /// Why TCP could not be set up, in words.
     func cannotConnect(_ error: any Error) -> APNSConnectionError {
-        let reason = ConnectFailure.words(error)
+        let reason = ConnectFailure.reason(error)
         if let proxy { return .proxy(proxy, endpoint, "it cannot be reached: \(reason)") }
         // A shortage of file descriptors names its own remedy.
         guard ConnectFailure.shortage(error) == nil else { return .cannotConnect(endpoint, reason) }

@@ -1,8 +1,17 @@
 import NIOCore
 import NIOPosix
+import Sockets
 import TLS
 
-/// What pools of every kind are told of how to connect, and what follows from it.
+/// A connection whose TLS handshake a pool limits.
+protocol HandshakingConnection: AnyObject {
+    /// True until TLS is set up.
+    var isConnecting: Bool { get }
+    /// Ends it at once.
+    func close(_ error: any Error)
+}
+
+/// The settings that pools of both protocols share.
 protocol PoolConfiguration {
     var endpoint: APNSEndpoint { get }
     var tls: TLSContext { get }
@@ -30,6 +39,17 @@ extension PoolConfiguration {
         limits.backoffCap = longestReconnectPause
         limits.idleTimeout = idleTimeout
         return limits
+    }
+
+    /// Closes a connection if its TLS handshake takes too long. A proxy's answer has a limit of its own.
+    /// - Returns: a timer, to be cancelled when the handshake is complete.
+    func limitHandshake(of connection: some HandshakingConnection, on eventLoop: any EventLoop) -> Scheduled<Void> {
+        let (endpoint, timeout) = (endpoint, connectTimeout)
+        return eventLoop.assumeIsolated().scheduleTask(in: timeout) {
+            guard connection.isConnecting else { return }
+            connection.close(
+                APNSConnectionError.unresponsive(endpoint, "TLS was not set up within \(timeout.formatted)"))
+        }
     }
 
     /// The age at which a connection is replaced: less up to a tenth, so that a fleet does not reconnect all at once.

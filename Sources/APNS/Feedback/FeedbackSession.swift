@@ -106,3 +106,52 @@ public struct FeedbackSession: Sendable {
         channel.close(promise: nil)
     }
 }
+
+/// Why a feedback service was not read to its end. What was read before it is good.
+public enum FeedbackError: Error, Sendable, CustomStringConvertible {
+    /// No connection could be made, or it did not last.
+    case connection(APNSConnectionError)
+    /// TLS could not be set up, or broke.
+    case tls(TLSError)
+    /// What came is not what a feedback service sends.
+    case malformed(APNSEndpoint, FeedbackTuples.Malformed)
+    /// It closed the connection in the middle of a tuple, of which so many bytes had come.
+    case incomplete(APNSEndpoint, bytes: Int)
+    /// We ended it while it was not at its end.
+    case stopped(APNSEndpoint)
+
+    /// What is wrong, where, and what to do.
+    public var description: String {
+        switch self {
+        case .connection(let error): "\(error)"
+        case .tls(let error): "\(error)"
+        case .malformed(let endpoint, let error):
+            "\(endpoint) does not speak the feedback service's protocol: \(error); is it a feedback service?"
+        case .incomplete(let endpoint, let bytes):
+            "\(endpoint) closed the connection in the middle of a tuple, after \(bytes) bytes of it"
+        case .stopped(let endpoint): "\(endpoint) was not read to its end, because this process was told to end"
+        }
+    }
+}
+
+/// When a feedback service is asked again and again, without any I/O.
+public struct FeedbackSchedule: Sendable {
+    private let interval: TimeAmount
+    /// When it is asked next.
+    public private(set) var next: NIODeadline
+
+    /// - Parameters:
+    ///   - interval: from one beginning to the next.
+    ///   - random: from 0 to 1, evenly spread: many that are started together do not ask together.
+    public init(interval: TimeAmount, now: NIODeadline, random: Double) {
+        self.interval = interval
+        let spread = min(interval.nanoseconds / 10, TimeAmount.minutes(1).nanoseconds)
+        next = now + .nanoseconds(Int64(Double(spread) * min(max(random, 0), 1)))
+    }
+
+    /// It has been asked. What should have been done in the meantime is left out.
+    public mutating func finished(now: NIODeadline) {
+        let late = max(0, (now - next).nanoseconds)
+        next = next + .nanoseconds((late / interval.nanoseconds + 1) * interval.nanoseconds)
+    }
+}

@@ -73,7 +73,7 @@ struct FeedbackSessionState {
         default:
             end(
                 .failure(
-                    .connection(.broken(endpoint, whileConnecting: !isConnected, ConnectFailure.words(error)))))
+                    .connection(.broken(endpoint, whileConnecting: !isConnected, ConnectFailure.reason(error)))))
         }
     }
 
@@ -93,11 +93,13 @@ struct FeedbackSessionState {
     mutating func timePassed(now: NIODeadline) {
         guard let deadline, deadline <= now else { return }
         if !isConnected {
-            end(.failure(.connection(.unresponsive(endpoint, "TLS was not set up within \(limits.handshake.inWords)"))))
+            end(
+                .failure(
+                    .connection(.unresponsive(endpoint, "TLS was not set up within \(limits.handshake.formatted)"))))
         } else if stopEnd != nil {
             end(.failure(.stopped(endpoint)))
         } else {
-            let silence = limits.silence.inWords
+            let silence = limits.silence.formatted
             end(
                 .failure(
                     .connection(

@@ -76,19 +76,3 @@ public struct FeedbackTuples: Sendable {
         return FeedbackTuple(seconds: seconds, token: DeviceToken(bytes: token))
     }
 }
-
-extension DeviceToken {
-    private static let digits = Array("0123456789abcdef".utf8)
-
-    /// A token from its bytes.
-    /// - Parameter bytes: 1 to 100 of them.
-    init(bytes: ByteBuffer) {
-        precondition((1...Self.maximumDigits / 2).contains(bytes.readableBytes))
-        var hex = ByteBufferAllocator().buffer(capacity: bytes.readableBytes * 2)
-        for byte in bytes.readableBytesView {
-            hex.writeInteger(Self.digits[Int(byte >> 4)])
-            hex.writeInteger(Self.digits[Int(byte & 0x0F)])
-        }
-        self.init(canonical: hex)
-    }
-}

@@ -1,3 +1,4 @@
+import Glibc
 import NIOCore
 import TLS
 
@@ -18,7 +19,7 @@ protocol GatewayConnectionOwner: AnyObject {
 
 /// One connection to the binary gateway: the thin handler between a channel that does TLS and the state that decides.
 /// Belongs to its channel's event loop.
-final class GatewayConnection: ChannelInboundHandler {
+final class GatewayConnection: ChannelInboundHandler, HandshakingConnection {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
 
@@ -33,12 +34,6 @@ final class GatewayConnection: ChannelInboundHandler {
 
     private(set) var state: GatewayConnectionState
     let endpoint: APNSEndpoint
-    /// Gives the connection up when TLS takes too long.
-    var handshakeTimer: Scheduled<Void>?
-    /// Whether the pool counts it as usable.
-    var isCounted = false
-    /// Of how many calls to replace all connections the pool knew when this one's TLS was chosen.
-    let generation: Int
     /// Whether it was us who gave it up, and not the gateway.
     private(set) var isGivenUp = false
     /// Whether the gateway has named an item of it.
@@ -52,13 +47,12 @@ final class GatewayConnection: ChannelInboundHandler {
     private var output = ByteBuffer()
     private var flushTimer: Scheduled<Void>?
     private var failure: (any Error)?
-    private var isLeaving = false
+    private var isClosing = false
 
     init(
-        endpoint: APNSEndpoint, batching: Batching, limits: GatewayConnectionState.Limits, generation: Int,
+        endpoint: APNSEndpoint, batching: Batching, limits: GatewayConnectionState.Limits,
         owner: any GatewayConnectionOwner
     ) {
-        self.generation = generation
         self.endpoint = endpoint
         self.batching = batching
         self.owner = owner
@@ -74,6 +68,8 @@ final class GatewayConnection: ChannelInboundHandler {
     func installMeter(on channel: any Channel) throws {
         try channel.pipeline.syncOperations.addHandler(written, position: .first)
     }
+
+    var isConnecting: Bool { state.phase == .connecting }
 
     // MARK: Sending
 
@@ -113,7 +109,7 @@ final class GatewayConnection: ChannelInboundHandler {
         if let barrier { batching.frame.writeBarrier(identifier: barrier, into: &output) }
         flush()
         if wasOpen { owner?.connectionChanged(self) }
-        leaveIfDrained()
+        closeIfDrained()
     }
 
     // MARK: The channel
@@ -160,7 +156,7 @@ final class GatewayConnection: ChannelInboundHandler {
         failure =
             failure ?? APNSConnectionError.closedByPeer(endpoint, whileConnecting: false, reason: packet.status.name)
         owner?.connection(self, answered: packet, progress: progress, lost: findings.lost)
-        if let context { leave(context) }
+        if let context { closeChannel(context) }
     }
 
     func channelWritabilityChanged(context: ChannelHandlerContext) {
@@ -203,10 +199,10 @@ final class GatewayConnection: ChannelInboundHandler {
         for tag in check.confirmed { owner?.connection(self, completed: tag, with: .confirmed) }
         if let why = check.unresponsive { return close(APNSConnectionError.unresponsive(endpoint, why)) }
         if !check.confirmed.isEmpty { owner?.connectionChanged(self) }
-        leaveIfDrained()
+        closeIfDrained()
     }
 
-    // MARK: Leaving
+    // MARK: Closing
 
     /// Gives the connection up; nobody can tell of what is in the window.
     func close(_ reason: any Error) {
@@ -214,7 +210,7 @@ final class GatewayConnection: ChannelInboundHandler {
         isGivenUp = true
         guard let context else { return end() }
         end()
-        leave(context)
+        closeChannel(context)
     }
 
     /// The connection could not be made.
@@ -223,14 +219,14 @@ final class GatewayConnection: ChannelInboundHandler {
         end()
     }
 
-    private func leaveIfDrained() {
+    private func closeIfDrained() {
         guard state.isDrained, let context else { return }
-        leave(context)
+        closeChannel(context)
     }
 
-    private func leave(_ context: ChannelHandlerContext) {
-        guard !isLeaving else { return }
-        isLeaving = true
+    private func closeChannel(_ context: ChannelHandlerContext) {
+        guard !isClosing else { return }
+        isClosing = true
         owner?.connectionChanged(self)
         context.close(promise: nil)
     }
@@ -240,7 +236,6 @@ final class GatewayConnection: ChannelInboundHandler {
         let error = failure ?? explanation
         failure = error
         flushTimer?.cancel()
-        handshakeTimer?.cancel()
         let result = state.window.count > 0 ? owner.uncertainResult(of: self) : .confirmed
         for tag in state.ended() { owner.connection(self, completed: tag, with: result) }
         self.owner = nil
@@ -255,5 +250,40 @@ final class GatewayConnection: ChannelInboundHandler {
         case .open where !state.isProven: .hungUp(endpoint, .beforeConfirmation)
         case .open, .draining, .closed: .closedByPeer(endpoint, whileConnecting: false, reason: nil)
         }
+    }
+}
+
+/// Counts what is written to the socket, below TLS, and knows how much of that the other side's kernel has got.
+///
+/// A dead connection takes whatever fits into the kernel's buffers. Without this, all that would be confirmed for its age.
+final class WrittenBytes: ChannelOutboundHandler {
+    typealias OutboundIn = ByteBuffer
+    typealias OutboundOut = ByteBuffer
+
+    /// Bytes that were written, in all.
+    private(set) var position = 0
+
+    func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
+        position += unwrapOutboundIn(data).readableBytes
+        context.write(data, promise: promise)
+    }
+
+    /// Bytes that the other side's kernel has acknowledged; `nil` where it cannot be told.
+    func acknowledged(on channel: any Channel) -> Int? {
+        guard let options = channel.syncOptions, let waiting = try? options.getOption(.bufferedWritableBytes),
+            let queued = Self.queued(channel)
+        else { return nil }
+        return position - waiting - queued
+    }
+
+    /// Bytes in the kernel's send queue, unacknowledged ones included (`tcp(7)`, SIOCOUTQ).
+    private static func queued(_ channel: any Channel) -> Int? {
+        let count: CInt?? = try? channel.pipeline.syncOperations.withUnsafeTransportIfAvailable(
+            of: NIOBSDSocket.Handle.self
+        ) { socket in
+            var count: CInt = 0
+            return ioctl(socket, UInt(TIOCOUTQ), &count) == 0 ? count : nil
+        }
+        return count.flatMap { $0 }.map(Int.init)
     }
 }

@@ -1,4 +1,5 @@
 import NIOCore
+import Sockets
 
 /// What a connection to the gateway knows and decides, without any I/O: what may be sent on it, what of that is confirmed,
 /// and whether the other side is alive.
@@ -39,7 +40,7 @@ struct GatewayConnectionState {
     static let wornOutIdentifier = UInt32(Int32.max)
 
     private(set) var phase = Phase.connecting
-    private(set) var window = SentWindow()
+    private(set) var window = UnconfirmedWindow()
     /// Whether the gateway has ever taken something on this connection, or named it.
     private(set) var isProven = false
     /// Whether anything was ever sent.
@@ -76,10 +77,10 @@ struct GatewayConnectionState {
     var isNearlyFull: Bool { phase == .open && window.count * 3 > limits.windowCount * 2 }
 
     /// How many notifications may be sent now.
-    /// - Parameter ahead: how many may be without confirmation.
-    func room(ahead: Int) -> Int {
+    /// - Parameter limit: how many may be without confirmation.
+    func capacity(limit: Int) -> Int {
         guard phase == .open, isWritable, window.bytes < limits.windowBytes else { return 0 }
-        return max(0, min(limits.windowCount, ahead) - window.count)
+        return max(0, min(limits.windowCount, limit) - window.count)
     }
 
     /// Whether nothing is left to wait for.
@@ -141,12 +142,12 @@ struct GatewayConnectionState {
         if window.count > 0 { lastUsed = now }
         if acknowledged < position, now - acknowledgedAt >= limits.stallTimeout {
             check.unresponsive =
-                "nothing of what was written was acknowledged for \((now - acknowledgedAt).inWords)"
+                "nothing of what was written was acknowledged for \((now - acknowledgedAt).formatted)"
         }
         return check
     }
 
-    mutating func answered(_ packet: GatewayPacket) -> SentWindow.Findings {
+    mutating func answered(_ packet: GatewayPacket) -> UnconfirmedWindow.Findings {
         let findings = window.answered(packet)
         if !findings.confirmed.isEmpty || findings.named != nil { isProven = true }
         phase = .draining

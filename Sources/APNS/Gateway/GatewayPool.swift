@@ -1,5 +1,7 @@
 import Logging
 import NIOCore
+import NIOPosix
+import Sockets
 import TLS
 
 /// The connections of one certificate to one binary gateway, on one event loop.
@@ -21,9 +23,10 @@ public final class GatewayPool: Transport {
     private let eventLoop: any EventLoop
     private let logger: Logger
     private var state: ConnectionPoolState
-    private var ahead = SendAhead()
-    /// All on which TCP is set up.
-    private var connections: [GatewayConnection] = []
+    private var adaptiveWindow = AdaptiveWindow()
+    /// The connections on which TCP is set up.
+    private var members: [Member] = []
+    private var connections: LazyMapSequence<[Member], GatewayConnection> { members.lazy.map(\.connection) }
     private var isWanted = false
     /// Connections in a row that were accepted, and dropped with the first notification.
     private var hangUps = 0
@@ -44,16 +47,16 @@ public final class GatewayPool: Transport {
     }
 
     /// How many notifications can be submitted now.
-    public var room: Int {
+    public var capacity: Int {
         guard !keepsOrder || !connections.contains(where: { $0.state.phase == .draining && $0.state.window.count > 0 })
         else { return 0 }
-        var room = 0
-        for connection in connections { room += connection.state.room(ahead: ahead.limit) }
+        var capacity = 0
+        for connection in connections { capacity += connection.state.capacity(limit: adaptiveWindow.limit) }
         // A connection is opened for the first that comes.
-        if isDormant { room = configuration.windowCount }
-        guard hangUps > 0 else { return room }
+        if isDormant { capacity = configuration.windowCount }
+        guard hangUps > 0 else { return capacity }
         // One at a time, until one is taken: whatever is sent may be lost.
-        return min(room, connections.contains { $0.state.window.count > 0 } ? 0 : 1)
+        return min(capacity, connections.contains { $0.state.window.count > 0 } ? 0 : 1)
     }
 
     /// Connections that take notifications.
@@ -83,16 +86,16 @@ public final class GatewayPool: Transport {
 
     /// Sends a notification on the first connection that has room.
     public func submit(_ notification: consuming Notification, tag: UInt64) -> Bool {
-        guard hangUps == 0 && !keepsOrder || room > 0,
-            let connection = connections.first(where: { $0.state.room(ahead: ahead.limit) > 0 })
+        guard hangUps == 0 && !keepsOrder || capacity > 0,
+            let connection = connections.first(where: { $0.state.capacity(limit: adaptiveWindow.limit) > 0 })
         else {
-            wantRoom()
+            requestCapacity()
             return false
         }
         connection.submit(notification, tag: tag)
         if connection.state.isFull, connection.state.sendsBarriers {
             connection.drain()
-        } else if connection.state.isFilling, state.usable == 1, ahead.limit == .max {
+        } else if connection.state.isFilling, state.usable == 1, adaptiveWindow.limit == .max {
             // Ready when this one is full.
             openAnother()
         }
@@ -101,12 +104,12 @@ public final class GatewayPool: Transport {
 
     /// Opens another connection if there may be one. If not, asks what has been taken on the only one where that has little
     /// room: too little to be worth a claim, so that it would never be full.
-    public func wantRoom() {
+    public func requestCapacity() {
         if keepsOrder, let full = connections.first(where: { $0.state.isNearlyFull && $0.state.sendsBarriers }) {
             return full.drain()
         }
-        // What runs ahead less does so on all connections; another would only undo it.
-        guard state.usable == 0 || (ahead.limit == .max && hangUps == 0 && room == 0) else { return }
+        // A narrowed window is narrowed on all connections; another would only undo it.
+        guard state.usable == 0 || (adaptiveWindow.limit == .max && hangUps == 0 && capacity == 0) else { return }
         openAnother()
     }
 
@@ -119,13 +122,13 @@ public final class GatewayPool: Transport {
     }
 
     /// Asks the gateway, by a bad item, for the ends of what was sent.
-    public func wantResults() {
+    public func flushConfirmations() {
         for connection in connections where connection.state.window.count > 0 { connection.drain() }
     }
 
     /// Confirms what is old enough, gives connections up that are silent, worn out or not needed, and opens others.
     public func check(now: NIODeadline) {
-        ahead.check(window: configuration.windowCount, now: now)
+        adaptiveWindow.check(window: configuration.windowCount, now: now)
         for connection in connections { connection.check(now: now) }
         for connection in connections where connection.state.isWornOut(now: now) {
             logger.info(
@@ -199,18 +202,19 @@ public final class GatewayPool: Transport {
     private func open() {
         let connection = GatewayConnection(
             endpoint: endpoint, batching: configuration.batching,
-            limits: configuration.connectionLimits(jitter: .random(in: 0..<1)), generation: generation, owner: self)
+            limits: configuration.connectionLimits(jitter: .random(in: 0..<1)), owner: self)
+        let member = Member(connection, generation: generation)
         let dialer = configuration.dialer
-        let bound = NIOLoopBound((self, connection), eventLoop: eventLoop)
+        let bound = NIOLoopBound((self, member), eventLoop: eventLoop)
         dialer.connect(on: eventLoop) {
             // Nothing but TCP itself ever asks an idle gateway whether it is there.
             $0.channelOption(.socketOption(.so_keepalive), value: 1)
         }
         .assumeIsolated()
         .whenComplete { result in
-            let (pool, connection) = bound.value
+            let (pool, member) = bound.value
             switch result {
-            case .success(let channel): pool.adopt(connection, on: channel, dialer)
+            case .success(let channel): pool.adopt(member, on: channel, dialer)
             case .failure(let error):
                 pool.connectionFailed(dialer.cannotConnect(error), wasConnecting: true)
                 pool.finishClosing()
@@ -218,11 +222,16 @@ public final class GatewayPool: Transport {
         }
     }
 
-    private func adopt(_ connection: GatewayConnection, on channel: any Channel, _ dialer: Dialer) {
-        connections.append(connection)
+    private func adopt(_ member: Member, on channel: any Channel, _ dialer: Dialer) {
+        let connection = member.connection
+        members.append(member)
         do {
             try connection.install(on: channel)
-            try dialer.secure(channel, onTLS: { [self] in limitHandshake(connection) })
+            try dialer.secure(
+                channel,
+                onTLS: { [self] in
+                    member.handshakeTimer = configuration.limitHandshake(of: connection, on: eventLoop)
+                })
             try connection.installMeter(on: channel)
         } catch {
             // The channel has closed already.
@@ -230,11 +239,6 @@ public final class GatewayPool: Transport {
             return connection.failed(dialer.cannotConnect(error))
         }
         if closed != nil { connection.close(APNSConnectionError.shutdown(endpoint)) }
-    }
-
-    private func limitHandshake(_ connection: GatewayConnection) {
-        connection.handshakeTimer = connection.limitHandshake(
-            to: configuration.connectTimeout, endpoint, on: eventLoop)
     }
 
     private func connectionFailed(_ error: any Error, wasConnecting: Bool) {
@@ -248,15 +252,34 @@ public final class GatewayPool: Transport {
     }
 }
 
+extension GatewayPool {
+    /// A connection and what the pool knows about it.
+    private final class Member {
+        let connection: GatewayConnection
+        /// The number of calls to replace all connections before its TLS context was chosen.
+        let generation: Int
+        /// True while ``ConnectionPoolState`` counts it as usable.
+        var isUsable = false
+        /// Closes the connection if the TLS handshake takes too long.
+        var handshakeTimer: Scheduled<Void>?
+
+        init(_ connection: GatewayConnection, generation: Int) {
+            self.connection = connection
+            self.generation = generation
+        }
+    }
+}
+
 extension GatewayPool: GatewayConnectionOwner {
     func connectionChanged(_ connection: GatewayConnection) {
-        if connection.isCounted != connection.state.isUsable {
-            connection.isCounted.toggle()
-            if connection.isCounted {
-                connection.handshakeTimer?.cancel()
+        guard let member = members.first(where: { $0.connection === connection }) else { return }
+        if member.isUsable != connection.state.isUsable {
+            member.isUsable.toggle()
+            if member.isUsable {
+                member.handshakeTimer?.cancel()
                 state.connected()
                 // It was being made when all were to be replaced.
-                if connection.generation < generation { return connection.drain() }
+                if member.generation < generation { return connection.drain() }
             } else {
                 state.retired()
                 // There must be another before what goes on it is claimed.
@@ -274,13 +297,13 @@ extension GatewayPool: GatewayConnectionOwner {
     func connection(_ connection: GatewayConnection, answered packet: GatewayPacket, progress: Int, lost: Int) {
         if connection.state.isProven { worked() }
         if packet.identifier != connection.state.window.barrier, packet.status != .shutdown {
-            ahead.refused(progress: progress, now: eventLoop.now)
+            adaptiveWindow.refused(progress: progress, now: eventLoop.now)
         }
         guard lost > 0 else { return }
         logger.error(
             """
             the gateway dropped \(lost) notifications that had been taken for delivered, because its error packet came \
-            later than \(configuration.confirmAfter.inWords) after they were sent: raise the time after which they are \
+            later than \(configuration.confirmAfter.formatted) after they were sent: raise the time after which they are \
             confirmed
             """,
             metadata: ["endpoint": "\(endpoint)", "status": "\(packet.status)"])
@@ -298,13 +321,12 @@ extension GatewayPool: GatewayConnectionOwner {
     }
 
     func connectionClosed(_ connection: GatewayConnection, error: any Error) {
-        connections.removeAll { $0 === connection }
+        guard let index = members.firstIndex(where: { $0.connection === connection }) else { return }
+        let member = members.remove(at: index)
+        member.handshakeTimer?.cancel()
         let wasConnecting = connection.state.openedAt == .distantPast
         let lasted = !wasConnecting && eventLoop.now - connection.state.openedAt > .seconds(10)
-        if connection.isCounted {
-            connection.isCounted = false
-            state.retired()
-        }
+        if member.isUsable { state.retired() }
         if closed != nil {
             if wasConnecting { state.failed(wasConnecting: true, now: eventLoop.now, jitter: 0) }
         } else if (!wasConnecting && connection.state.isRetired) || (connection.state.isProven && connection.hasAnswer)
@@ -319,5 +341,71 @@ extension GatewayPool: GatewayConnectionOwner {
         }
         openConnections(now: eventLoop.now)
         finishClosing()
+    }
+}
+
+extension GatewayPool {
+    /// How a pool connects, batches and waits.
+    public struct Configuration: Sendable, PoolConfiguration {
+        /// Where to.
+        public var endpoint: APNSEndpoint
+        /// Trust, and the client certificate.
+        public var tls: TLSContext
+        /// The proxy to connect through; the endpoint's name is then looked up by the proxy.
+        public var proxy: HTTPProxy?
+        /// Connections that are kept open while nothing is sent.
+        public var minimumConnections = 1
+        /// Connections at the most, those apart on which nothing more is sent.
+        public var maximumConnections = 4
+        /// Which of the protocol's commands to use.
+        public var frame = GatewayFrame.items
+        /// Bytes of a write at the most; see ``GatewayFrame``.
+        public var batchBytes = 16_384
+        /// How long a write waits for more.
+        public var batchTime = TimeAmount.milliseconds(2)
+        /// How long the gateway must have had a notification without a word about it, to count as taken.
+        public var confirmAfter = TimeAmount.seconds(2)
+        /// Whether a deliberately bad item is sent where certainty is wanted at once: when no more is sent on a connection.
+        public var sendsBarriers = true
+        /// Notifications without confirmation on a connection at the most.
+        public var windowCount = 5000
+        /// Bytes of their frames at the most.
+        public var windowBytes = 32 << 20
+        /// How long TCP, the proxy's answer and TLS may each take.
+        public var connectTimeout = TimeAmount.seconds(10)
+        /// How long the other side may leave what was written unacknowledged.
+        public var stallTimeout = TimeAmount.seconds(20)
+        /// After how long without a notification a connection beyond the minimum is closed.
+        public var idleTimeout = TimeAmount.minutes(5)
+        /// After how long a connection is replaced, less up to a tenth; `nil` is never.
+        public var maximumAge: TimeAmount?
+        /// The first pause after a connection could not be made; see ``ConnectionPool/Configuration/reconnectPause``.
+        public var reconnectPause = TimeAmount.milliseconds(250)
+        /// The longest pause between attempts.
+        public var longestReconnectPause = TimeAmount.seconds(30)
+        /// Looks up host names; `nil` asks the system. Asked anew for each connection.
+        var resolver: (any Resolver & Sendable)?
+
+        /// Takes the endpoint and the TLS context; the rest has defaults.
+        public init(endpoint: APNSEndpoint, tls: TLSContext) {
+            self.endpoint = endpoint
+            self.tls = tls
+        }
+
+        /// - Parameter jitter: from 0 to 1, evenly distributed.
+        func connectionLimits(jitter: Double) -> GatewayConnectionState.Limits {
+            var limits = GatewayConnectionState.Limits()
+            limits.windowCount = windowCount
+            limits.windowBytes = windowBytes
+            limits.confirmAfter = confirmAfter
+            limits.sendsBarriers = sendsBarriers && frame.hasIdentifier
+            limits.stallTimeout = stallTimeout
+            limits.maximumAge = age(jitter: jitter)
+            return limits
+        }
+
+        var batching: GatewayConnection.Batching {
+            GatewayConnection.Batching(frame: frame, bytes: batchBytes, time: batchTime)
+        }
     }
 }

@@ -7,56 +7,56 @@ extension ConnectionPool {
     private static let roundTrip = TimeAmount.milliseconds(500)
 
     /// Records the requests and answers of a connection since the last call.
-    func noteAnswers(_ connection: HTTP2Connection, now: NIODeadline) {
-        let (submitted, answered) = connection.notes.responsiveness.look(
-            requests: connection.state.requests, answers: connection.state.answers, now: now)
+    func noteAnswers(_ connection: PooledConnection, now: NIODeadline) {
+        let (submitted, answered) = connection.responsiveness.look(
+            requests: connection.http2.state.requests, answers: connection.http2.state.answers, now: now)
         drought.add(submitted: submitted, answered: answered)
-        if answered { connection.notes.isSuspect = false }
+        if answered { connection.isSuspect = false }
     }
 
     /// Opens another connection for what comes from now on, so that it need not wait for the deadlines of what was sent
     /// before.
     func suspectConnections() {
-        for connection in connections { connection.notes.isSuspect = true }
+        for connection in connections { connection.isSuspect = true }
         isWanted = true
     }
 
     /// Records whether a flow-control window holds a connection's requests up.
-    func noteWindow(_ connection: HTTP2Connection, now: NIODeadline) {
-        guard connection.notes.isCounted else { return }
+    func noteWindow(_ connection: PooledConnection, now: NIODeadline) {
+        guard connection.isUsable else { return }
         let limit = now + configuration.requestTimeout - Self.roundTrip
-        connection.notes.responsiveness.look(
-            connection.session.blockage(dueBefore: limit), patience: configuration.windowTimeout, now: now)
+        connection.responsiveness.look(
+            connection.http2.session.blockage(dueBefore: limit), patience: configuration.windowTimeout, now: now)
     }
 
     /// Sends nothing more on a connection that is alive and of no use. What could not be written is given back to be sent on
     /// another connection; what was written may still be answered.
-    func retireUnresponsive(_ connection: HTTP2Connection, because fault: String, now: NIODeadline) {
-        guard closed == nil, connection.notes.isCounted else { return }
+    func retireUnresponsive(_ connection: PooledConnection, because fault: String, now: NIODeadline) {
+        guard closed == nil, connection.isUsable else { return }
         let error = APNSConnectionError.unresponsive(endpoint, fault)
         logger.info(
             "retiring an unresponsive APNs connection: \(fault)",
-            metadata: ["endpoint": "\(endpoint)", "in_flight": "\(connection.state.inFlight)"])
+            metadata: ["endpoint": "\(endpoint)", "in_flight": "\(connection.http2.state.inFlight)"])
         // Where other connections are answered, the next one probably will be.
         let pauses = drought.isPending
         failures.unanswered(error, pauses: pauses, &state, now: now)
         if pauses {
-            for other in connections { (other.notes.isProven, other.notes.staleAnswers) = (false, other.state.answers) }
+            for other in connections { (other.hasAnswered, other.staleAnswers) = (false, other.http2.state.answers) }
         }
         drought.foundUnresponsive()
-        connection.retire(reason: "unresponsive: \(fault)")
-        connection.takeBackUnwritten()
+        connection.http2.retire(reason: "unresponsive: \(fault)")
+        connection.http2.takeBackUnwritten()
         openConnections(now: now)
     }
 
     /// Sends a notification while there are some that a connection did not answer.
     /// - Returns: `false` where no stream is free; the notification has then not been taken.
     func submitElsewhere(_ notification: consuming Notification, _ id: APNSID, tag: UInt64) -> Bool {
-        var best: HTTP2Connection?
+        var best: PooledConnection?
         var bestPast = UnansweredRequests.Past.timedOut
-        var excluded: HTTP2Connection?
-        for connection in connections where connection.freeStreams > 0 {
-            let past = unanswered.past(of: id, on: connection.id)
+        var excluded: PooledConnection?
+        for connection in connections where connection.http2.freeStreams > 0 {
+            let past = unanswered.past(of: id, on: connection.http2.id)
             if past == .timedOut {
                 excluded = connection
             } else if past < bestPast || past == bestPast && connection.preference > best?.preference ?? 0 {
@@ -65,7 +65,7 @@ extension ConnectionPool {
         }
         if let best { return submit(notification, tag: tag, on: best) }
         guard let excluded else {
-            if isDormant { wantRoom() }
+            if isDormant { requestCapacity() }
             return false
         }
         openAnother(than: excluded)
@@ -85,18 +85,13 @@ extension ConnectionPool {
     }
 
     /// Opens one connection more; where there are as many as there may be, it replaces one.
-    private func openAnother(than connection: HTTP2Connection) {
+    private func openAnother(than connection: PooledConnection) {
         let now = eventLoop.now
         if state.connecting + state.usable - state.outgoing < state.configuration.maximumConnections {
             isWanted = true
             openConnections(now: now)
-        } else if state.connecting == 0, !connection.notes.isOutgoing, state.recycle(now: now) {
-            replace([connection], reason: "a request got no answer on it", keeping: nil, now: now)
+        } else if state.connecting == 0, !connection.isBeingReplaced, state.recycle(now: now) {
+            replace([connection], reason: "a request got no answer on it", keeping: .current, now: now)
         }
     }
-}
-
-extension HTTP2Connection {
-    /// The preference for this connection over others; 0 if it has no free stream.
-    var preference: Int { notes.isSuspect ? min(freeStreams, 1) : freeStreams }
 }

@@ -38,23 +38,22 @@ extension ConnectionPool {
 
     /// Takes over a channel on which TCP is set up. Not earlier: a host's addresses are tried one after the other or
     /// together, each on a channel of its own, and the connection belongs to the one that succeeds.
-    private func adopt(_ connection: HTTP2Connection, on channel: any Channel, _ dialer: Dialer) {
+    private func adopt(_ http2: HTTP2Connection, on channel: any Channel, _ dialer: Dialer) {
+        let connection = PooledConnection(http2, generation: generation)
         connections.append(connection)
-        connection.notes.generation = generation
         do {
-            try channel.pipeline.syncOperations.addHandler(connection)
+            try channel.pipeline.syncOperations.addHandler(http2)
             try dialer.secure(channel, onTLS: { [self] in limitHandshake(connection) })
         } catch {
             // The channel has closed already.
             channel.close(promise: nil)
-            return connection.failed(dialer.cannotConnect(error))
+            return http2.failed(dialer.cannotConnect(error))
         }
-        if closed != nil { connection.close(APNSConnectionError.shutdown(endpoint)) }
+        if closed != nil { http2.close(APNSConnectionError.shutdown(endpoint)) }
     }
 
-    private func limitHandshake(_ connection: HTTP2Connection) {
-        connection.notes.handshakeTimer = connection.limitHandshake(
-            to: configuration.connectTimeout, endpoint, on: eventLoop)
+    private func limitHandshake(_ connection: PooledConnection) {
+        connection.handshakeTimer = configuration.limitHandshake(of: connection.http2, on: eventLoop)
     }
 
     func connectionFailed(_ error: any Error, wasConnecting: Bool) {

@@ -25,8 +25,8 @@ public final class ConnectionPool: Transport {
     let eventLoop: any EventLoop
     let logger: Logger
     var state: ConnectionPoolState
-    /// All on which TCP is set up.
-    var connections: [HTTP2Connection] = []
+    /// The connections on which TCP is set up.
+    var connections: [PooledConnection] = []
     var nextID = 0
     var failures: ConnectionFailures
     var generation = 0
@@ -48,15 +48,15 @@ public final class ConnectionPool: Transport {
     }
 
     /// How many notifications can be submitted now.
-    public var room: Int {
+    public var capacity: Int {
         var count = 0
-        for connection in connections { count += connection.freeStreams }
+        for connection in connections { count += connection.http2.freeStreams }
         // A connection is opened for the first that comes.
         return count == 0 && isDormant ? 1 : count
     }
 
     /// Requests that have been submitted and not completed.
-    public var inFlight: Int { connections.reduce(0) { $0 + $1.state.inFlight } }
+    public var inFlight: Int { connections.reduce(0) { $0 + $1.http2.state.inFlight } }
 
     /// Connections that take requests.
     public var usableConnections: Int { state.usable }
@@ -73,9 +73,9 @@ public final class ConnectionPool: Transport {
         statistics.usable = state.usable
         statistics.failures = state.failures
         for connection in connections {
-            statistics.streamsInUse += connection.state.inFlight
-            if connection.state.isUsable { statistics.streamLimit += connection.state.streamLimit }
-            if case .draining = connection.state.phase { statistics.draining += 1 }
+            statistics.streamsInUse += connection.http2.state.inFlight
+            if connection.http2.state.isUsable { statistics.streamLimit += connection.http2.state.streamLimit }
+            if case .draining = connection.http2.state.phase { statistics.draining += 1 }
         }
         return statistics
     }
@@ -100,14 +100,14 @@ public final class ConnectionPool: Transport {
     func replaceConnections(reason: String, now: NIODeadline) {
         generation += 1
         replace(
-            connections.filter { !$0.notes.isOutgoing }, reason: reason, keeping: .some(authorization), now: now)
+            connections.filter { !$0.isBeingReplaced }, reason: reason, keeping: .kept(authorization), now: now)
     }
 
     /// Sends nothing more on the connections that there are, and opens others: for a credential that APNs has refused, so
     /// that those would be of no use. What is under way is finished.
     /// - Parameter reason: for the log.
     public func retireConnections(reason: String) {
-        for connection in connections where connection.notes.isCounted { connection.retire(reason: reason) }
+        for connection in connections where connection.isUsable { connection.http2.retire(reason: reason) }
         openConnections(now: eventLoop.now)
     }
 
@@ -117,40 +117,40 @@ public final class ConnectionPool: Transport {
     /// - Returns: `false` where no stream is free; the notification has then not been taken.
     public func submit(_ notification: consuming Notification, tag: UInt64) -> Bool {
         if !unanswered.isEmpty, let id = notification.apnsID { return submitElsewhere(notification, id, tag: tag) }
-        var best: HTTP2Connection?
+        var best: PooledConnection?
         var most = 0
         for connection in connections {
             let free = connection.preference
             if free > most { (best, most) = (connection, free) }
         }
         guard let best else {
-            if isDormant { wantRoom() }
+            if isDormant { requestCapacity() }
             return false
         }
         return submit(notification, tag: tag, on: best)
     }
 
-    func submit(_ notification: consuming Notification, tag: UInt64, on connection: HTTP2Connection) -> Bool {
-        connection.submit(
+    func submit(_ notification: consuming Notification, tag: UInt64, on connection: PooledConnection) -> Bool {
+        connection.http2.submit(
             notification, tag: tag, deadline: eventLoop.now + configuration.requestTimeout,
-            authorization: connection.notes.keptAuthorization ?? authorization)
+            authorization: connection.authorization(current: authorization))
     }
 
     /// Says that notifications wait while no stream is free: another connection is opened if there may be one.
-    public func wantRoom() {
+    public func requestCapacity() {
         isWanted = true
         openConnections(now: eventLoop.now)
     }
 
     /// Nothing to do: each request has an answer of its own.
-    public func wantResults() {}
+    public func flushConfirmations() {}
 
     /// Keeps deadlines, gives up connections that are not needed or too old, and opens others; see the type.
     public func check(now: NIODeadline) {
         for connection in connections {
             noteAnswers(connection, now: now)
             noteWindow(connection, now: now)
-            connection.check(now: now)
+            connection.http2.check(now: now)
         }
         let before = drought.state
         drought.look(inFlight: inFlight, now: now)
@@ -165,7 +165,7 @@ public final class ConnectionPool: Transport {
         let promise = eventLoop.makePromise(of: Void.self)
         closed = promise
         state.close()
-        for connection in connections { connection.retire(reason: "shutdown") }
+        for connection in connections { connection.http2.retire(reason: "shutdown") }
         finishClosing()
         return promise.futureResult
     }
@@ -173,7 +173,7 @@ public final class ConnectionPool: Transport {
     /// Closes all connections at once; what is under way completes as lost.
     public func closeNow() {
         _ = close()
-        for connection in connections { connection.close(APNSConnectionError.shutdown(endpoint)) }
+        for connection in connections { connection.http2.close(APNSConnectionError.shutdown(endpoint)) }
     }
 
     func finishClosing() {
@@ -190,20 +190,27 @@ public final class ConnectionPool: Transport {
 }
 
 extension ConnectionPool: HTTP2ConnectionOwner {
+    /// The pool's record of a connection. Not called for each request, and a pool has few connections.
+    private func pooled(_ connection: HTTP2Connection) -> PooledConnection? {
+        connections.first { $0.http2 === connection }
+    }
+
     func connectionChanged(_ connection: HTTP2Connection) {
-        if connection.notes.isCounted != connection.state.isUsable {
-            if connection.notes.isCounted { uncount(connection) } else { count(connection) }
+        guard let connection = pooled(connection) else { return }
+        if connection.isUsable != connection.http2.state.isUsable {
+            if connection.isUsable { uncount(connection) } else { count(connection) }
         }
-        if !connection.notes.isProven, connection.state.answers > connection.notes.staleAnswers {
-            connection.notes.isProven = true
+        if !connection.hasAnswered, connection.http2.state.answers > connection.staleAnswers {
+            connection.hasAnswered = true
             failures.worked(&state, news: "connected to APNs again")
         }
-        if connection.state.serverErrorsInARow >= HTTP2ConnectionState.serverErrorLimit { recycle(connection) }
+        if connection.http2.state.serverErrorsInARow >= HTTP2ConnectionState.serverErrorLimit { recycle(connection) }
         if state.outgoing > 0 { retireOutgoing() }
         delegate?.transportChanged(self)
     }
 
     func connectionWearsOut(_ connection: HTTP2Connection) {
+        guard let connection = pooled(connection) else { return }
         giveUpIfOld(connection, now: eventLoop.now)
         openConnections(now: eventLoop.now)
     }
@@ -212,11 +219,11 @@ extension ConnectionPool: HTTP2ConnectionOwner {
         _ connection: HTTP2Connection, didNotAnswer apnsID: APNSID?, deadline: NIODeadline, isRefusal: Bool
     ) {
         // What takes no more requests need not be avoided.
-        guard connection.notes.isCounted else { return }
-        if let apnsID { unanswered.insert(apnsID, connection: connection.id, isRefusal: isRefusal) }
+        guard let connection = pooled(connection), connection.isUsable else { return }
+        if let apnsID { unanswered.insert(apnsID, connection: connection.http2.id, isRefusal: isRefusal) }
         guard !isRefusal else { return }
         let timeout = configuration.requestTimeout
-        connection.notes.responsiveness.missedDeadline(submitted: deadline - timeout, timeout: timeout)
+        connection.responsiveness.missedDeadline(submitted: deadline - timeout, timeout: timeout)
     }
 
     func connection(_ connection: HTTP2Connection, completed tag: UInt64, with result: RequestResult) {
@@ -224,22 +231,25 @@ extension ConnectionPool: HTTP2ConnectionOwner {
     }
 
     func connectionClosed(_ connection: HTTP2Connection, error: any Error) {
-        connections.removeAll { $0 === connection }
+        guard let index = connections.firstIndex(where: { $0.http2 === connection }) else { return }
+        let connection = connections.remove(at: index)
+        connection.handshakeTimer?.cancel()
+        connection.handshakeTimer = nil
         noteAnswers(connection, now: eventLoop.now)
-        unanswered.forget(connection: connection.id)
-        let wasConnecting = connection.notes.usableSince == nil
+        unanswered.forget(connection: connection.http2.id)
+        let wasConnecting = connection.usableSince == nil
         // A server may close a connection on which nothing was sent for long; that is no failure.
-        let lasted = connection.notes.usableSince.map { eventLoop.now - $0 > .seconds(10) } ?? false
-        if connection.notes.isCounted { uncount(connection) }
+        let lasted = connection.usableSince.map { eventLoop.now - $0 > .seconds(10) } ?? false
+        if connection.isUsable { uncount(connection) }
         if closed != nil {
             if wasConnecting { state.failed(wasConnecting: true, now: eventLoop.now, jitter: 0) }
         } else if (error as? APNSConnectionError)?.isBreach ?? false {
             // However well it worked before: at once again would be to be played with.
             connectionFailed(error, wasConnecting: wasConnecting)
-        } else if connection.state.isRetired, !wasConnecting {
+        } else if connection.http2.state.isRetired, !wasConnecting {
             logger.debug("\(error)", metadata: ["endpoint": "\(endpoint)"])
             delegate?.transportChanged(self)
-        } else if connection.state.hasAnswered || lasted {
+        } else if connection.http2.state.hasAnswered || lasted {
             logger.info("an APNs connection ended: \(error)", metadata: ["endpoint": "\(endpoint)"])
             delegate?.transportChanged(self)
         } else {
@@ -248,20 +258,20 @@ extension ConnectionPool: HTTP2ConnectionOwner {
         finishClosing()
     }
 
-    private func count(_ connection: HTTP2Connection) {
-        connection.notes.isCounted = true
-        connection.notes.usableSince = eventLoop.now
-        connection.notes.handshakeTimer?.cancel()
-        connection.notes.handshakeTimer = nil
+    private func count(_ connection: PooledConnection) {
+        connection.isUsable = true
+        connection.usableSince = eventLoop.now
+        connection.handshakeTimer?.cancel()
+        connection.handshakeTimer = nil
         state.connected()
-        guard connection.notes.generation < generation else { return }
+        guard connection.generation < generation else { return }
         // It was being made when all were to be replaced.
-        replace([connection], reason: "it was made before", keeping: nil, now: eventLoop.now)
+        replace([connection], reason: "it was made before", keeping: .current, now: eventLoop.now)
     }
 
-    private func uncount(_ connection: HTTP2Connection) {
-        connection.notes.isCounted = false
-        state.retired(wasOutgoing: connection.notes.isOutgoing)
-        connection.notes.isOutgoing = false
+    private func uncount(_ connection: PooledConnection) {
+        connection.isUsable = false
+        state.retired(wasOutgoing: connection.isBeingReplaced)
+        connection.isBeingReplaced = false
     }
 }

@@ -88,8 +88,6 @@ extension HTTP2Connection {
         state.closed()
         owner?.connectionClosed(self, error: error)
         owner = nil
-        notes.handshakeTimer?.cancel()
-        notes.handshakeTimer = nil
         // Half a megabyte that a peer who does not say goodbye would have us keep. Not here: we may be within a call of it.
         context?.eventLoop.assumeIsolated().execute { self.session.release() }
     }

@@ -20,7 +20,7 @@ protocol HTTP2ConnectionOwner: AnyObject {
 /// that decides. Belongs to its channel's event loop.
 ///
 /// Requests that are submitted during one turn of the event loop leave in one write.
-final class HTTP2Connection: ChannelInboundHandler {
+final class HTTP2Connection: ChannelInboundHandler, HandshakingConnection {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
 
@@ -28,8 +28,6 @@ final class HTTP2Connection: ChannelInboundHandler {
     var state: HTTP2ConnectionState
     /// Where the connection goes, for messages.
     let endpoint: APNSEndpoint
-    /// What the pool notes of this connection.
-    var notes = PoolNotes()
 
     let session: HTTP2Session
     /// Held until the connection ends: a weak reference would cost as much as a header for each completion.
@@ -40,7 +38,7 @@ final class HTTP2Connection: ChannelInboundHandler {
     private var isFlushing = false
     /// Whether a read is being taken, at whose end everything is flushed.
     private var isReading = false
-    private var isLeaving = false
+    private var isClosing = false
     /// Every authorization this connection has sent, for nghttp2 may still hold a pointer into one.
     private var authorizations: [HeaderText] = []
 
@@ -61,6 +59,7 @@ final class HTTP2Connection: ChannelInboundHandler {
     }
 
     var freeStreams: Int { state.freeStreams }
+    var isConnecting: Bool { state.phase == .connecting }
 
     /// Opens a stream for a notification.
     /// - Parameters:
@@ -112,7 +111,7 @@ final class HTTP2Connection: ChannelInboundHandler {
     func close(_ reason: any Error) {
         guard let context, state.phase != .closed else { return }
         end(reason)
-        leave(context)
+        closeChannel(context)
     }
 
     /// To be called a few times a second: gives up requests past their deadline, and asks a silent peer whether it is
@@ -203,7 +202,7 @@ final class HTTP2Connection: ChannelInboundHandler {
     }
 
     private func endedByPeer() {
-        if isLeaving, state.isRetired, case .draining(let reason) = state.phase {
+        if isClosing, state.isRetired, case .draining(let reason) = state.phase {
             return end(APNSConnectionError.retired(endpoint, reason ?? "it was not needed"))
         }
         end(APNSConnectionError.closedByPeer(endpoint, state))
@@ -234,7 +233,7 @@ final class HTTP2Connection: ChannelInboundHandler {
         takeEvents()
         guard session.isFinished else { return }
         // After a GOAWAY of either side all is well; otherwise nghttp2 has ended the session for a breach.
-        if case .draining = state.phase { return leave(context) }
+        if case .draining = state.phase { return closeChannel(context) }
         close(APNSConnectionError.protocolViolation(endpoint, session.complaint ?? "nghttp2 gave the connection up"))
     }
 
@@ -254,19 +253,19 @@ final class HTTP2Connection: ChannelInboundHandler {
         return failure.isFlood ? .flooded(endpoint, why) : .protocolViolation(endpoint, why)
     }
 
-    // MARK: Leaving
+    // MARK: Closing
 
     private func closeIfDrained() {
-        guard state.isDrained, !isLeaving, let context else { return }
+        guard state.isDrained, !isClosing, let context else { return }
         session.goAway()
         flush()
-        leave(context)
+        closeChannel(context)
     }
 
     /// Closes the channel. TLS says goodbye first, and until that is done nothing more may be sent.
-    private func leave(_ context: ChannelHandlerContext) {
-        guard !isLeaving else { return }
-        isLeaving = true
+    private func closeChannel(_ context: ChannelHandlerContext) {
+        guard !isClosing else { return }
+        isClosing = true
         state.drain(reason: nil)
         owner?.connectionChanged(self)
         context.close(promise: nil)

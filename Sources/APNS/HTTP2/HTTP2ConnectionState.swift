@@ -1,5 +1,7 @@
 import CNghttp2
 import NIOCore
+import Sockets
+import TLS
 
 /// What a connection to APNs knows and decides, without any I/O: how many streams it may open, whether the peer is
 /// alive, and what the end of a stream means.
@@ -174,16 +176,16 @@ struct HTTP2ConnectionState {
         gauge.check(now: now)
         if phase == .awaitingSettings, now - connectedAt > limits.settingsTimeout {
             return .close(
-                "it set up TLS and sent no HTTP/2 SETTINGS within \(limits.settingsTimeout.inWords); "
+                "it set up TLS and sent no HTTP/2 SETTINGS within \(limits.settingsTimeout.formatted); "
                     + "check the endpoint, and the proxy or load balancer in front of it")
         }
         // Also of a server that still sends: that is a sign of life, but no use.
         if let stalledSince, now - stalledSince > limits.stallTimeout {
-            return .close("the server has read nothing for \(limits.stallTimeout.inWords)")
+            return .close("the server has read nothing for \(limits.stallTimeout.formatted)")
         }
         if let pingSent {
             return now - pingSent > limits.pingTimeout
-                ? .close("the server did not answer a PING within \(limits.pingTimeout.inWords)") : .nothing
+                ? .close("the server did not answer a PING within \(limits.pingTimeout.formatted)") : .nothing
         }
         guard now - lastRead > limits.pingAfter else { return .nothing }
         pingSent = now
@@ -227,10 +229,59 @@ struct HTTP2ConnectionState {
     }
 }
 
-extension TimeAmount {
-    /// For messages: `1.5 s`.
-    var inWords: String {
-        let milliseconds = nanoseconds / 1_000_000
-        return milliseconds % 1000 == 0 ? "\(milliseconds / 1000) s" : "\(milliseconds) ms"
+/// Tells a server that floods from one that answers, by bytes alone.
+///
+/// A frame has at least nine bytes (RFC 9113 §4.1), so a bound on bytes that belong to no answer bounds PING, SETTINGS,
+/// RST_STREAM, WINDOW_UPDATE, PRIORITY, CONTINUATION, empty DATA and frames of unknown kinds at once, and costs an addition
+/// for each read instead of a call for each frame. A leaky bucket: what is received fills it, time and the ends of
+/// requests empty it.
+struct FloodGauge {
+    /// What may come that belongs to no request.
+    static let burst = 256 * 1024
+    /// How much of that is forgotten in a second: some hundred PINGs' worth, or 1,800 of the smallest frames.
+    static let leak = 16 * 1024
+    /// What a request's answer may have: header fields and a body, each up to what we keep of them.
+    static let answer = 32 * 1024
+
+    private(set) var level = 0
+    private var leakedAt = NIODeadline.distantPast
+
+    mutating func received(_ bytes: Int) { level += bytes }
+
+    mutating func requestEnded() { level = max(0, level - Self.answer) }
+
+    /// To be called now and then.
+    mutating func check(now: NIODeadline) {
+        // The first call only starts the clock.
+        defer { leakedAt = now }
+        guard leakedAt > .distantPast else { return }
+        let milliseconds = min((now - leakedAt).nanoseconds / 1_000_000, 3_600_000)
+        level = max(0, level - Int(milliseconds) * Self.leak / 1000)
+    }
+
+    /// Whether more came than answers to so many requests can account for.
+    func isOverflowing(inFlight: Int) -> Bool { level > Self.burst + Self.answer * max(inFlight, 0) }
+}
+
+/// What the end of an HTTP/2 connection means.
+extension APNSConnectionError {
+    static func closedByPeer(_ endpoint: APNSEndpoint, _ state: HTTP2ConnectionState) -> APNSConnectionError {
+        switch state.phase {
+        case .connecting: .closedByPeer(endpoint, whileConnecting: true, reason: nil)
+        case .awaitingSettings: .hungUp(endpoint, .beforeSettings)
+        case .open where !state.hasAnswered && state.requests > 0: .hungUp(endpoint, .beforeAnswer)
+        case .draining(let reason): .closedByPeer(endpoint, whileConnecting: false, reason: reason)
+        case .open, .closed: .closedByPeer(endpoint, whileConnecting: false, reason: nil)
+        }
+    }
+
+    /// What an error that ended the channel means: servers hang up in good order, by just closing, or by a reset.
+    static func ended(_ endpoint: APNSEndpoint, _ state: HTTP2ConnectionState, by error: any Error) -> any Error {
+        if error is APNSConnectionError { return error }
+        if let error = error as? TLSError, error.kind != .truncated { return error }
+        let closed = closedByPeer(endpoint, state)
+        if case .hungUp = closed { return closed }
+        if error is TLSError { return error }
+        return broken(endpoint, whileConnecting: state.phase == .connecting, "\(error)")
     }
 }

@@ -1,4 +1,5 @@
 import NIOCore
+import Sockets
 
 /// Decides whether a connection that is alive is still of use, without any I/O.
 ///
@@ -44,9 +45,9 @@ struct Responsiveness {
         missed += 1
         guard fault == nil else { return }
         if submitted >= lastAnswer {
-            fault = "no request was answered for \(timeout.inWords)"
+            fault = "no request was answered for \(timeout.formatted)"
         } else if missed >= Self.limit {
-            fault = "\(missed) requests in a row were not answered within \(timeout.inWords)"
+            fault = "\(missed) requests in a row were not answered within \(timeout.formatted)"
         }
     }
 
@@ -58,6 +59,6 @@ struct Responsiveness {
             return
         }
         guard fault == nil, now - blockedSince >= patience else { return }
-        fault = "it has granted no flow-control window for \(patience.inWords)"
+        fault = "it has granted no flow-control window for \(patience.formatted)"
     }
 }

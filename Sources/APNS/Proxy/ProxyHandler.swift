@@ -1,4 +1,5 @@
 import NIOCore
+import Sockets
 import TLS
 
 /// Stands where TLS will stand: asks the proxy for a tunnel, puts TLS into its place when there is one, and goes.
@@ -50,7 +51,7 @@ final class ProxyHandler: ChannelDuplexHandler, RemovableChannelHandler {
         guard state == .idle else { return }
         state = .waiting
         timer = context.eventLoop.assumeIsolated().scheduleTask(in: timeout) { [timeout] in
-            self.fail(context, "it did not answer CONNECT within \(timeout.inWords)")
+            self.fail(context, "it did not answer CONNECT within \(timeout.formatted)")
         }
         context.writeAndFlush(wrapOutboundOut(ByteBuffer(string: handshake.request)), promise: nil)
     }

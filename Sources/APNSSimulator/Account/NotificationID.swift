@@ -1,5 +1,5 @@
 /// An `apns-id` as 16 bytes.
-public struct NotificationID: Hashable, Sendable {
+package struct NotificationID: Hashable, Sendable {
     /// How long its text is.
     static let textLength = 36
 
@@ -20,7 +20,7 @@ public struct NotificationID: Hashable, Sendable {
     /// Reads the canonical form, 8-4-4-4-12 hex digits, in either case.
     ///
     /// Source: Apple, "Sending notification requests to APNs", `apns-id`.
-    public init?(_ text: some StringProtocol) {
+    package init?(_ text: some StringProtocol) {
         var text = String(text)
         let id = text.withUTF8 { NotificationID(text: $0) }
         guard let id else { return nil }
@@ -50,7 +50,7 @@ public struct NotificationID: Hashable, Sendable {
     }
 
     /// The canonical form in upper-case digits, as APNs writes those it made up.
-    public var text: String {
+    package var text: String {
         String(
             decoding: [UInt8](unsafeUninitializedCapacity: Self.textLength) { buffer, count in
                 if let base = buffer.baseAddress { write(to: base) }
@@ -74,7 +74,7 @@ public struct NotificationID: Hashable, Sendable {
     }
 
     /// Feeds a fold of both halves; ids are random or hashes already.
-    public func hash(into hasher: inout Hasher) {
+    package func hash(into hasher: inout Hasher) {
         hasher.combine(high &* 0x9E37_79B9_7F4A_7C15 ^ low)
     }
 }

@@ -2,22 +2,22 @@
 /// hands out today, and the rest in an array that is empty for those.
 ///
 /// Kept so that a request's token costs no allocation and a rule's prefix costs four comparisons.
-public struct SimulatedToken: Hashable, Sendable {
+package struct SimulatedToken: Hashable, Sendable {
     var words: (UInt64, UInt64, UInt64, UInt64) = (0, 0, 0, 0)
     var tail: [UInt8] = []
 
     /// Fewer hex digits than this are no device token (32 bytes; what every known Apple device sends).
-    public static let minimumDigits = 64
+    package static let minimumDigits = 64
     /// More hex digits than this are no device token (100 bytes).
     ///
     /// Source: Apple, "Registering your app with APNs", which asks not to assume a length; 100 bytes was announced at WWDC.
-    public static let maximumDigits = 200
+    package static let maximumDigits = 200
 
     init() {}
 
     /// Reads hex digits of either case.
     /// - Returns: nil when these are not 64 to 200 digits, an even number of them.
-    public init?(hex: some StringProtocol) {
+    package init?(hex: some StringProtocol) {
         var text = String(hex)
         let token = text.withUTF8 { SimulatedToken(digits: $0) }
         guard let token else { return nil }
@@ -66,19 +66,18 @@ public struct SimulatedToken: Hashable, Sendable {
     }
 
     /// The lower-case hex digits.
-    public var hex: String {
+    package var hex: String {
         var text = Hexadecimal.text(words.0) + Hexadecimal.text(words.1)
         text += Hexadecimal.text(words.2) + Hexadecimal.text(words.3)
         return text + Hexadecimal.text(tail)
     }
 
-    /// Whether two tokens are the same, digit for digit.
-    public static func == (left: Self, right: Self) -> Bool {
+    package static func == (left: Self, right: Self) -> Bool {
         left.words == right.words && left.tail == right.tail
     }
 
     /// Feeds a fold of the token: made-up tokens differ in a few digits only, real ones in all of them.
-    public func hash(into hasher: inout Hasher) {
+    package func hash(into hasher: inout Hasher) {
         let odd: UInt64 = 0x9E37_79B9_7F4A_7C15
         let fold = ((words.0 &* odd ^ words.1) &* odd ^ words.2) &* odd ^ words.3
         hasher.combine(fold)

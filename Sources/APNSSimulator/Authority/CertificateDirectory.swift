@@ -1,8 +1,4 @@
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
+import Glibc
 
 /// A directory with all that a client needs to connect to a simulator that made its own certificates.
 ///
@@ -11,24 +7,24 @@
 /// | `ca.pem` | the authority to trust |
 /// | `client.pem`, `client-key.pem` | a certificate to show, instead of provider tokens |
 /// | `AuthKey_ABC123DEFG.p8` | the key to sign provider tokens with |
-public struct CertificateDirectory: Sendable {
+package struct CertificateDirectory: Sendable {
     /// The directory.
-    public let path: String
+    package let path: String
 
     /// The file by which it is known that the others may be replaced.
     private static let mark = ".apns-simulator"
 
     /// - Parameter path: the directory; it is made if it is not there.
-    public init(_ path: String) { self.path = path }
+    package init(_ path: String) { self.path = path }
 
     /// The path of one of its files.
-    public func file(_ name: String) -> String { path + "/" + name }
+    package func file(_ name: String) -> String { path + "/" + name }
 
     /// Writes the files. Those of an earlier time are replaced, each at once; keys are for the owner's eyes only.
     /// - Parameter topic: the bundle identifier that the client's certificate is for.
     /// - Throws: ``SimulatedAuthorityError`` when one cannot be written, or would take the place of one that no simulator
     ///   wrote.
-    public func write(_ authority: SimulatedAuthority, topic: String) throws(SimulatedAuthorityError) {
+    package func write(_ authority: SimulatedAuthority, topic: String) throws(SimulatedAuthorityError) {
         let client = try authority.client(topic: topic)
         let files: [(name: String, contents: [UInt8], mode: mode_t)] = [
             ("ca.pem", authority.certificatePEM, 0o644), ("client.pem", client.certificatePEM, 0o644),
@@ -69,11 +65,7 @@ public struct CertificateDirectory: Sendable {
     }
 
     private func systemWrite(_ descriptor: Int32, _ bytes: UnsafeRawBufferPointer) -> Int {
-        #if canImport(Glibc)
-            Glibc.write(descriptor, bytes.baseAddress, bytes.count)
-        #else
-            Musl.write(descriptor, bytes.baseAddress, bytes.count)
-        #endif
+        Glibc.write(descriptor, bytes.baseAddress, bytes.count)
     }
 
     private func failure(_ what: String, _ path: String) -> SimulatedAuthorityError {

@@ -1,11 +1,6 @@
 import COpenSSL
+import Glibc
 import TLS
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
 
 /// A certificate authority of the simulator's own, in memory, with which a client trusts it and it trusts a client.
 ///
@@ -17,36 +12,35 @@ import TLS
 /// configuration.clientTrust = .pem(authority.certificatePEM)
 /// configuration.providerKeys = [try authority.providerKey()]
 /// ```
-public final class SimulatedAuthority: Sendable {
+package final class SimulatedAuthority: Sendable {
     /// A certificate and its private key.
-    public struct Pair: Sendable {
+    package struct Pair: Sendable {
         /// PEM.
-        public let certificatePEM: [UInt8]
+        package let certificatePEM: [UInt8]
         /// PKCS#8 in PEM, without a passphrase.
-        public let keyPEM: [UInt8]
+        package let keyPEM: [UInt8]
     }
 
     /// The names by which a simulator on this machine is connected to.
-    public static let localNames = ["localhost", "127.0.0.1", "::1"]
+    package static let localNames = ["localhost", "127.0.0.1", "::1"]
     /// The identifier of the key that signs provider tokens.
-    public static let keyID = "ABC123DEFG"
+    package static let keyID = "ABC123DEFG"
     /// The identifier of the team that it belongs to.
-    public static let teamID = "TEAM123456"
+    package static let teamID = "TEAM123456"
 
     /// How many days its certificates are valid.
     private static let days = 3650
 
     /// The authority's own certificate, which clients are to trust; PEM.
-    public let certificatePEM: [UInt8]
+    package let certificatePEM: [UInt8]
     /// The key that signs provider tokens, as Apple hands it out in `AuthKey_….p8`; PEM.
-    public let signingKeyPEM: [UInt8]
+    package let signingKeyPEM: [UInt8]
     private let certificate: IssuedCertificate
     private let key: P256Key
     private let now: Int
 
-    /// Makes an authority and a key for provider tokens.
     /// - Parameter now: seconds since 1970, from which certificates are valid.
-    public init(now: Int = time(nil)) throws(SimulatedAuthorityError) {
+    package init(now: Int = time(nil)) throws(SimulatedAuthorityError) {
         self.now = now
         key = try P256Key()
         let template = CertificateTemplate(
@@ -62,7 +56,7 @@ public final class SimulatedAuthority: Sendable {
 
     /// Makes a server's certificate.
     /// - Parameter names: host names and IP addresses by which it may be connected to; at least one.
-    public func server(names: [String] = localNames) throws(SimulatedAuthorityError) -> Pair {
+    package func server(names: [String] = localNames) throws(SimulatedAuthorityError) -> Pair {
         guard let first = names.first else {
             throw SimulatedAuthorityError("a server's certificate needs a name; give it one")
         }
@@ -74,7 +68,7 @@ public final class SimulatedAuthority: Sendable {
     }
 
     /// The same, as the simulator takes it.
-    public func serverIdentity(names: [String] = localNames) throws -> TLSIdentity {
+    package func serverIdentity(names: [String] = localNames) throws -> TLSIdentity {
         let pair = try server(names: names)
         return try TLSIdentity(certificatePEM: pair.certificatePEM, keyPEM: pair.keyPEM)
     }
@@ -84,7 +78,7 @@ public final class SimulatedAuthority: Sendable {
     /// - Parameters:
     ///   - topic: the app's bundle identifier: letters, digits, dots, hyphens and underscores.
     ///   - otherTopics: further topics that it names.
-    public func client(topic: String, otherTopics: [String] = []) throws(SimulatedAuthorityError) -> Pair {
+    package func client(topic: String, otherTopics: [String] = []) throws(SimulatedAuthorityError) -> Pair {
         for topic in [topic] + otherTopics
         where !TopicFacts(topic: topic, listed: [], certificateTopic: nil).isWellFormed {
             throw SimulatedAuthorityError(
@@ -96,7 +90,7 @@ public final class SimulatedAuthority: Sendable {
     }
 
     /// The key of ``signingKeyPEM`` as the simulator takes it to check provider tokens with.
-    public func providerKey() throws(ProviderKey.Unreadable) -> ProviderKey {
+    package func providerKey() throws(ProviderKey.Unreadable) -> ProviderKey {
         try ProviderKey(keyID: Self.keyID, teamID: Self.teamID, pem: signingKeyPEM)
     }
 
@@ -132,5 +126,22 @@ public final class SimulatedAuthority: Sendable {
             throw SimulatedAuthorityError("'\(name)' is neither a host name nor an IP address; write names in ASCII")
         }
         return "DNS:\(name)"
+    }
+}
+
+/// The simulator's own certificates cannot be made, or not be written.
+package struct SimulatedAuthorityError: Error, Equatable, Sendable, CustomStringConvertible {
+    /// What is wrong, where, and what to do.
+    package let description: String
+
+    init(_ description: String) { self.description = description }
+
+    /// OpenSSL refused something that should work.
+    init(openSSL what: String) {
+        var text = [CChar](repeating: 0, count: 256)
+        ERR_error_string_n(ERR_get_error(), &text, text.count)
+        ERR_clear_error()
+        let reason = String(decoding: text.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
+        self.init("OpenSSL could not \(what): \(reason)")
     }
 }

@@ -4,22 +4,22 @@ import COpenSSL
 ///
 /// Unchecked because of the pointer; safe because it is set once and only used to verify, which OpenSSL allows from many
 /// threads at once.
-public final class ProviderKey: @unchecked Sendable {
+package final class ProviderKey: @unchecked Sendable {
     /// The key's ten-character identifier (`kid`).
-    public let keyID: String
+    package let keyID: String
     /// The team's ten-character identifier (`iss`).
-    public let teamID: String
+    package let teamID: String
     private let key: OpaquePointer
 
     /// A key that could not be read.
-    public struct Unreadable: Error, Equatable, Sendable, CustomStringConvertible {
+    package struct Unreadable: Error, Equatable, Sendable, CustomStringConvertible {
         /// What is wrong, with which key, and what to do.
-        public let description: String
+        package let description: String
     }
 
     /// Takes a public key, or a private one as Apple hands it out (`AuthKey_….p8`), in PEM.
     /// - Throws: ``Unreadable`` when it is neither, or not on the curve P-256.
-    public init(keyID: String, teamID: String, pem: [UInt8]) throws(Unreadable) {
+    package init(keyID: String, teamID: String, pem: [UInt8]) throws(Unreadable) {
         guard let key = Self.read(pem) else {
             throw Unreadable(
                 description: "provider key \(keyID): not a public or private key in PEM without a passphrase")

@@ -1,10 +1,8 @@
 import HTTPPort
 import Hummingbird
 
-/// All that the control port answers, by concern: a file each.
+/// All that the control port answers, by concern.
 struct ControlRoutes: Sendable {
-    typealias Context = BasicRequestContext
-
     private let concerns: [any ControlConcern]
     private let foreign: ForeignRequests
 
@@ -21,8 +19,8 @@ struct ControlRoutes: Sendable {
         self.concerns = concerns
     }
 
-    func router() -> Router<Context> {
-        let router = Router(context: Context.self)
+    func router() -> Router<ControlContext> {
+        let router = Router(context: ControlContext.self)
         router.middlewares.add(ControlErrors())
         router.middlewares.add(RefusedPages(rule: foreign))
         let routes = concerns.flatMap(\.summary)
@@ -32,9 +30,32 @@ struct ControlRoutes: Sendable {
     }
 }
 
-/// The routes of one concern.
-protocol ControlConcern: Sendable {
-    /// A line for each route, for `GET /`.
-    var summary: [String] { get }
-    func add(to router: Router<ControlRoutes.Context>)
+/// Whether the simulator is there, and what it is doing.
+struct HealthRoutes: ControlConcern {
+    let target: ControlTarget
+
+    private struct Health: Encodable {
+        let status = "ok"
+        let port: Int
+        let gatewayPort: Int?
+        let feedbackPort: Int?
+        let listening: Bool
+        let connections: Int
+        let recorded: UInt64
+        let waiting: Int
+    }
+
+    let summary = ["GET /health"]
+
+    func add(to router: Router<ControlContext>) {
+        router.get("/health") { _, _ in
+            try ControlAnswer.json(
+                Health(
+                    port: target.listeners.main.port, gatewayPort: target.listeners.gateway?.port,
+                    feedbackPort: target.listeners.feedback?.port,
+                    listening: await target.listeners.main.isListening,
+                    connections: target.connections.count, recorded: target.service.recorder?.count ?? 0,
+                    waiting: target.service.recorder?.waiting ?? 0))
+        }
+    }
 }

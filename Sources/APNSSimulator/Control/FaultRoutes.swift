@@ -9,7 +9,7 @@ struct FaultRoutes: ControlConcern {
         "POST /faults/stop-listening", "POST /faults/start-listening",
     ]
 
-    func add(to router: Router<ControlRoutes.Context>) {
+    func add(to router: Router<ControlContext>) {
         router.post("/faults/goaway") { request, _ in
             var query = try ControlQuery(request)
             let reason = try query.take("reason", "must be letters and digits") { text in
@@ -42,4 +42,116 @@ struct FaultRoutes: ControlConcern {
     private func listening() async throws -> Response {
         try ControlAnswer.json(["listening": await target.listeners.main.isListening])
     }
+}
+
+/// How long every answer is held back, in the form of `--delay`.
+struct DelayRoutes: ControlConcern {
+    let service: SimulatedService
+
+    private struct Delay: Codable {
+        let delay: String?
+
+        // As null, where an encoder left to itself would leave it out.
+        func encode(to encoder: any Encoder) throws {
+            var container = encoder.container(keyedBy: CodingKeys.self)
+            try container.encode(delay, forKey: .delay)
+        }
+
+        // That it is there, even if as null: a body without it is one that was meant for something else.
+        init(from decoder: any Decoder) throws {
+            let container = try decoder.container(keyedBy: CodingKeys.self)
+            delay = try container.decode(String?.self, forKey: .delay)
+        }
+
+        init(delay: String?) { self.delay = delay }
+
+        private enum CodingKeys: CodingKey {
+            case delay
+        }
+    }
+
+    let summary = ["GET /delay", "PUT /delay {\"delay\":\"20ms±5ms\"|null}"]
+
+    func add(to router: Router<ControlContext>) {
+        router.get("/delay") { _, _ in try answer() }
+        router.put("/delay") { request, _ in
+            let body = try await request.control(Delay.self, example: #"{"delay":"20ms±5ms"} or {"delay":null}"#)
+            service.delay = try body.delay.map { text in
+                guard let delay = AnswerDelay(text) else {
+                    throw ControlError(
+                        .badRequest, "delay must be a time such as 20ms or 20ms±5ms, up to an hour, not '\(text)'")
+                }
+                return delay
+            }
+            return try answer()
+        }
+    }
+
+    private func answer() throws -> Response { try ControlAnswer.json(Delay(delay: service.delay?.description)) }
+}
+
+/// The rules for what goes wrong, of one kind.
+struct RuleRoutes<Action: RuleAction>: ControlConcern {
+    let path: RouterPath
+    /// A rule of this kind, for errors.
+    let example: String
+    let read: @Sendable () -> [Rule<Action>]
+    let replace: @Sendable ([Rule<Action>]) -> Void
+    let add: @Sendable (Rule<Action>) -> Void
+
+    private var ruleList: String { #"{"rules":["\#(example)"]}"# }
+    private var oneRule: String { #"{"rule":"\#(example)"}"# }
+
+    var summary: [String] {
+        [
+            "GET \(path)", "PUT \(path) {\"rules\":[\"RULE\"]}", "POST \(path) {\"rule\":\"RULE\"}",
+            "DELETE \(path)",
+        ]
+    }
+
+    func add(to router: Router<ControlContext>) {
+        router.get(path) { _, _ in try answer() }
+        router.put(path) { request, _ in
+            let body = try await request.control(RuleList.self, example: ruleList)
+            replace(try body.rules.map { try Rule<Action>($0) })
+            return try answer()
+        }
+        router.post(path) { request, _ in
+            let body = try await request.control(OneRule.self, example: oneRule)
+            add(try Rule<Action>(body.rule))
+            return try answer()
+        }
+        router.delete(path) { _, _ in
+            replace([])
+            return try answer()
+        }
+    }
+
+    private func answer() throws -> Response { try ControlAnswer.json(RuleList(rules: read().map(\.text))) }
+}
+
+extension RuleRoutes<PushAction> {
+    /// Those of HTTP/2, as of `--rule`.
+    init(service: SimulatedService) {
+        self.init(
+            path: "/rules", example: "prefix=dead,answer=410", read: { service.rules },
+            replace: { service.setRules($0) }, add: { service.addRule($0) })
+    }
+}
+
+extension RuleRoutes<GatewayAction> {
+    /// Those of the binary gateway, as of `--gateway-rule`.
+    init(gateway service: SimulatedService) {
+        self.init(
+            path: "/gateway-rules", example: "prefix=dead,answer=8", read: { service.gatewayRules },
+            replace: { service.setGatewayRules($0) }, add: { service.addGatewayRule($0) })
+    }
+}
+
+private struct RuleList: Codable {
+    let rules: [String]
+}
+
+private struct OneRule: Decodable {
+    let rule: String
 }

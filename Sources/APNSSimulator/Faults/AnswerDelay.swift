@@ -1,19 +1,19 @@
 /// How long an answer is held back: a middle and how far it strays to either side.
-public struct AnswerDelay: Equatable, Sendable {
+package struct AnswerDelay: Equatable, Sendable {
     /// The middle, in microseconds.
-    public var microseconds: Int64
+    package var microseconds: Int64
     /// The largest distance from the middle, in microseconds; every distance is equally likely.
-    public var jitterMicroseconds: Int64
+    package var jitterMicroseconds: Int64
 
     /// A delay of so many microseconds, give or take.
-    public init(microseconds: Int64, jitterMicroseconds: Int64 = 0) {
+    package init(microseconds: Int64, jitterMicroseconds: Int64 = 0) {
         self.microseconds = microseconds
         self.jitterMicroseconds = jitterMicroseconds
     }
 
     /// Reads `20ms`, `1.5s±500ms`, `800us` or `20ms+-5ms` (for keyboards without `±`).
     /// - Returns: nil for anything else, for more than an hour, and for a jitter larger than the delay.
-    public init?(_ text: some StringProtocol) {
+    package init?(_ text: some StringProtocol) {
         let text = String(text)
         var parts = text.split(separator: "±", omittingEmptySubsequences: false).map(String.init)
         if parts.count == 1, let sign = text.firstRange(of: "+-") {
@@ -58,8 +58,26 @@ public struct AnswerDelay: Equatable, Sendable {
 
 extension AnswerDelay: CustomStringConvertible {
     /// The delay as it can be read again, such as `20ms±5ms`.
-    public var description: String {
+    package var description: String {
         let middle = Self.text(microseconds)
         return jitterMicroseconds == 0 ? middle : "\(middle)±\(Self.text(jitterMicroseconds))"
     }
+}
+
+/// Numbers that look random and repeat with the seed (SplitMix64), so that a run with faults can be run again.
+struct SeededGenerator: RandomNumberGenerator, Sendable {
+    private var state: UInt64
+
+    init(seed: UInt64) { state = seed }
+
+    mutating func next() -> UInt64 {
+        state &+= 0x9E37_79B9_7F4A_7C15
+        var value = state
+        value = (value ^ (value >> 30)) &* 0xBF58_476D_1CE4_E5B9
+        value = (value ^ (value >> 27)) &* 0x94D0_49BB_1331_11EB
+        return value ^ (value >> 31)
+    }
+
+    /// A number from 0 up to 1, without 1.
+    mutating func fraction() -> Double { Double(next() >> 11) * 0x1p-53 }
 }

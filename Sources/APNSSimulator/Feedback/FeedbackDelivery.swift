@@ -14,7 +14,7 @@ struct FeedbackDelivery {
     /// How many records go out at once when nothing is wrong: one TLS record is full of them.
     private static let batch = 400
 
-    private let fault: FeedbackFault?
+    private let fault: FeedbackAction?
     private var generator: SeededGenerator
     /// The rest of records begun.
     private var pending: [UInt8] = []
@@ -23,7 +23,7 @@ struct FeedbackDelivery {
     private var isOver = false
 
     /// - Parameter seed: what sizes and waits are drawn from.
-    init(_ fault: FeedbackFault?, seed: UInt64) {
+    init(_ fault: FeedbackAction?, seed: UInt64) {
         self.fault = fault
         generator = SeededGenerator(seed: seed)
     }

@@ -66,7 +66,7 @@ final class FeedbackHandler: ChannelInboundHandler {
     private func proceed(_ context: ChannelHandlerContext) {
         // A client that does not read keeps the rest on the list.
         while context.channel.isWritable, var delivery {
-            let step = delivery.next(at: SimulatedConnection.Moment.now().uptime) { service.takeFeedback($0) }
+            let step = delivery.next(at: SimulatedMoment.now().uptime) { service.takeFeedback($0) }
             // A write can change writability, which leads here again: the state comes first.
             self.delivery = delivery
             guard let step else { break }

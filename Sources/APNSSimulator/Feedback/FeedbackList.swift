@@ -1,12 +1,11 @@
 /// What the feedback service tells of one device: since when the app is no longer there.
-public struct FeedbackRecord: Equatable, Sendable {
+package struct FeedbackRecord: Equatable, Sendable {
     /// The device token.
-    public var token: SimulatedToken
+    package var token: SimulatedToken
     /// When APNs found that the app is gone, in seconds since 1970.
-    public var seconds: UInt32
+    package var seconds: UInt32
 
-    /// A record of a device.
-    public init(token: SimulatedToken, seconds: UInt32) {
+    package init(token: SimulatedToken, seconds: UInt32) {
         self.token = token
         self.seconds = seconds
     }
@@ -52,6 +51,42 @@ struct FeedbackList: Sendable {
         if first > order.count / 2 {
             order.removeSubrange(..<first)
             first = 0
+        }
+        return records
+    }
+}
+
+/// A text of feedback records: a line each, the device token's hex digits, a space, and the time in seconds since 1970.
+package enum FeedbackFile {
+    /// What is wrong with a line.
+    package struct Failure: Error, Equatable, CustomStringConvertible {
+        /// Which line, from 1.
+        package let line: Int
+        /// What would be right.
+        package let problem: String
+
+        package var description: String { "line \(line): \(problem)" }
+    }
+
+    /// Reads it; empty lines say nothing.
+    /// - Throws: ``Failure`` with the number of the line, never with the token.
+    package static func records(_ text: String) throws(Failure) -> [FeedbackRecord] {
+        var records: [FeedbackRecord] = []
+        for (index, line) in text.split(omittingEmptySubsequences: false, whereSeparator: \.isNewline)
+            .enumerated()
+        {
+            let words = line.split { $0 == " " || $0 == "\t" }
+            if words.isEmpty { continue }
+            guard words.count == 2 else {
+                throw Failure(line: index + 1, problem: "must be a device token, a space and seconds since 1970")
+            }
+            guard let token = SimulatedToken(hex: words[0]) else {
+                throw Failure(line: index + 1, problem: "the device token must be 64 to 200 hex digits, an even number")
+            }
+            guard let seconds = UInt32(words[1]) else {
+                throw Failure(line: index + 1, problem: "the time must be seconds since 1970, not '\(words[1])'")
+            }
+            records.append(FeedbackRecord(token: token, seconds: seconds))
         }
         return records
     }

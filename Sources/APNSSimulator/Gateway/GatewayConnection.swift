@@ -6,8 +6,6 @@ import APNS
 /// A good notification gets no answer. The first that is bad, or that a rule is about, ends the connection; what comes
 /// after it is read and dropped.
 struct GatewayConnection {
-    typealias Moment = SimulatedConnection.Moment
-
     /// What to do with the socket.
     enum Step: Equatable {
         /// Send these bytes, apart from those before and after.
@@ -40,7 +38,7 @@ struct GatewayConnection {
     private var tally = GatewayTally()
     private var recording: GatewayRecording?
 
-    init(_ service: SimulatedService, client: GatewayClient, at moment: Moment) {
+    init(_ service: SimulatedService, client: GatewayClient, at moment: SimulatedMoment) {
         self.service = service
         let configuration = service.configuration
         keepsRecords = configuration.recordsGateway
@@ -53,16 +51,16 @@ struct GatewayConnection {
             check = GatewayCheck(
                 maximumPayloadSize: configuration.maximumGatewayPayload,
                 idMember: configuration.gatewayIDMember.map { Array($0.utf8) }, hasTopic: topic != nil)
-            let (number, verdict) = service.judgeGatewayConnection()
+            let (number, effect) = service.judgeGatewayConnection()
             recording = service.recorder.map { GatewayRecording($0, connection: number, topic: topic) }
-            if let verdict { carryOut(verdict, on: nil, at: moment) }
+            if let effect { carryOut(effect, on: nil, at: moment) }
         }
         settle()
     }
 
     // MARK: Bytes and time
 
-    mutating func receive(_ bytes: UnsafeRawBufferPointer, at moment: Moment) {
+    mutating func receive(_ bytes: UnsafeRawBufferPointer, at moment: SimulatedMoment) {
         tally.bytesReceived += bytes.count
         defer { settle() }
         if case .hung = phase { isUnreadable = true }
@@ -88,7 +86,7 @@ struct GatewayConnection {
     /// The next thing to do, if it is due by now.
     ///
     /// The account comes first, so that whoever has received a packet finds it counted.
-    mutating func next(at moment: Moment) -> Step? {
+    mutating func next(at moment: SimulatedMoment) -> Step? {
         switch phase {
         case .open, .hung(isTold: true): return nil
         case .hung(isTold: false):
@@ -117,9 +115,9 @@ struct GatewayConnection {
     }
 
     /// Names the last notification that was accepted, and ends.
-    mutating func shutDown(at moment: Moment) {
+    mutating func shutDown(at moment: SimulatedMoment) {
         switch phase {
-        case .open: end(with: GatewayRule.Packet(status: .shutdown), identifier: lastAccepted, delay: 0, at: moment)
+        case .open: end(with: GatewayAction.Packet(status: .shutdown), identifier: lastAccepted, delay: 0, at: moment)
         case .ending(var farewell):
             farewell.hurry(at: moment.uptime)
             phase = .ending(farewell)
@@ -129,7 +127,7 @@ struct GatewayConnection {
     }
 
     /// The socket is being closed without a word.
-    mutating func drop(at moment: Moment) {
+    mutating func drop(at moment: SimulatedMoment) {
         if !isOver { tally.closes += 1 }
         phase = .ending(GatewayFarewell([], at: moment.uptime))
         settle()
@@ -145,7 +143,7 @@ struct GatewayConnection {
 
     // MARK: Notifications
 
-    private mutating func take(_ notification: GatewayNotification, isScripted: Bool, at moment: Moment) {
+    private mutating func take(_ notification: GatewayNotification, isScripted: Bool, at moment: SimulatedMoment) {
         ordinal += 1
         tally.arrived(command: notification.command)
         guard case .open = phase else {
@@ -160,15 +158,15 @@ struct GatewayConnection {
             recording?.gather(
                 notification, accepted: false, .refused(status, isSimple: isSimple), date: moment.date)
         case .good(let token, let id):
-            guard isScripted, let verdict = service.judgeGateway(token, ordinal: ordinal) else {
+            guard isScripted, let effect = service.judgeGateway(token, ordinal: ordinal) else {
                 accept(notification, token: token, id: id)
                 recording?.gather(notification, accepted: true, .acceptedByGateway, date: moment.date)
                 return
             }
-            if verdict.accepts { accept(notification, token: token, id: id) }
-            carryOut(verdict, on: (notification, token), at: moment)
+            if effect.accepts { accept(notification, token: token, id: id) }
+            carryOut(effect, on: (notification, token), at: moment)
             recording?.gather(
-                notification, accepted: verdict.accepts, ReceivedNotification.Outcome(verdict, isSimple: isSimple),
+                notification, accepted: effect.accepts, ReceivedNotification.Outcome(effect, isSimple: isSimple),
                 date: moment.date)
         }
     }
@@ -184,33 +182,33 @@ struct GatewayConnection {
 
     // Source: Apple, "Legacy Information": there is no error packet for command 0.
     private mutating func refuse(
-        _ status: GatewayStatus, identifier: UInt32, _ isSimple: Bool, at moment: Moment
+        _ status: GatewayStatus, identifier: UInt32, _ isSimple: Bool, at moment: SimulatedMoment
     ) {
         tally.refused[status, default: 0] += 1
         if isSimple {
             phase = .ending(GatewayFarewell([.close], at: moment.uptime))
         } else {
-            end(with: GatewayRule.Packet(status: status), identifier: identifier, delay: 0, at: moment)
+            end(with: GatewayAction.Packet(status: status), identifier: identifier, delay: 0, at: moment)
         }
     }
 
     private mutating func carryOut(
-        _ verdict: GatewayScript.Verdict, on subject: (notification: GatewayNotification, token: SimulatedToken)?,
-        at moment: Moment
+        _ effect: GatewayEffect, on subject: (notification: GatewayNotification, token: SimulatedToken)?,
+        at moment: SimulatedMoment
     ) {
-        switch verdict.answer {
+        switch effect.answer {
         case .packet(let packet):
-            if !verdict.accepts, packet.status != .shutdown, subject != nil {
+            if !effect.accepts, packet.status != .shutdown, subject != nil {
                 tally.refused[packet.status, default: 0] += 1
             }
             if subject?.notification.command == 0, packet.status != .shutdown {
-                phase = .ending(GatewayFarewell([.close], at: moment.uptime, delay: verdict.delay))
+                phase = .ending(GatewayFarewell([.close], at: moment.uptime, delay: effect.delay))
             } else {
                 let identifier = identifier(packet, subject?.notification)
-                end(with: packet, identifier: identifier, delay: verdict.delay, at: moment)
+                end(with: packet, identifier: identifier, delay: effect.delay, at: moment)
             }
-        case .close: phase = .ending(GatewayFarewell([.close], at: moment.uptime, delay: verdict.delay))
-        case .reset: phase = .ending(GatewayFarewell([.reset], at: moment.uptime, delay: verdict.delay))
+        case .close: phase = .ending(GatewayFarewell([.close], at: moment.uptime, delay: effect.delay))
+        case .reset: phase = .ending(GatewayFarewell([.reset], at: moment.uptime, delay: effect.delay))
         case .hang:
             tally.hangs += 1
             phase = .hung(isTold: false)
@@ -219,7 +217,7 @@ struct GatewayConnection {
         }
     }
 
-    private func identifier(_ packet: GatewayRule.Packet, _ notification: GatewayNotification?) -> UInt32 {
+    private func identifier(_ packet: GatewayAction.Packet, _ notification: GatewayNotification?) -> UInt32 {
         let own = packet.status == .shutdown ? lastAccepted : notification?.identifier ?? 0
         return switch packet.identifier {
         case .own: own
@@ -229,7 +227,7 @@ struct GatewayConnection {
     }
 
     private mutating func end(
-        with packet: GatewayRule.Packet, identifier: UInt32, delay: Int64, at moment: Moment
+        with packet: GatewayAction.Packet, identifier: UInt32, delay: Int64, at moment: SimulatedMoment
     ) {
         tally.packets[packet.status, default: 0] += 1
         phase = .ending(GatewayFarewell(packet, identifier: identifier, at: moment.uptime, delay: delay))

@@ -23,7 +23,7 @@ struct GatewayFarewell {
     }
 
     /// The end with a packet.
-    init(_ packet: GatewayRule.Packet, identifier: UInt32, at now: Int64, delay: Int64 = 0) {
+    init(_ packet: GatewayAction.Packet, identifier: UInt32, at now: Int64, delay: Int64 = 0) {
         let whole = packet.status.packet(identifier: identifier)
         let bytes = packet.isHalf ? Array(whole[..<3]) : whole
         let sent = packet.isSplit ? bytes.map { Step.send([$0]) } : [.send(bytes)]

@@ -21,11 +21,11 @@ struct PreparedAnswer: Equatable, Sendable {
 
     /// - Parameter milliseconds: the time, since 1970, for a 410's `timestamp`.
     init(_ reason: APNSReason, milliseconds: Int64) {
-        self.init(FaultRule.Response(status: reason.status, reason: reason.rawValue), milliseconds: milliseconds)
+        self.init(PushAction.Response(status: reason.status, reason: reason.rawValue), milliseconds: milliseconds)
     }
 
     /// - Parameter milliseconds: the time, since 1970, for a 410's `timestamp` if the rule names none.
-    init(_ response: FaultRule.Response, milliseconds: Int64) {
+    init(_ response: PushAction.Response, milliseconds: Int64) {
         status = response.status
         reason = response.reason
         retryAfter = response.retryAfter

@@ -3,14 +3,6 @@ import NIOCore
 
 /// One client's connection, without its socket: takes bytes and the time, and says what to send and when to look again.
 final class SimulatedConnection {
-    /// The time, as the connection needs it.
-    struct Moment {
-        /// Microseconds of a clock that only goes forward.
-        var uptime: Int64
-        /// Milliseconds since 1970.
-        var date: Int64
-    }
-
     /// What is to become of the socket.
     enum End {
         /// All is said: close once it is sent.
@@ -24,7 +16,7 @@ final class SimulatedConnection {
     /// Which of the simulator's connections it is, from 1.
     let number: Int
     /// The failure of the connection; `nil` if it works.
-    private var fault: FaultRule.ConnectionFault?
+    private var fault: PushAction.ConnectionFault?
     /// nil on a connection on which no HTTP/2 is spoken.
     private var session: HTTP2ServerSession?
     private var wheel: DelayWheel
@@ -40,11 +32,11 @@ final class SimulatedConnection {
     // Streams above it are none of ours any more, since a GOAWAY that may not have been sent yet.
     private var goAwayStream: Int32?
     private var clientWentAway = false
-    private(set) var moment: Moment
+    private(set) var moment: SimulatedMoment
     private(set) var end: End?
 
     /// - Parameter certificateTopic: the topic of the client's certificate, if it showed one.
-    init(_ service: SimulatedService, certificateTopic: String?, at moment: Moment) throws {
+    init(_ service: SimulatedService, certificateTopic: String?, at moment: SimulatedMoment) throws {
         self.service = service
         self.certificateTopic = certificateTopic
         (number, fault) = service.connectionOpened()
@@ -61,7 +53,7 @@ final class SimulatedConnection {
 
     // MARK: Bytes and time
 
-    func receive(_ bytes: UnsafeRawBufferPointer, at moment: Moment) throws {
+    func receive(_ bytes: UnsafeRawBufferPointer, at moment: SimulatedMoment) throws {
         self.moment = moment
         tally.bytesReceived += bytes.count
         guard end != .dropped else { return }
@@ -74,7 +66,7 @@ final class SimulatedConnection {
     }
 
     /// Lets time pass: answers what is due and lifts limits that have lasted long enough.
-    func advance(to moment: Moment) {
+    func advance(to moment: SimulatedMoment) {
         self.moment = moment
         wheel.advance(to: moment.uptime / 1000) { stream in
             // The client may have given up the stream in the meantime.
@@ -192,11 +184,11 @@ final class SimulatedConnection {
             if let sent = service.sendTime?.find(in: slot.bodyBytes) {
                 tally.latencies.append(WallClock.microseconds() - sent)
             }
-            let verdict = service.judge(token, id: id, ordinal: ordinal, connection: number)
-            if case .response(let response)? = verdict.answer, response.status == 410 {
+            let effect = service.judge(token, id: id, ordinal: ordinal, connection: number)
+            if case .response(let response)? = effect.answer, response.status == 410 {
                 service.addFeedback(token, milliseconds: response.timestamp ?? moment.date)
             }
-            carryOut(verdict, on: slot)
+            carryOut(effect, on: slot)
         }
     }
 
@@ -237,20 +229,20 @@ final class SimulatedConnection {
         return id
     }
 
-    func carryOut(_ verdict: FaultScript.Verdict, on slot: RequestSlot) {
-        slot.fate = verdict.accepts ? .accepted : .refused
-        if service.recorder != nil { record(slot, accepted: verdict.accepts, ReceivedNotification.Outcome(verdict)) }
-        if let streams = verdict.streams {
+    func carryOut(_ effect: PushEffect, on slot: RequestSlot) {
+        slot.fate = effect.accepts ? .accepted : .refused
+        if service.recorder != nil { record(slot, accepted: effect.accepts, ReceivedNotification.Outcome(effect)) }
+        if let streams = effect.streams {
             announce(limit.lower(to: streams.limit, until: streams.duration.map { moment.uptime + $0 }))
         }
-        switch verdict.answer {
-        case nil: hold(slot, verdict.delay)
+        switch effect.answer {
+        case nil: hold(slot, effect.delay)
         case .response(let response):
             // A plain 200 goes the way of every success.
-            if !verdict.accepts || response.retryAfter != nil || response.reason != nil {
+            if !effect.accepts || response.retryAfter != nil || response.reason != nil {
                 slot.heldAnswer = PreparedAnswer(response, milliseconds: moment.date)
             }
-            hold(slot, verdict.delay)
+            hold(slot, effect.delay)
         case .reset(let code):
             tally.resets += 1
             session?.reset(slot.stream, code: code)
@@ -258,7 +250,7 @@ final class SimulatedConnection {
             switch lastStream {
             case .exact:
                 goAway(reason: reason, lastStream: session?.highestStream ?? slot.stream)
-                hold(slot, verdict.delay)
+                hold(slot, effect.delay)
             case .accepted: goAway(reason: reason, lastStream: lastProcessedStream)
             case .zero: goAway(reason: reason, lastStream: 0)
             }

@@ -1,17 +1,6 @@
 import NIOCore
 import TLS
 
-/// Asks a connection to say GOAWAY and end.
-struct SimulatorShutdown: Sendable {
-    var reason = "Shutdown"
-}
-
-/// Asks a connection to end without a word.
-struct SimulatorDrop: Sendable {}
-
-/// Asks a connection to answer no request any more.
-struct SimulatorWedge: Sendable {}
-
 /// Puts a connection's socket and timers to a ``SimulatedConnection``.
 final class SimulatorHandler: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
@@ -138,12 +127,5 @@ final class SimulatorHandler: ChannelInboundHandler {
         guard !isClosing else { return }
         isClosing = true
         context.eventLoop.assumeIsolated().scheduleTask(in: Self.linger) { context.close(promise: nil) }
-    }
-}
-
-extension SimulatedConnection.Moment {
-    static func now() -> SimulatedConnection.Moment {
-        SimulatedConnection.Moment(
-            uptime: Int64(NIODeadline.now().uptimeNanoseconds / 1000), date: WallClock.milliseconds())
     }
 }

@@ -69,10 +69,10 @@ extension ReceivedNotification.Outcome {
     }
 
     /// What the sender of a notification to the gateway is told that the rules have judged.
-    init(_ verdict: GatewayScript.Verdict, isSimple: Bool) {
-        switch verdict.answer {
+    init(_ effect: GatewayEffect, isSimple: Bool) {
+        switch effect.answer {
         // The packet names the last that was accepted, which then is another one.
-        case .packet(let packet) where packet.status == .shutdown && !verdict.accepts: self = .dropped
+        case .packet(let packet) where packet.status == .shutdown && !effect.accepts: self = .dropped
         case .packet(let packet): self = .refused(packet.status, isSimple: isSimple && packet.status != .shutdown)
         case .close: self = .closed
         case .hang: self = .silenced

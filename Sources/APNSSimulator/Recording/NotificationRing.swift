@@ -1,16 +1,16 @@
 /// Which recorded notifications are asked for.
-public struct NotificationFilter: Equatable, Sendable {
+package struct NotificationFilter: Equatable, Sendable {
     /// Only those with a higher number in the recording.
-    public var after: UInt64 = 0
+    package var after: UInt64 = 0
     /// Only those for this device token, in either case.
-    public var token: String? { didSet { token = token?.lowercased() } }
+    package var token: String? { didSet { token = token?.lowercased() } }
     /// Only those that were accepted, or only those that were not.
-    public var accepted: Bool?
+    package var accepted: Bool?
     /// No more than so many, the oldest first.
-    public var limit = 1000
+    package var limit = 1000
 
     /// All of them, a thousand at a time.
-    public init() {}
+    package init() {}
 
     func matches(_ notification: ReceivedNotification) -> Bool {
         if let accepted, notification.accepted != accepted { return false }
@@ -20,21 +20,21 @@ public struct NotificationFilter: Equatable, Sendable {
 }
 
 /// Recorded notifications, in the order of their arrival.
-public struct NotificationPage: Sendable {
+package struct NotificationPage: Sendable {
     /// A notification and its number in the recording, from 1.
-    public struct Entry: Equatable, Sendable {
+    package struct Entry: Equatable, Sendable {
         /// Its number.
-        public let sequence: UInt64
+        package let sequence: UInt64
         /// The notification.
-        public let notification: ReceivedNotification
+        package let notification: ReceivedNotification
     }
 
     /// Those that were asked for.
-    public var entries: [Entry] = []
+    package var entries: [Entry] = []
     /// What to ask for the next ones with, as ``NotificationFilter/after``.
-    public var last: UInt64
+    package var last: UInt64
     /// How many that came after ``NotificationFilter/after`` are no longer kept, because newer ones took their place.
-    public var overwritten: UInt64
+    package var overwritten: UInt64
 }
 
 /// The last so many notifications, numbered as they come.

@@ -1,19 +1,14 @@
+import Glibc
 import Synchronization
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
 
 /// A file that grows by a line for each notification.
 ///
 /// Each line is with the kernel before the notification is answered: whoever reads along sees it, and no signal loses it.
-public final class RecordFile: Sendable {
+package final class RecordFile: Sendable {
     /// The file cannot be opened, or not be written to.
-    public struct Failure: Error, Equatable, Sendable, CustomStringConvertible {
+    package struct Failure: Error, Equatable, Sendable, CustomStringConvertible {
         /// Which file, why, and what becomes of the recording.
-        public let description: String
+        package let description: String
     }
 
     private struct State {
@@ -31,7 +26,7 @@ public final class RecordFile: Sendable {
     ///   - path: the file, or `-` for standard output.
     ///   - onFailure: told once when a line could not be written. Nothing more is written then, so that no line is half.
     /// - Throws: ``Failure``.
-    public init(path: String, onFailure: @escaping @Sendable (Failure) -> Void) throws(Failure) {
+    package init(path: String, onFailure: @escaping @Sendable (Failure) -> Void) throws(Failure) {
         isOwn = path != "-"
         name = isOwn ? path : "standard output"
         self.onFailure = onFailure
@@ -47,7 +42,7 @@ public final class RecordFile: Sendable {
     deinit { close() }
 
     /// What went wrong, if something did.
-    public var failure: Failure? { state.withLock { $0.failure } }
+    package var failure: Failure? { state.withLock { $0.failure } }
 
     /// Appends a line.
     /// - Parameter make: makes it, without its end; called while nobody else appends, so that lines keep the order in which
@@ -75,11 +70,7 @@ public final class RecordFile: Sendable {
     }
 
     private static func close(_ descriptor: Int32) -> Int32 {
-        #if canImport(Glibc)
-            Glibc.close(descriptor)
-        #else
-            Musl.close(descriptor)
-        #endif
+        Glibc.close(descriptor)
     }
 
     /// - Returns: the system's number for what went wrong, if something did.
@@ -104,18 +95,10 @@ public final class RecordFile: Sendable {
     }
 
     private static func systemWrite(_ descriptor: Int32, _ bytes: UnsafeRawBufferPointer) -> Int {
-        #if canImport(Glibc)
-            Glibc.write(descriptor, bytes.baseAddress, bytes.count)
-        #else
-            Musl.write(descriptor, bytes.baseAddress, bytes.count)
-        #endif
+        Glibc.write(descriptor, bytes.baseAddress, bytes.count)
     }
 
     private static func systemPoll(_ poll: inout pollfd) -> Int32 {
-        #if canImport(Glibc)
-            Glibc.poll(&poll, 1, -1)
-        #else
-            Musl.poll(&poll, 1, -1)
-        #endif
+        Glibc.poll(&poll, 1, -1)
     }
 }

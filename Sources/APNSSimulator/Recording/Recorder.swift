@@ -3,9 +3,9 @@ import Synchronization
 /// Keeps the last notifications that a simulator received, and lets others wait for the next.
 ///
 /// Several event loops may record at the same time.
-public final class Recorder: Sendable {
+package final class Recorder: Sendable {
     /// How many notifications are kept unless somebody says otherwise.
-    public static let defaultLimit = 10_000
+    package static let defaultLimit = 10_000
 
     private struct State {
         var ring: NotificationRing
@@ -20,7 +20,7 @@ public final class Recorder: Sendable {
     /// - Parameters:
     ///   - limit: how many notifications are kept in memory, at least 1; the oldest goes for the newest.
     ///   - file: where each is written to as well.
-    public init(limit: Int = Recorder.defaultLimit, file: RecordFile? = nil) {
+    package init(limit: Int = Recorder.defaultLimit, file: RecordFile? = nil) {
         state = Mutex(State(ring: NotificationRing(limit: limit)))
         self.file = file
     }
@@ -28,7 +28,7 @@ public final class Recorder: Sendable {
     /// Enters a notification.
     ///
     /// Before its answer is sent, so that whoever has received the answer finds it here.
-    public func record(_ notification: ReceivedNotification) {
+    package func record(_ notification: ReceivedNotification) {
         if let file {
             file.append { notification.json(sequence: keep(notification)) }
         } else {
@@ -48,7 +48,7 @@ public final class Recorder: Sendable {
     }
 
     /// How many there were, forgotten ones included.
-    public var count: UInt64 { state.withLock { $0.ring.newest } }
+    package var count: UInt64 { state.withLock { $0.ring.newest } }
 
     /// How many wait for the next.
     var waiting: Int { state.withLock { $0.waiters.count } }
@@ -56,7 +56,7 @@ public final class Recorder: Sendable {
     /// Forgets all that were recorded.
     /// - Returns: how many that were.
     @discardableResult
-    public func clear() -> Int {
+    package func clear() -> Int {
         state.withLock { state in
             defer { state.ring.clear() }
             return state.ring.count
@@ -64,13 +64,13 @@ public final class Recorder: Sendable {
     }
 
     /// Those that are asked for and kept.
-    public func notifications(_ filter: NotificationFilter = NotificationFilter()) -> NotificationPage {
+    package func notifications(_ filter: NotificationFilter = NotificationFilter()) -> NotificationPage {
         state.withLock { $0.ring.page(filter) }
     }
 
     /// Those that are asked for; waits for the first if there is none yet.
     /// - Parameter wait: how long at the most. It ends early, with none, when the simulator stops or the task is cancelled.
-    public func notifications(_ filter: NotificationFilter, wait: Duration) async -> NotificationPage {
+    package func notifications(_ filter: NotificationFilter, wait: Duration) async -> NotificationPage {
         let deadline = ContinuousClock.now + wait
         var filter = filter
         while true {
@@ -83,7 +83,7 @@ public final class Recorder: Sendable {
     }
 
     /// Lets all who wait go, and whoever comes later wait no more.
-    public func endWaits() {
+    package func endWaits() {
         let waiters = state.withLock { state in
             state.waitsEnded = true
             defer { state.waiters = [:] }

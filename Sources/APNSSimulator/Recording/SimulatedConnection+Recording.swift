@@ -37,8 +37,8 @@ extension SimulatedConnection {
 
 extension ReceivedNotification.Outcome {
     /// What the sender of a request is told that the rules have judged.
-    init(_ verdict: FaultScript.Verdict) {
-        switch verdict.answer {
+    init(_ effect: PushEffect) {
+        switch effect.answer {
         case nil: self = .answered(status: 200, reason: nil)
         case .response(let response): self = .answered(status: response.status, reason: response.reason)
         case .reset: self = .reset

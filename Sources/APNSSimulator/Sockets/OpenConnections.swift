@@ -36,3 +36,14 @@ final class OpenConnections: Sendable {
         }
     }
 }
+
+/// Asks a connection to say GOAWAY and end.
+struct SimulatorShutdown: Sendable {
+    var reason = "Shutdown"
+}
+
+/// Asks a connection to end without a word.
+struct SimulatorDrop: Sendable {}
+
+/// Asks a connection to answer no request any more.
+struct SimulatorWedge: Sendable {}

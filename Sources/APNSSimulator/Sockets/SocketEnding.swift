@@ -1,12 +1,7 @@
+import Glibc
 import NIOCore
 import NIOPosix
 import TLS
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
 
 /// The ways in which the gateway and the feedback service end a connection.
 enum SocketEnding {

@@ -1,8 +1,4 @@
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
+import Glibc
 
 extension UnsafeRawBufferPointer {
     /// Whether the bytes are those of a literal, which must not be empty.

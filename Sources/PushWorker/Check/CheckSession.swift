@@ -84,7 +84,7 @@ final class CheckSession: TransportDelegate, @unchecked Sendable {
     func transport(_: any Transport, completed _: UInt64, with result: RequestResult) { finish(result) }
 
     func transportChanged(_ pool: any Transport) {
-        if pool.room > 0 {
+        if pool.capacity > 0 {
             finishOpening(nil)
         } else if let failure = pool.lastFailure {
             finishOpening(failure)

@@ -45,7 +45,7 @@ extension AppSender {
         dispatchResends()
         guard !line.ready.isEmpty else { return }
         if breaker.isOpen { return dispatchProbe() }
-        var free = min(transport.room, budget?.available(now: lane.now) ?? .max)
+        var free = min(transport.capacity, budget?.available(now: lane.now) ?? .max)
         while free > 0, let id = line.ready.removeFirst(in: lane.jobs) {
             if lane.jobs[id].fanOut == nil {
                 guard submitOnly(id, isProbe: false) else { return line.ready.prepend(id, in: lane.jobs) }
@@ -54,13 +54,13 @@ extension AppSender {
             } else {
                 let submitted = submitSome(id, atMost: min(Self.turn, free), isProbe: false)
                 // If nothing was submitted although there seemed to be capacity, a connection was lost and not yet reported.
-                free = submitted > 0 ? free - submitted : min(free, transport.room)
+                free = submitted > 0 ? free - submitted : min(free, transport.capacity)
                 budget?.spent(submitted)
             }
         }
         guard !line.ready.isEmpty else { return }
         if budget != nil { reserveRate() }
-        if transport.room == 0 { transport.wantRoom() }
+        if transport.capacity == 0 { transport.requestCapacity() }
     }
 
     /// Submits a probe if one may be sent: while the breaker is open, one notification at a time finds out whether the fault is
@@ -68,7 +68,7 @@ extension AppSender {
     private func dispatchProbe() {
         askForProbe()
         var jobsToTry = line.ready.count
-        while jobsToTry > 0, transport.room > 0, case .probe = breaker.decide(now: lane.now),
+        while jobsToTry > 0, transport.capacity > 0, case .probe = breaker.decide(now: lane.now),
             let id = line.ready.removeFirst(in: lane.jobs)
         {
             jobsToTry -= 1
@@ -156,7 +156,7 @@ extension AppSender {
             guard breaker.allows(isProbe: inFlight[flight].isProbe) else { return }
             guard let notification = notification(of: flight),
                 transport.submit(notification, tag: UInt64(flight.index))
-            else { return transport.wantRoom() }
+            else { return transport.requestCapacity() }
             stamp(&inFlight[flight])
             ledger.recordSubmission(of: inFlight[flight].job, isFirst: false)
             _ = line.resends.removeFirst(in: inFlight)

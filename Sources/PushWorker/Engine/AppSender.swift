@@ -99,7 +99,7 @@ final class AppSender {
     /// The number of notifications that the app could take now.
     var capacity: Int {
         guard credential.canSend, !isRemoved else { return 0 }
-        var free = max(0, transport.room - line.waiting - line.resendCount)
+        var free = max(0, transport.capacity - line.waiting - line.resendCount)
         // What the rate allows in half a second; the rest may as well stay in the queue.
         if let budget { free = min(free, max(0, max(1, budget.perSecond / 2) - line.waiting)) }
         guard breaker.isOpen else { return free }
@@ -133,7 +133,7 @@ final class AppSender {
     }
 
     /// Opens another connection, because there is more work than streams.
-    func grow() { transport.wantRoom() }
+    func grow() { transport.requestCapacity() }
 
     /// Logs the beginning and the end of a time without any answers, and reports it to the fleet.
     private func watchAnswers() {
@@ -236,7 +236,7 @@ final class AppSender {
         transport = new
         watch.unconnectedSince = nil
         retiring.append(old)
-        old.wantResults()
+        old.flushConfirmations()
         old.close().assumeIsolated().whenComplete { [self] _ in retiring.removeAll { $0 === old } }
     }
 
@@ -245,7 +245,7 @@ final class AppSender {
     /// Leaves what has not been submitted, and has the answers to the rest as soon as possible.
     func drain() {
         dropUnsent()
-        for transport in [transport] + retiring { transport.wantResults() }
+        for transport in [transport] + retiring { transport.flushConfirmations() }
     }
 
     /// Leaves what has not been submitted: a job with one token is still among the lane's claims, which are given back; of a job

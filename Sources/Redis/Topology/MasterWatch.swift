@@ -40,7 +40,7 @@ public final class MasterWatch: @unchecked Sendable {
     private let master: String
     private let eventLoop: any EventLoop
     private let configuration: RedisClientConfiguration
-    private let finder: ServerFinder
+    private let discovery: ServerDiscovery
     private var listeners: [ObjectIdentifier: Listener] = [:]
     private var state = State.idle
     private var inquiry = Inquiry.none
@@ -56,7 +56,7 @@ public final class MasterWatch: @unchecked Sendable {
         master = sentinel.master
         self.eventLoop = eventLoop
         self.configuration = configuration
-        finder = ServerFinder(
+        discovery = ServerDiscovery(
             NodeConnections(topology: topology, eventLoop: eventLoop, configuration: configuration), slot: 0)
     }
 
@@ -95,30 +95,30 @@ public final class MasterWatch: @unchecked Sendable {
     }
 
     private func connect() {
-        finder.connectToAdviser { [self] result, adviser in
+        discovery.connectToSeed { [self] result, seed in
             guard case .connecting = state else {
                 if case .success(let connection) = result { connection.close() }
                 return
             }
             switch result {
-            case .success(let connection): listen(to: adviser, over: connection)
-            case .failure: lost(adviser)
+            case .success(let connection): listen(to: seed, over: connection)
+            case .failure: lost(seed)
             }
         }
     }
 
-    private func listen(to adviser: Location, over connection: RedisConnection) {
+    private func listen(to seed: Location, over connection: RedisConnection) {
         state = .listening(connection)
         connection.onClose = { [self] _ in
-            if case .listening(let current) = state, current === connection { lost(adviser) }
+            if case .listening(let current) = state, current === connection { lost(seed) }
         }
         connection.onMessage = { [self] message in
             guard message.root.count == 3, message.root[2].string?.hasPrefix(master + " ") == true else { return }
             // It knows, and others perhaps not yet.
-            finder.prefer(adviser)
+            discovery.prefer(seed)
             inquire()
         }
-        connection.send(RedisCommand("SUBSCRIBE", Self.channel), timeout: finder.askTimeout) { [self] result in
+        connection.send(RedisCommand("SUBSCRIBE", Self.channel), timeout: discovery.askTimeout) { [self] result in
             switch result {
             case .success:
                 // For what happened before.
@@ -133,15 +133,15 @@ public final class MasterWatch: @unchecked Sendable {
         eventLoop.scheduleTask(in: Self.pingInterval) { [self] in
             guard connection.isOpen else { return }
             // Without an answer the connection ends.
-            connection.send(RedisCommand("PING", expecting: 0), timeout: finder.askTimeout) { [self] _ in
+            connection.send(RedisCommand("PING", expecting: 0), timeout: discovery.askTimeout) { [self] _ in
                 schedulePing(over: connection)
             }
         }
     }
 
-    private func lost(_ adviser: Location) {
+    private func lost(_ seed: Location) {
         state = .connecting
-        finder.mistrust(adviser)
+        discovery.demote(seed)
         eventLoop.scheduleTask(in: Self.pause) { [self] in
             if case .connecting = state { connect() }
         }
@@ -165,7 +165,7 @@ public final class MasterWatch: @unchecked Sendable {
             return
         }
         inquiry = .underWay
-        finder.check { [self] location in
+        discovery.check { [self] location in
             let isOld = if case .underWayAndWanted = inquiry { true } else { false }
             inquiry = .none
             guard !listeners.isEmpty else { return }

@@ -59,7 +59,7 @@ final class NodeConnections: @unchecked Sendable {
         func answered(_ result: Result<RESPReply, RedisError>) {
             for completion in inquiries.removeValue(forKey: node) ?? [] { completion(result) }
         }
-        connectToAdviser(at: node) { [timeout = configuration.askTimeout] result in
+        connectToSeed(at: node) { [timeout = configuration.askTimeout] result in
             switch result {
             case .failure(let error): answered(.failure(error))
             case .success(let connection):
@@ -72,7 +72,7 @@ final class NodeConnections: @unchecked Sendable {
     }
 
     /// Connects to a Sentinel, or to a node that is only asked something; the caller closes it.
-    func connectToAdviser(
+    func connectToSeed(
         at location: Location, completion: @escaping (Result<RedisConnection, RedisError>) -> Void
     ) {
         var endpoint = endpoint(at: location)

@@ -1,10 +1,5 @@
+import Glibc
 import NIOPosix
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
 
 extension RedisEndpoint {
     private static let maximumPasswordSize = 4096

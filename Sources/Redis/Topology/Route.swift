@@ -15,7 +15,7 @@ struct Route<Link: AnyObject> {
 
     private struct Between {
         /// The server before this moment, until it has answered all that it was sent.
-        var left: Link?
+        var retired: Link?
         /// The next server, which takes over when no other has an answer to give.
         var found: Link?
         /// The commands that wait for the next server; `nil` where commands fail without one.
@@ -56,8 +56,8 @@ struct Route<Link: AnyObject> {
     }
 
     /// The server that was left and has answers to give.
-    var left: Link? {
-        if case .between(let between) = state { between.left } else { nil }
+    var retired: Link? {
+        if case .between(let between) = state { between.retired } else { nil }
     }
 
     /// The commands that wait for the next server.
@@ -98,9 +98,9 @@ struct Route<Link: AnyObject> {
     /// Sends nothing more to the server.
     /// - Parameter keepsCommands: true if commands wait for the next server; else they fail.
     /// - Returns: false if it is not the server, or not any more.
-    mutating func leave(_ link: Link, keepsCommands: Bool) -> Bool {
+    mutating func retire(_ link: Link, keepsCommands: Bool) -> Bool {
         guard server === link else { return false }
-        state = .between(Between(left: link, kept: keepsCommands ? Kept() : nil))
+        state = .between(Between(retired: link, kept: keepsCommands ? Kept() : nil))
         return true
     }
 
@@ -116,7 +116,8 @@ struct Route<Link: AnyObject> {
     /// Lets the next server take over, if there is one and no other has an answer to give.
     /// - Returns: the server, and the commands to send before all others.
     mutating func takeOver() -> (server: Link, kept: [RedisRequest])? {
-        guard case .between(let between) = state, let link = between.found, between.left == nil, askedCount == 0 else {
+        guard case .between(let between) = state, let link = between.found, between.retired == nil, askedCount == 0
+        else {
             return nil
         }
         state = .serving(link)
@@ -135,8 +136,8 @@ struct Route<Link: AnyObject> {
             between.found = nil
             return .ofNextServer
         }
-        if between.left === link {
-            between.left = nil
+        if between.retired === link {
+            between.retired = nil
             return .ofPreviousServer
         }
         return .ofNothing
@@ -163,8 +164,37 @@ struct Route<Link: AnyObject> {
         defer { state = .closed }
         switch state {
         case .serving(let link): return ([link], [])
-        case .between(let between): return ([between.left, between.found].compactMap { $0 }, kept)
+        case .between(let between): return ([between.retired, between.found].compactMap { $0 }, kept)
         case .closed: return ([], [])
+        }
+    }
+}
+
+/// Which of a Cluster's 16,384 slots a key belongs to.
+///
+/// Source: Redis Cluster specification, "Key distribution model" and "Hash tags".
+public enum RedisHashSlot {
+    /// The number of slots.
+    public static let count = 16_384
+
+    /// The slot of a key: that of what stands between its first `{` and the next `}`, when that is anything, else of all.
+    public static func of(_ key: String) -> Int {
+        Int(crc16(hashed(Array(key.utf8)[...]))) % count
+    }
+
+    private static func hashed(_ key: ArraySlice<UInt8>) -> ArraySlice<UInt8> {
+        guard let open = key.firstIndex(of: UInt8(ascii: "{")) else { return key }
+        let rest = key[(open + 1)...]
+        guard let close = rest.firstIndex(of: UInt8(ascii: "}")), close > rest.startIndex else { return key }
+        return rest[..<close]
+    }
+
+    /// CRC-16/XMODEM: polynomial 0x1021, from 0, nothing reflected.
+    private static func crc16(_ bytes: ArraySlice<UInt8>) -> UInt16 {
+        bytes.reduce(0) { crc, byte in
+            (0..<8).reduce(crc ^ UInt16(byte) << 8) { crc, _ in
+                crc & 0x8000 == 0 ? crc << 1 : crc << 1 ^ 0x1021
+            }
         }
     }
 }

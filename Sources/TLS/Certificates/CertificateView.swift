@@ -1,5 +1,6 @@
 import COpenSSL
 import Glibc
+import PrintableText
 
 /// Reads an X509 that somebody else keeps alive.
 struct CertificateView {
@@ -105,5 +106,63 @@ struct CertificateView {
             return nil
         }
         return Int64(timegm(&parts))
+    }
+}
+
+/// Seconds since 1970 as `2026-01-31T12:00:00Z`.
+package func utcTime(_ seconds: Int64) -> String {
+    var time = time_t(seconds)
+    var parts = tm()
+    guard gmtime_r(&time, &parts) != nil else { return "\(seconds)" }
+    let capacity = 40
+    return String(unsafeUninitializedCapacity: capacity) { buffer in
+        buffer.withMemoryRebound(to: CChar.self) { strftime($0.baseAddress, capacity, "%Y-%m-%dT%H:%M:%SZ", &parts) }
+    }
+}
+
+/// A text from outside, fit for a log line: a certificate's names are the peer's to choose, and may hold line breaks
+/// or terminal escapes.
+package func printable(_ text: String) -> String {
+    text.printable(replacing: "?", atMost: 253)
+}
+
+/// The order of certificates in a chain.
+enum CertificateChain {
+    /// Puts a chain in order: a certificate, its issuer, the issuer's, and so on.
+    ///
+    /// Certificates that are no part of it are freed: a Keychain export may hold other identities' as well, which are
+    /// nothing to send to a server.
+    static func ordered(from leaf: OpaquePointer, among others: [OpaquePointer]) -> [OpaquePointer] {
+        defer { ERR_clear_error() }
+        var chain = [leaf]
+        var rest = others
+        var last = leaf
+        while let index = rest.firstIndex(where: { X509_check_issued($0, last) == X509_V_OK }) {
+            last = rest.remove(at: index)
+            chain.append(last)
+        }
+        rest.forEach(X509_free)
+        return chain
+    }
+}
+
+/// A certificate in DER form, as Apple's developer site gives them out (`.cer`).
+enum DERCertificate {
+    /// An `X509` that the caller owns; nil for anything else.
+    static func read(_ bytes: [UInt8]) -> OpaquePointer? {
+        defer { ERR_clear_error() }
+        return bytes.withUnsafeBufferPointer { bytes in
+            var start = bytes.baseAddress
+            return d2i_X509(nil, &start, bytes.count)
+        }
+    }
+
+    /// The DER form of an `X509`.
+    static func write(_ certificate: OpaquePointer) -> [UInt8]? {
+        var bytes: UnsafeMutablePointer<UInt8>?
+        let count = i2d_X509(certificate, &bytes)
+        guard count > 0, let bytes else { return nil }
+        defer { CRYPTO_free(bytes, nil, 0) }
+        return Array(UnsafeBufferPointer(start: bytes, count: Int(count)))
     }
 }

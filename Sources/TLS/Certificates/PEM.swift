@@ -76,3 +76,165 @@ struct PEM {
         return bio
     }
 }
+
+/// A private key as files hold it: PEM or DER, in PKCS#8 or an older form, encrypted or not.
+package struct PrivateKeyText {
+    private let bytes: [UInt8]
+    private let source: String
+    /// Where to look for OpenSSL's legacy provider, if not where OpenSSL does.
+    private let modules: String?
+
+    /// - Parameter source: what to call it in an error: the file's path, or what it was given as.
+    package init(_ bytes: [UInt8], source: String) {
+        self.init(bytes, source: source, modules: nil)
+    }
+
+    init(_ bytes: [UInt8], source: String, modules: String?) {
+        self.bytes = bytes
+        self.source = source
+        self.modules = modules
+    }
+
+    private enum Attempt {
+        case read(OpaquePointer)
+        case unsupportedAlgorithm
+        case refused(TLSError)
+    }
+
+    /// Reads the first private key: an OpenSSL `EVP_PKEY`, which the caller owns.
+    ///
+    /// - Throws: `notPEM` for what holds no private key, `wrongPassphrase` for an encrypted one,
+    ///   `legacyProviderMissing`.
+    package func read(passphrase: String?) throws(TLSError) -> OpaquePointer {
+        switch try attempt(passphrase) {
+        case .read(let key): return key
+        case .refused(let error): throw error
+        case .unsupportedAlgorithm: break
+        }
+        let exported = try LegacyAlgorithms.with(for: source, modules: modules) { () throws(TLSError) in
+            switch try attempt(passphrase) {
+            case .read(let key):
+                defer { EVP_PKEY_free(key) }
+                return ExportedKey(key)
+            case .refused(let error): throw error
+            case .unsupportedAlgorithm:
+                throw TLSError(
+                    .notPEM(source: source, expected: "a private key encrypted in a way that OpenSSL knows"))
+            }
+        }
+        guard let key = exported?.imported() else {
+            throw TLSError(.notPEM(source: source, expected: "a private key that OpenSSL can use"))
+        }
+        return key
+    }
+
+    private func attempt(_ passphrase: String?) throws(TLSError) -> Attempt {
+        let bio = try PEM(bytes: bytes, source: source).memoryBIO()
+        defer { BIO_free(bio) }
+        var request = PassphraseRequest(passphrase)
+        ERR_clear_error()
+        let key = withUnsafeMutablePointer(to: &request) { request in
+            PEMText.isPEM(bytes)
+                ? PEM_read_bio_PrivateKey(bio, nil, PassphraseRequest.answer, request)
+                : plainDER() ?? d2i_PKCS8PrivateKey_bio(bio, nil, PassphraseRequest.answer, request)
+        }
+        let failure = OpenSSLFailure.take()
+        if let key { return .read(key) }
+        // OpenSSL's reasons differ with the kind of encryption; that it asked at all tells the cases apart.
+        guard request.wasAsked else { return .refused(TLSError(.notPEM(source: source, expected: "a private key"))) }
+        guard passphrase != nil, failure.isUnsupportedAlgorithm else {
+            return .refused(TLSError(.wrongPassphrase(source: source, given: passphrase != nil)))
+        }
+        return .unsupportedAlgorithm
+    }
+
+    private func plainDER() -> OpaquePointer? {
+        bytes.withUnsafeBufferPointer { bytes in
+            var start = bytes.baseAddress
+            return d2i_AutoPrivateKey(nil, &start, bytes.count)
+        }
+    }
+}
+
+/// A private key in its PKCS#8 form, which belongs to no OpenSSL library context.
+///
+/// OpenSSL overwrites it when it is freed.
+final class ExportedKey {
+    private let pointer: OpaquePointer
+
+    /// Takes a copy; nil for a key that cannot be exported.
+    init?(_ key: OpaquePointer) {
+        guard let pointer = EVP_PKEY2PKCS8(key) else { return nil }
+        self.pointer = pointer
+    }
+
+    deinit { PKCS8_PRIV_KEY_INFO_free(pointer) }
+
+    /// The key in the thread's present library context. The caller owns it.
+    func imported() -> OpaquePointer? { EVP_PKCS82PKEY(pointer) }
+}
+
+/// Answers OpenSSL's question for a passphrase, and remembers that it asked.
+struct PassphraseRequest {
+    let passphrase: [UInt8]?
+    private(set) var wasAsked = false
+
+    init(_ passphrase: String?) {
+        self.passphrase = passphrase.map { Array($0.utf8) }
+    }
+
+    /// To be given to OpenSSL with a pointer to a request.
+    static let answer:
+        @convention(c) (UnsafeMutablePointer<CChar>?, Int32, Int32, UnsafeMutableRawPointer?)
+            -> Int32 = { buffer, size, _, context in
+                guard let request = context?.assumingMemoryBound(to: PassphraseRequest.self) else { return -1 }
+                request.pointee.wasAsked = true
+                guard let buffer, let passphrase = request.pointee.passphrase, passphrase.count <= size
+                else { return -1 }
+                UnsafeMutableRawPointer(buffer).copyMemory(from: passphrase, byteCount: passphrase.count)
+                return Int32(passphrase.count)
+            }
+
+    // Without a callback of ours OpenSSL would ask on the terminal and hang a service.
+    static let refuse:
+        @convention(c) (UnsafeMutablePointer<CChar>?, Int32, Int32, UnsafeMutableRawPointer?)
+            -> Int32 = { _, _, _, _ in -1 }
+}
+
+/// The algorithms that OpenSSL 3 keeps apart in its legacy provider: RC2, DES and others that old files are encrypted
+/// with, among them the PKCS#12 files of macOS' Keychain.
+enum LegacyAlgorithms {
+    /// Runs a body for which OpenSSL knows the old algorithms too.
+    ///
+    /// They live in a library context of their own, which this thread uses for as long as the body runs: no other
+    /// thread and no connection gets to use them. What the body returns must not depend on that context any more, which
+    /// is freed afterwards: keys and certificates have to leave it in their DER forms.
+    ///
+    /// - Parameters:
+    ///   - source: what is being read, for the error.
+    ///   - directory: where to look for the provider's module, instead of where OpenSSL looks.
+    /// - Throws: `legacyProviderMissing`, and what the body throws.
+    static func with<Result>(
+        for source: String, modules directory: String? = nil, _ body: () throws(TLSError) -> Result
+    ) throws(TLSError) -> Result {
+        guard let context = OSSL_LIB_CTX_new() else {
+            throw TLSError(.invalidConfiguration(reason: "out of memory reading \(source)"))
+        }
+        defer { OSSL_LIB_CTX_free(context) }
+        ERR_clear_error()
+        defer { ERR_clear_error() }
+        if let directory { OSSL_PROVIDER_set_default_search_path(context, directory) }
+        guard let legacy = OSSL_PROVIDER_load(context, "legacy") else {
+            throw TLSError(.legacyProviderMissing(source: source))
+        }
+        defer { OSSL_PROVIDER_unload(legacy) }
+        // A context that has any provider loaded by name no longer gets the default one by itself.
+        guard let standard = OSSL_PROVIDER_load(context, "default") else {
+            throw TLSError(.invalidConfiguration(reason: OpenSSLFailure.take().text))
+        }
+        defer { OSSL_PROVIDER_unload(standard) }
+        let previous = OSSL_LIB_CTX_set0_default(context)
+        defer { OSSL_LIB_CTX_set0_default(previous) }
+        return try body()
+    }
+}

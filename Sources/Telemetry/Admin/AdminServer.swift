@@ -1,4 +1,6 @@
 import HTTPPort
+import HTTPTypes
+import Hummingbird
 import Logging
 import NIOPosix
 import ServiceLifecycle
@@ -7,18 +9,17 @@ import ServiceLifecycle
 ///
 /// It has a thread of its own, so that it answers whatever becomes of the event loops that do the work. As a service it
 /// stands before all others, so that it is there until they have stopped.
-public struct AdminServer: Service, CustomStringConvertible {
+package struct AdminServer: Service, CustomStringConvertible {
     /// What it answers with. Asked anew for each request, from anywhere.
-    public struct Sources: Sendable {
+    package struct Sources: Sendable {
         /// All metrics, in Prometheus' text format.
-        public var metrics: @Sendable () async -> String
+        package var metrics: @Sendable () async -> String
         /// Whether the process is alive.
-        public var health: @Sendable () async -> Probe
+        package var health: @Sendable () async -> Probe
         /// Whether it can do its work.
-        public var readiness: @Sendable () async -> Probe
+        package var readiness: @Sendable () async -> Probe
 
-        /// Takes all of them.
-        public init(
+        package init(
             metrics: @escaping @Sendable () async -> String, health: @escaping @Sendable () async -> Probe,
             readiness: @escaping @Sendable () async -> Probe
         ) {
@@ -29,7 +30,7 @@ public struct AdminServer: Service, CustomStringConvertible {
     }
 
     /// The port that it listens on.
-    public var port: Int { server.port }
+    package var port: Int { server.port }
     private let server: HTTPPort
     private let group: MultiThreadedEventLoopGroup
 
@@ -38,7 +39,7 @@ public struct AdminServer: Service, CustomStringConvertible {
     ///   - port: 0 for a free one.
     ///   - logger: gets a warning when the port is full, at most once per minute.
     /// - Throws: `HTTPPortFailure`.
-    public static func start(
+    package static func start(
         host: String, port: Int, sources: Sources, logger: Logger? = nil
     ) async throws -> AdminServer {
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
@@ -53,19 +54,109 @@ public struct AdminServer: Service, CustomStringConvertible {
         }
     }
 
-    /// What the log calls it.
-    public var description: String { "the admin port" }
+    package var description: String { "the admin port" }
 
     /// Answers until the task is cancelled or a graceful shutdown begins.
-    public func run() async throws {
+    package func run() async throws {
         // Cancellation ends the wait as a graceful shutdown does.
         try? await gracefulShutdown()
         try await stop()
     }
 
     /// Answers what is under way and closes the port.
-    public func stop() async throws {
+    package func stop() async throws {
         try await server.stop()
         try await group.shutdownGracefully()
+    }
+}
+
+/// All that the admin port answers.
+struct AdminRoutes: Sendable {
+    typealias Context = BasicRequestContext
+
+    let sources: AdminServer.Sources
+
+    private static let overview = """
+        GET /metrics  what is measured, in Prometheus' text format
+        GET /healthz  200 while the process and its event loops live, else 503 and what does not
+        GET /readyz   200 while jobs can be taken and sent, else 503 and what is wrong
+
+        """
+
+    func router() -> Router<Context> {
+        // HEAD too, which some load balancers probe with.
+        let router = Router(context: Context.self, options: .autoGenerateHeadEndpoints)
+        router.middlewares.add(UnknownPaths())
+        router.get("/") { _, _ in Self.text(Self.overview) }
+        router.get("/metrics") { [sources] _, _ in
+            Self.text(await sources.metrics(), type: PrometheusMetrics.contentType)
+        }
+        router.get("/healthz") { [sources] _, _ in Self.answer(await sources.health()) }
+        router.get("/readyz") { [sources] _, _ in Self.answer(await sources.readiness()) }
+        return router
+    }
+
+    private static func answer(_ probe: Probe) -> Response {
+        text(probe.text, status: probe.isGood ? .ok : .serviceUnavailable)
+    }
+
+    static func text(
+        _ text: String, type: String = "text/plain; charset=utf-8", status: HTTPResponse.Status = .ok
+    ) -> Response {
+        Response(
+            status: status, headers: [.contentType: type, .cacheControl: "no-store"],
+            body: ResponseBody(byteBuffer: ByteBuffer(string: text)))
+    }
+}
+
+/// Tells whoever asks for something else what there is.
+private struct UnknownPaths: RouterMiddleware {
+    typealias Context = AdminRoutes.Context
+
+    func handle(
+        _ request: Request, context: Context, next: (Request, Context) async throws -> Response
+    ) async throws -> Response {
+        do {
+            return try await next(request, context)
+        } catch let error as HTTPError where error.status == .notFound {
+            return AdminRoutes.text(
+                "there is no \(request.method) \(request.uri.path); GET / lists what there is\n", status: .notFound)
+        }
+    }
+}
+
+/// What a probe of the process finds: whether all is well, and what is not.
+package struct Probe: Sendable, Equatable {
+    /// Something that is wrong.
+    package struct Problem: Sendable, Equatable {
+        /// What is wrong, in a sentence.
+        package var sentence: String
+        /// For how many seconds it has been so.
+        package var seconds: Int
+
+        package init(_ sentence: String, seconds: Int) {
+            self.sentence = sentence
+            self.seconds = seconds
+        }
+    }
+
+    /// The answer in a word or two, such as `ready` or `draining`.
+    package var word: String
+    /// Whether all is well: then the probe is answered with 200, else with 503.
+    package var isGood: Bool
+    /// What is wrong.
+    package var problems: [Problem]
+
+    package init(_ word: String, isGood: Bool, problems: [Problem] = []) {
+        self.word = word
+        self.isGood = isGood
+        self.problems = problems
+    }
+
+    /// The word, and a line for each problem.
+    package var text: String {
+        var text = "\(word)\n"
+        for problem in problems { text += "- \(problem.sentence) (for \(problem.seconds) s)\n" }
+        return text
     }
 }

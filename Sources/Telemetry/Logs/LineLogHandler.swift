@@ -1,21 +1,16 @@
+import Glibc
 import Logging
 import Synchronization
 
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
-
 /// The level of all loggers that have none of their own; it can be changed while they are in use. From anywhere.
-public final class SharedLogLevel: Sendable {
+package final class SharedLogLevel: Sendable {
     private let value: Atomic<Int>
 
     /// - Parameter level: what it is at first.
-    public init(_ level: Logger.Level) { value = Atomic(Self.levels.firstIndex(of: level) ?? 0) }
+    package init(_ level: Logger.Level) { value = Atomic(Self.levels.firstIndex(of: level) ?? 0) }
 
     /// The level.
-    public var level: Logger.Level {
+    package var level: Logger.Level {
         get { Self.levels[value.load(ordering: .relaxed)] }
         set { value.store(Self.levels.firstIndex(of: newValue) ?? 0, ordering: .relaxed) }
     }
@@ -24,11 +19,11 @@ public final class SharedLogLevel: Sendable {
 }
 
 /// Writes a log line by line, in one of the formats of ``LogFormat``.
-public struct LineLogHandler: LogHandler {
+package struct LineLogHandler: LogHandler {
     /// What all its lines have.
-    public var metadata: Logger.Metadata = [:]
+    package var metadata: Logger.Metadata = [:]
     /// What its lines have besides, by where they are written.
-    public var metadataProvider: Logger.MetadataProvider?
+    package var metadataProvider: Logger.MetadataProvider?
 
     private let label: String
     private let format: LogFormat
@@ -43,7 +38,7 @@ public struct LineLogHandler: LogHandler {
     ///   - isColored: whether the level is colored, in text.
     ///   - output: where to; one for all handlers that write to the same place.
     ///   - level: the level of all handlers that are not given one of their own.
-    public init(
+    package init(
         label: String, format: LogFormat, isColored: Bool = false, output: LogOutput, level: SharedLogLevel
     ) {
         self.label = label
@@ -54,19 +49,19 @@ public struct LineLogHandler: LogHandler {
     }
 
     /// Its own level, or else the one that it shares with others.
-    public var logLevel: Logger.Level {
+    package var logLevel: Logger.Level {
         get { own ?? shared.level }
         set { own = newValue }
     }
 
     /// One of what all its lines have.
-    public subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+    package subscript(metadataKey key: String) -> Logger.Metadata.Value? {
         get { metadata[key] }
         set { metadata[key] = newValue }
     }
 
     /// Writes a line.
-    public func log(event: LogEvent) {
+    package func log(event: LogEvent) {
         var metadata = metadata
         if let provided = metadataProvider?.get() { metadata.merge(provided) { $1 } }
         if let own = event.metadata { metadata.merge(own) { $1 } }
@@ -91,7 +86,7 @@ extension LineLogHandler {
     ///   - format: as it was asked for; what `auto` means is found out here.
     ///   - environment: of the process: where systemd's journal is, and whether colors are wanted (`NO_COLOR`, see
     ///     no-color.org).
-    public static func standardError(
+    package static func standardError(
         _ format: LogFormat, level: SharedLogLevel, environment: [String: String]
     ) -> @Sendable (String) -> LineLogHandler {
         let resolved = format.resolved(environment: environment)

@@ -1,6 +1,6 @@
 /// The names under which lines of the log say what they are about: one spelling for each, lower case with underscores, with
 /// the unit in the name where there is one. A test holds the sources to this table.
-public enum LogKey: String, CaseIterable, Sendable {
+package enum LogKey: String, CaseIterable, Sendable {
     // What a line is about.
 
     /// What has happened, in a stable word for programs: the sentence may change, this may not.

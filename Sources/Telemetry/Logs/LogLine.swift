@@ -1,3 +1,4 @@
+import Glibc
 import Logging
 import PrintableText
 
@@ -160,5 +161,95 @@ extension Logger.Level {
         case .warning: "\u{1B}[33m"
         case .error, .critical: "\u{1B}[31m"
         }
+    }
+}
+
+/// How lines of a log are written.
+package enum LogFormat: String, CaseIterable, Sendable {
+    /// What fits the place that standard error leads to: see ``resolved(environment:)``.
+    case auto
+    /// For people: time, level, message, and what else there is as `key=value`.
+    case text
+    /// For programs: one JSON object a line.
+    case json
+    /// For systemd's journal: as text, but without the time, which the journal has, and with the priority in front.
+    case journal
+
+    /// The format that is meant: for ``auto``, text on a terminal, the journal's where systemd has connected standard error to
+    /// it, and JSON everywhere else, which is mostly a container's runtime.
+    package func resolved(environment: [String: String]) -> LogFormat {
+        guard self == .auto else { return self }
+        if isatty(STDERR_FILENO) == 1 { return .text }
+        return Self.isJournal(environment["JOURNAL_STREAM"]) ? .journal : .json
+    }
+
+    /// Whether standard error is the journal's stream. The variable alone says nothing: it is inherited by programs whose
+    /// output goes elsewhere (systemd.exec(5), "$JOURNAL_STREAM").
+    private static func isJournal(_ stream: String?) -> Bool {
+        var status = stat()
+        guard let stream, fstat(STDERR_FILENO, &status) == 0 else { return false }
+        return stream == "\(status.st_dev):\(status.st_ino)"
+    }
+}
+
+/// Escapes what must not stand in a line of log as it is.
+package enum LogEscape {
+    /// A text of others' with what is unprintable written as an escape, so that it can be seen.
+    package static func escaped(_ text: String) -> String {
+        var bytes: [UInt8] = []
+        append(text, to: &bytes, quotes: false)
+        return String(decoding: bytes, as: UTF8.self)
+    }
+
+    /// Appends a text.
+    /// - Parameters:
+    ///   - quotes: whether it stands between double quotes.
+    ///   - isJSON: whether it is read as JSON, which knows fewer ways to escape.
+    static func append(_ text: String, to line: inout [UInt8], quotes: Bool, isJSON: Bool = false) {
+        for scalar in text.unicodeScalars {
+            switch scalar {
+            case "\"" where quotes, "\\" where quotes:
+                line.append(UInt8(ascii: "\\"))
+                line.append(UInt8(truncatingIfNeeded: scalar.value))
+            case "\n": line += #"\n"#.utf8
+            case "\r": line += #"\r"#.utf8
+            case "\t": line += #"\t"#.utf8
+            case _ where scalar.isUnprintable:
+                let digits = String(scalar.value, radix: 16)
+                line += (#"\u"# + String(repeating: "0", count: 4 - digits.count) + digits).utf8
+            default: line += UTF8.encode(scalar).map(Array.init) ?? []
+            }
+        }
+    }
+}
+
+/// When a line was written.
+package struct LogTime: Sendable {
+    /// Milliseconds since 1970.
+    package var milliseconds: Int64
+
+    /// - Parameter milliseconds: since 1970.
+    package init(milliseconds: Int64) { self.milliseconds = milliseconds }
+
+    /// Now.
+    package static var now: LogTime {
+        var time = timespec()
+        clock_gettime(CLOCK_REALTIME, &time)
+        return LogTime(milliseconds: Int64(time.tv_sec) * 1000 + Int64(time.tv_nsec) / 1_000_000)
+    }
+
+    /// ISO 8601 in UTC with milliseconds, such as `2026-11-21T15:54:44.123Z`.
+    package var text: String {
+        var seconds = time_t(milliseconds / 1000)
+        var parts = tm()
+        gmtime_r(&seconds, &parts)
+        func digits(_ number: Int, _ count: Int) -> String {
+            let text = String(number)
+            return String(repeating: "0", count: max(0, count - text.utf8.count)) + text
+        }
+        let date =
+            "\(digits(Int(parts.tm_year) + 1900, 4))-\(digits(Int(parts.tm_mon) + 1, 2))-\(digits(Int(parts.tm_mday), 2))"
+        let time = "\(digits(Int(parts.tm_hour), 2)):\(digits(Int(parts.tm_min), 2)):\(digits(Int(parts.tm_sec), 2))"
+        return "\(date)T\(time).\(digits(Int(milliseconds % 1000), 3))Z"
     }
 }

@@ -1,22 +1,17 @@
+import Glibc
 import NIOConcurrencyHelpers
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
 
 /// Where a log is written to: each line whole, with one write(2), so that lines of several threads do not mix.
 ///
 /// What cannot be written (a closed pipe, a full disk) is lost and harms nothing else; how many lines that were is said as
 /// soon as one can be written again.
-public final class LogOutput: Sendable {
+package final class LogOutput: Sendable {
     private let descriptor: Int32
     /// Lines that were lost. The lock also keeps lines apart that are longer than what a pipe takes at once.
     private let lost = NIOLockedValueBox(0)
 
     /// - Parameter descriptor: what to write to; it stays the caller's, and is standard error by default.
-    public init(descriptor: Int32 = STDERR_FILENO) {
+    package init(descriptor: Int32 = STDERR_FILENO) {
         self.descriptor = descriptor
         // A reader that goes away would end the process by a signal; the error of the write is enough.
         signal(SIGPIPE, SIG_IGN)
@@ -58,11 +53,7 @@ public final class LogOutput: Sendable {
 
     private func systemWrite(_ bytes: Slice<UnsafeRawBufferPointer>) -> Int {
         let rest = UnsafeRawBufferPointer(rebasing: bytes)
-        #if canImport(Glibc)
-            return Glibc.write(descriptor, rest.baseAddress, rest.count)
-        #else
-            return Musl.write(descriptor, rest.baseAddress, rest.count)
-        #endif
+        return Glibc.write(descriptor, rest.baseAddress, rest.count)
     }
 
     private func systemWrite(_ bytes: ArraySlice<UInt8>) -> Int {

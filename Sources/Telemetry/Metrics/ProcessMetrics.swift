@@ -1,20 +1,15 @@
 import CoreMetrics
+import Glibc
 import NIOConcurrencyHelpers
 import Sockets
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
 
 /// What the process costs, under the names that Prometheus' own client libraries give it.
 ///
 /// Source: Prometheus, "Writing client libraries", standard and runtime collectors: process metrics. What cannot be read is
 /// left out.
-public final class ProcessMetrics: Sendable {
+package final class ProcessMetrics: Sendable {
     /// What the metrics are.
-    public static let families = [
+    package static let families = [
         MetricFamily("process_cpu_seconds_total", help: "Processor time of the process, user and system, in seconds."),
         MetricFamily("process_resident_memory_bytes", help: "Memory of the process that is in RAM, in bytes."),
         MetricFamily("process_virtual_memory_bytes", help: "Address space of the process, in bytes."),
@@ -29,13 +24,13 @@ public final class ProcessMetrics: Sendable {
     private let processorTime = NIOLockedValueBox(0.0)
 
     /// - Parameter factory: where it is measured.
-    public init(factory: any MetricsFactory) {
+    package init(factory: any MetricsFactory) {
         self.factory = factory
         processor = factory.makeFloatingPointCounter(label: "process_cpu_seconds_total", dimensions: [])
     }
 
     /// Measures everything once.
-    public func measure() {
+    package func measure() {
         var usage = rusage()
         if getrusage(Self.thisProcess, &usage) == 0 {
             let time = Self.seconds(usage.ru_utime) + Self.seconds(usage.ru_stime)
@@ -60,11 +55,7 @@ public final class ProcessMetrics: Sendable {
         if let value { factory.makeMeter(label: name, dimensions: []).set(value) }
     }
 
-    #if canImport(Glibc)
-        private static let thisProcess = __rusage_who_t(RUSAGE_SELF.rawValue)
-    #else
-        private static let thisProcess = RUSAGE_SELF
-    #endif
+    private static let thisProcess = __rusage_who_t(RUSAGE_SELF.rawValue)
 
     private static var pageSize: Double { Double(sysconf(Int32(_SC_PAGESIZE))) }
 

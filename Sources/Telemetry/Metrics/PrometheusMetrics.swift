@@ -6,11 +6,11 @@ import NIOConcurrencyHelpers
 /// Counters become counters, meters and recorders without aggregation gauges, timers and aggregating recorders histograms.
 /// A name is of one kind only, that of its first use. The number of series is bounded, for each costs memory here and in
 /// Prometheus: what comes beyond the limit is measured and not written, is counted, and is told of once.
-public final class PrometheusMetrics: MetricsFactory {
+package final class PrometheusMetrics: MetricsFactory {
     /// The media type of what ``text()`` gives.
-    public static let contentType = "text/plain; version=0.0.4; charset=utf-8"
+    package static let contentType = "text/plain; version=0.0.4; charset=utf-8"
     /// Buckets of histograms for which none are given: seconds.
-    public static let defaultBuckets = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
+    package static let defaultBuckets = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
 
     private let described: [String: MetricFamily]
     private let maximumSeries: Int
@@ -24,7 +24,7 @@ public final class PrometheusMetrics: MetricsFactory {
     ///   - droppedName: the name of the counter of series that were not taken.
     ///   - onProblem: called with a sentence when a series is not taken: for the limit, once, and once for each name that is
     ///     used for metrics of two kinds.
-    public init(
+    package init(
         families: [MetricFamily] = [], maximumSeries: Int = 10_000,
         droppedName: String = "metric_series_dropped_total", onProblem: @escaping @Sendable (String) -> Void
     ) {
@@ -35,7 +35,7 @@ public final class PrometheusMetrics: MetricsFactory {
     }
 
     /// Everything that is measured, in Prometheus' text format 0.0.4: families sorted by name, series by labels.
-    public func text() -> String {
+    package func text() -> String {
         let (registry, dropped) = state.withLockedValue { ($0, $0.dropped) }
         var text = ""
         var hasWrittenDropped = dropped == 0
@@ -57,41 +57,32 @@ public final class PrometheusMetrics: MetricsFactory {
 
     // MARK: MetricsFactory
 
-    /// See `MetricsFactory`.
-    public func makeCounter(label: String, dimensions: [(String, String)]) -> any CounterHandler {
+    package func makeCounter(label: String, dimensions: [(String, String)]) -> any CounterHandler {
         counter(label, dimensions)
     }
 
-    /// See `MetricsFactory`.
-    public func makeFloatingPointCounter(
+    package func makeFloatingPointCounter(
         label: String, dimensions: [(String, String)]
     ) -> any FloatingPointCounterHandler { counter(label, dimensions) }
 
-    /// See `MetricsFactory`.
-    public func makeMeter(label: String, dimensions: [(String, String)]) -> any MeterHandler {
+    package func makeMeter(label: String, dimensions: [(String, String)]) -> any MeterHandler {
         gauge(label, dimensions)
     }
 
-    /// See `MetricsFactory`.
-    public func makeRecorder(label: String, dimensions: [(String, String)], aggregate: Bool) -> any RecorderHandler {
+    package func makeRecorder(label: String, dimensions: [(String, String)], aggregate: Bool) -> any RecorderHandler {
         if aggregate { histogram(label, dimensions) } else { gauge(label, dimensions) }
     }
 
     /// See `MetricsFactory`. The unit is the second, whatever is asked for.
-    public func makeTimer(label: String, dimensions: [(String, String)]) -> any TimerHandler {
+    package func makeTimer(label: String, dimensions: [(String, String)]) -> any TimerHandler {
         histogram(label, dimensions)
     }
 
-    /// See `MetricsFactory`.
-    public func destroyCounter(_ handler: any CounterHandler) { remove(handler) }
-    /// See `MetricsFactory`.
-    public func destroyFloatingPointCounter(_ handler: any FloatingPointCounterHandler) { remove(handler) }
-    /// See `MetricsFactory`.
-    public func destroyMeter(_ handler: any MeterHandler) { remove(handler) }
-    /// See `MetricsFactory`.
-    public func destroyRecorder(_ handler: any RecorderHandler) { remove(handler) }
-    /// See `MetricsFactory`.
-    public func destroyTimer(_ handler: any TimerHandler) { remove(handler) }
+    package func destroyCounter(_ handler: any CounterHandler) { remove(handler) }
+    package func destroyFloatingPointCounter(_ handler: any FloatingPointCounterHandler) { remove(handler) }
+    package func destroyMeter(_ handler: any MeterHandler) { remove(handler) }
+    package func destroyRecorder(_ handler: any RecorderHandler) { remove(handler) }
+    package func destroyTimer(_ handler: any TimerHandler) { remove(handler) }
 
     // MARK: Series
 

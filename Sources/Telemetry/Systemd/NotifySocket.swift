@@ -1,22 +1,18 @@
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
+import Glibc
 
 /// The datagram socket on which systemd takes what a service says of itself. See sd_notify(3).
-public struct NotifySocket: Sendable {
+package struct NotifySocket: Sendable {
     /// Why nothing can be said there.
-    public struct Failure: Error, Equatable, CustomStringConvertible {
+    package struct Failure: Error, Equatable, CustomStringConvertible {
         /// What is wrong, in a sentence.
-        public let description: String
+        package let description: String
     }
 
     private let address: [UInt8]
 
     /// - Parameter name: what `NOTIFY_SOCKET` is: a path or, after an @, an abstract name.
     /// - Throws: ``Failure`` when it is neither.
-    public init(_ name: String) throws {
+    package init(_ name: String) throws {
         var bytes = Array(name.utf8)
         // The path of a socket must have room for the zero at its end.
         guard bytes.count > 1, bytes.count < Self.longestPath, bytes[0] == UInt8(ascii: "/") || bytes[0] == 0x40 else {
@@ -31,7 +27,7 @@ public struct NotifySocket: Sendable {
 
     /// Sends a message of lines such as `READY=1`. Never waits: a manager that does not read has no service wait for it.
     /// - Throws: ``Failure``.
-    public func send(_ message: String) throws {
+    package func send(_ message: String) throws {
         let type = Int32(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue)
         let descriptor = socket(AF_UNIX, type, 0)
         guard descriptor >= 0 else { throw failure() }

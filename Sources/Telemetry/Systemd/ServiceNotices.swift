@@ -1,7 +1,7 @@
 /// The notices for systemd about the worker's state: ready, reloading, stopping, and alive. See sd_notify(3).
 ///
 /// A notice counts as sent only after ``wasSent()``: systemd would end a process whose `READY=1` was lost.
-public struct ServiceNotices: Sendable {
+package struct ServiceNotices: Sendable {
     private enum Phase { case starting, working, reloading, stopping }
 
     private let isWatched: Bool
@@ -10,25 +10,25 @@ public struct ServiceNotices: Sendable {
     private var changes: [String] = []
 
     /// - Parameter isWatched: true if systemd ends the service when it stops feeding the watchdog.
-    public init(isWatched: Bool) { self.isWatched = isWatched }
+    package init(isWatched: Bool) { self.isWatched = isWatched }
 
     /// Notes that the configuration is being reloaded.
     /// - Parameter microseconds: of the monotonic clock, by which systemd distinguishes this reload from an earlier one.
-    public mutating func reloadBegan(at microseconds: UInt64) {
+    package mutating func reloadBegan(at microseconds: UInt64) {
         guard phase == .working else { return }
         phase = .reloading
         changes.append("RELOADING=1\nMONOTONIC_USEC=\(microseconds)")
     }
 
     /// Notes the end of a reload, whether or not the new configuration is used.
-    public mutating func reloadEnded() {
+    package mutating func reloadEnded() {
         guard phase == .reloading else { return }
         phase = .working
         changes.append("READY=1")
     }
 
     /// Notes that the worker drains and then ends.
-    public mutating func stopping() {
+    package mutating func stopping() {
         guard phase != .stopping else { return }
         phase = .stopping
         changes.append("STOPPING=1")
@@ -39,7 +39,7 @@ public struct ServiceNotices: Sendable {
     ///   - hasStarted: true when the event loops run. An unavailable Redis does not matter: systemd would end a worker
     ///     that only waits.
     ///   - isStuck: true while an event loop does not answer; the watchdog is not fed then.
-    public mutating func messages(hasStarted: Bool, isStuck: Bool) -> [String] {
+    package mutating func messages(hasStarted: Bool, isStuck: Bool) -> [String] {
         if phase == .starting, hasStarted {
             phase = .working
             changes.append("READY=1")
@@ -48,5 +48,5 @@ public struct ServiceNotices: Sendable {
     }
 
     /// Notes that all messages were sent.
-    public mutating func wasSent() { changes = [] }
+    package mutating func wasSent() { changes = [] }
 }

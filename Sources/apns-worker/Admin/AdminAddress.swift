@@ -50,7 +50,7 @@ struct AdminAddress {
         connecting.whenFailure { [self] error in
             answered.fail(
                 NoAnswer(
-                    description: "nothing answers at \(place): \(ConnectFailure.wordsOfFirst(error)). Is the worker "
+                    description: "nothing answers at \(place): \(ConnectFailure.firstReason(error)). Is the worker "
                         + "running, with this admin port?"))
         }
         answered.futureResult.whenComplete { _ in

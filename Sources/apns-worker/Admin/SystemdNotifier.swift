@@ -1,14 +1,10 @@
 import FoundationEssentials
+import Glibc
+import Glibc
 import Logging
 import PushWorker
 import ServiceLifecycle
 import Telemetry
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
 
 /// Notifies systemd, or another manager with its protocol, that the worker is ready, reloading, stopping, and alive.
 ///

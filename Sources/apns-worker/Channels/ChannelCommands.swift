@@ -1,11 +1,6 @@
 import APNS
 import ArgumentParser
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
+import Glibc
 
 struct Channels: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

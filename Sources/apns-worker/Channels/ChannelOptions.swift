@@ -1,14 +1,9 @@
 import APNS
 import ArgumentParser
 import FoundationEssentials
+import Glibc
 import NIOCore
 import PushWorker
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
 
 /// Which app's channels, where, and how to tell of them.
 struct ChannelOptions: ParsableArguments {

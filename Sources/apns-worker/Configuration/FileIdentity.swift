@@ -1,8 +1,4 @@
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
+import Glibc
 
 /// By what it is seen that a file has been changed or replaced; a link is followed, as Kubernetes' mounts need it.
 struct FileIdentity: Equatable {

@@ -1,10 +1,5 @@
+import Glibc
 import PushQueue
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
 
 /// What a command has done with dead letters, told when it ends.
 struct DeadLetterSummary {

@@ -1,12 +1,7 @@
 import ArgumentParser
+import Glibc
 import PushQueue
 import Redis
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
 
 struct Requeue: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

@@ -1,6 +1,7 @@
 import APNS
 import ArgumentParser
 import FoundationEssentials
+import Glibc
 import Logging
 import NIOCore
 import PushJob
@@ -8,12 +9,6 @@ import PushQueue
 import Redis
 import ServiceLifecycle
 import Synchronization
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
 
 struct Feedback: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

@@ -1,11 +1,6 @@
 import FoundationEssentials
+import Glibc
 import NIOCore
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
 
 /// The program that records are handed to on its standard input: started by the shell when there is the first, once for all.
 actor FeedbackCommand {

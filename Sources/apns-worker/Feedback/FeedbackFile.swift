@@ -1,13 +1,8 @@
 import APNS
 import FoundationEssentials
+import Glibc
 import NIOCore
 import PushQueue
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
 
 /// Brings records that Redis did not take, and that were kept as lines of JSON, into it.
 struct FeedbackFile {

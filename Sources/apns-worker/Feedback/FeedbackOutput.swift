@@ -1,11 +1,6 @@
+import Glibc
 import NIOCore
 import Synchronization
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
 
 /// Where lines are written for another program, which may be slow, stop reading, or go away.
 ///
@@ -49,11 +44,7 @@ actor FeedbackOutput {
     func close() {
         guard closesDescriptor, !isClosed else { return }
         isClosed = true
-        #if canImport(Glibc)
-            Glibc.close(descriptor)
-        #elseif canImport(Musl)
-            Musl.close(descriptor)
-        #endif
+        Glibc.close(descriptor)
     }
 
     private func put(_ lines: ByteBuffer, count: Int) async {
@@ -62,11 +53,7 @@ actor FeedbackOutput {
         while failure == nil, !rest.isEmpty {
             if hasRoom() {
                 let written = rest.prefix(Self.pieceSize).withUnsafeBytes { piece in
-                    #if canImport(Glibc)
-                        Glibc.write(descriptor, piece.baseAddress, piece.count)
-                    #elseif canImport(Musl)
-                        Musl.write(descriptor, piece.baseAddress, piece.count)
-                    #endif
+                    Glibc.write(descriptor, piece.baseAddress, piece.count)
                 }
                 if written > 0 {
                     rest = rest.dropFirst(written)

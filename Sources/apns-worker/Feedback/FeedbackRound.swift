@@ -1,10 +1,5 @@
+import Glibc
 import NIOCore
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
 
 /// Writes to Redis the records that an earlier run left in the spill file, then asks the feedback services of all apps once,
 /// concurrently: one that hangs does not delay the others.

@@ -1,11 +1,6 @@
 import FoundationEssentials
+import Glibc
 import NIOCore
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
 
 /// The file that holds records from the moment they are read until Redis has them: the feedback service forgets what it has
 /// sent.
@@ -160,21 +155,13 @@ actor FeedbackSpill {
     private static var systemError: String { String(cString: strerror(errno)) }
 
     private static func open(_ path: String) -> Int32 {
-        #if canImport(Glibc)
-            Glibc.open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0o600)
-        #elseif canImport(Musl)
-            Musl.open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0o600)
-        #endif
+        Glibc.open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0o600)
     }
 
     /// A new file's name is on the disk only when its directory is.
     private static func syncDirectory(of path: String) -> Bool {
         let name = path.lastIndex(of: "/").map { String(path[...$0]) } ?? "."
-        #if canImport(Glibc)
-            let directory = Glibc.open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-        #elseif canImport(Musl)
-            let directory = Musl.open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-        #endif
+        let directory = Glibc.open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard directory >= 0 else { return false }
         defer { close(directory) }
         // Some file systems do not support it.

@@ -1,15 +1,10 @@
 import ArgumentParser
 import FoundationEssentials
+import Glibc
 import PrintableText
 import PushQueue
 import PushWorker
 import Redis
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
 
 struct Pause: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

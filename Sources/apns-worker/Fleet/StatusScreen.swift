@@ -1,10 +1,5 @@
 import FoundationEssentials
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
+import Glibc
 
 /// Standard output, as far as it is a terminal.
 struct StatusScreen {
@@ -56,10 +51,6 @@ struct StatusScreen {
 
     // Within the type the name stands for the method.
     private static let write: @Sendable (Int32, UnsafeRawPointer?, Int) -> Int = { descriptor, bytes, count in
-        #if canImport(Glibc)
-            Glibc.write(descriptor, bytes, count)
-        #else
-            Musl.write(descriptor, bytes, count)
-        #endif
+        Glibc.write(descriptor, bytes, count)
     }
 }

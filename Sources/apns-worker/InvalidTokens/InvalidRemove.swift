@@ -1,13 +1,8 @@
 import APNS
 import ArgumentParser
+import Glibc
 import NIOCore
 import PushQueue
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
 
 struct InvalidRemove: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

@@ -50,7 +50,7 @@ struct FeedbackServerTests {
     func faults() async throws {
         try await withGateway {
             $0.feedback = (1...5).map { FeedbackTests.record($0) }
-            $0.feedbackFaults = [try FeedbackFault("cut=50,slow=1ms,pieces=1..7,times=1")]
+            $0.feedbackRules = [try FeedbackRule("cut=50,slow=1ms,pieces=1..7,times=1")]
         } _: { server in
             let all = (1...5).flatMap { FeedbackTests.tuple($0) }
             let cut = try await drain(server)
@@ -64,7 +64,7 @@ struct FeedbackServerTests {
     func hangs() async throws {
         try await withGateway {
             $0.feedback = [FeedbackTests.record(1)]
-            $0.feedbackFaults = [try FeedbackFault("hang=true")]
+            $0.feedbackRules = [try FeedbackRule("hang=true")]
         } _: { server in
             let client = try await BinaryClient.connect(server.feedbackPort)
             try await eventually("the record comes") { client.received == FeedbackTests.tuple(1) }

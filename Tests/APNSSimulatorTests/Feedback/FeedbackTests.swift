@@ -50,7 +50,7 @@ struct FeedbackTests {
 
     /// Serves until there is nothing to wait for; the pieces, the times and whether it closed.
     private func serve(
-        _ fault: FeedbackFault?, _ list: inout FeedbackList
+        _ fault: FeedbackAction?, _ list: inout FeedbackList
     ) -> (pieces: [[UInt8]], times: [Int64], closes: Bool) {
         var delivery = FeedbackDelivery(fault, seed: 5)
         var pieces: [[UInt8]] = []
@@ -88,11 +88,11 @@ struct FeedbackTests {
     @Test("slowly, a record at a time, or in odd pieces")
     func slow() throws {
         var all = list(4)
-        let slow = serve(try FeedbackFault("slow=10ms"), &all)
+        let slow = serve(try FeedbackRule("slow=10ms").action, &all)
         #expect(slow.pieces == (1...4).map { Self.tuple($0) } && slow.closes)
         #expect(slow.times == [0, 10_000, 20_000, 30_000])
         all = list(40)
-        let odd = serve(try FeedbackFault("pieces=1..7"), &all)
+        let odd = serve(try FeedbackRule("pieces=1..7").action, &all)
         #expect(odd.pieces.flatMap { $0 } == (1...40).flatMap { Self.tuple($0) })
         #expect(Set(odd.pieces.map(\.count)) == Set(1...7) && odd.closes)
     }
@@ -101,7 +101,7 @@ struct FeedbackTests {
     func cut(_ bytes: Int) throws {
         for pieces in ["", ",pieces=1..7"] {
             var list = list(3)
-            let served = serve(try FeedbackFault("cut=\(bytes)\(pieces)"), &list)
+            let served = serve(try FeedbackRule("cut=\(bytes)\(pieces)").action, &list)
             let all = (1...3).flatMap { Self.tuple($0) }
             #expect(served.pieces.flatMap { $0 } == Array(all.prefix(bytes)) && served.closes)
             #expect(list.count == max(0, 3 - (bytes + 37) / 38))
@@ -111,7 +111,7 @@ struct FeedbackTests {
     @Test("and no end where it hangs")
     func hangs() throws {
         var list = list(2)
-        let served = serve(try FeedbackFault("hang=true"), &list)
+        let served = serve(try FeedbackRule("hang=true").action, &list)
         #expect(served.pieces == [Self.tuple(1), Self.tuple(2)] && !served.closes)
     }
 
@@ -123,20 +123,21 @@ struct FeedbackTests {
             ("hang=true,answer=8", "answer"),
         ])
     func faultKeys(_ text: String, _ key: String) {
-        let error = #expect(throws: FaultRuleError.self) { try FeedbackFault(text) }
+        let error = #expect(throws: RuleError.self) { try FeedbackRule(text) }
         #expect(error?.key == key)
     }
 
     @Test("faults that do nothing are refused, and each meets its first connections")
     func script() throws {
-        #expect(throws: FaultRuleError.self) { try FeedbackFault("times=2") }
-        #expect(throws: FaultRuleError.self) { try FeedbackFault("hang=false") }
-        #expect(try FeedbackFault("pieces=3").pieces == 3...3)
-        var script = FeedbackScript([try FeedbackFault("cut=1,times=2"), try FeedbackFault("hang=true,times=1")])
+        #expect(throws: RuleError.self) { try FeedbackRule("times=2") }
+        #expect(throws: RuleError.self) { try FeedbackRule("hang=false") }
+        #expect(try FeedbackRule("pieces=3").action.pieces == 3...3)
+        var generator = APNSSimulator.SeededGenerator(seed: 1)
+        var script = RuleScript([try FeedbackRule("cut=1,times=2"), try FeedbackRule("hang=true,times=1")])
         var cuts: [Int?] = []
         var hangs: [Bool?] = []
         for _ in 0..<4 {
-            let fault = script.next()
+            let fault = script.nextConnection(&generator)
             cuts.append(fault?.cut)
             hangs.append(fault?.hangs)
         }

@@ -78,10 +78,10 @@ struct GatewayCheckTests {
     @Test("statuses are read by number and by name, and packets carry them")
     func statuses() {
         #expect(GatewayStatus("8") == .invalidToken && GatewayStatus("InvalidToken") == .invalidToken)
-        #expect(GatewayStatus("Shutdown") == .shutdown && GatewayStatus("42")?.name == "42")
+        #expect(GatewayStatus("Shutdown") == .shutdown && GatewayStatus("42")?.label == "42")
         #expect(GatewayStatus("UnknownError") == .unknown && GatewayStatus("42") == .other(42))
         #expect(GatewayStatus("256") == nil && GatewayStatus("Oops") == nil && GatewayStatus("-1") == nil)
-        #expect(GatewayStatus.invalidToken.name == "8 InvalidToken")
+        #expect(GatewayStatus.invalidToken.label == "8 InvalidToken")
         #expect(GatewayStatus.shutdown.packet(identifier: 0x0102_0304) == [8, 10, 1, 2, 3, 4])
     }
 

@@ -31,8 +31,8 @@ struct GatewayConnectionTests {
             proceed()
         }
 
-        var account: GatewayAccount { service.account.gateway }
-        private var now: GatewayConnection.Moment { .init(uptime: time, date: 1_700_000_000_000) }
+        var account: GatewayLedger { service.account.gateway }
+        private var now: SimulatedMoment { .init(uptime: time, date: 1_700_000_000_000) }
 
         func receive(_ bytes: [UInt8]) {
             bytes.withUnsafeBytes { connection.receive($0, at: now) }

@@ -19,30 +19,35 @@ struct GatewayRuleTests {
             ("answer=8,reason=x", "reason"),
         ])
     func namesKey(_ text: String, _ key: String) {
-        let error = #expect(throws: FaultRuleError.self) { try GatewayRule(text) }
+        let error = #expect(throws: RuleError.self) { try GatewayRule(text) }
         #expect(error?.key == key)
         #expect(error?.description.contains(text) == true)
     }
 
     @Test("are refused when they do nothing", arguments: ["prefix=aa", "at=connect,times=2", ""])
     func doesNothing(_ text: String) {
-        #expect(throws: FaultRuleError.self) { try GatewayRule(text) }
+        #expect(throws: RuleError.self) { try GatewayRule(text) }
     }
 
     @Test("say how the packet is sent, and whether the notification was taken")
     func details() throws {
         let rule = try GatewayRule(
             "prefix=aa, answer=InvalidToken, split=true,packet=half,linger=true,identifier=wrong")
-        let packet = GatewayRule.Packet(
+        let packet = GatewayAction.Packet(
             status: .invalidToken, identifier: .wrong, isSplit: true, isHalf: true, lingers: true)
-        #expect(rule.answer == .packet(packet))
-        #expect(try !rule.accepts && GatewayRule("answer=10").accepts && !GatewayRule("answer=10,accept=false").accepts)
-        #expect(try GatewayRule("answer=close").accepts && !GatewayRule("answer=hang").accepts)
-        #expect(try !GatewayRule("answer=reset").accepts && GatewayRule("answer=reset,accept=true").accepts)
-        #expect(try GatewayRule("answer=feedback").accepts)
+        #expect(rule.action.answer == .packet(packet))
+        #expect(
+            try !rule.action.accepts && GatewayRule("answer=10").action.accepts
+                && !GatewayRule("answer=10,accept=false").action.accepts)
+        #expect(try GatewayRule("answer=close").action.accepts && !GatewayRule("answer=hang").action.accepts)
+        #expect(
+            try !GatewayRule("answer=reset").action.accepts && GatewayRule("answer=reset,accept=true").action.accepts)
+        #expect(try GatewayRule("answer=feedback").action.accepts)
         let connect = try GatewayRule("at=connect,answer=10,times=2,delay=5ms")
-        #expect(connect.point == .connect && connect.times == 2 && connect.delay?.microseconds == 5000)
-        #expect(connect.answer == .packet(GatewayRule.Packet(status: .shutdown, identifier: .zero)))
+        #expect(
+            connect.matcher.point == .connect && connect.matcher.times == 2
+                && connect.action.delay?.microseconds == 5000)
+        #expect(connect.action.answer == .packet(GatewayAction.Packet(status: .shutdown, identifier: .zero)))
     }
 
     private func token(_ byte: UInt8) -> SimulatedToken {
@@ -52,14 +57,14 @@ struct GatewayRuleTests {
     @Test("meet by prefix, the first of a token, and every so-manieth of a connection; the first that meets decides")
     func meets() throws {
         var generator = APNSSimulator.SeededGenerator(seed: 1)
-        var script = GatewayScript(rules: [
+        var script = RuleScript([
             try GatewayRule("prefix=aa,times=1,answer=8"), try GatewayRule("after=3,answer=1"),
             try GatewayRule("prefix=bb,answer=close,delay=2ms"),
         ])
         func statuses(_ tokens: [UInt8]) -> [String] {
             tokens.enumerated().map { index, byte in
-                switch script.judge(token(byte), ordinal: index + 1, &generator)?.answer {
-                case .packet(let packet)?: packet.status.name
+                switch script.effect(on: token(byte), ordinal: index + 1, &generator)?.answer {
+                case .packet(let packet)?: packet.status.label
                 case .close?: "close"
                 case nil: "-"
                 default: "?"
@@ -70,31 +75,31 @@ struct GatewayRuleTests {
             statuses([0xAA, 0xAA, 0xAA, 0xBB, 0xCC, 0xBB]) == [
                 "8 InvalidToken", "-", "1 ProcessingError", "close", "-", "1 ProcessingError",
             ])
-        #expect(script.judgesNotifications)
-        let late = script.judge(token(0xBB), ordinal: 1, &generator)
+        #expect(script.judgesMoreThanConnections)
+        let late = script.effect(on: token(0xBB), ordinal: 1, &generator)
         #expect(late?.delay == 2000 && late?.accepts == true)
-        #expect(script.judgeConnection(&generator) == nil)
+        #expect(script.connectionEffect(&generator) == nil)
     }
 
     @Test("meet the first connections, or a share of them")
     func connections() throws {
         var generator = APNSSimulator.SeededGenerator(seed: 1)
-        var first = GatewayScript(rules: [
+        var first = RuleScript([
             try GatewayRule("at=connect,times=2,answer=close"), try GatewayRule("at=connect,after=4,answer=hang"),
         ])
-        var answers: [GatewayRule.Answer?] = []
-        for _ in 0..<8 { answers.append(first.judgeConnection(&generator)?.answer) }
+        var answers: [GatewayAction.Answer?] = []
+        for _ in 0..<8 { answers.append(first.connectionEffect(&generator)?.answer) }
         #expect(answers == [.close, .close, nil, .hang, nil, nil, nil, .hang])
-        #expect(!first.judgesNotifications)
-        var share = GatewayScript(rules: [try GatewayRule("at=connect,rate=0.25,answer=reset")])
+        #expect(!first.judgesMoreThanConnections)
+        var share = RuleScript([try GatewayRule("at=connect,rate=0.25,answer=reset")])
         var met = 0
-        for _ in 0..<1000 where share.judgeConnection(&generator) != nil { met += 1 }
+        for _ in 0..<1000 where share.connectionEffect(&generator) != nil { met += 1 }
         #expect((180...320).contains(met))
     }
 
     @Test("end a connection step by step")
     func farewell() {
-        var packet = GatewayRule.Packet(status: .invalidToken)
+        var packet = GatewayAction.Packet(status: .invalidToken)
         var whole = GatewayFarewell(packet, identifier: 5, at: 100, delay: 50)
         #expect(whole.nextTime == 150)
         let early = whole.next(at: 149)

@@ -1,0 +1,128 @@
+/// The counters of one of the simulator's protocols.
+package protocol LedgerCounters: Encodable, Sendable {
+    /// What one connection adds to them.
+    associatedtype Tally
+
+    init()
+    mutating func add(_ tally: Tally)
+}
+
+/// What a simulator has seen and said over one protocol since it started: its counters, and how often each id was accepted.
+@dynamicMemberLookup
+package struct Ledger<Counters: LedgerCounters, ID: Hashable & Sendable>: Encodable, Sendable {
+    private(set) var counters = Counters()
+    /// Every accepted id with how often it was accepted.
+    package private(set) var ids: [ID: Int] = [:]
+    /// Accepted more than once under the same id, counting from the second time.
+    package private(set) var duplicates = 0
+
+    package init() {}
+
+    package subscript<Value>(dynamicMember member: KeyPath<Counters, Value>) -> Value { counters[keyPath: member] }
+
+    /// The number of different ids that were accepted.
+    package var distinctIDs: Int { ids.count }
+
+    /// Returns how often something was accepted under an id.
+    package func acceptances(of id: ID) -> Int { ids[id] ?? 0 }
+
+    mutating func accept(_ id: ID) {
+        let count = ids[id, default: 0] + 1
+        ids[id] = count
+        if count > 1 { duplicates += 1 }
+    }
+
+    mutating func add(_ tally: Counters.Tally) { counters.add(tally) }
+
+    mutating func count(_ change: (inout Counters) -> Void) { change(&counters) }
+
+    private enum Key: CodingKey {
+        case duplicates, distinctIDs
+    }
+
+    /// Writes everything but the ids.
+    package func encode(to encoder: any Encoder) throws {
+        try counters.encode(to: encoder)
+        var container = encoder.container(keyedBy: Key.self)
+        try container.encode(duplicates, forKey: .duplicates)
+        try container.encode(distinctIDs, forKey: .distinctIDs)
+    }
+}
+
+/// What the HTTP/2 interface of a simulator has seen and said. An id is an `apns-id`, or an `apns-request-id`.
+package typealias PushLedger = Ledger<PushCounters, NotificationID>
+
+/// The counters of the HTTP/2 interface.
+package struct PushCounters: LedgerCounters {
+    /// Requests to deliver a notification that arrived whole.
+    package internal(set) var requests = 0
+    /// Accepted, but the stream or the connection ended before the 200 was on its way.
+    package internal(set) var acceptedAnswerLost = 0
+    /// Of those, the ones that a GOAWAY then called unprocessed: the client sends them again and cannot know better.
+    package internal(set) var acceptedTakenBack = 0
+    /// Answers sent, by status and reason, such as `200` and `410 Unregistered`.
+    package internal(set) var answers: [String: Int] = [:]
+    /// Answers to requests that manage channels, by status and reason; these are in no other count.
+    package internal(set) var managementAnswers: [String: Int] = [:]
+    /// Requests that a rule never answers.
+    package internal(set) var silenced = 0
+    /// RST_STREAM sent by a rule.
+    package internal(set) var resets = 0
+    /// Streams the client gave up.
+    package internal(set) var resetsReceived = 0
+    /// GOAWAY sent.
+    package internal(set) var goAways = 0
+    /// Connections that a rule dropped.
+    package internal(set) var drops = 0
+    /// Connections that completed TLS.
+    package internal(set) var connections = 0
+    /// Connections whose client spoke no HTTP/2, or wrongly.
+    package internal(set) var protocolErrors = 0
+    /// The most streams that were open at once on one connection.
+    package internal(set) var highestConcurrentStreams = 0
+    /// Bytes of HTTP/2 that arrived.
+    package internal(set) var bytesReceived = 0
+    /// Bytes of HTTP/2 that were sent.
+    package internal(set) var bytesSent = 0
+
+    package init() {}
+
+    package mutating func add(_ tally: ConnectionTally) {
+        requests += tally.requests
+        if tally.successes > 0 { answers["200", default: 0] += tally.successes }
+        for (answer, count) in tally.otherAnswers { answers[answer, default: 0] += count }
+        for (answer, count) in tally.managementAnswers { managementAnswers[answer, default: 0] += count }
+        acceptedAnswerLost += tally.acceptedAnswerLost
+        acceptedTakenBack += tally.acceptedTakenBack
+        silenced += tally.silenced
+        resets += tally.resets
+        resetsReceived += tally.resetsReceived
+        goAways += tally.goAways
+        drops += tally.drops
+        protocolErrors += tally.protocolErrors
+        bytesReceived += tally.bytesReceived
+        bytesSent += tally.bytesSent
+        highestConcurrentStreams = max(highestConcurrentStreams, tally.highestConcurrentStreams)
+    }
+}
+
+/// What one connection adds to the account, gathered so that a batch of requests costs one visit to it.
+package struct ConnectionTally {
+    var requests = 0
+    var successes = 0
+    var otherAnswers: [String: Int] = [:]
+    var managementAnswers: [String: Int] = [:]
+    var acceptedAnswerLost = 0
+    var acceptedTakenBack = 0
+    var silenced = 0
+    var resets = 0
+    var resetsReceived = 0
+    var goAways = 0
+    var drops = 0
+    var protocolErrors = 0
+    var highestConcurrentStreams = 0
+    var bytesReceived = 0
+    var bytesSent = 0
+    /// In microseconds.
+    var latencies: [Int64] = []
+}

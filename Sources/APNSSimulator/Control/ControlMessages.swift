@@ -1,0 +1,139 @@
+import FoundationEssentials
+import HTTPPort
+import HTTPTypes
+import Hummingbird
+import NIOCore
+
+/// A request to the control port that cannot be done.
+struct ControlError: Error {
+    let status: HTTPResponse.Status
+    /// What is wrong and what would be right.
+    let problem: String
+
+    init(_ status: HTTPResponse.Status = .badRequest, _ problem: String) {
+        self.status = status
+        self.problem = problem
+    }
+}
+
+/// Turns errors into answers: the status, and what is wrong as JSON.
+struct ControlErrors: RouterMiddleware {
+    typealias Context = ControlContext
+
+    func handle(
+        _ request: Request, context: Context, next: (Request, Context) async throws -> Response
+    ) async throws -> Response {
+        do {
+            return try await next(request, context)
+        } catch {
+            let error = Self.translated(error, request)
+            return try ControlAnswer.json(["error": error.problem], status: error.status)
+        }
+    }
+
+    private static func translated(_ error: any Error, _ request: Request) -> ControlError {
+        switch error {
+        case let error as ControlError: error
+        case let error as RuleError: ControlError(.badRequest, "\(error)")
+        case let error as HTTPError where error.status == .notFound:
+            ControlError(.notFound, "there is no \(request.method) \(request.uri.path); GET / lists what there is")
+        case let error as any HTTPResponseError: ControlError(error.status, "\(error)")
+        default: ControlError(.internalServerError, "\(error)")
+        }
+    }
+}
+
+/// Refuses requests of web pages, which could otherwise read payloads and add rules.
+struct RefusedPages: RouterMiddleware {
+    typealias Context = ControlContext
+
+    let rule: ForeignRequests
+
+    func handle(
+        _ request: Request, context: Context, next: (Request, Context) async throws -> Response
+    ) async throws -> Response {
+        if let refusal = request.refusal(by: rule) { throw ControlError(.forbidden, refusal) }
+        return try await next(request, context)
+    }
+}
+
+extension Request {
+    /// The largest body that is read, in bytes.
+    static let maximumControlBody = 1 << 20
+
+    /// Reads the body, a JSON object.
+    /// - Parameter example: what a right one looks like, for the error.
+    func control<Body: Decodable>(_ type: Body.Type, example: String) async throws -> Body {
+        let buffer: ByteBuffer
+        do {
+            buffer = try await body.collect(upTo: Self.maximumControlBody)
+        } catch is NIOTooManyBytesError {
+            throw ControlError(.contentTooLarge, "the body is larger than \(Self.maximumControlBody) bytes")
+        }
+        do {
+            return try JSONDecoder().decode(type, from: Data(buffer.readableBytesView))
+        } catch {
+            throw ControlError(.badRequest, "the body must be JSON such as \(example)")
+        }
+    }
+}
+
+/// Answers in JSON.
+enum ControlAnswer {
+    static func json(_ value: some Encodable, status: HTTPResponse.Status = .ok) throws -> Response {
+        let encoder = JSONEncoder()
+        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
+        return json(bytes: Array(try encoder.encode(value)), status: status)
+    }
+
+    /// - Parameter bytes: the answer, which is JSON already.
+    static func json(bytes: [UInt8], status: HTTPResponse.Status = .ok) -> Response {
+        // A line's end, so that a terminal's next prompt begins on a line of its own.
+        Response(
+            status: status, headers: [.contentType: "application/json"],
+            body: ResponseBody(byteBuffer: ByteBuffer(bytes: bytes + [0x0A])))
+    }
+}
+
+/// The parameters of a request's query, taken one by one so that what is left over is known to be wrong.
+struct ControlQuery {
+    private var values: [String: String] = [:]
+
+    init(_ request: Request) throws(ControlError) {
+        for (name, value) in request.uri.queryParameters {
+            guard values.updateValue(String(value), forKey: String(name)) == nil else {
+                throw ControlError(.badRequest, "\(name) is given twice")
+            }
+        }
+    }
+
+    mutating func take<Value>(
+        _ name: String, _ requirement: String, _ read: (String) -> Value?
+    ) throws(ControlError) -> Value? {
+        guard let text = values.removeValue(forKey: name) else { return nil }
+        guard let value = read(text) else { throw ControlError(.badRequest, "\(name) \(requirement), not '\(text)'") }
+        return value
+    }
+
+    func finish() throws(ControlError) {
+        guard let name = values.keys.min() else { return }
+        throw ControlError(.badRequest, "there is no parameter '\(name)' here")
+    }
+}
+
+/// The context of requests to the control port.
+typealias ControlContext = BasicRequestContext
+
+/// The routes of one concern.
+protocol ControlConcern: Sendable {
+    /// A line for each route, for `GET /`.
+    var summary: [String] { get }
+    func add(to router: Router<ControlContext>)
+}
+
+/// What the control port's requests act upon.
+struct ControlTarget: Sendable {
+    let service: SimulatedService
+    let connections: OpenConnections
+    let listeners: Listeners
+}

@@ -1,0 +1,42 @@
+/// A rule of the feedback service, as of `--feedback-fault`.
+package typealias FeedbackRule = Rule<FeedbackAction>
+
+/// How the feedback service serves a connection.
+package struct FeedbackAction: RuleAction {
+    /// The wait between pieces.
+    package var slow: AnswerDelay?
+    /// The bytes of a piece, anything in this range; one record if `nil`.
+    package var pieces: ClosedRange<Int>?
+    /// The number of bytes after which it ends, in the middle of a record perhaps. A record whose sending was begun is
+    /// forgotten.
+    package var cut: Int?
+    /// True if the connection stays open when everything was sent.
+    package var hangs = false
+
+    package static let defaultPoint = RulePoint.connect
+
+    package static func conditions(at point: RulePoint) -> RuleConditions { .times }
+
+    /// Reads `slow`, `pieces`, `cut` and `hang`.
+    package init(_ reader: inout RuleReader, at point: RulePoint) throws(RuleError) {
+        slow = try reader.take("slow", "must be a time such as 10ms or 10ms±5ms, up to an hour") { AnswerDelay($0) }
+        pieces = try reader.take("pieces", "must be a number of bytes from 1, or a range such as 1..7", Self.range)
+        cut = try reader.take("cut", "must be a whole number of bytes") { Int($0).flatMap { $0 >= 0 ? $0 : nil } }
+        hangs = try reader.flag("hang") ?? false
+        guard slow != nil || pieces != nil || cut != nil || hangs else {
+            throw reader.error(nil, "does nothing; give it slow=, pieces=, cut= or hang=true")
+        }
+    }
+
+    private static func range(_ text: String) -> ClosedRange<Int>? {
+        let ends = text.split(separator: ".", omittingEmptySubsequences: false)
+        let numbers = ends.compactMap { Int($0) }
+        switch ends.count {
+        case 1: return numbers.count == 1 && numbers[0] >= 1 ? numbers[0]...numbers[0] : nil
+        case 3:
+            guard numbers.count == 2, ends[1].isEmpty, numbers[0] >= 1, numbers[0] <= numbers[1] else { return nil }
+            return numbers[0]...numbers[1]
+        default: return nil
+        }
+    }
+}

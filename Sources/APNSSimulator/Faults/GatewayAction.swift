@@ -1,0 +1,171 @@
+import APNS
+
+/// A rule of the binary gateway, as of `--gateway-rule`.
+package typealias GatewayRule = Rule<GatewayAction>
+
+/// What happens to a notification at the binary gateway, or to a connection.
+///
+/// Rules apply to notifications that pass every check of `GatewayCheck`, and with `at=connect` to connections of clients
+/// whose certificate is accepted. The first that applies decides.
+package struct GatewayAction: RuleAction {
+    /// What happens.
+    package enum Answer: Equatable, Sendable {
+        /// An error packet, and the end of the connection.
+        case packet(Packet)
+        /// The connection ends without a packet.
+        case close
+        /// Nothing is read any more, and the connection stays.
+        case hang
+        /// The connection ends with a TCP reset.
+        case reset
+        /// The notification is accepted, and the feedback service tells that its app is gone.
+        case feedback
+    }
+
+    /// An error packet, and how it is sent.
+    package struct Packet: Equatable, Sendable {
+        /// What it says.
+        package var status: GatewayStatus
+        /// Which notification it names.
+        package var identifier = Identifier.own
+        /// Whether its bytes come one by one.
+        package var isSplit = false
+        /// Whether only its first three bytes come.
+        package var isHalf = false
+        /// Whether the connection stays open after it, until the client closes: what comes is read and dropped.
+        package var lingers = false
+    }
+
+    /// Which notification a packet names.
+    package enum Identifier: String, CaseIterable, Sendable {
+        /// The one that met the rule; with status 10 the last that was accepted.
+        case own
+        /// 0.
+        case zero = "0"
+        /// One that the client has not sent, unless it numbers without any order: the complement of its own.
+        case wrong
+    }
+
+    /// What happens.
+    package var answer: Answer
+    /// True if the notification counts as accepted (`packet` with status 10, `close`, `hang`, `reset`).
+    package var accepts = false
+    /// The time by which the packet or the end of the connection is late. What arrives meanwhile is dropped.
+    package var delay: AnswerDelay?
+
+    package static let defaultPoint = RulePoint.notification
+
+    package static func conditions(at point: RulePoint) -> RuleConditions {
+        point == .connect ? [.rate, .times, .after] : [.rate, .times, .after, .prefix]
+    }
+
+    /// Reads `answer` (a status by number or name, `close`, `hang`, `reset`, `feedback`) and details of it: `accept`,
+    /// `delay`, `identifier`, `packet`, `split`, `linger`.
+    package init(_ reader: inout RuleReader, at point: RulePoint) throws(RuleError) {
+        answer = try reader.gatewayAnswer(at: point)
+        if point == .notification {
+            switch answer {
+            case .close: accepts = try reader.flag("accept") ?? true
+            case .hang, .reset: accepts = try reader.flag("accept") ?? false
+            case .packet(let packet) where packet.status == .shutdown: accepts = try reader.flag("accept") ?? true
+            case .feedback: accepts = true
+            case .packet: break
+            }
+        }
+        switch answer {
+        case .packet, .close, .reset: delay = try reader.delay()
+        case .hang, .feedback: break
+        }
+    }
+}
+
+extension RuleReader {
+    fileprivate mutating func gatewayAnswer(at point: RulePoint) throws(RuleError) -> GatewayAction.Answer {
+        switch take("answer") {
+        case nil: throw error(nil, "does nothing; give it answer=")
+        case "close": return .close
+        case "hang": return .hang
+        case "reset": return .reset
+        case "feedback" where point == .connect:
+            throw error("answer", "feedback is about a notification; take at=connect away")
+        case "feedback": return .feedback
+        case let text?:
+            guard let status = GatewayStatus(text) else {
+                throw error(
+                    "answer",
+                    "must be a status from 0 to 255, its name such as InvalidToken, close, hang, reset or feedback, "
+                        + "not '\(text)'")
+            }
+            return .packet(try packet(status, at: point))
+        }
+    }
+
+    private mutating func packet(
+        _ status: GatewayStatus, at point: RulePoint
+    ) throws(RuleError) -> GatewayAction.Packet {
+        var packet = GatewayAction.Packet(status: status)
+        // Before the first notification there is none that it could name.
+        if point == .connect {
+            packet.identifier = .zero
+        } else {
+            packet.identifier =
+                try take("identifier", "must be own, 0 or wrong") { GatewayAction.Identifier(rawValue: $0) } ?? .own
+        }
+        packet.isSplit = try flag("split") ?? false
+        packet.isHalf =
+            try take("packet", "must be whole or half") { ["whole": false, "half": true][$0] } ?? false
+        packet.lingers = try flag("linger") ?? false
+        return packet
+    }
+}
+
+/// What the rules decide about a notification or a connection.
+struct GatewayEffect: Equatable {
+    var answer: GatewayAction.Answer
+    var accepts: Bool
+    /// In microseconds.
+    var delay: Int64
+
+    init(_ action: GatewayAction, _ generator: inout SeededGenerator) {
+        answer = action.answer
+        accepts = action.accepts
+        delay = action.delay?.draw(&generator) ?? 0
+    }
+}
+
+extension RuleScript<GatewayAction> {
+    /// What happens to the connection of an accepted client; `nil` for nothing out of the ordinary.
+    mutating func connectionEffect(_ generator: inout SeededGenerator) -> GatewayEffect? {
+        nextConnection(&generator).map { GatewayEffect($0, &generator) }
+    }
+
+    /// What happens to a notification that would be accepted; `nil` for nothing out of the ordinary.
+    /// - Parameter ordinal: the number of the notification on its connection, from 1.
+    mutating func effect(
+        on token: SimulatedToken, ordinal: Int, _ generator: inout SeededGenerator
+    ) -> GatewayEffect? {
+        let event = RuleEvent(point: .notification, target: .device(token), ordinal: ordinal, connection: 0)
+        return first(for: event, &generator).map { GatewayEffect($0, &generator) }
+    }
+}
+
+extension GatewayStatus {
+    /// Reads a number from 0 to 255, or a word such as `InvalidToken`.
+    init?(_ text: String) {
+        if let code = UInt8(text) {
+            self.init(code: code)
+        } else if let code = (UInt8.min ... .max).first(where: { GatewayStatus(code: $0).name == text }) {
+            self.init(code: code)
+        } else {
+            return nil
+        }
+    }
+
+    /// How the account calls it, such as `8 InvalidToken`.
+    var label: String {
+        if case .other(let code) = self { "\(code)" } else { "\(code) \(name)" }
+    }
+
+    /// The error packet: command 8, the status, and the identifier of a notification.
+    func packet(identifier: UInt32) -> [UInt8] { [8, code] + withUnsafeBytes(of: identifier.bigEndian) { Array($0) } }
+}

@@ -1,0 +1,246 @@
+import APNS
+import CNghttp2
+
+/// A rule of the HTTP/2 interface, as of `--rule`.
+package typealias FaultRule = Rule<PushAction>
+
+/// What happens to a request over HTTP/2, or to its connection.
+///
+/// Rules apply to requests that pass every check of `RequestCheck`. The first that has an answer decides; rules without one
+/// (`delay`, `streams`) do their part and let the next ones speak. With `at=connect`, the first that applies decides.
+package struct PushAction: RuleAction {
+    /// What happens instead of, or after, accepting the notification.
+    package enum Answer: Equatable, Sendable {
+        /// An HTTP response.
+        case response(Response)
+        /// RST_STREAM with this error code.
+        case reset(code: UInt32)
+        /// GOAWAY, and the end of the connection once what is left has been answered.
+        case goAway(reason: String?, lastStream: LastStream)
+        /// The TCP connection closes, without a word in TLS or HTTP/2.
+        case drop
+        /// No answer, ever.
+        case silence
+    }
+
+    /// A failure of a connection, from its TLS handshake to its end.
+    package enum ConnectionFault: String, CaseIterable, Sendable {
+        /// SETTINGS and PINGs are answered and windows granted, and no request is answered, as by a load balancer in front
+        /// of a dead backend.
+        case wedge
+        /// No window is granted beyond the one that each connection begins with (65,535 bytes), and none for streams.
+        case noWindow = "no-window"
+        /// Nothing is sent at all, not even SETTINGS.
+        case noSettings = "no-settings"
+    }
+
+    /// An HTTP response.
+    package struct Response: Equatable, Sendable {
+        /// The value of `:status`.
+        package var status: Int
+        /// The `reason` of the body; one that Apple does not document is sent as it is.
+        package var reason: String?
+        /// How the body is written.
+        package var body: Body = .whole
+        /// The value of `retry-after`, in seconds.
+        package var retryAfter: Int?
+        /// The `timestamp` of a 410's body, in milliseconds since 1970; the time of the answer if nil.
+        package var timestamp: Int64?
+    }
+
+    /// How an error's body is written.
+    package enum Body: String, CaseIterable, Sendable {
+        /// As APNs does, in one DATA frame.
+        case whole
+        /// Not at all.
+        case empty
+        /// In DATA frames of three bytes.
+        case split
+        /// As text that is not JSON, as a proxy in between would.
+        case text
+    }
+
+    /// Which last-stream-id a GOAWAY names, and with it what it says of the streams under way.
+    package enum LastStream: String, CaseIterable, Sendable {
+        /// The highest that arrived: all are answered, also the one that met the rule.
+        case exact
+        /// The highest that was processed before: the one that met the rule and those above it are not.
+        case accepted
+        /// 0: nothing was processed, it says; notifications accepted already lose their answer.
+        case zero
+    }
+
+    /// The failure of a connection; `nil` in rules about requests.
+    package var connectionFault: ConnectionFault?
+    /// What happens to a request, if anything.
+    package var answer: Answer?
+    /// True if the notification counts as accepted although its answer never comes (`reset`, `drop`, `silence`).
+    package var accepts = false
+    /// Holds the answer back.
+    package var delay: AnswerDelay?
+    /// Lowers the stream limit to this.
+    package var streams: Int?
+    /// The time for which the stream limit stays lowered, in microseconds; as long as the connection lives if `nil`.
+    package var streamsDuration: Int64?
+
+    package static let defaultPoint = RulePoint.request
+
+    package static func conditions(at point: RulePoint) -> RuleConditions {
+        let common: RuleConditions = [.rate, .times, .after, .connection]
+        return point == .connect ? common : common.union(.prefix)
+    }
+
+    /// Reads `answer` (a status, a reason, `reset`, `goaway`, `drop`, `silence`), `delay`, `streams` with `for`, and details
+    /// of the answer: `reason`, `body`, `retry-after`, `timestamp`, `code`, `last-stream`, `accept`. With `at=connect`,
+    /// `answer` is `wedge`, `no-window` or `no-settings`.
+    package init(_ reader: inout RuleReader, at point: RulePoint) throws(RuleError) {
+        guard point != .connect else {
+            connectionFault = try reader.connectionFault()
+            return
+        }
+        delay = try reader.delay()
+        streams = try reader.take("streams", "must be a whole number") { Int($0).flatMap { $0 >= 0 ? $0 : nil } }
+        if streams != nil {
+            streamsDuration = try reader.take("for", "must be a time such as 500ms") { AnswerDelay.microseconds($0) }
+        }
+        answer = try reader.answer()
+        switch answer {
+        case .reset, .drop, .silence:
+            accepts = try reader.flag("accept") ?? (answer == .drop)
+        case .response, .goAway, nil: break
+        }
+        guard answer != nil || delay != nil || streams != nil else {
+            throw reader.error(nil, "does nothing; give it answer=, delay= or streams=")
+        }
+    }
+}
+
+extension RuleReader {
+    fileprivate mutating func connectionFault() throws(RuleError) -> PushAction.ConnectionFault {
+        let names = PushAction.ConnectionFault.allCases.map(\.rawValue).joined(separator: ", ")
+        let fault = try take("answer", "must be one of \(names) with at=connect") { name in
+            PushAction.ConnectionFault(rawValue: name)
+        }
+        guard let fault else { throw error(nil, "does nothing; give it answer= with one of \(names)") }
+        return fault
+    }
+
+    fileprivate mutating func answer() throws(RuleError) -> PushAction.Answer? {
+        guard let text = take("answer") else { return nil }
+        guard PushAction.ConnectionFault(rawValue: text) == nil else {
+            throw error("answer", "\(text) is about a connection; add at=connect")
+        }
+        switch text {
+        case "drop": return .drop
+        case "silence": return .silence
+        case "reset":
+            let names = Self.errorCodes.map(\.0).joined(separator: ", ")
+            let code = try take("code", "must be one of \(names)") { name in
+                Self.errorCodes.first { $0.0 == name }?.1
+            }
+            return .reset(code: code ?? NGHTTP2_REFUSED_STREAM.rawValue)
+        case "goaway":
+            let reason = try takeReason()
+            let last = try take("last-stream", "must be exact, accepted or zero") {
+                PushAction.LastStream(rawValue: $0)
+            }
+            return .goAway(reason: reason, lastStream: last ?? .exact)
+        default: return .response(try response(text))
+        }
+    }
+
+    private mutating func response(_ text: String) throws(RuleError) -> PushAction.Response {
+        var response: PushAction.Response
+        if let reason = APNSReason(rawValue: text) {
+            response = PushAction.Response(status: reason.status, reason: reason.rawValue)
+        } else if let status = Int(text), (200...599).contains(status) {
+            let reason = try takeReason()
+            response = PushAction.Response(
+                status: status, reason: reason ?? PushAction.defaultReason(status: status)?.rawValue)
+            if response.reason == nil, (400...403).contains(status) {
+                throw error("answer", "\(status) has several reasons; name one, such as answer=BadDeviceToken")
+            }
+        } else {
+            throw error(
+                "answer", "must be a status, a reason of APNs, reset, goaway, drop or silence, not '\(text)'")
+        }
+        response.body =
+            try take("body", "must be whole, empty, split or text") { PushAction.Body(rawValue: $0) } ?? .whole
+        response.retryAfter = try take("retry-after", "must be whole seconds") {
+            Int($0).flatMap { $0 >= 0 ? $0 : nil }
+        }
+        response.timestamp = try take("timestamp", "must be milliseconds since 1970") { Int64($0) }
+        return response
+    }
+
+    private mutating func takeReason() throws(RuleError) -> String? {
+        try take("reason", "must be letters and digits") { text in
+            !text.isEmpty && text.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber) } ? text : nil
+        }
+    }
+
+    /// RFC 9113, section 7.
+    private static let errorCodes: [(String, UInt32)] = [
+        ("NO_ERROR", 0), ("PROTOCOL_ERROR", 1), ("INTERNAL_ERROR", 2), ("FLOW_CONTROL_ERROR", 3),
+        ("SETTINGS_TIMEOUT", 4), ("STREAM_CLOSED", 5), ("FRAME_SIZE_ERROR", 6), ("REFUSED_STREAM", 7), ("CANCEL", 8),
+        ("COMPRESSION_ERROR", 9), ("CONNECT_ERROR", 10), ("ENHANCE_YOUR_CALM", 11), ("INADEQUATE_SECURITY", 12),
+        ("HTTP_1_1_REQUIRED", 13),
+    ]
+}
+
+extension PushAction {
+    /// What answers a status when a rule names no reason.
+    static func defaultReason(status: Int) -> APNSReason? {
+        switch status {
+        case 404: .badPath
+        case 405: .methodNotAllowed
+        case 410: .unregistered
+        case 413: .payloadTooLarge
+        case 429: .tooManyRequests
+        case 500: .internalServerError
+        case 503: .serviceUnavailable
+        default: nil
+        }
+    }
+}
+
+/// What the rules decide about a request that would be accepted.
+struct PushEffect {
+    var answer: PushAction.Answer?
+    var accepts = true
+    /// The time for which the answer is held back, in microseconds.
+    var delay: Int64 = 0
+    /// The stream limit to set, and for how many microseconds.
+    var streams: (limit: Int, duration: Int64?)?
+}
+
+extension RuleScript<PushAction> {
+    /// What happens to a request that would be accepted.
+    /// - Parameters:
+    ///   - ordinal: the number of the request on its connection, from 1.
+    ///   - connection: the number of the connection, from 1.
+    ///   - delay: the time for which the answer is held back, unless a rule sets another.
+    mutating func effect(
+        on target: RuleEvent.Target, ordinal: Int, connection: Int, delay: AnswerDelay?,
+        _ generator: inout SeededGenerator
+    ) -> PushEffect {
+        var effect = PushEffect()
+        var delay = delay
+        let event = RuleEvent(point: .request, target: target, ordinal: ordinal, connection: connection)
+        apply(to: event, &generator) { action in
+            if let own = action.delay { delay = own }
+            if let limit = action.streams { effect.streams = (limit, action.streamsDuration) }
+            guard let answer = action.answer else { return false }
+            effect.answer = answer
+            effect.accepts =
+                switch answer {
+                case .response(let response): response.status == 200
+                case .goAway(_, let lastStream): lastStream == .exact
+                case .reset, .drop, .silence: action.accepts
+                }
+            return true
+        }
+        if let delay { effect.delay = delay.draw(&generator) }
+        return effect
+    }
+}

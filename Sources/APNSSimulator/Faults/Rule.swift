@@ -1,0 +1,258 @@
+/// One scripted fault: what it applies to, and what happens then.
+///
+/// It is written as keys and values, such as `prefix=dead,answer=410` or `at=connect,answer=close,times=2`. ``RuleMatcher``
+/// reads the keys that choose what it applies to; the action reads the others.
+package struct Rule<Action: RuleAction>: Equatable, Sendable {
+    /// The rule as it was written, without the spaces around its parts.
+    package let text: String
+    /// What the rule applies to.
+    package let matcher: RuleMatcher
+    /// What happens.
+    package let action: Action
+
+    /// - Throws: ``RuleError`` naming the rule and the key.
+    package init(_ text: String) throws(RuleError) {
+        var reader = try RuleReader(text)
+        matcher = try RuleMatcher(&reader, Action.self)
+        action = try Action(&reader, at: matcher.point)
+        try reader.finish()
+        self.text = reader.written
+    }
+}
+
+/// What happens to what a rule applies to; each service of the simulator has its own.
+package protocol RuleAction: Equatable, Sendable {
+    /// What rules without `at` apply to. Where that is connections, there is no such key.
+    static var defaultPoint: RulePoint { get }
+    /// The conditions that rules may have at a point.
+    static func conditions(at point: RulePoint) -> RuleConditions
+    /// Reads the keys that say what happens.
+    init(_ reader: inout RuleReader, at point: RulePoint) throws(RuleError)
+}
+
+/// What a rule applies to.
+package enum RulePoint: String, Sendable {
+    /// A connection.
+    case connect
+    /// A request over HTTP/2.
+    case request
+    /// A notification at the binary gateway.
+    case notification
+}
+
+/// The conditions that a rule may have.
+package struct RuleConditions: OptionSet, Sendable {
+    package let rawValue: UInt8
+
+    package init(rawValue: UInt8) { self.rawValue = rawValue }
+
+    /// `prefix`: the device token's first digits.
+    static let prefix = RuleConditions(rawValue: 1)
+    /// `rate`: a share, from 0 to 1.
+    static let rate = RuleConditions(rawValue: 2)
+    /// `times`: the first N of each token, or the first N connections.
+    static let times = RuleConditions(rawValue: 4)
+    /// `after`: every N-th of a connection, or every N-th connection.
+    static let after = RuleConditions(rawValue: 8)
+    /// `connection`: the N-th connection.
+    static let connection = RuleConditions(rawValue: 16)
+}
+
+/// The conditions of a rule; all must be met.
+package struct RuleMatcher: Equatable, Sendable {
+    /// What the rule applies to.
+    package let point: RulePoint
+    /// The token's first digits; `nil` for all tokens.
+    var prefix: TokenPrefix?
+    /// The share that the rule applies to, from 0 to 1.
+    package var rate: Double?
+    /// The number of times that the rule applies to each token, or to connections.
+    package var times: Int?
+    /// The interval: the rule applies to every N-th request of a connection, or to every N-th connection.
+    package var after: Int?
+    /// The number of the connection, from 1; `nil` for all.
+    package var connection: Int?
+
+    init<Action: RuleAction>(_ reader: inout RuleReader, _: Action.Type) throws(RuleError) {
+        let subject = Action.defaultPoint
+        if subject == .connect {
+            point = .connect
+        } else {
+            point =
+                try reader.take("at", "must be connect or \(subject.rawValue)") { text in
+                    RulePoint(rawValue: text).flatMap { $0 == .connect || $0 == subject ? $0 : nil }
+                } ?? subject
+        }
+        let conditions = Action.conditions(at: point)
+        if conditions.contains(.rate) {
+            rate = try reader.take("rate", "must be a number above 0, up to 1") { text in
+                Double(text).flatMap { $0 > 0 && $0 <= 1 ? $0 : nil }
+            }
+        }
+        if conditions.contains(.times) { times = try reader.count("times") }
+        if conditions.contains(.after) { after = try reader.count("after") }
+        if conditions.contains(.connection) { connection = try reader.count("connection") }
+        if conditions.contains(.prefix) {
+            prefix = try reader.take("prefix", "must be 1 to 64 hex digits") { TokenPrefix($0) }
+        }
+    }
+
+    /// Returns true if all conditions but `times` are met.
+    func meets(_ event: RuleEvent, _ generator: inout SeededGenerator) -> Bool {
+        guard point == event.point, connection == nil || connection == event.connection else { return false }
+        if let prefix {
+            guard case .device(let token) = event.target, prefix.matches(token) else { return false }
+        }
+        if let after, event.ordinal % after != 0 { return false }
+        if let rate, generator.fraction() >= rate { return false }
+        return true
+    }
+}
+
+/// What rules are asked about: a request, a notification or a connection.
+struct RuleEvent {
+    /// Where a notification goes; ``connection`` for a connection itself.
+    enum Target: Hashable {
+        case device(SimulatedToken)
+        case channel([UInt8])
+        case connection
+    }
+
+    var point: RulePoint
+    var target: Target
+    /// The number of the request on its connection, or of the connection, from 1.
+    var ordinal: Int
+    /// The number of the connection, from 1.
+    var connection: Int
+
+    static func connection(_ number: Int) -> RuleEvent {
+        RuleEvent(point: .connect, target: .connection, ordinal: number, connection: number)
+    }
+}
+
+/// The rules in force, and how often each has met each target.
+struct RuleScript<Action: RuleAction>: Sendable {
+    private(set) var rules: [Rule<Action>]
+    private var met: [[RuleEvent.Target: Int]]
+    /// The number of connections since these rules came into force, as far as ``nextConnection(_:)`` was asked.
+    private var connections = 0
+
+    init(_ rules: [Rule<Action>] = []) {
+        self.rules = rules
+        met = Array(repeating: [:], count: rules.count)
+    }
+
+    /// Adds a rule behind the others, whose counts go on.
+    mutating func add(_ rule: Rule<Action>) {
+        rules.append(rule)
+        met.append([:])
+    }
+
+    /// Returns true if any rule applies to more than connections.
+    var judgesMoreThanConnections: Bool { rules.contains { $0.matcher.point != .connect } }
+
+    /// Calls the body with the actions that apply, in the order of the rules, until it returns true.
+    mutating func apply(
+        to event: RuleEvent, _ generator: inout SeededGenerator, _ decides: (Action) -> Bool
+    ) {
+        for index in rules.indices where rules[index].matcher.meets(event, &generator) {
+            if let times = rules[index].matcher.times {
+                let soFar = met[index][event.target, default: 0]
+                guard soFar < times else { continue }
+                met[index][event.target] = soFar + 1
+            }
+            if decides(rules[index].action) { return }
+        }
+    }
+
+    /// Returns the first action that applies.
+    mutating func first(for event: RuleEvent, _ generator: inout SeededGenerator) -> Action? {
+        var first: Action?
+        apply(to: event, &generator) {
+            first = $0
+            return true
+        }
+        return first
+    }
+
+    /// Returns the first action that applies to the next connection.
+    mutating func nextConnection(_ generator: inout SeededGenerator) -> Action? {
+        connections += 1
+        return first(for: .connection(connections), &generator)
+    }
+}
+
+/// What is wrong with the text of a rule, and where.
+package struct RuleError: Error, Equatable, Sendable, CustomStringConvertible {
+    /// The rule as it was given.
+    package let rule: String
+    /// The key at fault; nil when it is the rule as a whole.
+    package let key: String?
+    /// What is wrong and what would be right.
+    package let problem: String
+
+    package var description: String {
+        if let key { "rule '\(rule)': \(key): \(problem)" } else { "rule '\(rule)': \(problem)" }
+    }
+}
+
+/// The keys of a rule, taken one by one so that what is left over is known to be wrong.
+package struct RuleReader {
+    let rule: String
+    /// The rule without the spaces around its parts.
+    private(set) var written = ""
+    private var values: [String: String] = [:]
+
+    init(_ text: String) throws(RuleError) {
+        rule = text
+        for part in text.split(separator: ",", omittingEmptySubsequences: false) {
+            let pair = part.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+            let key = Self.trimmed(pair[0])
+            guard pair.count == 2, !key.isEmpty else {
+                throw error(nil, "'\(part)' is not of the form key=value")
+            }
+            guard values.updateValue(Self.trimmed(pair[1]), forKey: key) == nil else {
+                throw error(key, "is given twice")
+            }
+            written += (written.isEmpty ? "" : ",") + key + "=" + Self.trimmed(pair[1])
+        }
+    }
+
+    private static func trimmed(_ text: Substring) -> String {
+        String(text.drop { $0 == " " }.reversed().drop { $0 == " " }.reversed())
+    }
+
+    func error(_ key: String?, _ problem: String) -> RuleError {
+        RuleError(rule: rule, key: key, problem: problem)
+    }
+
+    mutating func take(_ key: String) -> String? { values.removeValue(forKey: key) }
+
+    mutating func take<Value>(
+        _ key: String, _ requirement: String, _ read: (String) -> Value?
+    ) throws(RuleError) -> Value? {
+        guard let text = take(key) else { return nil }
+        guard let value = read(text) else { throw error(key, "\(requirement), not '\(text)'") }
+        return value
+    }
+
+    func finish() throws(RuleError) {
+        guard let key = values.keys.min() else { return }
+        throw error(key, "is unknown, or says nothing beside the other keys")
+    }
+}
+
+// Values that actions of several kinds have.
+extension RuleReader {
+    mutating func count(_ key: String) throws(RuleError) -> Int? {
+        try take(key, "must be a whole number from 1") { Int($0).flatMap { $0 >= 1 ? $0 : nil } }
+    }
+
+    mutating func flag(_ key: String) throws(RuleError) -> Bool? {
+        try take(key, "must be true or false") { Bool($0) }
+    }
+
+    mutating func delay() throws(RuleError) -> AnswerDelay? {
+        try take("delay", "must be a time such as 20ms or 20ms±5ms, up to an hour") { AnswerDelay($0) }
+    }
+}

@@ -1,0 +1,59 @@
+import Glibc
+import NIOCore
+
+/// The time, as the simulator's connections need it.
+struct SimulatedMoment {
+    /// Microseconds of a clock that only goes forward.
+    var uptime: Int64
+    /// Milliseconds since 1970.
+    var date: Int64
+
+    static func now() -> SimulatedMoment {
+        SimulatedMoment(uptime: Int64(NIODeadline.now().uptimeNanoseconds / 1000), date: WallClock.milliseconds())
+    }
+}
+
+/// The date, cheaply.
+enum WallClock {
+    /// Milliseconds since 1970.
+    static func milliseconds() -> Int64 {
+        var time = timespec()
+        clock_gettime(CLOCK_REALTIME, &time)
+        return Int64(time.tv_sec) * 1000 + Int64(time.tv_nsec) / 1_000_000
+    }
+
+    /// Microseconds since 1970.
+    static func microseconds() -> Int64 {
+        var time = timespec()
+        clock_gettime(CLOCK_REALTIME, &time)
+        return Int64(time.tv_sec) * 1_000_000 + Int64(time.tv_nsec) / 1000
+    }
+}
+
+/// One timer of a connection, for whatever is due first. An earlier one that comes to nothing costs less than to cancel it.
+///
+/// Not thread-safe; everything happens on the connection's event loop.
+final class WakeUp {
+    private var timer: Scheduled<Void>?
+    private var due: Int64 = .max
+
+    /// Does something at a time, unless something is to be done before that anyway.
+    /// - Parameter time: microseconds of uptime; `nil` for nothing.
+    func set(at time: Int64?, on eventLoop: any EventLoop, _ action: @escaping () -> Void) {
+        guard let time, time < due else { return }
+        timer?.cancel()
+        due = time
+        let deadline = NIODeadline.uptimeNanoseconds(UInt64(max(time, 0)) * 1000)
+        timer = eventLoop.assumeIsolated().scheduleTask(deadline: deadline) { [self] in
+            due = .max
+            timer = nil
+            action()
+        }
+    }
+
+    func cancel() {
+        timer?.cancel()
+        timer = nil
+        due = .max
+    }
+}

@@ -1,0 +1,177 @@
+import NIOCore
+
+/// Carries out a `ServerDiscoveryState`: asks, connects, and makes sure that a master is one.
+///
+/// One search at a time. Everything on the event loop.
+final class ServerDiscovery {
+    typealias Location = RedisEndpoint.Location
+
+    /// The slot that the client serves.
+    let slot: Int
+    private let nodes: NodeConnections
+    private var search: ServerDiscoveryState
+
+    init(_ nodes: NodeConnections, slot: Int) {
+        self.nodes = nodes
+        self.slot = slot
+        switch nodes.topology {
+        case .single(let endpoint):
+            search = ServerDiscoveryState(server: endpoint.location)
+        case .sentinel(let sentinel):
+            search = ServerDiscoveryState(
+                seeds: sentinel.sentinels,
+                name: "\(sentinel.master) (by the Sentinels \(nodes.topology.address))")
+        case .cluster(let cluster):
+            search = ServerDiscoveryState(seeds: cluster.nodes, name: "\(nodes.topology.address) (Cluster)")
+        }
+    }
+
+    /// Finds the server and connects to it.
+    func find(completion: @escaping NodeConnections.Completion) {
+        follow(search.begin(), completion)
+    }
+
+    /// See `RedisClientConfiguration.askTimeout`.
+    var askTimeout: TimeAmount { nodes.configuration.askTimeout }
+
+    /// Connects to the one that would be asked first.
+    func connectToSeed(completion: @escaping (Result<RedisConnection, RedisError>, Location) -> Void) {
+        guard let seed = search.seeds.first else { return }
+        nodes.connectToSeed(at: seed) { completion($0, seed) }
+    }
+
+    /// See `ServerDiscoveryState.prefer`.
+    func prefer(_ seed: Location) {
+        search.prefer(seed)
+    }
+
+    /// See `ServerDiscoveryState.moved`.
+    func moved(to location: Location) {
+        search.moved(to: location)
+    }
+
+    /// See `ServerDiscoveryState.demote`.
+    func demote(_ location: Location) {
+        search.demote(location)
+    }
+
+    /// Asks whether the server is still the same one; with what is known of others it leaves the next search alone.
+    ///
+    /// - Parameter completion: gets the server as it is known now; `nil` when nobody could be asked.
+    func check(completion: @escaping (Location?) -> Void) {
+        var inquiry = search
+        func follow(_ step: ServerDiscoveryState.Step) {
+            switch step {
+            case .connect(let location): completion(location)
+            case .failed: completion(nil)
+            case .ask(let seed):
+                ask(seed) { result in
+                    switch result {
+                    case .success(let answer): follow(inquiry.answered(answer))
+                    case .failure(let error): follow(inquiry.seedFailed(error))
+                    }
+                }
+            }
+        }
+        follow(inquiry.begin())
+    }
+
+    private func follow(_ step: ServerDiscoveryState.Step, _ completion: @escaping NodeConnections.Completion) {
+        switch step {
+        case .failed(let error):
+            completion(.failure(error))
+        case .ask(let seed):
+            ask(seed) { [self] result in
+                switch result {
+                case .success(let answer): follow(search.answered(answer), completion)
+                case .failure(let error): follow(search.seedFailed(error), completion)
+                }
+            }
+        case .connect(let location):
+            nodes.use(location) { [self] result in
+                switch result {
+                case .success(let link): verify(link, completion)
+                case .failure(let error): follow(search.serverFailed(error), completion)
+                }
+            }
+        }
+    }
+
+    /// A Sentinel that has not heard of a failover names the old master, which is a replica by now.
+    private func verify(_ link: ServerLink, _ completion: @escaping NodeConnections.Completion) {
+        guard case .sentinel = nodes.topology else { return completion(.success(link)) }
+        link.connection.send(RedisCommand("ROLE"), timeout: nodes.configuration.connectTimeout) { [self] result in
+            switch result {
+            case .success(let reply) where reply.root.count > 0 && reply.root[0].string == "master":
+                completion(.success(link))
+            case .failure(.server(let error)) where error.prefix == "NOPERM":
+                // Who may not ask takes the Sentinel's word; a replica will refuse the first write.
+                completion(.success(link))
+            case .success:
+                link.release()
+                let reason = "the Sentinel names it the master, but it is a replica; a failover may be under way"
+                follow(search.serverFailed(.connect(address: link.location.address, reason: reason)), completion)
+            case .failure(let error):
+                link.release()
+                follow(search.serverFailed(error), completion)
+            }
+        }
+    }
+
+    // MARK: Asking
+
+    private func ask(_ seed: Location, completion: @escaping (Result<ServerDiscoveryState.Answer, RedisError>) -> Void)
+    {
+        switch nodes.topology {
+        case .single:
+            // A single server is known without asking.
+            completion(.success(ServerDiscoveryState.Answer(server: seed, seeds: [])))
+        case .sentinel(let sentinel):
+            ask(seed, for: sentinel.master, completion)
+        case .cluster:
+            nodes.slots(by: seed) { [slot] result in
+                completion(
+                    result.mapError { refusal($0, of: seed) }.map { reply in
+                        ServerDiscoveryState.Answer(slots: reply, slot: slot, sender: seed)
+                    })
+            }
+        }
+    }
+
+    private func ask(
+        _ sentinel: Location, for master: String,
+        _ completion: @escaping (Result<ServerDiscoveryState.Answer, RedisError>) -> Void
+    ) {
+        nodes.connectToSeed(at: sentinel) { [timeout = askTimeout] result in
+            let connection: RedisConnection
+            switch result {
+            case .failure(let error): return completion(.failure(error))
+            case .success(let made): connection = made
+            }
+            var place: Result<RESPReply, RedisError>?
+            let get = RedisCommand("SENTINEL", "GET-MASTER-ADDR-BY-NAME", master)
+            connection.send(get, timeout: timeout) { place = $0 }
+            connection.send(RedisCommand("SENTINEL", "SENTINELS", master), timeout: timeout) { others in
+                connection.close()
+                // One connection answers in order: the place of the master is there.
+                completion(
+                    (place ?? others).mapError { refusal($0, of: sentinel) }.map { reply in
+                        ServerDiscoveryState.Answer(
+                            master: reply, sentinels: try? others.get(), name: master, sender: sentinel)
+                    })
+            }
+        }
+    }
+}
+
+/// An error that answers a question, as a reason to ask somebody else.
+private func refusal(_ error: RedisError, of seed: RedisEndpoint.Location) -> RedisError {
+    guard case .server(let answer) = error else { return error }
+    var reason = "Redis answered: \(answer.message)"
+    if answer.message.contains("cluster support disabled") {
+        reason += "; this is no Cluster node: use redis:// in the Redis URL"
+    } else if answer.message.contains("unknown command") {
+        reason += "; check that a Sentinel listens there (usually at port 26379)"
+    }
+    return .connect(address: seed.address, reason: reason)
+}

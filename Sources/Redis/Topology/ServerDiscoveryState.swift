@@ -1,0 +1,216 @@
+import NIOCore
+import Sockets
+
+/// How a client finds its server: by asking those who know, one after the other, until one names a server that lets us in.
+///
+/// Those are the Sentinels, or the nodes of a Cluster; a single server is known without asking. One search at a time: each
+/// step that is taken is answered before the next.
+struct ServerDiscoveryState {
+    typealias Location = RedisEndpoint.Location
+
+    enum Step: Equatable {
+        /// Ask this seed where the server is.
+        case ask(Location)
+        /// Connect to this server.
+        case connect(Location)
+        /// Nobody knew a server that let us in; begin again later.
+        case failed(RedisError)
+    }
+
+    /// What a seed answered.
+    struct Answer: Equatable {
+        /// The server, if it knows one.
+        var server: Location?
+        /// Others who know.
+        var seeds: [Location]
+        /// Why there is no server.
+        var reason = "it knows no server"
+    }
+
+    /// More are not remembered: what a network says must not fill our memory.
+    static let maximumSeeds = 1000
+
+    /// The servers to ask, in order: the last good one first.
+    private(set) var seeds: [Location]
+    private let configuredSeeds: [Location]
+    private let fixed: Location?
+    /// What the whole is called in errors that are nobody's in particular.
+    private let name: String
+
+    private var hint: Location?
+    private var unasked: [Location] = []
+    private var asked: Location?
+    private var heardOf: Set<Location> = []
+    private var tried: Set<Location> = []
+    private var failures: [RedisError] = []
+
+    /// A single server.
+    init(server: Location) {
+        fixed = server
+        configuredSeeds = []
+        seeds = []
+        name = server.address
+    }
+
+    /// A server that has to be asked for.
+    init(seeds: [Location], name: String) {
+        fixed = nil
+        configuredSeeds = seeds
+        self.seeds = seeds
+        self.name = name
+    }
+
+    /// Begins a search.
+    mutating func begin() -> Step {
+        unasked = seeds
+        asked = nil
+        heardOf = Set(seeds)
+        tried = []
+        failures = []
+        if let known = fixed ?? hint {
+            hint = nil
+            tried.insert(known)
+            return .connect(known)
+        }
+        return next()
+    }
+
+    /// The seed that was asked has answered.
+    mutating func answered(_ answer: Answer) -> Step {
+        guard let asked else { return next() }
+        var known = [asked]
+        for other in configuredSeeds + answer.seeds where known.count < Self.maximumSeeds && !known.contains(other) {
+            known.append(other)
+        }
+        // Those that this round has not heard of yet are asked in this round too, but nobody twice.
+        for seed in known where heardOf.count < Self.maximumSeeds && heardOf.insert(seed).inserted {
+            unasked.append(seed)
+        }
+        seeds = known
+        guard let server = answer.server else {
+            return seedFailed(.connect(address: asked.address, reason: answer.reason))
+        }
+        // Who did not let us in a moment ago is not asked again because somebody else names it too.
+        guard tried.insert(server).inserted else { return next() }
+        return .connect(server)
+    }
+
+    /// The seed could not be asked.
+    mutating func seedFailed(_ error: RedisError) -> Step {
+        if let asked { askLast(asked) }
+        failures.append(error)
+        return next()
+    }
+
+    /// The server did not let us in, or is not what it was said to be.
+    mutating func serverFailed(_ error: RedisError) -> Step {
+        if let asked { askLast(asked) }
+        failures.append(error)
+        return next()
+    }
+
+    /// Somebody who must know says where the server is: the next search begins there.
+    mutating func moved(to server: Location) {
+        hint = server
+    }
+
+    /// This server is not, or no longer, the one: what it says about others is to be heard last.
+    mutating func demote(_ server: Location) {
+        askLast(server)
+        if hint == server { hint = nil }
+    }
+
+    /// This one is known to know: it is asked first.
+    mutating func prefer(_ seed: Location) {
+        guard let index = seeds.firstIndex(of: seed) else { return }
+        seeds.insert(seeds.remove(at: index), at: 0)
+    }
+
+    private mutating func askLast(_ seed: Location) {
+        guard let index = seeds.firstIndex(of: seed) else { return }
+        seeds.append(seeds.remove(at: index))
+    }
+
+    private mutating func next() -> Step {
+        guard unasked.isEmpty else {
+            let seed = unasked.removeFirst()
+            asked = seed
+            return .ask(seed)
+        }
+        asked = nil
+        return .failed(summary)
+    }
+
+    /// A refused login is told as such: waiting rarely cures it. Else one failure stands for itself, and of more each is told.
+    private var summary: RedisError {
+        let refused = failures.first { if case .authentication = $0 { true } else { false } }
+        if let refused { return refused }
+        guard let first = failures.first else { return .connect(address: name, reason: "no server is known") }
+        guard failures.count > 1 else { return first }
+        let shown = failures.prefix(5).map(\.shortText).joined(separator: "; ")
+        let rest = failures.count > 5 ? "; and \(failures.count - 5) more" : ""
+        return .connect(address: name, reason: shown + rest)
+    }
+}
+
+extension RedisError {
+    /// Address and reason, for a list of several.
+    fileprivate var shortText: String {
+        switch self {
+        case .connect(let address, let reason), .connectionLost(let address, _, let reason),
+            .notConnected(let address, let reason), .protocolViolation(let address, let reason):
+            "\(address): \(reason)"
+        case .timeout(let address, let after): "\(address): no answer within \(after.formatted)"
+        case .authentication, .server, .commandTooLarge: description
+        }
+    }
+}
+
+extension ServerDiscoveryState.Answer {
+    /// From the answers to `SENTINEL GET-MASTER-ADDR-BY-NAME` and `SENTINEL SENTINELS`.
+    ///
+    /// - Parameter sentinels: `nil` when that was refused; nothing is learned then.
+    init(master: RESPReply, sentinels: RESPReply?, name: String, sender: ServerDiscoveryState.Location) {
+        server = ServerDiscoveryState.Location(
+            announced: master.root.count == 2 ? master.root[0].string : "?",
+            port: master.root.count == 2 ? master.root[1].string.flatMap { Int($0) } : nil, by: sender)
+        reason = "the Sentinel knows no master named \"\(name)\"; check ?master= in the Redis URL"
+        seeds = sentinels?.root.children.compactMap { Self.location(ofInstance: $0, sender: sender) } ?? []
+    }
+
+    /// Names and values in turn. Redis 6.2 and later name the address `ip` also where it is a host name.
+    private static func location(
+        ofInstance instance: RESPReply.Element, sender: ServerDiscoveryState.Location
+    ) -> ServerDiscoveryState.Location? {
+        var host: String?
+        var port: Int?
+        var fields = instance.children
+        while let name = fields.next()?.string, let value = fields.next()?.string {
+            if name == "ip" { host = value }
+            if name == "port" { port = Int(value) }
+        }
+        return host.flatMap { ServerDiscoveryState.Location(announced: $0, port: port, by: sender) }
+    }
+
+    /// From the answer to `CLUSTER SLOTS`: first slot, last slot, then the nodes, the master first.
+    init(slots: RESPReply, slot: Int, sender: ServerDiscoveryState.Location) {
+        server = nil
+        seeds = []
+        reason = "nobody serves slot \(slot) of the Redis Cluster; check its state (CLUSTER INFO)"
+        var known: Set<ServerDiscoveryState.Location> = []
+        for range in slots.root.children {
+            var parts = range.children
+            guard let first = parts.next()?.integer, let last = parts.next()?.integer else { continue }
+            var isMaster = true
+            while let node = parts.next() {
+                defer { isMaster = false }
+                guard node.count >= 2,
+                    let location = ServerDiscoveryState.Location(
+                        announced: node[0].string, port: node[1].integer, by: sender)
+                else { continue }
+                if isMaster, first <= slot, slot <= last { server = location }
+                if known.insert(location).inserted { seeds.append(location) }
+            }
+        }
+    }
+}

@@ -1,0 +1,226 @@
+import NIOCore
+import TestSupport
+import Testing
+
+@testable import APNS
+
+@Suite("The window of what was sent to the gateway")
+struct UnconfirmedWindowTests {
+    private static let start = NIODeadline.uptimeNanoseconds(1_000_000_000)
+
+    /// A window with tags 11, 12, … behind identifiers 1, 2, …
+    private func window(_ count: UInt64) -> UnconfirmedWindow {
+        var window = UnconfirmedWindow()
+        for tag in 0..<count { _ = window.send(tag: 11 + tag, size: 100) }
+        return window
+    }
+
+    private func packet(_ status: GatewayStatus, _ identifier: UInt32) -> GatewayPacket {
+        GatewayPacket(status: status, identifier: identifier)
+    }
+
+    @Test("numbers notifications from 1 and keeps count of their bytes")
+    func numbers() {
+        var window = UnconfirmedWindow()
+        let identifiers = [window.send(tag: 5, size: 10), window.send(tag: 6, size: 20), window.send(tag: 7, size: 30)]
+        #expect(identifiers == [1, 2, 3])
+        #expect((window.count, window.bytes, window.next) == (3, 60, 4))
+    }
+
+    @Test("an error packet confirms what is before the named one and gives back what is behind it, in order")
+    func named() {
+        var window = window(5)
+        let findings = window.answered(packet(.invalidToken, 3))
+        #expect(findings.confirmed == [11, 12])
+        #expect(findings.named?.tag == 13)
+        #expect(findings.named?.status == .invalidToken)
+        #expect(findings.discarded == [14, 15])
+        #expect(findings.uncertain.isEmpty && findings.lost == 0)
+        #expect((window.count, window.bytes) == (0, 0))
+    }
+
+    @Test("the first and the last can be named", arguments: [UInt32(1), 5])
+    func ends(identifier: UInt32) {
+        var window = window(5)
+        let findings = window.answered(packet(.processingError, identifier))
+        #expect(findings.confirmed.count == Int(identifier) - 1)
+        #expect(findings.discarded.count == 5 - Int(identifier))
+        #expect(findings.named?.tag == UInt64(10 + identifier))
+    }
+
+    @Test("status 10 names the last that was taken", arguments: [GatewayStatus.shutdown, .noError])
+    func shutdown(status: GatewayStatus) {
+        var window = window(5)
+        let findings = window.answered(packet(status, 3))
+        #expect(findings.confirmed == [11, 12, 13])
+        #expect(findings.named == nil)
+        #expect(findings.discarded == [14, 15])
+    }
+
+    @Test("status 10 with 0, before anything was confirmed, says that nothing was taken")
+    func shutdownAtOnce() {
+        var window = window(3)
+        #expect(window.answered(packet(.shutdown, 0)).discarded == [11, 12, 13])
+        var empty = UnconfirmedWindow()
+        #expect(empty.answered(packet(.shutdown, 0)) == UnconfirmedWindow.Findings())
+    }
+
+    @Test("the bad item's own packet confirms all")
+    func barrier() {
+        var window = window(4)
+        let identifier = window.sendBarrier()
+        #expect(identifier == 5)
+        #expect(window.answered(packet(.missingDeviceToken, 5)).confirmed == [11, 12, 13, 14])
+    }
+
+    @Test("a bad notification before the bad item is found all the same")
+    func badBeforeBarrier() {
+        var window = window(4)
+        _ = window.sendBarrier()
+        let findings = window.answered(packet(.invalidToken, 2))
+        #expect(findings.confirmed == [11])
+        #expect(findings.named?.tag == 12)
+        #expect(findings.discarded == [13, 14])
+    }
+
+    @Test(
+        "a packet that names nothing that was sent leaves all uncertain",
+        arguments: [
+            (GatewayStatus.invalidToken, UInt32(0)), (.invalidToken, 6), (.shutdown, 77), (.protocolError, .max),
+        ])
+    func foreign(status: GatewayStatus, identifier: UInt32) {
+        var window = window(5)
+        let findings = window.answered(packet(status, identifier))
+        #expect(findings.uncertain == [11, 12, 13, 14, 15])
+        #expect(findings.confirmed.isEmpty && findings.discarded.isEmpty && findings.named == nil)
+    }
+
+    @Test("an end without a packet leaves all uncertain")
+    func lost() {
+        var window = window(3)
+        #expect(window.lost() == [11, 12, 13])
+        #expect(window.lost().isEmpty)
+    }
+
+    @Test("confirms by age only what the other side's kernel has got, a batch at a time")
+    func ages() {
+        var window = window(2)
+        window.left(position: 250)
+        _ = window.send(tag: 13, size: 100)
+        window.left(position: 400)
+        _ = window.send(tag: 14, size: 100)
+        window.arrived(upTo: 399, now: Self.start)
+        let later = Self.start + .seconds(2)
+        #expect(window.confirm(arrivedBefore: Self.start - .nanoseconds(1)).isEmpty)
+        #expect(window.confirm(arrivedBefore: later) == [11, 12])
+        window.arrived(upTo: 400, now: later)
+        #expect(window.confirm(arrivedBefore: later - .nanoseconds(1)).isEmpty)
+        #expect(window.confirm(arrivedBefore: later) == [13])
+        // It has not even left.
+        window.arrived(upTo: .max, now: later)
+        #expect(window.confirm(arrivedBefore: .distantFuture).isEmpty)
+        #expect((window.count, window.first, window.bytes) == (1, 4, 100))
+    }
+
+    @Test("tells how many were confirmed for their age and had been dropped")
+    func tooEarly() {
+        var window = window(4)
+        window.left(position: 400)
+        window.arrived(upTo: 400, now: Self.start)
+        _ = window.send(tag: 15, size: 100)
+        _ = window.confirm(arrivedBefore: .distantFuture)
+        var other = window
+        let findings = window.answered(packet(.invalidToken, 2))
+        #expect((findings.lost, findings.discarded) == (3, [15]))
+        // The last confirmed one was taken indeed.
+        #expect(other.answered(packet(.shutdown, 4)).lost == 0)
+    }
+
+    @Test("gives each of random notifications exactly one end, the right one, for 2,000 random gateways")
+    func model() {
+        var generator = SeededGenerator(seed: 6)
+        for _ in 0..<2000 {
+            var window = UnconfirmedWindow()
+            var sent: [UInt64] = []
+            var ends: [UInt64: String] = [:]
+            /// The gateway stops at this one, with this status; or never.
+            let bad = Int.random(in: 1...40, using: &generator)
+            let statuses: [GatewayStatus] = [.invalidToken, .shutdown, .processingError, .unknown]
+            let status = statuses.randomElement(using: &generator) ?? .unknown
+            var (position, arrived, now) = (0, 0, Self.start)
+            for _ in 0..<Int.random(in: 0...60, using: &generator) {
+                switch Int.random(in: 0..<4, using: &generator) {
+                case 0, 1:
+                    let tag = UInt64.random(in: 0...(.max), using: &generator)
+                    let identifier = window.send(tag: tag, size: 10)
+                    sent.append(tag)
+                    position += 10
+                    #expect(Int(identifier) == sent.count)
+                case 2: window.left(position: position)
+                default:
+                    // No more is old enough than what the gateway would have complained of by now.
+                    arrived = min(position, (bad - 1) * 10)
+                    window.arrived(upTo: arrived, now: now)
+                    now = now + .seconds(1)
+                    for tag in window.confirm(arrivedBefore: now) { ends[tag] = "confirmed" }
+                }
+            }
+            #expect(window.bytes == window.count * 10)
+            let hasBarrier = Bool.random(using: &generator)
+            let barrier = hasBarrier ? window.sendBarrier() : nil
+            let isGood = status == .shutdown
+            if bad <= sent.count {
+                let findings = window.answered(packet(status, UInt32(bad)))
+                for tag in findings.confirmed { ends[tag] = "confirmed" }
+                if let named = findings.named { ends[named.tag] = "named" }
+                for tag in findings.discarded { ends[tag] = "discarded" }
+                #expect(findings.lost == 0 && findings.uncertain.isEmpty)
+            } else if let barrier {
+                for tag in window.answered(packet(.missingDeviceToken, barrier)).confirmed { ends[tag] = "confirmed" }
+            } else {
+                for tag in window.lost() { ends[tag] = "uncertain" }
+            }
+            for (index, tag) in sent.enumerated() {
+                let place = index + 1
+                switch ends[tag] {
+                case "confirmed": #expect(place < bad || (place == bad && isGood))
+                case "named": #expect(place == bad && !isGood)
+                case "discarded": #expect(place > bad)
+                case "uncertain": #expect(bad > sent.count && !hasBarrier)
+                default: Issue.record("\(place) of \(sent.count) has no end; the bad one is \(bad)")
+                }
+            }
+            #expect(ends.count == sent.count && window.count == 0 && window.bytes == 0)
+        }
+    }
+}
+
+@Suite("Running ahead of the gateway")
+struct AdaptiveWindowTests {
+    private let start = NIODeadline.uptimeNanoseconds(1_000_000_000)
+
+    @Test("is unlimited until an item is bad, then twice what was taken before it, and soon unlimited again")
+    func limits() {
+        var ahead = AdaptiveWindow()
+        #expect(ahead.limit == .max)
+        ahead.refused(progress: 500, now: start)
+        #expect(ahead.limit == 1000)
+        ahead.check(window: 20_000, now: start + .milliseconds(99))
+        #expect(ahead.limit == 1000)
+        var now = start
+        for expected in [2000, 4000, 8000, 16_000] {
+            now = now + AdaptiveWindow.pause
+            ahead.check(window: 20_000, now: now)
+            #expect(ahead.limit == expected)
+        }
+        ahead.check(window: 20_000, now: now + AdaptiveWindow.pause)
+        #expect(ahead.limit == .max)
+    }
+
+    @Test("never stops altogether")
+    func least() {
+        var ahead = AdaptiveWindow()
+        ahead.refused(progress: 0, now: start)
+        #expect(ahead.limit == AdaptiveWindow.least)
+    }
+}
