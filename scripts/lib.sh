@@ -15,13 +15,6 @@ tell() { printf '%s\n' "$1" >&2; }
 # False in a script that must not install packages unasked.
 may_install=true
 
-# How all scripts make a debug build. One compiler process for each module takes a third less CPU time than the usual batches,
-# and still compiles only changed files; nothing here reads debug information or the index. A build directory of their own,
-# because a change of flags builds everything anew: `swift build` and editors keep `.build`.
-debug_flags=(
-    --scratch-path .build-scripts -debug-info-format none --disable-index-store -Xswiftc -driver-batch-count -Xswiftc 1
-)
-
 # What building needs, what the demo needs, and what the tests need: program or library, its name,
 # Debian's package; for what only Debian's package can be: package, any name, and its own.
 build_needs=(
@@ -97,6 +90,7 @@ install_packages() (
 )
 
 need_swift() {
+    [ -z "${BUILT_PROGRAMS:-}" ] || return 0
     command -v swift >/dev/null ||
         fail "swift is missing: install Swift 6.2 or later from https://www.swift.org/install/linux/, and put it on PATH"
     # What its own programs are linked with, and a bare Debian has not.
@@ -115,7 +109,7 @@ build() {
     bin=${BUILT_PROGRAMS:-}
     [ -z "$bin" ] || return 0
     # The runtime inside the program: it needs no Swift where it runs, and calls into it without a detour.
-    local configuration=$1 flags=("${debug_flags[@]}") product
+    local configuration=$1 flags=() product
     shift
     [ "$configuration" = debug ] || flags=(-c release --static-swift-stdlib)
     for product in "$@"; do
