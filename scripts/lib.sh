@@ -12,6 +12,9 @@ fail() {
 
 tell() { printf '%s\n' "$1" >&2; }
 
+# False in a script that must not install packages unasked.
+may_install=true
+
 # What building needs, what the demo needs, and what the tests need: program or library, its name,
 # Debian's package; for what only Debian's package can be: package, any name, and its own.
 build_needs=(
@@ -22,6 +25,8 @@ demo_needs=(
     "${build_needs[@]}"
     program:redis-server:redis-server program:redis-cli:redis-tools program:openssl:openssl program:jq:jq
 )
+# shellcheck disable=SC2034 # for whoever sources this
+unit_needs=("${build_needs[@]}" program:openssl:openssl)
 # shellcheck disable=SC2034 # for whoever sources this
 test_needs=(
     "${demo_needs[@]}"
@@ -53,6 +58,7 @@ has_package() { [ "$(dpkg-query --show --showformat='${db:Status-Status}' "$1" 2
 
 # In a subshell of its own, so that its trap takes nobody else's place.
 install_packages() (
+    $may_install || fail "missing packages: run 'apt-get install --no-install-recommends $*', or give --install"
     command -v apt-get >/dev/null ||
         fail "missing, by the names of Debian's packages: $*; there is no apt-get here, so install them by hand"
     as_root=()
@@ -84,6 +90,7 @@ install_packages() (
 )
 
 need_swift() {
+    [ -z "${BUILT_PROGRAMS:-}" ] || return 0
     command -v swift >/dev/null ||
         fail "swift is missing: install Swift 6.2 or later from https://www.swift.org/install/linux/, and put it on PATH"
     # What its own programs are linked with, and a bare Debian has not.
@@ -96,13 +103,17 @@ need_swift() {
 
 swift_starts() { swift --version >/dev/null 2>&1 && swift package --version >/dev/null 2>&1; }
 
-# build release|debug: both programs; sets `bin` to where they are.
+# build release|debug PRODUCT...: sets `bin` to where the programs are. With a directory in BUILT_PROGRAMS, nothing is built:
+# scripts/test has done it.
 build() {
+    bin=${BUILT_PROGRAMS:-}
+    [ -z "$bin" ] || return 0
     # The runtime inside the program: it needs no Swift where it runs, and calls into it without a detour.
-    local flags=() product
-    [ "$1" = debug ] || flags=(-c release --static-swift-stdlib)
-    for product in apns-worker apns-simulator; do
-        tell "Building $product ($1)"
+    local configuration=$1 flags=() product
+    shift
+    [ "$configuration" = debug ] || flags=(-c release --static-swift-stdlib)
+    for product in "$@"; do
+        tell "Building $product ($configuration)"
         quietly swift build "${flags[@]}" --product "$product"
     done
     # shellcheck disable=SC2034 # for whoever sources this

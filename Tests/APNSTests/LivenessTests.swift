@@ -1,5 +1,6 @@
 import NIOConcurrencyHelpers
 import NIOCore
+import TestSupport
 import Testing
 
 @testable import APNS

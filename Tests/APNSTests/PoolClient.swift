@@ -169,22 +169,6 @@ func withPool<Result>(
     return try await client.closingAfter(body)
 }
 
-/// It did not come about in time.
-struct NotInTime: Error, CustomStringConvertible {
-    let description: String
-}
-
-/// Waits until something holds.
-func eventually(
-    _ what: String, within limit: Duration = .seconds(20), _ condition: () async throws -> Bool
-) async throws {
-    let deadline = ContinuousClock.now + limit
-    while try await !condition() {
-        guard ContinuousClock.now < deadline else { throw NotInTime(description: "not within \(limit): \(what)") }
-        try await Task.sleep(for: .milliseconds(2))
-    }
-}
-
 extension Notification {
     /// A notification whose token ends with a number.
     static func example(_ number: Int = 0, payload: String = #"{"aps":{"alert":"x"}}"#) -> Notification {

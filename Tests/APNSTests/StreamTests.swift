@@ -1,5 +1,6 @@
 import CNghttp2
 import NIOCore
+import TestSupport
 import Testing
 
 @testable import APNS

@@ -1,6 +1,7 @@
 import CNghttp2
 import NIOConcurrencyHelpers
 import NIOCore
+import TestSupport
 import Testing
 
 @testable import APNS

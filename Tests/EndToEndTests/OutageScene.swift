@@ -73,7 +73,7 @@ extension SimulatorProcess {
 extension WorkerProcess {
     /// Waits until it has written this to its log.
     func says(_ words: String) async throws {
-        try await eventually("the worker says: \(words)", within: .seconds(20)) {
+        try await eventually("the worker says: \(words)") {
             let ending = process.ending
             if log.contains(words) { return true }
             if let ending { throw process.failure("ended with \(ending) and never said: \(words)") }

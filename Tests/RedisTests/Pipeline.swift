@@ -1,6 +1,7 @@
 import NIOCore
 import Redis
 import Synchronization
+import TestSupport
 
 /// A client that is kept busy: always some dozens of commands under way, each on two keys of their own, until one fails.
 final class Pipeline: Sendable {

@@ -3,6 +3,7 @@ import NIOCore
 import NIOPosix
 import Redis
 import Synchronization
+import TestSupport
 
 /// A started client on an event loop of its own, closed when `body` ends.
 func withClient(
@@ -30,17 +31,6 @@ func withClient(
     try await group.shutdownGracefully()
     try result.get()
 }
-
-/// Asks again and again until it is so; fails after ten seconds.
-func eventually(_ isSo: () async throws -> Bool) async throws {
-    let deadline = ContinuousClock.now + .seconds(10)
-    while try await !isSo() {
-        guard ContinuousClock.now < deadline else { throw NeverSo() }
-        try await Task.sleep(for: .milliseconds(5))
-    }
-}
-
-struct NeverSo: Error {}
 
 /// Why the first attempt to connect fails.
 func failure(

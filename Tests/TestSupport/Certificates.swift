@@ -8,13 +8,15 @@ public enum TestCertificates {
         public let description: String
     }
 
-    /// The directory that holds them. It is made on first use, and removed when the process exits.
+    /// The directory that holds them: the one in `TEST_CERTIFICATES`, which `scripts/test` makes once for all processes. If
+    /// that is not set, one is made on first use, and removed when the process exits.
     public static func directory() throws -> String { try made.get() }
 
     /// The path of one of them.
     public static func path(_ name: String) throws -> String { try directory() + "/" + name }
 
     private static let made: Result<String, Failure> = {
+        if let shared = ProcessInfo.processInfo.environment["TEST_CERTIFICATES"] { return .success(shared) }
         let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
             .deletingLastPathComponent()
         atexit { try? FileManager.default.removeItem(atPath: TestCertificates.path) }

@@ -149,38 +149,6 @@ public final class ChildProcess: Sendable {
     }
 }
 
-/// Asks again and again whether something has come about.
-/// - Parameter limit: after which the wait is given up. It is generous: a slow machine must not fail a test.
-/// - Throws: ``ChildProcess/Failure`` that names what was waited for, and has what the programs said last.
-public func eventually(
-    _ what: String, within limit: Duration = .seconds(60), _ condition: () async throws -> Bool
-) async throws {
-    let deadline = ContinuousClock.now + limit
-    while try await !condition() {
-        guard ContinuousClock.now < deadline else {
-            throw ChildProcess.Failure(description: "waited \(limit) in vain: \(what)\(ChildProcess.lastWords)")
-        }
-        try await Task.sleep(for: .milliseconds(10))
-    }
-}
-
-/// Gives an order, and gives it again at intervals, until it is carried out: a server may refuse it, or give up silently.
-/// - Parameters:
-///   - interval: the time after an accepted order before the next.
-///   - order: returns false if the order was refused, so that it is given again at once.
-///   - isDone: true once the order is carried out.
-/// - Throws: as ``eventually(_:within:_:)``.
-public func eventually(
-    _ what: String, within limit: Duration, orderingEvery interval: Duration, _ order: () async throws -> Bool,
-    until isDone: () async throws -> Bool
-) async throws {
-    var orderedAt: ContinuousClock.Instant?
-    try await eventually(what, within: limit) {
-        if orderedAt.map({ ContinuousClock.now - $0 > interval }) ?? true, try await order() { orderedAt = .now }
-        return try await isDone()
-    }
-}
-
 /// An open file.
 private final class Descriptor {
     let number: Int32

@@ -1,0 +1,38 @@
+/// Polls a condition until it holds.
+/// - Parameters:
+///   - what: the condition in words, for the error.
+///   - limit: the time after which the error is thrown. It is generous: a slow machine must not fail a test.
+/// - Throws: ``ChildProcess/Failure`` with the condition, where it was awaited, and the last output of all child processes.
+public func eventually(
+    _ what: String = "a condition", within limit: Duration = .seconds(60), file: StaticString = #fileID,
+    line: UInt = #line, _ condition: () async throws -> Bool
+) async throws {
+    let deadline = ContinuousClock.now + limit
+    // Short at first, so that a quick condition costs no time; longer later, so that a slow one costs few polls.
+    var pause = Duration.milliseconds(1)
+    while try await !condition() {
+        guard ContinuousClock.now < deadline else {
+            throw ChildProcess.Failure(
+                description: "waited \(limit) in vain: \(what) (\(file):\(line))\(ChildProcess.lastWords)")
+        }
+        try await Task.sleep(for: pause)
+        pause = min(pause * 2, .milliseconds(20))
+    }
+}
+
+/// Gives an order, and gives it again at intervals, until it is carried out: a server may refuse it, or give up silently.
+/// - Parameters:
+///   - interval: the time after an accepted order before the next.
+///   - order: returns false if the order was refused, so that it is given again at once.
+///   - isDone: true once the order is carried out.
+/// - Throws: as ``eventually(_:within:file:line:_:)``.
+public func eventually(
+    _ what: String, within limit: Duration, orderingEvery interval: Duration, _ order: () async throws -> Bool,
+    until isDone: () async throws -> Bool
+) async throws {
+    var orderedAt: ContinuousClock.Instant?
+    try await eventually(what, within: limit) {
+        if orderedAt.map({ ContinuousClock.now - $0 > interval }) ?? true, try await order() { orderedAt = .now }
+        return try await isDone()
+    }
+}
