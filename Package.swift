@@ -55,7 +55,7 @@ let package = Package(
             resources: [.embedInCode("Scripts")]),
         .target(
             name: "PushWorker",
-            dependencies: ["APNS", "PushJob", "PushQueue", nioCore, nioPosix, coreMetrics, logging, lifecycle]),
+            dependencies: ["APNS", "PrintableText", "PushJob", "PushQueue", nioCore, nioPosix, coreMetrics, logging, lifecycle]),
         .target(
             name: "Telemetry",
             dependencies: [

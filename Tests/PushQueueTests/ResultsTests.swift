@@ -17,13 +17,15 @@ extension PackedResults {
 
 @Suite("Results for producers", .serialized)
 struct ResultsTests {
+    private static let traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
     private static var limits: QueueLimits {
         var limits = QueueLimits()
         limits.results = .all
         return limits
     }
 
-    private static func result(_ id: String, _ outcome: NotificationResult.Outcome = .delivered) -> NotificationResult {
+    private static func result(_ id: String, _ outcome: Outcome = .delivered) -> NotificationResult {
         var result = NotificationResult(outcome, attempt: 1)
         result.id = ByteBuffer(string: id)
         return result
@@ -45,7 +47,7 @@ struct ResultsTests {
             result.status = 400
             result.apnsID = String(repeating: "i", count: 300)
             result.app = "shop"
-            result.trace = TraceParent(ByteBuffer(string: TraceParentTests.valid))
+            result.trace = TraceParent(ByteBuffer(string: Self.traceparent))
             let before = try #require(queue.redis.run("TIME").elements?[0].text.flatMap { Int64($0) }) * 1000
             try await worker.settle { $0.end(1, .delivered, results: .of(result)) }
             let stored = try await StoredResult.read(after: StoredResult.beginning, count: 10, queue.client, queue.keys)

@@ -61,7 +61,7 @@ struct SettleTests {
                 try await worker.settle {
                     $0.postpone(
                         first, .retried, due: .after(milliseconds: -5), head: EnvelopeWriter(attempt: attempt).head(),
-                        counter: "retried", reason: nil, original: range)
+                        reason: nil, original: range)
                 }
                 let bodies = try await worker.claim(1, first: first + 1).texts
                 #expect(bodies == [#"{"apns_worker":1,"attempt":\#(attempt),"job":\#(original)}"#])

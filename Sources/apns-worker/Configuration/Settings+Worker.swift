@@ -1,3 +1,4 @@
+import PushJob
 import ArgumentParser
 import PushQueue
 import PushWorker
