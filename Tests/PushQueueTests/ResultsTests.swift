@@ -73,7 +73,7 @@ struct ResultsTests {
             let worker = try await queue.worker("w", claiming: ["a", "b", "c", "d"], Self.limits)
             let settlement = worker.filled { settlement in
                 settlement.end(1, .delivered, results: .of(Self.result("a")))
-                settlement.end(2, .invalid, results: .of(Self.result("b", .invalidToken)))
+                settlement.end(2, .invalidToken, results: .of(Self.result("b", .invalidToken)))
                 settlement.bury(3, reason: "X")
                 settlement.addResults(.of(Self.result("c", .dead)))
                 settlement.end(4, .fannedOut)
