@@ -70,7 +70,7 @@ extension EndToEnd {
             let scene = try await GatewayScene(rules: ["prefix=dead,answer=8,times=1"])
             try scene.redis.push(TestJob.many(10, prefix: "a") + [TestJob.text(bad)] + TestJob.many(10, prefix: "b"))
             let worker = try scene.worker(options: ["--exit-when-done"])
-            #expect(try await worker.finish().invalid == 1)
+            #expect(try await worker.finish().invalidToken == 1)
             let later = Int(Date().timeIntervalSince1970) + 60
             try scene.redis.push([TestJob.text(bad), TestJob.text(bad, #""registered_at":\#(later),"#)])
             let second = try scene.worker(options: ["--exit-when-done"])

@@ -76,11 +76,11 @@ struct ResultsTests {
                 settlement.end(2, .invalidToken, results: .of(Self.result("b", .invalidToken)))
                 settlement.bury(3, reason: "X")
                 settlement.addResults(.of(Self.result("c", .dead)))
-                settlement.end(4, .fannedOut)
+                settlement.endMixed(4)
                 settlement.addCount("delivered", 2)
                 settlement.addResults(.of(Self.result("d1"), Self.result("d2")))
                 settlement.end(9, .delivered, results: .of(Self.result("nobody's")))
-                settlement.end(8, .fannedOut)
+                settlement.endMixed(8)
                 settlement.addResults(.of(Self.result("nobody's either")))
             }
             #expect(try await worker.settle(settlement) == 2)
