@@ -142,7 +142,7 @@ extension EndToEnd {
             let worker = try WorkerProcess(
                 redis: pair.master.url, endpoint: simulator.port, options: ["--exit-when-done"])
             let account = try await worker.finish()
-            #expect(account.delivered == 1 && account.duplicates == 3, "\(account)")
+            #expect(account.delivered == 1 && account.dropped == 3, "\(account)")
         }
 
         @Test(

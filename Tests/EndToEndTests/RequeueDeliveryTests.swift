@@ -88,7 +88,7 @@ extension EndToEnd {
             try redis.push([job])
             try await eventually("the other is dropped") { try QueueContents(redis).count("dropped:Duplicate") == 1 }
             let account = try await worker.stop()
-            #expect(account.delivered == 1 && account.duplicates == 1 && account.dead == 1)
+            #expect(account.delivered == 1 && account.dropped == 1 && account.dead == 1)
             #expect(try await simulator.stop().accepted == 1)
         }
 

@@ -23,7 +23,7 @@ extension EndToEnd {
             let accepted = try await simulator.stop()
             #expect(queue.isSettled && queue.dead.isEmpty)
             #expect(queue.count("delivered") == 300 && queue.count("dropped:Duplicate") == 600)
-            #expect(accounts.reduce(0) { $0 + $1.duplicates } == 600)
+            #expect(accounts.reduce(0) { $0 + $1.dropped } == 600)
             #expect(accepted.accepted == 300 && accepted.distinctTokens == 300 && accepted.duplicates == 0)
         }
 
