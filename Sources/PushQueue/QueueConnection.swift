@@ -35,8 +35,8 @@ public final class QueueConnection {
         public var expiredWorker: String?
         /// How many dead letters had to go to keep within the limits.
         public var evicted: Int
-        /// What a person wants the worker's process to do, where it has told of itself; it is seen again and again.
-        public var order: WorkerOrder?
+        /// What an operator asks the worker to do, if a heartbeat was sent. The same command comes many times.
+        public var command: WorkerCommand?
         /// The stamp of the claims; empty without jobs.
         public var stamp: String
         /// The number of claims that the lane had before; negative if it is unknown.
@@ -109,17 +109,16 @@ public final class QueueConnection {
     ///   - count: how many jobs at most; 0 only renews.
     ///   - first: the number for the first of them. A claim whose reply was lost is repeated with the same number.
     ///   - join: whether this is the worker's first claim.
-    ///   - news: what the worker has to tell of itself, now and then: it travels with the claim, which then also brings
-    ///     orders.
+    ///   - heartbeat: what the lane reports about itself, at intervals; the claim then also brings commands.
     public func claim(
-        count: Int, first: Int, join: Bool, telling news: WorkerNews? = nil,
+        count: Int, first: Int, join: Bool, heartbeat: WorkerHeartbeat? = nil,
         completion: @escaping (Result<Claimed, Failure>) -> Void
     ) {
         var keyNames = [
             keys.jobs, keys.retry, keys.claimed(worker), keys.inbox, keys.workers, keys.paused, keys.dead,
             keys.deadBytes, keys.statsPrefix, keys.next(worker), keys.results,
         ]
-        if let news { keyNames += [keys.workerInfo, keys.order(news.process)] }
+        if let heartbeat { keyNames += [keys.workerInfo, keys.order(heartbeat.process)] }
         scripts.run(
             .claim, keyNames,
             arguments: { [worker, limits, random, head = keys.head.rawValue] command in
@@ -137,9 +136,9 @@ public final class QueueConnection {
                 command.append(head)
                 command.append(limits.resultsKept)
                 command.append(limits.idleLease)
-                guard let news else { return }
-                command.append(Int(news.uptime))
-                command.append(news.members)
+                guard let heartbeat else { return }
+                command.append(Int(heartbeat.uptime))
+                command.append(heartbeat.members)
             },
             completion: { result in completion(result.flatMap(Self.readClaim)) })
     }
@@ -154,7 +153,7 @@ public final class QueueConnection {
         var elements = reply.root.children
         guard let status = elements.next()?.integer, let now = elements.next()?.integer,
             let due = elements.next()?.integer, let expired = elements.next()?.string,
-            let evicted = elements.next()?.integer, let order = elements.next()?.string,
+            let evicted = elements.next()?.integer, let command = elements.next()?.string,
             let stamp = elements.next()?.string, let held = elements.next()?.integer
         else { return .failure(.unexpectedReply(.claim)) }
         var bodies: [ByteBuffer] = []
@@ -167,7 +166,7 @@ public final class QueueConnection {
             Claimed(
                 isPaused: status == 1, leaseLost: status == 2, now: Int64(now), nextDue: due < 0 ? nil : Int64(due),
                 expiredWorker: expired.isEmpty ? nil : expired, evicted: evicted,
-                order: order.isEmpty ? nil : WorkerOrder(order), stamp: stamp, held: held,
+                command: command.isEmpty ? nil : WorkerCommand(command), stamp: stamp, held: held,
                 bodies: bodies))
     }
 

@@ -115,7 +115,7 @@ public struct QueueKeys: Sendable {
     /// STRING: `<next> <first> <stamp> <size>` of the lane's last claim that took jobs.
     public func next(_ worker: String) -> String { "\(base)next:\(worker)" }
 
-    /// STRING: what a person wants a process to do (see ``WorkerOrder``).
+    /// STRING: what a person wants a process to do (see ``WorkerCommand``).
     /// - Parameter process: the part of its workers' names that its lanes have in common.
     public func order(_ process: String) -> String { "\(base)order:\(process)" }
 

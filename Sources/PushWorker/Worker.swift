@@ -19,7 +19,7 @@ public final class Worker: Service {
     /// How often a configuration was taken up.
     private let reloads = Atomic(0)
     /// What people have ordered, and whether the worker is quiet.
-    private let orders = NIOLockedValueBox((seen: WorkerOrders(), isQuiet: false))
+    private let orders = NIOLockedValueBox((seen: WorkerCommands(), isQuiet: false))
     /// Ends when somebody wants the worker to stop.
     private let stopping = AsyncStream.makeStream(of: Never.self)
     private let hasStarted = Atomic(false)
@@ -127,7 +127,7 @@ public final class Worker: Service {
 
     // MARK: Orders
 
-    private func obey(_ order: WorkerOrder) {
+    private func obey(_ order: WorkerCommand) {
         guard orders.withLockedValue({ $0.seen.isNew(order) }) else { return }
         switch order.kind {
         case .quiet: setQuiet(true, because: "a command in Redis")

@@ -209,7 +209,7 @@ extension EndToEnd {
             #expect(key.ending == .exited(64) && key.errors.contains("takes certificates only"))
             for (name, value, words) in [
                 ("TRANSPORT", "pigeon", "http2 or gateway"), ("GATEWAY_FRAME", "3", "simple, enhanced or items"),
-                ("GATEWAY_BARRIER", "maybe", "on or off"), ("GATEWAY_CONFIRM_AFTER", "600001", "600000"),
+                ("GATEWAY_BARRIER", "maybe", "on or off"), ("GATEWAY_CONFIRM_AFTER", "600001", "10m"),
                 ("GATEWAY_WINDOW", "0", "GATEWAY_WINDOW"), ("ENDPOINT", "a b", "host:port"),
             ] {
                 let wrong = try await run(

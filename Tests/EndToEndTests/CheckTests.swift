@@ -125,7 +125,7 @@ extension EndToEnd {
                 ),
                 (#"{"id":"x","token":"abcd","alert":"hi"}"#, true, "(derived from its `id` and the token)"),
                 (#"{"id":"x","token":"abcd","alert":"hi","push_typ":"voip"}"#, true, "is `push_type` meant?"),
-                (#"{"id":"x","tokens":["abcd","x"],"alert":"hi"}"#, false, "token 2 would be event=dead_letter"),
+                (#"{"id":"x","tokens":["abcd","x"],"alert":"hi"}"#, false, "token 2 would be kept as a dead letter"),
                 (#"{"id":"x","token":"xyz","payload":{}}"#, false, "MalformedToken"),
                 (#"{"id":"x","token":"abcd"}"#, false, "MissingPayload"),
                 (#"{"id":"x","token":"abcd","payload":{},"app":"other"}"#, false, "UnknownApp"),

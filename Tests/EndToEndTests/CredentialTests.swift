@@ -211,7 +211,7 @@ extension EndToEnd {
         @Test(
             "what is wrong with an app's settings is said, with the variable's name",
             arguments: [
-                (["APNS_WORKER_APPS": "a b"], "no name for an app"),
+                (["APNS_WORKER_APPS": "a b"], "not a valid name for an app"),
                 (["APNS_WORKER_APPS": ","], "names no app"),
                 (["APNS_WORKER_APPS": "a-b,a_b"], "APNS_WORKER_APPS_A_B_"),
                 (["APNS_WORKER_APPS": "shop", "APNS_WORKER_TOPIC": ""], "APNS_WORKER_APPS_SHOP_TOPIC"),

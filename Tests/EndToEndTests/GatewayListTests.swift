@@ -32,8 +32,9 @@ extension EndToEnd {
             try scene.redis.push(TestJob.many(1000, prefix: "a"))
             let wrong = try scene.worker()
             try await eventually("the app is paused") { try BreakerTests.pause("default", scene.redis) != nil }
-            let reason = try #require(try BreakerTests.pause("default", scene.redis)?["reason"] as? String)
-            #expect(reason.hasPrefix("InvalidToken for most tokens"))
+            let pause = try #require(try BreakerTests.pause("default", scene.redis))
+            #expect(pause["reason"] as? String == "InvalidToken")
+            #expect((pause["detail"] as? String)?.hasPrefix("for most tokens") == true)
             let before = try await scene.simulator.account().gateway.refused["8 InvalidToken"] ?? 0
             try await eventually("probes are made, and are told the same") {
                 try await scene.simulator.account().gateway.refused["8 InvalidToken"] ?? 0 >= before + 2

@@ -206,7 +206,7 @@ extension EndToEnd {
             try redis.run("SET", "push:{shared}:invalid-tokens", "what is this?")
             let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port, options: ["--lanes", "2"])
             try redis.push(TestJob.many(3))
-            let reason = "Redis does not take invalid tokens: Redis answered: WRONGTYPE"
+            let reason = "Redis refuses invalid tokens: Redis answered: WRONGTYPE"
             try await eventually("it says why") {
                 try await FleetView(redis.url).worker(worker)?.not_ready.contains { $0.hasPrefix(reason) } == true
             }

@@ -56,7 +56,7 @@ extension EndToEnd {
             let lines = worker.log.split(separator: "\n")
             let began = lines.filter { $0.contains(" error no answers from APNs: ") }
             #expect(began.count == 1 && began.first?.contains("Apple's status page") == true, "\(worker.log)")
-            #expect(lines.count { $0.contains(" notice requests to APNs no longer go unanswered ") } == 1)
+            #expect(lines.count { $0.contains(" event=answers_again") } == 1)
             worker.expectComplaints(1...2)
         }
 

@@ -134,4 +134,14 @@ struct JobEncoderTests {
             #expect(reason { ($0.id, $0.uniqueFor) = ("x", seconds) } == "InvalidMember")
         }
     }
+
+    @Test("the documentation's example is a job that the decoder accepts")
+    func example() throws {
+        var job = JobEncoder(tokens: ["00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0"])
+        job.id = "order-1742"
+        job.shortForms[.alert] = .text("Your order has shipped")
+        let decoded = try JobDecoder.decode(try job.encode())
+        #expect(decoded.id.map { String(buffer: decoded.text($0)) } == "order-1742" && decoded.tokenCount == 1)
+        #expect(String(buffer: try decoded.payload(limit: 4096)) == #"{"aps":{"alert":"Your order has shipped"}}"#)
+    }
 }

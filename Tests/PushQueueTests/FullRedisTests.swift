@@ -133,12 +133,12 @@ struct FullRedisTests {
             }
             #expect(try queue.redis.run("PTTL", keys.paused) == -1)
             #expect(try await QueuePause.clear(client, keys))
-            for kind in WorkerOrder.Kind.allCases {
-                let order = WorkerOrder(kind, at: 7)
+            for kind in WorkerCommand.Kind.allCases {
+                let order = WorkerCommand(kind, at: 7)
                 try await order.give(to: "host.1", client, keys)
-                #expect(try queue.redis.run("GET", keys.order("host.1")).text.flatMap { WorkerOrder($0) } == order)
+                #expect(try queue.redis.run("GET", keys.order("host.1")).text.flatMap { WorkerCommand($0) } == order)
                 let life = try #require(queue.redis.run("PTTL", keys.order("host.1")).number)
-                #expect((1...WorkerOrder.lifetime).contains(life))
+                #expect((1...WorkerCommand.lifetime).contains(life))
             }
         }
     }

@@ -160,10 +160,10 @@ struct TestWorker: Sendable {
     }
 
     func claim(
-        _ count: Int, first: Int = 1, join: Bool = true, telling news: WorkerNews? = nil
+        _ count: Int, first: Int = 1, join: Bool = true, heartbeat: WorkerHeartbeat? = nil
     ) async throws -> QueueConnection.Claimed {
         let claimed = try await call {
-            $0.claim(count: count, first: first, join: join, telling: news, completion: $1)
+            $0.claim(count: count, first: first, join: join, heartbeat: heartbeat, completion: $1)
         }
         stamps.learn(claimed.stamp, of: first..<first + claimed.bodies.count)
         return claimed

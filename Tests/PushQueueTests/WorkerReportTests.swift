@@ -30,7 +30,7 @@ struct WorkerReportTests {
         try await withQueue { queue in
             let report = Self.report()
             let name = "host.7.ab.1"
-            _ = try await queue.worker(name).claim(0, telling: WorkerNews(report, uptime: 5000))
+            _ = try await queue.worker(name).claim(0, heartbeat: WorkerHeartbeat(report, uptime: 5000))
             let overview = try await QueueOverview.read(queue.client, queue.keys)
             let worker = try #require(overview.workers.first)
             #expect(worker.name == name && worker.leaseLeft > 0 && worker.claims == 0)
@@ -58,7 +58,7 @@ struct WorkerReportTests {
             return app
         }
         report.obstacles = (0..<1000).map { .init("\($0)" + String(repeating: "\u{1}", count: 10_000), app: "é") }
-        let news = WorkerNews(report, uptime: 1)
+        let news = WorkerHeartbeat(report, uptime: 1)
         #expect(news.members.readableBytes < 60_000)
         var json = ByteBuffer(string: "{")
         json.writeImmutableBuffer(news.members)
@@ -99,36 +99,36 @@ struct WorkerReportTests {
 }
 
 @Suite("Orders to workers")
-struct WorkerOrderTests {
+struct WorkerCommandTests {
     @Test("reach a worker with what it tells of itself, again and again, and no one else")
     func claim() async throws {
         try await withQueue { queue in
-            let news = WorkerNews(WorkerReportTests.report("host.7.ab"), uptime: 1)
+            let news = WorkerHeartbeat(WorkerReportTests.report("host.7.ab"), uptime: 1)
             let worker = queue.worker("host.7.ab.0")
-            #expect(try await worker.claim(0, telling: news).order == nil)
-            let order = WorkerOrder(.quiet, at: 1234)
+            #expect(try await worker.claim(0, heartbeat: news).command == nil)
+            let order = WorkerCommand(.quiet, at: 1234)
             try await order.give(to: "host.7.ab", queue.client, queue.keys)
-            #expect(try await worker.claim(0, join: false).order == nil)
-            #expect(try await worker.claim(0, join: false, telling: news).order == order)
-            #expect(try await queue.worker("host.7.ab.1").claim(0, telling: news).order == order)
-            let other = WorkerNews(WorkerReportTests.report("host.8.ab"), uptime: 1)
-            #expect(try await queue.worker("host.8.ab.0").claim(0, telling: other).order == nil)
+            #expect(try await worker.claim(0, join: false).command == nil)
+            #expect(try await worker.claim(0, join: false, heartbeat: news).command == order)
+            #expect(try await queue.worker("host.7.ab.1").claim(0, heartbeat: news).command == order)
+            let other = WorkerHeartbeat(WorkerReportTests.report("host.8.ab"), uptime: 1)
+            #expect(try await queue.worker("host.8.ab.0").claim(0, heartbeat: other).command == nil)
             // Should nobody be there to hear it.
             let left = try #require(queue.redis.run("PTTL", queue.keys.order("host.7.ab")).number)
-            #expect(left > 0 && left <= WorkerOrder.lifetime)
+            #expect(left > 0 && left <= WorkerCommand.lifetime)
         }
     }
 
     @Test("a worker that ends leaves nothing, and one that only takes another name leaves the orders")
     func release() async throws {
         try await withQueue { queue in
-            let news = WorkerNews(WorkerReportTests.report("host.7.ab"), uptime: 1)
+            let news = WorkerHeartbeat(WorkerReportTests.report("host.7.ab"), uptime: 1)
             let worker = queue.worker("host.7.ab.0")
-            _ = try await worker.claim(0, telling: news)
-            try await WorkerOrder(.stop, at: 1).give(to: "host.7.ab", queue.client, queue.keys)
+            _ = try await worker.claim(0, heartbeat: news)
+            try await WorkerCommand(.stop, at: 1).give(to: "host.7.ab", queue.client, queue.keys)
             try await worker.release()
             #expect(try Array(queue.everything().keys) == [queue.keys.order("host.7.ab")])
-            _ = try await worker.claim(0, telling: news)
+            _ = try await worker.claim(0, heartbeat: news)
             try await worker.release(endOf: "host.7.ab")
             #expect(try queue.everything().isEmpty)
         }
@@ -138,9 +138,9 @@ struct WorkerOrderTests {
     func reclaim() async throws {
         try await withQueue { queue in
             let dead = queue.worker("host.7.ab.0")
-            _ = try await dead.claim(0, telling: WorkerNews(WorkerReportTests.report("host.7.ab"), uptime: 1))
+            _ = try await dead.claim(0, heartbeat: WorkerHeartbeat(WorkerReportTests.report("host.7.ab"), uptime: 1))
             let living = queue.worker("host.8.ab.0")
-            _ = try await living.claim(0, telling: WorkerNews(WorkerReportTests.report("host.8.ab"), uptime: 1))
+            _ = try await living.claim(0, heartbeat: WorkerHeartbeat(WorkerReportTests.report("host.8.ab"), uptime: 1))
             try queue.endLease("host.7.ab.0")
             let before = try await QueueOverview.read(queue.client, queue.keys)
             let gone = try #require(before.workers.first { $0.name == "host.7.ab.0" })
@@ -159,9 +159,9 @@ struct WorkerOrderTests {
                 try queue.redis.run(([command[0], key] + command.dropFirst()).map { Array($0.utf8) })
             }
             try queue.push(["a"])
-            let news = WorkerNews(WorkerReportTests.report("p"), uptime: 1)
-            let claimed = try await queue.worker("p.0").claim(5, telling: news)
-            #expect(claimed.texts == ["a"] && claimed.order == nil)
+            let news = WorkerHeartbeat(WorkerReportTests.report("p"), uptime: 1)
+            let claimed = try await queue.worker("p.0").claim(5, heartbeat: news)
+            #expect(claimed.texts == ["a"] && claimed.command == nil)
             #expect(try await queue.worker("p.0").release() == 1)
             #expect(try await queue.worker("p.1").claim(5).texts == ["a"])
             try queue.endLease("p.1")
@@ -171,6 +171,6 @@ struct WorkerOrderTests {
 
     @Test("what is no order is none", arguments: ["", "quiet", "quiet ", "quiet x", "burn 1", "quiet 1 2", " quiet 1"])
     func garbage(text: String) {
-        #expect(WorkerOrder(text) == nil)
+        #expect(WorkerCommand(text) == nil)
     }
 }

@@ -1,9 +1,11 @@
 import APNS
+import APNSSimulator
 import Logging
 import NIOCore
 import NIOEmbedded
 import PushJob
 import TLS
+import Testing
 
 @testable import PushQueue
 @testable import PushWorker
@@ -29,7 +31,7 @@ final class EngineScene: @unchecked Sendable {
         var configuration = WorkerConfiguration(
             redis: try RedisTopology(url: "redis://127.0.0.1:1"),
             queues: [.init(keys: try QueueKeys(queue: "default"))],
-            sharedKeys: try SharedKeys(), apps: apps.map(Self.app), workerName: "w")
+            sharedKeys: try SharedKeys(), apps: try apps.map(Self.app), workerName: "w")
         configuration.retry.base = 1000
         change(&configuration)
         loop.advanceTime(by: .hours(1))
@@ -62,10 +64,15 @@ final class EngineScene: @unchecked Sendable {
         run(.milliseconds(1))
     }
 
-    static func app(_ name: String) -> AppConfiguration {
+    static func app(_ name: String) throws -> AppConfiguration {
         // Without keys and certificate requests need no token.
-        AppConfiguration(name: name, topic: "com.example.\(name)", credential: .providerTokens([]))
+        var app = AppConfiguration(name: name, topic: "com.example.\(name)", credential: .providerTokens([]))
+        // The system's are many, and take a tenth of a second to read.
+        app.trust = .pem(try authority.get())
+        return app
     }
+
+    private static let authority = Result { try SimulatedAuthority().certificatePEM }
 
     /// Redis' time for a time of the loop, in milliseconds since 1970.
     static func time(_ now: NIODeadline) -> Int64 {
@@ -193,6 +200,10 @@ final class FakeTransport: Transport {
 
     /// Ends a request.
     func answer(_ result: RequestResult, at index: Int = 0) {
+        guard submitted.indices.contains(index) else {
+            Issue.record("there is no request to answer")
+            return
+        }
         let (_, tag) = submitted.remove(at: index)
         capacity += 1
         delegate?.transport(self, completed: tag, with: result)
@@ -299,7 +310,7 @@ final class FakeQueue: QueueStore {
     }
 
     func claim(
-        _ claim: ClaimWindow.Claim, heartbeat: WorkerNews?, completion: @escaping Completion<QueueConnection.Claimed>
+        _ claim: ClaimWindow.Claim, heartbeat: WorkerHeartbeat?, completion: @escaping Completion<QueueConnection.Claimed>
     ) {
         reply(completion) { [self] in
             let before = held.count
@@ -311,7 +322,7 @@ final class FakeQueue: QueueStore {
             }
             return QueueConnection.Claimed(
                 isPaused: isPaused, leaseLost: leaseIsLost, now: time(), nextDue: jobs.isEmpty ? nil : 0,
-                expiredWorker: nil, evicted: 0, order: nil, stamp: "s\(stamp)", held: before,
+                expiredWorker: nil, evicted: 0, command: nil, stamp: "s\(stamp)", held: before,
                 bodies: taken.map { ByteBuffer(string: $0) })
         }
     }

@@ -39,10 +39,10 @@ struct RecentRateTests {
 }
 
 @Suite("Which orders are obeyed")
-struct WorkerOrdersTests {
+struct WorkerCommandsTests {
     @Test("each once, however often and on however many queues it is seen, and none that a later one took back")
     func once() {
-        var orders = WorkerOrders()
+        var orders = WorkerCommands()
         check(orders.isNew(.init(.quiet, at: 10)))
         check(!orders.isNew(.init(.quiet, at: 10)))
         check(orders.isNew(.init(.work, at: 20)))

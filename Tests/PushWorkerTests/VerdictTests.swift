@@ -117,7 +117,7 @@ struct VerdictTests {
         #expect(verdict(410, "NewlyGone") == .tokenInvalid(reason: "NewlyGone", since: nil))
         // A proxy's own 410 is no reason to give a device up.
         #expect(verdict(410) == .dead(reason: "HTTP410"))
-        #expect(verdict(302) == .retry(reason: "HTTP302", retryAfter: nil, isUncertain: true))
+        #expect(verdict(302) == .retry(reason: Reason(.http(302)), retryAfter: nil, isUncertain: true))
     }
 
     @Test("sends again at once what APNs has not processed, and after a pause what it may have")
@@ -140,7 +140,7 @@ struct VerdictTests {
             (.refused(.noError), .delivered), (.refused(.shutdown), .delivered),
             (.refused(.processingError), .retry(reason: "ProcessingError", retryAfter: nil, isUncertain: false)),
             (.refused(.unknown), .retry(reason: "UnknownError", retryAfter: nil, isUncertain: false)),
-            (.refused(.other(77)), .retry(reason: "GatewayStatus77", retryAfter: nil, isUncertain: false)),
+            (.refused(.other(77)), .retry(reason: Reason(.gateway(.other(77))), retryAfter: nil, isUncertain: false)),
             (.refused(.missingDeviceToken), .dead(reason: Reason(.gateway(.missingDeviceToken)))),
             (.refused(.missingPayload), .dead(reason: Reason(.gateway(.missingPayload)))),
             (.refused(.invalidTokenSize), .dead(reason: "InvalidTokenSize")),

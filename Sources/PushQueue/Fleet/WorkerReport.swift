@@ -1,6 +1,6 @@
 /// What a worker's lane tells of itself in Redis: a JSON object in `worker-info`, under the name that its lease has.
 ///
-/// It is bounded, and has neither tokens nor payloads. Written by ``WorkerNews``, and read by whoever wants to know how the
+/// It is bounded, and has neither tokens nor payloads. Written by ``WorkerHeartbeat``, and read by whoever wants to know how the
 /// fleet is.
 public struct WorkerReport: Sendable, Equatable {
     /// What the process is doing.

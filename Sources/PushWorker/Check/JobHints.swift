@@ -9,7 +9,7 @@ enum JobHints {
     /// - Returns: a sentence each; none where the job has no object to look at.
     static func of(_ body: ByteBuffer, as format: JobFormat) -> [String] {
         guard let document = JobDecoder.document(of: body, as: format),
-            let members = JobText.read(document)?.members
+            let members = JSONValue.read(document)?.members
         else { return [] }
         if format == .native, members["args"]?.elements != nil, members["class"] != nil {
             return [
@@ -20,7 +20,7 @@ enum JobHints {
         return unknownMembers(members) + payload(members) + alert(members) + tokens(members)
     }
 
-    private static func unknownMembers(_ members: [String: JobText]) -> [String] {
+    private static func unknownMembers(_ members: [String: JSONValue]) -> [String] {
         var hints: [String] = []
         for name in members.keys.sorted() where !SimilarName.jobMembers.contains(name) {
             if name == "aps" {
@@ -32,7 +32,7 @@ enum JobHints {
         return hints
     }
 
-    private static func payload(_ members: [String: JobText]) -> [String] {
+    private static func payload(_ members: [String: JSONValue]) -> [String] {
         guard let payload = members["payload"]?.members else { return [] }
         guard let aps = payload["aps"] else {
             if payload["mdm"] != nil { return [] }
@@ -50,7 +50,7 @@ enum JobHints {
         return hints
     }
 
-    private static func alert(_ members: [String: JobText]) -> [String] {
+    private static func alert(_ members: [String: JSONValue]) -> [String] {
         let alert = members["alert"] ?? members["payload"]?.members?["aps"]?.members?["alert"]
         if alert?.text == "" { return ["its `alert` is empty: nothing is shown"] }
         guard let parts = alert?.members else { return [] }
@@ -59,7 +59,7 @@ enum JobHints {
         return ["its `alert` has no text: nothing is shown without `title` or `body`"]
     }
 
-    private static func tokens(_ members: [String: JobText]) -> [String] {
+    private static func tokens(_ members: [String: JSONValue]) -> [String] {
         let listed = members["tokens"]?.elements?.compactMap(\.text) ?? []
         let tokens = members["token"]?.text.map { [$0] } ?? listed
         if tokens.contains(where: isFromFirebase) {

@@ -1,3 +1,4 @@
+import PrintableText
 import PushJob
 import PushQueue
 
@@ -31,25 +32,9 @@ enum SimilarName {
         if let other = others[plain] { return other }
         // Of short names, too many are near to others that mean something else.
         let allowed = plain.utf8.count >= 8 ? 2 : plain.utf8.count >= 4 ? 1 : 0
-        let near = known.map { (distance(plain, Self.plain($0)), $0) }.filter { $0.0 <= allowed }
+        let near = known.map { (plain.editDistance(to: Self.plain($0)), $0) }.filter { $0.0 <= allowed }
         return near.min { $0 < $1 }?.1
     }
 
     private static func plain(_ name: String) -> String { name.lowercased().filter { $0 != "_" && $0 != "-" } }
-
-    /// How many letters have to be put in, taken out, changed or swapped with their neighbour.
-    static func distance(_ first: String, _ second: String) -> Int {
-        let (a, b) = (Array(first.utf8), Array(second.utf8))
-        var (before, previous) = ([Int](), Array(0...b.count))
-        for i in 1..<(a.count + 1) {
-            var row = [i]
-            for j in 1..<(b.count + 1) {
-                var cost = min(previous[j] + 1, row[j - 1] + 1, previous[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1))
-                if i > 1, j > 1, a[i - 1] == b[j - 2], a[i - 2] == b[j - 1] { cost = min(cost, before[j - 2] + 1) }
-                row.append(cost)
-            }
-            (before, previous) = (previous, row)
-        }
-        return previous[b.count]
-    }
 }

@@ -96,7 +96,7 @@ extension Lane {
     // MARK: The heartbeat
 
     /// What the lane reports about itself with claims and renewals that are made anyway.
-    func heartbeat(for queue: QueueContext) -> WorkerNews {
+    func heartbeat(for queue: QueueContext) -> WorkerHeartbeat {
         let now = context.now
         var report = WorkerReport()
         report.process = context.configuration.workerName
@@ -127,7 +127,7 @@ extension Lane {
             report.headIsRight = queue.keys.head == .right
         }
         report.apps = senders.filter { !$0.isRemoved }.map(\.report)
-        return WorkerNews(report, uptime: (now - observation.startedAt).nanoseconds / 1_000_000)
+        return WorkerHeartbeat(report, uptime: (now - observation.startedAt).nanoseconds / 1_000_000)
     }
 
     /// The clients of the queues, with their keys; none without Redis. On the event loop.

@@ -18,7 +18,7 @@ final class Lane: @unchecked Sendable {
     /// What the lane says to the worker and to its other lanes, from this lane's event loop.
     struct Callbacks {
         /// Called with what an operator wants the worker to do; the same command may come many times.
-        var command: @Sendable (WorkerOrder) -> Void = { _ in }
+        var command: @Sendable (WorkerCommand) -> Void = { _ in }
         /// Called when more jobs wait than this lane can claim.
         var backlog: @Sendable (_ queue: QueueID) -> Void = { _ in }
         /// Called with the time at which a retry becomes due, for the lane that polls.

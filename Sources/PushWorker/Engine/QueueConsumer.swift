@@ -19,7 +19,7 @@ enum QueueEvent {
     /// A retry becomes due at a time, and this lane does not poll.
     case due(NIODeadline)
     /// An operator wants the worker to do something.
-    case command(WorkerOrder)
+    case command(WorkerCommand)
 }
 
 /// The lane of a queue's consumer.
@@ -29,7 +29,7 @@ protocol QueueConsumerDelegate: AnyObject {
     /// - Returns: the reservation that the job needs first; `nil` if it needs none.
     func accept(_ body: ByteBuffer, claim: ClaimID, from queue: QueueContext, isRecovered: Bool) -> Reservation?
     func recordDuplicate(_ reservation: Reservation, in queue: QueueContext)
-    func heartbeat(for queue: QueueContext) -> WorkerNews
+    func heartbeat(for queue: QueueContext) -> WorkerHeartbeat
     /// The number of notifications that could be in flight in addition.
     var capacity: Int { get }
     /// True while nothing is in flight, nothing waits and nothing is wrong.
@@ -193,7 +193,7 @@ final class QueueConsumer {
         queue.setClock(claimed.now)
         lane.metrics.setClock(ofQueue: queue.id.index, ahead: queue.clockOffset)
         accepted(.claims)
-        if let command = claimed.order { report(.command(command)) }
+        if let command = claimed.command { report(.command(command)) }
         if claimed.leaseLost { return rejoin() }
         lease.continuity.renewed(now: lane.now)
         lease.holdsNothing = claimed.held == 0
@@ -319,7 +319,7 @@ final class QueueConsumer {
     func reportSoon() { heartbeat.isUrgent = true }
 
     /// The heartbeat to send with the claim that is made now, if it is time for one.
-    private func nextHeartbeat() -> WorkerNews? {
+    private func nextHeartbeat() -> WorkerHeartbeat? {
         guard heartbeat.isUrgent || lane.now - heartbeat.sentAt >= Interval.heartbeat else { return nil }
         heartbeat = Heartbeat(sentAt: lane.now)
         return delegate.heartbeat(for: queue)

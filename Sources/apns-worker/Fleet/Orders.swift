@@ -115,7 +115,7 @@ struct OrderOptions: ParsableArguments {
     }
 
     /// Gives the order.
-    func give(_ kind: WorkerOrder.Kind, _ manner: Manner) async throws {
+    func give(_ kind: WorkerCommand.Kind, _ manner: Manner) async throws {
         let isDone: Bool = try await fleet.withFleet { fleet in
             let (queues, incomplete) = try await fleet.queues()
             let status = try await FleetStatus.read(fleet, queues)
@@ -126,7 +126,7 @@ struct OrderOptions: ParsableArguments {
             guard !all || confirms(manner, chosen) else { throw ExitCode.failure }
             for worker in chosen {
                 for keys in queues where worker.queues.contains(keys.queue) {
-                    try await WorkerOrder(kind, at: status.at).give(
+                    try await WorkerCommand(kind, at: status.at).give(
                         to: worker.name, fleet.client(for: keys.jobs), keys)
                 }
             }
@@ -180,7 +180,7 @@ struct OrderOptions: ParsableArguments {
     }
 
     private static func json(
-        _ kind: WorkerOrder.Kind, _ workers: [FleetStatus.Worker], _ done: Bool?
+        _ kind: WorkerCommand.Kind, _ workers: [FleetStatus.Worker], _ done: Bool?
     ) throws -> String {
         struct Answer: Encodable {
             var order: String

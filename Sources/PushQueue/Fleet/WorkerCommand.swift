@@ -6,7 +6,7 @@ import Redis
 ///
 /// It is seen again and again, by all lanes and on all queues, so it carries when it was given: only one that is newer than
 /// all before is obeyed.
-public struct WorkerOrder: Sendable, Equatable {
+public struct WorkerCommand: Sendable, Equatable {
     /// What is to be done.
     public enum Kind: String, Sendable, CaseIterable {
         /// Claim nothing more, finish what is under way, and stay.

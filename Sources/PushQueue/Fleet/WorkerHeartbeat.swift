@@ -1,7 +1,7 @@
 import NIOCore
 
 /// A report on its way to Redis, with a claim. Redis adds what time it is.
-public struct WorkerNews: Sendable {
+public struct WorkerHeartbeat: Sendable {
     /// The name of the worker's process, by which orders are given to it.
     public var process: String
     /// For how long the process has been running, in milliseconds.

@@ -2,22 +2,22 @@ import FoundationEssentials
 import NIOCore
 
 /// A JSON value, for those who look for likely mistakes in it and not for what it means.
-enum JobText: Decodable {
-    case object([String: JobText])
-    case array([JobText])
+enum JSONValue: Decodable {
+    case object([String: JSONValue])
+    case array([JSONValue])
     case text(String)
     case other
 
     /// - Returns: `nil` for what is not JSON.
-    static func read(_ bytes: ByteBuffer) -> JobText? {
+    static func read(_ bytes: ByteBuffer) -> JSONValue? {
         try? JSONDecoder().decode(Self.self, from: Data(bytes.readableBytesView))
     }
 
     init(from decoder: any Decoder) throws {
         let container = try decoder.singleValueContainer()
-        if let object = try? container.decode([String: JobText].self) {
+        if let object = try? container.decode([String: JSONValue].self) {
             self = .object(object)
-        } else if let array = try? container.decode([JobText].self) {
+        } else if let array = try? container.decode([JSONValue].self) {
             self = .array(array)
         } else if let text = try? container.decode(String.self) {
             self = .text(text)
@@ -26,7 +26,7 @@ enum JobText: Decodable {
         }
     }
 
-    var members: [String: JobText]? {
+    var members: [String: JSONValue]? {
         if case .object(let members) = self { members } else { nil }
     }
 
@@ -43,7 +43,7 @@ enum JobText: Decodable {
         }
     }
 
-    var elements: [JobText]? {
+    var elements: [JSONValue]? {
         if case .array(let elements) = self { elements } else { nil }
     }
 }
