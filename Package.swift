@@ -55,7 +55,9 @@ let package = Package(
             resources: [.embedInCode("Scripts")]),
         .target(
             name: "PushWorker",
-            dependencies: ["APNS", "PrintableText", "PushJob", "PushQueue", nioCore, nioPosix, coreMetrics, logging, lifecycle]),
+            dependencies: [
+                "APNS", "PrintableText", "PushJob", "PushQueue", nioCore, nioPosix, coreMetrics, logging, lifecycle,
+            ]),
         .target(
             name: "Telemetry",
             dependencies: [
@@ -70,7 +72,8 @@ let package = Package(
         .executableTarget(
             name: "apns-worker",
             dependencies: [
-                "APNS", "APNSSimulator", "CProcess", "HTTPPort", "PrintableText", "PushJob", "PushQueue", "PushWorker", "Redis",
+                "APNS", "APNSSimulator", "CProcess", "HTTPPort", "PrintableText", "PushJob", "PushQueue", "PushWorker",
+                "Redis",
                 "Sockets", "TLS", "Telemetry", argumentParser, nioHTTP1, logging, lifecycle, unixSignals,
                 yams,
             ]),
@@ -88,7 +91,8 @@ let package = Package(
 
         // What scripts/chaos runs.
         .executableTarget(
-            name: "Chaos", dependencies: ["PushJob", "PushQueue", "Redis", "TestSupport", logging, nioPosix, argumentParser],
+            name: "Chaos",
+            dependencies: ["PushJob", "PushQueue", "Redis", "TestSupport", logging, nioPosix, argumentParser],
             path: "Tests/Chaos"),
 
         // A pool in a process of its own, for a test of how much memory it takes.
@@ -132,7 +136,9 @@ let package = Package(
             ]),
         .testTarget(
             name: "EndToEndTests",
-            dependencies: ["APNS", "PushJob", "PushQueue", "Redis", "TestSupport", "apns-worker", "apns-simulator", yams]),
+            dependencies: [
+                "APNS", "PushJob", "PushQueue", "Redis", "TestSupport", "apns-worker", "apns-simulator", yams,
+            ]),
     ],
     swiftLanguageModes: [.v6]
 )

@@ -1,7 +1,6 @@
 import ArgumentParser
 import FoundationEssentials
 import Glibc
-import Glibc
 import PushWorker
 
 /// The work of a process and its cost, as JSON.

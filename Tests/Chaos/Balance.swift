@@ -49,7 +49,9 @@ struct Balance {
         expect(
             remains.invalidTokenDetails, sums.invalid, "the details of invalid tokens are of others than the set has")
         expect(dead, sums.dead + sums.acceptedAndDead, "Redis counts other dead letters than there are")
-        expect(remains.count("dropped:Duplicate"), sums.copies, "Redis counts other duplicates than jobs were pushed twice")
+        expect(
+            remains.count("dropped:Duplicate"), sums.copies, "Redis counts other duplicates than jobs were pushed twice"
+        )
         expect(simulator.accepted - simulator.duplicates, simulator.distinctIDs, "APNs' own account does not add up")
         let distinct = sums.accepted + sums.acceptedAndDead
         expect(simulator.distinctTokens, distinct, "APNs accepted others than the notifications that ended as accepted")

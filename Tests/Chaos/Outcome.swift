@@ -31,7 +31,8 @@ struct Outcome {
             row("dead-lettered", count("dead") + sums.uncountedDead, nil, sums.dead + sums.acceptedAndDead),
             row("  though APNs may have taken it", nil, nil, sums.acceptedAndDead),
             row(
-                "expired or dropped", count("expired") + count("dropped") - count("dropped:Duplicate"), nil, sums.lapsed + balance.acceptedThenLapsed
+                "expired or dropped", count("expired") + count("dropped") - count("dropped:Duplicate"), nil,
+                sums.lapsed + balance.acceptedThenLapsed
             ),
             row("  though APNs may have taken it", nil, nil, balance.acceptedThenLapsed),
             "",

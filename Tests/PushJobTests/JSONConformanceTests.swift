@@ -34,5 +34,6 @@ extension [UInt8] {
 }
 
 extension JSONCase: CustomTestStringConvertible {
+    /// The name.
     public var testDescription: String { name }
 }

@@ -66,7 +66,8 @@ struct QueueOverviewTests {
             }
             try queue.push(["a"])
             for lane in 0..<3 {
-                let claimed = try await queue.worker("host.1.ab.\(lane)").claim(lane == 2 ? 1 : 0, heartbeat: news(lane))
+                let claimed = try await queue.worker("host.1.ab.\(lane)").claim(
+                    lane == 2 ? 1 : 0, heartbeat: news(lane))
                 #expect(claimed.bodies.count == (lane == 2 ? 1 : 0))
             }
             _ = try await queue.worker("other").claim(0)

@@ -310,7 +310,8 @@ final class FakeQueue: QueueStore {
     }
 
     func claim(
-        _ claim: ClaimWindow.Claim, heartbeat: WorkerHeartbeat?, completion: @escaping Completion<QueueConnection.Claimed>
+        _ claim: ClaimWindow.Claim, heartbeat: WorkerHeartbeat?,
+        completion: @escaping Completion<QueueConnection.Claimed>
     ) {
         reply(completion) { [self] in
             let before = held.count

@@ -2,7 +2,9 @@
 ///
 /// The names follow the convention of parsing suites: `y_` must be accepted, `n_` must be refused.
 public struct JSONCase: Sendable {
+    /// The name; it begins with `y_` or `n_`.
     public let name: String
+    /// The document.
     public let bytes: [UInt8]
 
     init(_ name: String, _ text: String) {
@@ -19,10 +21,12 @@ public struct JSONCase: Sendable {
         self.init(name, Array(#"[""#.utf8) + bytes + Array(#""]"#.utf8))
     }
 
+    /// True for valid JSON.
     public var isGood: Bool { name.hasPrefix("y_") }
 }
 
 extension JSONCase {
+    /// All cases.
     public static let all = structure + objects + arrays + numbers + literals + strings + utf8
 
     static let structure: [JSONCase] = [

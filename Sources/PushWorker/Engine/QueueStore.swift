@@ -17,7 +17,8 @@ protocol QueueStore: AnyObject {
     /// Claims under another name from now on.
     func use(holder: String)
     func claim(
-        _ claim: ClaimWindow.Claim, heartbeat: WorkerHeartbeat?, completion: @escaping Completion<QueueConnection.Claimed>)
+        _ claim: ClaimWindow.Claim, heartbeat: WorkerHeartbeat?,
+        completion: @escaping Completion<QueueConnection.Claimed>)
     func reserve(_ reservations: [Reservation], completion: @escaping Completion<[ReservationResult]>)
     func settle(_ settlement: Settlement, completion: @escaping Completion<QueueConnection.Settled>)
     func reclaim(_ other: String, completion: @escaping Completion<QueueConnection.Reclaimed?>)
@@ -68,7 +69,8 @@ final class RedisQueueStore: QueueStore {
     }
 
     func claim(
-        _ claim: ClaimWindow.Claim, heartbeat: WorkerHeartbeat?, completion: @escaping Completion<QueueConnection.Claimed>
+        _ claim: ClaimWindow.Claim, heartbeat: WorkerHeartbeat?,
+        completion: @escaping Completion<QueueConnection.Claimed>
     ) {
         connection.claim(
             count: claim.count, first: claim.first, join: claim.join, heartbeat: heartbeat, completion: completion)

@@ -1,6 +1,5 @@
 import FoundationEssentials
 import Glibc
-import Glibc
 import Logging
 import PushWorker
 import ServiceLifecycle

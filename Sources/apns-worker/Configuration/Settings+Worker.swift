@@ -1,5 +1,5 @@
-import PushJob
 import ArgumentParser
+import PushJob
 import PushQueue
 import PushWorker
 import Redis
