@@ -96,19 +96,19 @@ final class Ledger {
         counters.outcomes[outcome] += 1
         if outcome == .delivered {
             lane.metrics.countDelivered(lane.jobs[id].series)
-            lane.jobs[id].tally?.add(.delivered)
-            guard describes(.delivered) else { return }
         } else {
             // Expired and suppressed notifications are one series each: their reasons say nothing more.
             let label = outcome == .expired || outcome == .suppressed ? nil : reason
             lane.metrics.count(.ended(outcome), lane.jobs[id].series, 1, label)
         }
-        let recipient = outcome == .dead || describes(outcome) ? recipient() : nil
-        if describes(outcome) {
+        let isDescribed = describes(outcome)
+        let recipient = outcome == .dead || isDescribed ? recipient() : nil
+        if isDescribed {
             describe(outcome, reason, cause: cause, status: status, of: id, to: recipient, wasSent: wasSent)
         }
         switch outcome {
-        case .delivered: break
+        // A plain delivery needs no tally; its result has made one.
+        case .delivered: lane.jobs[id].tally?.add(.delivered)
         case .invalidToken, .expired, .dropped, .suppressed: tally(of: id).add(outcome)
         case .dead:
             guard let reason else { return }
