@@ -93,7 +93,7 @@ final class Fleet {
 
 /// The shared state in Redis.
 final class RedisFleetStore: FleetStore {
-    private let client: RedisClient
+    private let client: any RedisSender
     private let appPauses: AppPauses
     private let appRates: AppRates
     private let throttled: ThrottledTokens
@@ -103,14 +103,18 @@ final class RedisFleetStore: FleetStore {
     /// - Parameters:
     ///   - client: of the slot of the shared keys.
     ///   - lane: the lane's name, for pauses.
-    init(_ client: RedisClient, configuration: WorkerConfiguration, lane: String) {
+    ///   - clock: the clock that the scripts read.
+    init(
+        _ client: any RedisSender, configuration: WorkerConfiguration, lane: String, clock: ClockSource = .server
+    ) {
         self.client = client
         let keys = configuration.sharedKeys
-        appPauses = AppPauses(client: client, keys: keys, worker: lane, durations: configuration.appPause)
-        appRates = AppRates(client: client, keys: keys)
-        throttled = ThrottledTokens(client: client, keys: keys)
-        providerTokens = SharedProviderTokens(client: client, keys: keys)
-        invalidTokens = InvalidTokenSet(client: client, keys: keys, maximumAge: configuration.invalidTokenAge)
+        appPauses = AppPauses(client: client, keys: keys, worker: lane, durations: configuration.appPause, clock: clock)
+        appRates = AppRates(client: client, keys: keys, clock: clock)
+        throttled = ThrottledTokens(client: client, keys: keys, clock: clock)
+        providerTokens = SharedProviderTokens(client: client, keys: keys, clock: clock)
+        invalidTokens = InvalidTokenSet(
+            client: client, keys: keys, maximumAge: configuration.invalidTokenAge, clock: clock)
     }
 
     var isReady: Bool { client.isReady }

@@ -45,17 +45,24 @@ final class RedisQueueStore: QueueStore {
     private let keys: QueueKeys
     private let limits: QueueLimits
     private let invalidTokens: InvalidTokenSet
+    private let clock: ClockSource
+    /// The source of the random part of stamps.
+    private let random: () -> UInt32
     private var connection: QueueConnection
 
     init(
-        _ queue: QueueContext, client: any RedisSender, waiter: RedisClient?, invalidTokens: InvalidTokenSet
+        _ queue: QueueContext, client: any RedisSender, waiter: RedisClient?, invalidTokens: InvalidTokenSet,
+        clock: ClockSource = .server, random: @escaping () -> UInt32 = { .random(in: .min ... .max) }
     ) {
         self.client = client
         self.waiter = waiter
         self.invalidTokens = invalidTokens
+        self.clock = clock
+        self.random = random
         keys = queue.keys
         limits = queue.limits
-        connection = QueueConnection(client: client, keys: queue.keys, worker: queue.holder, limits: queue.limits)
+        connection = QueueConnection(
+            client: client, keys: queue.keys, worker: queue.holder, limits: queue.limits, clock: clock, random: random)
     }
 
     var isReady: Bool { client.isReady }
@@ -65,7 +72,8 @@ final class RedisQueueStore: QueueStore {
     var holdsInvalidTokens: Bool { invalidTokens.isWith(client) }
 
     func use(holder: String) {
-        connection = QueueConnection(client: client, keys: keys, worker: holder, limits: limits)
+        connection = QueueConnection(
+            client: client, keys: keys, worker: holder, limits: limits, clock: clock, random: random)
     }
 
     func claim(
