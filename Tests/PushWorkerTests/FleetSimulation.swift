@@ -56,7 +56,7 @@ final class FleetSimulation: @unchecked Sendable {
     }
 
     /// The maximum virtual time in which everything ends once there are no faults.
-    static let drainLimit = TimeAmount.minutes(30)
+    static let drainLimit = TimeAmount.minutes(10)
     private static let auditInterval = 400
     private static let auditedCounters = Outcome.allCases.map(\.rawValue)
 
@@ -80,6 +80,8 @@ final class FleetSimulation: @unchecked Sendable {
     private var isMemoryFull = false
     private var clock: Int64 = 0
     private var snapshot: (dumps: [(key: String, dump: ByteBuffer)], jobs: Int)?
+    /// The milliseconds that a command or an answer usually takes.
+    let latency: ClosedRange<Int64>
     private(set) var workers: [SimulatedWorker] = []
     private var formerWorkers: [SimulatedWorker] = []
     private var startedWorkers = 0
@@ -98,6 +100,7 @@ final class FleetSimulation: @unchecked Sendable {
         self.options = options
         self.server = server
         random = SeededGenerator(seed: seed)
+        latency = 0...([2, 10, 60].randomElement(using: &random) ?? 2)
         queues = try ["a", "b"].map { try QueueKeys(queue: $0) }
         sharedKeys = try SharedKeys()
         waits = queues.map { _ in [] }
@@ -122,8 +125,11 @@ final class FleetSimulation: @unchecked Sendable {
     }
 
     @discardableResult
-    func schedule(at time: NIODeadline, on loop: SimulatedLoop? = nil, _ task: @escaping () -> Void) -> UInt64 {
-        events.push(max(time, now), loop, task)
+    func schedule(
+        at time: NIODeadline, on loop: SimulatedLoop? = nil, abandon: @escaping () -> Void = {},
+        _ task: @escaping () -> Void
+    ) -> UInt64 {
+        events.push(max(time, now), loop, abandon, task)
     }
 
     func cancel(_ event: UInt64) { cancelled.insert(event) }
@@ -134,6 +140,20 @@ final class FleetSimulation: @unchecked Sendable {
     }
 
     private func note(_ value: UInt64) { trace = (trace ^ value) &* 0x100_0000_01b3 }
+
+    /// What has happened, for whoever looks for a seed.
+    private(set) var summary = ""
+
+    private func makeSummary() -> String {
+        let counters = (workers + formerWorkers).flatMap(\.lanes).map(\.counters)
+        return """
+            seed \(seed): \(steps) steps, \(ledger.jobs.count) jobs, \(ledger.notificationCount) notifications, \
+            \(ledger.duplicates) duplicates, \(startedWorkers) workers, \
+            \(counters.reduce(0) { $0 + $1.possibleDuplicates }) possible duplicates, \
+            \(counters.reduce(0) { $0 + $1.lostClaims }) lost claims, \(counters.reduce(0) { $0 + $1.retried }) retried, \
+            \(counters.reduce(0) { $0 + $1.deferred }) deferred, \((now - .uptimeNanoseconds(0)).nanoseconds / 1_000_000_000 - 3600) s
+            """
+    }
 
     // MARK: Running
 
@@ -152,7 +172,7 @@ final class FleetSimulation: @unchecked Sendable {
             switch loop.state {
             case .running: break
             case .stopped: return loop.held.append(event)
-            case .crashed: return
+            case .crashed: return event.abandon()
             }
         }
         steps += 1
@@ -191,8 +211,19 @@ final class FleetSimulation: @unchecked Sendable {
 
     /// Dissolves what holds itself.
     private func dismantle() {
-        for worker in workers + formerWorkers { worker.dismantle() }
-        events = EventHeap()
+        let all = workers + formerWorkers
+        summary = makeSummary()
+        for worker in all {
+            worker.loop.crash()
+            worker.dismantle()
+        }
+        while let event = events.pop() { event.abandon() }
+        if all.contains(where: { $0.isDraining && !$0.isDrained }) {
+            // A drain has promises that only its end fulfills, and none may be freed before.
+            _ = Unmanaged.passRetained(self)
+        } else {
+            (workers, formerWorkers) = ([], [])
+        }
     }
 
     // MARK: Workers
@@ -224,7 +255,7 @@ final class FleetSimulation: @unchecked Sendable {
     // MARK: Faults
 
     private func scheduleFault() {
-        schedule(at: now + delay(100...2500)) { [self] in
+        schedule(at: now + delay(50...1000)) { [self] in
             guard hasFaults else { return }
             scheduleFault()
             let fault = Faults.singles[pick(0...Faults.singles.count - 1)]
@@ -238,7 +269,11 @@ final class FleetSimulation: @unchecked Sendable {
         guard !workers.isEmpty else { return }
         let worker = workers[pick(0...workers.count - 1)]
         switch fault {
-        case .breaks: worker.senders[pick(0...worker.senders.count - 1)].lose(mayBeLate: true)
+        case .breaks:
+            worker.senders[pick(0...worker.senders.count - 1)].loseSoon()
+            // What is late then meets an older state.
+            guard options.faults.contains(.rollbacks), chance(40) else { return }
+            schedule(at: now + delay(100...5000)) { [self] in if hasFaults { rollBack() } }
         case .outages:
             guard chance(20) else { return }
             takeRedisDown(for: delay(500...(chance(20) ? 25_000 : 4000)))
@@ -246,12 +281,13 @@ final class FleetSimulation: @unchecked Sendable {
             guard worker.loop.state == .running else { return }
             worker.loop.state = .stopped
             schedule(at: now + delay(500...25_000)) { [self] in resume(worker) }
-        case .crashes: if chance(40) { end(worker) }
+        case .crashes: if chance(worker.isDraining ? 5 : 40) { end(worker) }
         case .drains:
             guard chance(40), worker.loop.state == .running, !worker.isDraining else { return }
             worker.isDraining = true
             let drained = worker.lanes.map { $0.drain(within: .seconds(3)) }
             EventLoopFuture.andAllComplete(drained, on: worker.loop).assumeIsolated().whenComplete { [self] _ in
+                worker.isDrained = true
                 schedule(at: now) { [self] in if workers.contains(where: { $0 === worker }) { end(worker) } }
             }
         case .rollbacks: if chance(30) { rollBack() }
@@ -267,7 +303,7 @@ final class FleetSimulation: @unchecked Sendable {
     private func takeRedisDown(for time: TimeAmount) {
         guard isRedisUp else { return }
         isRedisUp = false
-        for worker in workers { for sender in worker.senders { sender.lose(mayBeLate: true) } }
+        for worker in workers { for sender in worker.senders { sender.lose() } }
         for queue in waits.indices { waits[queue] = [] }
         schedule(at: now + time) { [self] in isRedisUp = true }
     }
@@ -280,7 +316,7 @@ final class FleetSimulation: @unchecked Sendable {
     }
 
     private func takeSnapshots() {
-        schedule(at: now + delay(1000...6000)) { [self] in
+        schedule(at: now + delay(300...4000)) { [self] in
             guard hasFaults else { return }
             snapshot = (server.dump(), ledger.jobs.count)
             takeSnapshots()
@@ -332,6 +368,12 @@ final class FleetSimulation: @unchecked Sendable {
         default: break
         }
         return .success(reply)
+    }
+
+    /// True for a command that reclaims the claims of a lane.
+    func isReclaim(_ command: RedisCommand) -> Bool {
+        let arguments = CommandArguments(command)
+        return arguments[0] == "EVALSHA" && digests[arguments[1]] == .reclaim
     }
 
     private func setClock() {
@@ -496,6 +538,8 @@ private struct SimulatedEvent {
     var order: UInt64
     let id: UInt64
     let loop: SimulatedLoop?
+    /// Fails the promise of what will never happen: none may be left open.
+    let abandon: () -> Void
     let task: () -> Void
 }
 
@@ -504,9 +548,11 @@ private struct EventHeap {
     private var heap: [SimulatedEvent] = []
     private var next: UInt64 = 0
 
-    mutating func push(_ time: NIODeadline, _ loop: SimulatedLoop?, _ task: @escaping () -> Void) -> UInt64 {
+    mutating func push(
+        _ time: NIODeadline, _ loop: SimulatedLoop?, _ abandon: @escaping () -> Void, _ task: @escaping () -> Void
+    ) -> UInt64 {
         next += 1
-        insert(SimulatedEvent(time: time, order: next, id: next, loop: loop, task: task))
+        insert(SimulatedEvent(time: time, order: next, id: next, loop: loop, abandon: abandon, task: task))
         return next
     }
 
@@ -562,7 +608,9 @@ final class SimulatedLoop: EventLoop, @unchecked Sendable {
 
     fileprivate func crash() {
         state = .crashed
+        let abandoned = held
         held = []
+        for event in abandoned { event.abandon() }
     }
 
     var inEventLoop: Bool { true }
@@ -577,7 +625,7 @@ final class SimulatedLoop: EventLoop, @unchecked Sendable {
     @discardableResult
     func scheduleTask<T>(deadline: NIODeadline, _ task: @escaping @Sendable () throws -> T) -> Scheduled<T> {
         let promise = makePromise(of: T.self)
-        let event = simulation.schedule(at: deadline, on: self) {
+        let event = simulation.schedule(at: deadline, on: self, abandon: { promise.fail(EventLoopError.cancelled) }) {
             do {
                 promise.assumeIsolated().succeed(try task())
             } catch {
@@ -763,6 +811,7 @@ final class SimulatedSender: RedisSender {
     private(set) var isReady = false
     private var isConnecting = false
     private var pending: [Pending] = []
+    private var commandsUntilLoss = 0
     private var lastArrival = NIODeadline.distantPast
     private var lastAnswer = NIODeadline.distantPast
 
@@ -781,18 +830,25 @@ final class SimulatedSender: RedisSender {
         }
         let entry = Pending(command, completion)
         pending.append(entry)
-        lastArrival = max(lastArrival, simulation.now + simulation.delay(simulation.chance(2) ? 20...800 : 0...4))
+        // A reclaim that takes long meets lanes that are back.
+        let isSlow = simulation.chance(simulation.isReclaim(command) ? 50 : 2)
+        lastArrival = max(lastArrival, simulation.now + simulation.delay(isSlow ? 20...3000 : simulation.latency))
+        if commandsUntilLoss > 0 {
+            commandsUntilLoss -= 1
+            if commandsUntilLoss == 0 {
+                simulation.schedule(at: simulation.now + simulation.delay(0...3)) { [self] in lose() }
+            }
+        }
         simulation.schedule(at: lastArrival) { [self] in arrive(entry) }
     }
 
     private func arrive(_ entry: Pending) {
         guard !entry.isNeverExecuted, !entry.isExecuted else { return }
-        // The server may be another one by now.
-        guard simulation.isRedisUp || !entry.isLost else { return }
         entry.isExecuted = true
         let result = simulation.execute(entry.command)
         guard !entry.isLost else { return }
-        lastAnswer = max(lastAnswer, simulation.now + simulation.delay(simulation.chance(2) ? 20...800 : 0...4))
+        lastAnswer = max(
+            lastAnswer, simulation.now + simulation.delay(simulation.chance(2) ? 20...800 : simulation.latency))
         simulation.schedule(at: lastAnswer, on: loop) { [self] in
             guard !entry.isLost, pending.first === entry else { return }
             pending.removeFirst()
@@ -811,19 +867,22 @@ final class SimulatedSender: RedisSender {
         }
     }
 
+    /// Loses the connection while one of the next commands is on its way.
+    func loseSoon() { commandsUntilLoss = simulation.pick(1...4) }
+
     /// Loses the connection. Of what has not been executed, some still is, some is later, and the rest never.
-    func lose(mayBeLate: Bool) {
+    func lose() {
         guard isReady else { return }
         isReady = false
         let entries = pending
         pending = []
         let waiting = entries.filter { !$0.isExecuted }
         for entry in entries { entry.isLost = true }
-        let executed = simulation.pick(0...waiting.count)
+        let executed = simulation.chance(50) ? 0 : simulation.pick(0...waiting.count)
         let late = simulation.pick(0...waiting.count - executed)
         for entry in waiting[executed...] { entry.isNeverExecuted = true }
-        var time = simulation.now + simulation.delay(10...(simulation.chance(30) ? 20_000 : 2000))
-        for entry in waiting[executed..<executed + late] where mayBeLate {
+        var time = simulation.now + simulation.delay(10...(simulation.chance(50) ? 12_000 : 2000))
+        for entry in waiting[executed..<executed + late] {
             time = time + simulation.delay(0...20)
             simulation.schedule(at: time) { [self] in
                 entry.isNeverExecuted = false
@@ -860,6 +919,7 @@ final class SimulatedWorker {
     private(set) var senders: [SimulatedSender] = []
     private(set) var transports: [SimulatedTransport] = []
     var isDraining = false
+    var isDrained = false
     private let simulation: FleetSimulation
 
     private static let prepared: Result<[AppSender.Prepared], any Error> = Result {
@@ -934,7 +994,7 @@ final class SimulatedWorker {
     }
 
     func dismantle() {
-        for transport in transports { transport.delegate = nil }
+        for transport in transports { transport.dismantle() }
         for sender in senders { sender.onStateChange = { _ in } }
         for lane in lanes {
             lane.callbacks = Lane.Callbacks()
@@ -1205,6 +1265,12 @@ final class SimulatedTransport: Transport {
     func change(limit: Int) {
         self.limit = limit
         simulation.schedule(at: simulation.now, on: loop) { [self] in delegate?.transportChanged(self) }
+    }
+
+    func dismantle() {
+        delegate = nil
+        closing?.succeed(())
+        closing = nil
     }
 
     func wantRoom() {}
@@ -1594,7 +1660,7 @@ enum Mutation: String, CaseIterable, Sendable {
     case reservesWithoutNX
     case retryLosesBody
     case claimGivesNumbersAgain
-    case repeatedClaimTakesMore
+    case lateClaimTakesJobs
     // Rules of the engine.
     case settlesBeforeMarkingInvalid
     case dropsResentSettlements
@@ -1621,8 +1687,9 @@ enum Mutation: String, CaseIterable, Sendable {
         case .reservesWithoutNX: ("'NX', 'PX', ttl", "'PX', ttl")
         case .retryLosesBody:
             ("redis.call('ZADD', retry, due, head .. original_of(body, start, length) .. '}')", "")
-        case .claimGivesNumbersAgain: ("elseif next_number and first < tonumber(next_number) then", "elseif false then")
-        case .repeatedClaimTakesMore: ("if tonumber(last_first) == first then", "if false then")
+        case .lateClaimTakesJobs: ("elseif next_number and first < tonumber(next_number) then", "elseif false then")
+        case .claimGivesNumbersAgain:
+            ("local known, seen = limit > 0 and redis.pcall('GET', next_key), nil", "local known, seen = nil, nil")
         case .settlesBeforeMarkingInvalid, .dropsResentSettlements, .skipsRecovery, .confirmsFailedSettlements: nil
         }
     }
