@@ -53,6 +53,8 @@ final class FleetSimulation: @unchecked Sendable {
         var steps = 10_000
         var faults = Faults.durable
         var mutation: Mutation?
+        /// Prints what happens.
+        var isVerbose = false
     }
 
     /// The maximum virtual time in which everything ends once there are no faults.
@@ -137,6 +139,11 @@ final class FleetSimulation: @unchecked Sendable {
     func fail(_ description: @autoclosure () -> String) {
         guard violation == nil else { return }
         violation = description()
+    }
+
+    /// Prints an event, for whoever looks into a seed.
+    func log(_ event: @autoclosure () -> String) {
+        if options.isVerbose { print("\(milliseconds) step \(steps): \(event())") }
     }
 
     private func note(_ value: UInt64) { trace = (trace ^ value) &* 0x100_0000_01b3 }
@@ -230,6 +237,7 @@ final class FleetSimulation: @unchecked Sendable {
 
     private func startWorker() {
         startedWorkers += 1
+        log("start of w\(startedWorkers)")
         let worker = SimulatedWorker(
             "w\(startedWorkers)", lanes: pick(1...2), seed: random.next(), in: self)
         workers.append(worker)
@@ -239,6 +247,7 @@ final class FleetSimulation: @unchecked Sendable {
     private func end(_ worker: SimulatedWorker) {
         workers.removeAll { $0 === worker }
         formerWorkers.append(worker)
+        log("end of \(worker.name)")
         worker.loop.crash()
         for queue in waits.indices { waits[queue].removeAll { $0.worker === worker } }
         schedule(at: now + delay(200...3000)) { [self] in startWorker() }
@@ -280,14 +289,17 @@ final class FleetSimulation: @unchecked Sendable {
         case .stops:
             guard worker.loop.state == .running else { return }
             worker.loop.state = .stopped
+            log("stop of \(worker.name)")
             schedule(at: now + delay(500...25_000)) { [self] in resume(worker) }
         case .crashes: if chance(worker.isDraining ? 5 : 40) { end(worker) }
         case .drains:
             guard chance(40), worker.loop.state == .running, !worker.isDraining else { return }
             worker.isDraining = true
+            log("drain of \(worker.name)")
             let drained = worker.lanes.map { $0.drain(within: .seconds(3)) }
             EventLoopFuture.andAllComplete(drained, on: worker.loop).assumeIsolated().whenComplete { [self] _ in
                 worker.isDrained = true
+                log("end of the drain of \(worker.name)")
                 schedule(at: now) { [self] in if workers.contains(where: { $0 === worker }) { end(worker) } }
             }
         case .rollbacks: if chance(30) { rollBack() }
@@ -303,6 +315,7 @@ final class FleetSimulation: @unchecked Sendable {
     private func takeRedisDown(for time: TimeAmount) {
         guard isRedisUp else { return }
         isRedisUp = false
+        log("no Redis for \(time)")
         for worker in workers { for sender in worker.senders { sender.lose() } }
         for queue in waits.indices { waits[queue] = [] }
         schedule(at: now + time) { [self] in isRedisUp = true }
@@ -521,7 +534,7 @@ final class FleetSimulation: @unchecked Sendable {
         }
         let possible = (workers + formerWorkers).flatMap(\.lanes).reduce(0) { $0 + $1.counters.possibleDuplicates }
         guard ledger.duplicates <= possible else {
-            throw error("\(ledger.duplicates) were accepted again, and \(possible) were counted as possible duplicates")
+            throw error("\(ledger.duplicates) were accepted again, and \(possible) were counted as possible duplicates: \(ledger.mostDuplicated)")
         }
     }
 }
@@ -1095,7 +1108,8 @@ private final class SimulatedQueueStore: QueueStore {
     func settle(_ settlement: Settlement, completion: @escaping Completion<QueueConnection.Settled>) {
         let lane = queue.keys.claimed(holder)
         let confirm: Completion<QueueConnection.Settled> = { [simulation] result in
-            if case .success = result { simulation.confirm(settlement, of: lane) }
+            // One that found no claim says nothing of it: after a rollback a recovered job may be reserved under its name.
+            if case .success(let settled) = result, settled.lost == 0 { simulation.confirm(settlement, of: lane) }
             completion(result)
         }
         switch mutation {
@@ -1505,6 +1519,13 @@ final class SimulationLedger {
         for job in jobs[count...] { for index in job.first..<job.first + job.count { states[index].isForgotten = true } }
     }
 
+    /// The job with most of the notifications that were accepted again.
+    var mostDuplicated: String {
+        let most = jobs.map { job in (job, (0..<job.count).reduce(0) { $0 + max(0, states[job.first + $1].accepted - 1) }) }
+            .max { $0.1 < $1.1 }
+        return most.map { "\($0.1) of the job \($0.0.number), \($0.0.body.prefix(200))" } ?? ""
+    }
+
     func refuse(_ token: String, _ reason: APNSReason) { refused[token] = reason }
 
     func refusal(of token: String) -> APNSReason? { refused[token] }
@@ -1616,16 +1637,16 @@ final class SimulationLedger {
                 let state = states[job.first + index]
                 if state.isFound || state.accepted > 0 || state.isForgotten { continue }
                 if job.isBroken { return "the broken job \(job.number) is nowhere: \(job.body)" }
-                if refused[job.tokens[index]] != nil {
-                    if let invalid, !invalid.contains(job.tokens[index]) {
-                        return "the job \(job.number) was settled, and its invalid token is not in the set"
-                    }
-                    continue
-                }
                 if job.expires { continue }
                 if let id = job.uniqueID, let others = uniqueJobs[id], others.count > 1 {
                     if others.contains(where: { $0 != job.number && isKnown(jobs[$0]) }) { continue }
-                    return "all jobs with the id \(id) have ended as duplicates"
+                    if refused[job.tokens[index]] == nil { return "all jobs with the id \(id) have ended as duplicates" }
+                }
+                if refused[job.tokens[index]] != nil {
+                    if let invalid, !invalid.contains(job.tokens[index]) {
+                        return "the job \(job.number) was settled, and its invalid token is not in the set: \(job.body)"
+                    }
+                    continue
                 }
                 return "the notification \(index) of the job \(job.number) is nowhere, and was not sent: \(job.body)"
             }

@@ -27,9 +27,9 @@ struct FleetSimulationTests {
         var seed = Self.firstSeed
         var done = 0
         while done < steps {
-            let simulation = try FleetSimulation(seed: seed, .init(steps: Self.stepsOfRun, faults: faults), on: server)
+            let simulation = try FleetSimulation(seed: seed, .init(steps: Self.stepsOfRun, faults: faults, isVerbose: isVerbose), on: server)
             do { try simulation.run() } catch { Issue.record("\(error)") }
-            if environment("APNS_WORKER_SIMULATION_VERBOSE") != nil { print(simulation.summary) }
+            if isVerbose { print(simulation.summary) }
             done += simulation.steps
             seed += 1
         }
@@ -57,7 +57,7 @@ struct FleetSimulationTests {
             do {
                 try simulation.run()
             } catch {
-                if environment("APNS_WORKER_SIMULATION_VERBOSE") != nil { print("\(mutation): \(error)") }
+                if isVerbose { print("\(mutation): \(error)") }
                 return
             }
         }
@@ -80,5 +80,8 @@ extension Mutation {
         }
     }
 }
+
+/// Prints what happens.
+private let isVerbose = environment("APNS_WORKER_SIMULATION_VERBOSE") != nil
 
 private func environment(_ name: String) -> String? { ProcessInfo.processInfo.environment[name] }
