@@ -359,8 +359,18 @@ final class QueueConsumer {
     }
 
     /// Gives back what has not been settled, and ends the lease.
+    ///
+    /// Unless settlements are unconfirmed: their jobs may have been sent. Another worker reclaims them, and counts them as possible
+    /// duplicates; released, they would be sent again uncounted.
     func release() -> EventLoopFuture<Void> {
         let done = lane.eventLoop.makePromise(of: Void.self)
+        guard isSettled else {
+            queue.logger.warning(
+                "Redis has not confirmed all settlements; another worker reclaims the jobs when the lease ends",
+                metadata: ["event": "release_skipped", "jobs": "\(outbox.count)"])
+            done.succeed(())
+            return done.futureResult
+        }
         release(given: 0, done)
         return done.futureResult
     }
