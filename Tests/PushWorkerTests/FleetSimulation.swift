@@ -374,7 +374,9 @@ final class FleetSimulation: @unchecked Sendable {
         case .claim: checkClaim(arguments, reply)
         case .reclaim:
             if let reclaimed = reply.root[0].integer, reclaimed >= 0 {
-                if let leaseEnd, leaseEnd >= Double(milliseconds) { fail("a lane was reclaimed although its lease goes on") }
+                if let leaseEnd, leaseEnd >= Double(milliseconds) {
+                    fail("a lane was reclaimed although its lease goes on")
+                }
                 serveWaits()
             }
         case .release: serveWaits()
@@ -404,7 +406,9 @@ final class FleetSimulation: @unchecked Sendable {
         case "SCRIPT":
             guard let script = SimulatedServer.scripts[arguments.length(2)] else { return nil }
             var load = RedisCommand("SCRIPT", "LOAD")
-            let source = options.mutation?.patch.map { arguments.text(2).replacingOccurrences(of: $0.find, with: $0.by) }
+            let source = options.mutation?.patch.map {
+                arguments.text(2).replacingOccurrences(of: $0.find, with: $0.by)
+            }
             load.append(source ?? arguments.text(2))
             if let digest = server.run(load).root.string { digests[digest] = script }
             return nil
@@ -513,7 +517,8 @@ final class FleetSimulation: @unchecked Sendable {
                 RedisCommand("LLEN", keys.jobs), RedisCommand("LLEN", keys.inbox), RedisCommand("ZCARD", keys.retry),
             ]).map { $0.root.integer ?? -1 }
             return "queue \(keys.queue): jobs, inbox, retries \(counts)"
-        }.joined(separator: "; ") + "; " + workers.flatMap(\.lanes).flatMap(\.consumers).compactMap(\.problem).joined(separator: " ")
+        }.joined(separator: "; ") + "; "
+            + workers.flatMap(\.lanes).flatMap(\.consumers).compactMap(\.problem).joined(separator: " ")
     }
 
     /// The counters add up to the notifications, and possible duplicates explain what was accepted twice, if Redis has kept all.
@@ -530,11 +535,15 @@ final class FleetSimulation: @unchecked Sendable {
         }
         let ended = Self.auditedCounters.reduce(0) { $0 + (counts[$1] ?? 0) }
         guard ended == ledger.notificationCount else {
-            throw error("\(ledger.notificationCount) notifications, and \(ended) ended by the counters: \(counts.sorted { $0.key < $1.key })")
+            throw error(
+                "\(ledger.notificationCount) notifications, and \(ended) ended by the counters: \(counts.sorted { $0.key < $1.key })"
+            )
         }
         let possible = (workers + formerWorkers).flatMap(\.lanes).reduce(0) { $0 + $1.counters.possibleDuplicates }
         guard ledger.duplicates <= possible else {
-            throw error("\(ledger.duplicates) were accepted again, and \(possible) were counted as possible duplicates: \(ledger.mostDuplicated)")
+            throw error(
+                "\(ledger.duplicates) were accepted again, and \(possible) were counted as possible duplicates: \(ledger.mostDuplicated)"
+            )
         }
     }
 }
@@ -596,7 +605,9 @@ private struct EventHeap {
         var index = 0
         while true {
             var least = index
-            for child in [2 * index + 1, 2 * index + 2] where child < heap.count && isBefore(child, least) { least = child }
+            for child in [2 * index + 1, 2 * index + 2] where child < heap.count && isBefore(child, least) {
+                least = child
+            }
             if least == index { return first }
             heap.swapAt(index, least)
             index = least
@@ -1370,7 +1381,9 @@ final class SimulatedAPNS {
                 .response(Response(status: reason.status, reason: reason, retryAfter: retryAfter)), delay)
         }
         if let reason = ledger.refusal(of: token) { return refuse(reason) }
-        guard simulation.hasFaults, simulation.options.faults.contains(.apns) else { return accept(number, delay, answer) }
+        guard simulation.hasFaults, simulation.options.faults.contains(.apns) else {
+            return accept(number, delay, answer)
+        }
         if let refusal = refusals[app], simulation.now < refusal.until { return refuse(refusal.reason) }
         switch simulation.pick(0...999) {
         case 0..<20:
@@ -1476,7 +1489,8 @@ struct SimulatedJob {
             case 1: "{\(members)}"
             case 2: #"{"apns_worker":1,"attempt":-3,"job":{\#(members),"token":"zz"}}"#
             case 3: #"{"apns_worker":1,"reclaims":1e99,"job":{\#(members)}}"#
-            case 4: #"{"apns_worker":1,"claim":"\"reclaims\":","reclaims":2,"tokens":[],"job":{\#(members),"token":"ab"}}"#
+            case 4:
+                #"{"apns_worker":1,"claim":"\"reclaims\":","reclaims":2,"tokens":[],"job":{\#(members),"token":"ab"}}"#
             default: #"{"apns_worker":1,"job":"job":\#(members)}"#
             }
         return job
@@ -1516,13 +1530,17 @@ final class SimulationLedger {
 
     /// Notes that Redis has lost the jobs after the first ones.
     func forget(after count: Int) {
-        for job in jobs[count...] { for index in job.first..<job.first + job.count { states[index].isForgotten = true } }
+        for job in jobs[count...] {
+            for index in job.first..<job.first + job.count { states[index].isForgotten = true }
+        }
     }
 
     /// The job with most of the notifications that were accepted again.
     var mostDuplicated: String {
-        let most = jobs.map { job in (job, (0..<job.count).reduce(0) { $0 + max(0, states[job.first + $1].accepted - 1) }) }
-            .max { $0.1 < $1.1 }
+        let most = jobs.map { job in
+            (job, (0..<job.count).reduce(0) { $0 + max(0, states[job.first + $1].accepted - 1) })
+        }
+        .max { $0.1 < $1.1 }
         return most.map { "\($0.1) of the job \($0.0.number), \($0.0.body.prefix(200))" } ?? ""
     }
 
@@ -1640,7 +1658,9 @@ final class SimulationLedger {
                 if job.expires { continue }
                 if let id = job.uniqueID, let others = uniqueJobs[id], others.count > 1 {
                     if others.contains(where: { $0 != job.number && isKnown(jobs[$0]) }) { continue }
-                    if refused[job.tokens[index]] == nil { return "all jobs with the id \(id) have ended as duplicates" }
+                    if refused[job.tokens[index]] == nil {
+                        return "all jobs with the id \(id) have ended as duplicates"
+                    }
                 }
                 if refused[job.tokens[index]] != nil {
                     if let invalid, !invalid.contains(job.tokens[index]) {
@@ -1676,7 +1696,7 @@ final class SimulationLedger {
 enum Mutation: String, CaseIterable, Sendable {
     // Rules of the scripts.
     case constantStamp
-    case settlesByNumber
+    case settlesAnyClaim
     case reclaimIgnoresLease
     case reservesWithoutNX
     case retryLosesBody
@@ -1692,15 +1712,14 @@ enum Mutation: String, CaseIterable, Sendable {
     var patch: (find: String, by: String)? {
         switch self {
         case .constantStamp: ("local stamp = string.format('%s%x', nonce, now_in_us)", "local stamp = 'same'")
-        case .settlesByNumber:
+        case .settlesAnyClaim:
             (
                 "own = own + redis.call('HDEL', claimed, unpack(ARGV, start, math.min(start + CHUNK - 1, last)))",
                 """
                 for i = start, math.min(start + CHUNK - 1, last) do
-                    local n = string.match(ARGV[i], '^(%d+)')
-                    for _, field in ipairs(redis.call('HKEYS', claimed)) do
-                        if string.match(field, '^(%d+)') == n then own = own + redis.call('HDEL', claimed, field) end
-                    end
+                    local field = ARGV[i]
+                    if redis.call('HEXISTS', claimed, field) == 0 then field = redis.call('HKEYS', claimed)[1] end
+                    if field then own = own + redis.call('HDEL', claimed, field) end
                 end
                 """
             )
