@@ -53,6 +53,8 @@ final class FleetSimulation: @unchecked Sendable {
         var steps = 10_000
         var faults = Faults.durable
         var mutation: Mutation?
+        /// The milliseconds between two faults, of all kinds.
+        var faultInterval: ClosedRange<Int64> = 50...1000
         /// Prints what happens.
         var isVerbose = false
     }
@@ -264,7 +266,7 @@ final class FleetSimulation: @unchecked Sendable {
     // MARK: Faults
 
     private func scheduleFault() {
-        schedule(at: now + delay(50...1000)) { [self] in
+        schedule(at: now + delay(options.faultInterval)) { [self] in
             guard hasFaults else { return }
             scheduleFault()
             let fault = Faults.singles[pick(0...Faults.singles.count - 1)]

@@ -53,7 +53,9 @@ struct FleetSimulationTests {
         if let only = environment("APNS_WORKER_SIMULATION_MUTATION"), !only.contains("\(mutation)") { return }
         let server = try SimulatedServer()
         for seed in 1...UInt64(mutation.seeds) {
-            let options = FleetSimulation.Options(steps: 6000, faults: mutation.faults, mutation: mutation)
+            let options = FleetSimulation.Options(
+                steps: 6000, faults: mutation.faults, mutation: mutation,
+                faultInterval: mutation == .lateClaimTakesJobs ? 10...100 : 50...1000)
             let simulation = try FleetSimulation(seed: seed, options, on: server)
             do {
                 try simulation.run()
