@@ -55,7 +55,7 @@ struct FleetSimulationTests {
         for seed in 1...UInt64(mutation.seeds) {
             let options = FleetSimulation.Options(
                 steps: 6000, faults: mutation.faults, mutation: mutation,
-                faultInterval: mutation == .lateClaimTakesJobs ? 10...100 : 50...1000)
+                faultInterval: mutation.faultInterval)
             let simulation = try FleetSimulation(seed: seed, options, on: server)
             do {
                 try simulation.run()
@@ -70,7 +70,15 @@ struct FleetSimulationTests {
 
 extension Mutation {
     /// The number of seeds within which it is found.
-    fileprivate var seeds: Int { 30 }
+    fileprivate var seeds: Int { self == .constantStamp ? 60 : 30 }
+
+    fileprivate var faultInterval: ClosedRange<Int64> {
+        switch self {
+        case .constantStamp: 20...375
+        case .lateClaimTakesJobs: 10...100
+        default: 50...1000
+        }
+    }
 
     /// The faults that the rule is for.
     fileprivate var faults: FleetSimulation.Faults {
