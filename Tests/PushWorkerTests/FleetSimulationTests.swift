@@ -61,6 +61,10 @@ struct FleetSimulationTests {
                 try simulation.run()
             } catch {
                 if isVerbose { print("\(mutation): \(error)") }
+                // It is the mutation that fails, and not the seed.
+                var control = options
+                control.mutation = nil
+                try FleetSimulation(seed: seed, control, on: server).run()
                 return
             }
         }
