@@ -1111,7 +1111,8 @@ private final class SimulatedQueueStore: QueueStore {
     }
 
     func claim(
-        _ claim: ClaimWindow.Claim, heartbeat: WorkerNews?, completion: @escaping Completion<QueueConnection.Claimed>
+        _ claim: ClaimWindow.Claim, heartbeat: WorkerHeartbeat?,
+        completion: @escaping Completion<QueueConnection.Claimed>
     ) { store.claim(claim, heartbeat: heartbeat, completion: completion) }
 
     func reserve(_ reservations: [Reservation], completion: @escaping Completion<[ReservationResult]>) {
@@ -1238,7 +1239,7 @@ final class SimulatedTransport: Transport {
         self.simulation = simulation
     }
 
-    var room: Int { isConnected ? max(0, limit - requests.count) : 0 }
+    var capacity: Int { isConnected ? max(0, limit - requests.count) : 0 }
     var usableConnections: Int { isConnected ? 1 : 0 }
 
     var statistics: PoolStatistics {
@@ -1300,8 +1301,8 @@ final class SimulatedTransport: Transport {
         closing = nil
     }
 
-    func wantRoom() {}
-    func wantResults() {}
+    func requestCapacity() {}
+    func flushConfirmations() {}
     func check(now: NIODeadline) {}
     func setProviderToken(_ providerToken: String?) {}
     func setTLS(_: TLSContext) {}
