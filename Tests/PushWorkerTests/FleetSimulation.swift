@@ -950,7 +950,7 @@ final class SimulatedWorker {
 
     private static let prepared: Result<[AppSender.Prepared], any Error> = Result {
         try ["shop", "chat", "mail"].map { name in
-            var app = EngineScene.app(name)
+            var app = try EngineScene.app(name)
             if name == "chat" { app.maximumPerSecond = SimulatedAPNS.chatRate }
             return try AppSender.Prepared(app)
         }
@@ -1251,7 +1251,7 @@ final class SimulatedTransport: Transport {
     }
 
     func submit(_ notification: consuming APNS.Notification, tag: UInt64) -> Bool {
-        guard room > 0 else { return false }
+        guard capacity > 0 else { return false }
         let token = String(buffer: notification.deviceToken.hex)
         guard
             let number = simulation.apns.submitted(
