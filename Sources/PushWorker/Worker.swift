@@ -275,3 +275,23 @@ public final class Worker: Service {
         return sum
     }
 }
+
+extension Worker {
+    /// Tells what was done every so often, if anything was, until the task is cancelled.
+    func summarize(every interval: Int) async {
+        var summary = WorkSummary()
+        let clock = ContinuousClock()
+        var began = clock.now
+        while true {
+            do { try await clock.sleep(for: .milliseconds(interval)) } catch { return }
+            let now = clock.now
+            let seconds =
+                Double((now - began).components.seconds)
+                + Double((now - began).components.attoseconds) / 1e18
+            if let metadata = summary.next(await counters(), await load(), seconds: seconds) {
+                logger.info("working", metadata: metadata)
+            }
+            began = now
+        }
+    }
+}

@@ -253,7 +253,7 @@ final class FakeStores: LaneStores {
         return store
     }
 
-    func start(_ lane: Lane) { for consumer in lane.consumers { consumer.redisChanged(.ready) } }
+    func start(_ consumers: [QueueConsumer]) { for consumer in consumers { consumer.redisChanged(.ready) } }
 
     func close() -> EventLoopFuture<Void> { loop.makeSucceededVoidFuture() }
 }

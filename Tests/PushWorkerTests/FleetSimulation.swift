@@ -1062,11 +1062,11 @@ private final class SimulatedStores: LaneStores {
         return SimulatedQueueStore(store, queue, waits: waits, worker, sender, in: simulation)
     }
 
-    func start(_ lane: Lane) {
-        sender.onStateChange = { [weak lane] state in
-            guard let lane else { return }
-            for consumer in lane.consumers { consumer.redisChanged(state) }
-            if case .ready = state { for consumer in lane.consumers { consumer.writeInvalidTokens() } }
+    func start(_ consumers: [QueueConsumer]) {
+        sender.onStateChange = { [weak self] state in
+            guard self != nil else { return }
+            for consumer in consumers { consumer.redisChanged(state) }
+            if case .ready = state { for consumer in consumers { consumer.writeInvalidTokens() } }
         }
         sender.connect()
     }

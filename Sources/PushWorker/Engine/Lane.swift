@@ -117,7 +117,7 @@ final class Lane: @unchecked Sendable {
         context.reportSoon = { [unowned self] in for consumer in consumers { consumer.reportSoon() } }
         route(to: apps.enumerated().map { sender(of: $1, id: AppID(index: $0)) })
         context.state = .running
-        stores.start(self)
+        stores.start(consumers)
         for sender in senders { sender.transport.check(now: context.now) }
         scheduleTick(at: context.now)
     }
@@ -138,9 +138,6 @@ final class Lane: @unchecked Sendable {
         intake.route(to: senders)
         ledger.apps = senders.map { .init(name: $0.name, usesGateway: $0.configuration.usesGateway) }
     }
-
-    /// Notes a change of a connection to Redis.
-    func redisChanged(_ state: RedisClient.State, of consumer: QueueConsumer) { consumer.redisChanged(state) }
 
     // MARK: Ticks
 

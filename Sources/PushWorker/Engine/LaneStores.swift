@@ -8,8 +8,8 @@ protocol LaneStores: AnyObject {
     var fleet: any FleetStore { get }
     /// - Parameter waits: true if the queue is watched with a blocking wait.
     func store(of queue: QueueContext, waits: Bool) -> any QueueStore
-    /// Begins to connect, and reports changes of the connections to the lane.
-    func start(_ lane: Lane)
+    /// Begins to connect, and reports changes of the connections to the consumers.
+    func start(_ consumers: [QueueConsumer])
     func close() -> EventLoopFuture<Void>
 }
 
@@ -62,15 +62,15 @@ final class RedisLaneStores: LaneStores {
             logger: Self.quiet(context.logger))
     }
 
-    func start(_ lane: Lane) {
-        clients.onStateChange = { [weak lane, weak self] client, state in
-            guard let lane, let self else { return }
+    func start(_ consumers: [QueueConsumer]) {
+        clients.onStateChange = { [weak self] client, state in
+            guard let self else { return }
             log(state, of: client)
-            lane.context.metrics.count(state)
-            for consumer in lane.consumers where self.client(of: consumer.queue.keys) === client {
+            count(state)
+            for consumer in consumers where self.client(of: consumer.queue.keys) === client {
                 consumer.redisChanged(state)
             }
-            if case .ready = state { for consumer in lane.consumers { consumer.writeInvalidTokens() } }
+            if case .ready = state { for consumer in consumers { consumer.writeInvalidTokens() } }
         }
         clients.start()
         for waiter in waiters { waiter.start() }
@@ -95,14 +95,12 @@ final class RedisLaneStores: LaneStores {
         case .closed: _ = context.issues.ended("redis", at: "\(context.index):\(source)", now: context.now)
         }
     }
-}
 
-extension LaneMetrics {
     /// Counts a connection to Redis that was made or lost.
-    fileprivate func count(_ state: RedisClient.State) {
+    private func count(_ state: RedisClient.State) {
         switch state {
-        case .ready: redisConnections += 1
-        case .disconnected: redisFailures += 1
+        case .ready: context.metrics.redisConnections += 1
+        case .disconnected: context.metrics.redisFailures += 1
         case .closed: break
         }
     }
