@@ -42,8 +42,8 @@ extension EndToEnd {
         @Test("does not hold up what stands behind it")
         func smallJobBehind() async throws {
             let redis = try RedisServer()
-            // 200 at once, each answered after 200 ms: the big job takes twenty seconds.
-            let simulator = try await SimulatorProcess(options: ["--delay", "200ms±50ms"])
+            // 200 at once, each answered after 400 ms: the big job takes forty seconds.
+            let simulator = try await SimulatorProcess(options: ["--delay", "400ms±50ms"])
             try redis.push([bigJob()] + TestJob.many(20, prefix: "5"))
             let worker = try WorkerProcess(
                 redis: redis.url, endpoint: simulator.port, options: ["--max-connections", "1", "--max-streams", "200"])
