@@ -90,7 +90,7 @@ public struct Settlement: Sendable {
     /// Postpones a job.
     /// - Parameters:
     ///   - postponement: what to count it as.
-    ///   - head: the wrapper's head (see ``EnvelopeWriter``).
+    ///   - head: the wrapper's head (see `EnvelopeWriter`).
     ///   - reason: counted too, as `<counter>:<reason>`; `nil` without one.
     ///   - original: the range of the original's bytes in the claimed job.
     public mutating func postpone(
@@ -115,7 +115,7 @@ public struct Settlement: Sendable {
 
     /// The job is replaced by pieces with some of its tokens each, which are due at once.
     /// - Parameters:
-    ///   - prefix: the wrapper's members that all pieces share, without `"job":` (see ``EnvelopeWriter/prefix()``).
+    ///   - prefix: the wrapper's members that all pieces share, without `"job":` (see `EnvelopeWriter.prefix()`).
     ///   - pieces: where in the claimed job each piece's tokens stand, with the commas between them.
     ///   - cut: where in the claimed job the original's list of tokens stands, which the pieces do without.
     ///   - original: where the original's bytes stand in the claimed job.

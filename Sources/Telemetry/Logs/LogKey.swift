@@ -24,7 +24,7 @@ package enum LogKey: String, CaseIterable, Sendable {
 
     // What became of a notification.
 
-    /// How it ended, or `retried` or `parked`.
+    /// How it ended, or `retried` or `deferred`.
     case outcome
     /// APNs' reason, or one of the worker's own.
     case reason
@@ -85,9 +85,11 @@ package enum LogKey: String, CaseIterable, Sendable {
     /// How many were delivered in a second.
     case perSecond = "per_second"
     /// How many notifications ended in each way; see the outcomes.
-    case delivered, invalid, suppressed, expired, dropped, dead
+    case delivered
+    case invalidToken = "invalid_token"
+    case suppressed, expired, dropped, dead
     /// How many are tried again, with and without an attempt spent.
-    case retried, parked
+    case retried, deferred
     /// How many jobs were claimed.
     case claimed
     /// What a simulator accepted, in all and by its gateway.
