@@ -38,7 +38,7 @@ struct ConnectionFailures {
         logger.error(
             "no connection to \(service): \(error)",
             metadata: [
-                "endpoint": "\(endpoint)", "failures": "\(state.failures)",
+                "event": "apns_connection_failed", "endpoint": "\(endpoint)", "failures": "\(state.failures)",
                 "retry_in_ms": "\(pause.nanoseconds / 1_000_000)",
             ])
     }
@@ -57,7 +57,9 @@ struct ConnectionFailures {
     /// A connection has worked.
     /// - Parameter news: what the log says of it, if there have been failures.
     mutating func worked(_ state: inout ConnectionPoolState, news: StaticString) {
-        if isLogged { logger.notice("\(news)", metadata: ["endpoint": "\(endpoint)"]) }
+        if isLogged {
+            logger.notice("\(news)", metadata: ["event": "apns_connection_restored", "endpoint": "\(endpoint)"])
+        }
         isLogged = false
         state.worked()
         (last, isOfAnswers) = (nil, false)

@@ -132,7 +132,8 @@ public final class GatewayPool: Transport {
         for connection in connections { connection.check(now: now) }
         for connection in connections where connection.state.isWornOut(now: now) {
             logger.info(
-                "replacing a connection to the gateway: it is too old", metadata: ["endpoint": "\(endpoint)"])
+                "replacing a connection to the gateway: it is too old",
+                metadata: ["event": "apns_connections_replaced", "endpoint": "\(endpoint)", "connections": "1"])
             connection.drain()
         }
         let idle = connections.first {
@@ -152,7 +153,11 @@ public final class GatewayPool: Transport {
     /// Sends nothing more on the connections that there are, and opens others.
     public func replaceConnections(reason: String) {
         guard closed == nil, !connections.isEmpty else { return }
-        logger.info("replacing connections to the gateway: \(reason)", metadata: ["endpoint": "\(endpoint)"])
+        logger.info(
+            "replacing connections to the gateway: \(reason)",
+            metadata: [
+                "event": "apns_connections_replaced", "endpoint": "\(endpoint)", "connections": "\(connections.count)",
+            ])
         // With another certificate it may be another story.
         hangUps = 0
         generation += 1
@@ -306,7 +311,10 @@ extension GatewayPool: GatewayConnectionOwner {
             later than \(configuration.confirmAfter.formatted) after they were sent: raise the time after which they are \
             confirmed
             """,
-            metadata: ["endpoint": "\(endpoint)", "status": "\(packet.status)"])
+            metadata: [
+                "event": "gateway_notifications_lost", "endpoint": "\(endpoint)", "status": "\(packet.status)",
+                "count": "\(lost)",
+            ])
     }
 
     func uncertainResult(of connection: GatewayConnection) -> RequestResult {
@@ -331,10 +339,12 @@ extension GatewayPool: GatewayConnectionOwner {
             if wasConnecting { state.failed(wasConnecting: true, now: eventLoop.now, jitter: 0) }
         } else if (!wasConnecting && connection.state.isRetired) || (connection.state.isProven && connection.hasAnswer)
         {
-            logger.debug("\(error)", metadata: ["endpoint": "\(endpoint)"])
+            logger.debug("\(error)", metadata: ["event": "apns_connection_closed", "endpoint": "\(endpoint)"])
             delegate?.transportChanged(self)
         } else if connection.state.isProven || (lasted && !connection.state.hasSent) {
-            logger.info("a connection to the gateway ended: \(error)", metadata: ["endpoint": "\(endpoint)"])
+            logger.info(
+                "a connection to the gateway ended: \(error)",
+                metadata: ["event": "apns_connection_ended", "endpoint": "\(endpoint)"])
             delegate?.transportChanged(self)
         } else {
             connectionFailed(error, wasConnecting: wasConnecting)

@@ -36,7 +36,10 @@ extension ConnectionPool {
         let error = APNSConnectionError.unresponsive(endpoint, fault)
         logger.info(
             "retiring an unresponsive APNs connection: \(fault)",
-            metadata: ["endpoint": "\(endpoint)", "in_flight": "\(connection.http2.state.inFlight)"])
+            metadata: [
+                "event": "apns_connection_unresponsive", "endpoint": "\(endpoint)",
+                "in_flight": "\(connection.http2.state.inFlight)",
+            ])
         // Where other connections are answered, the next one probably will be.
         let pauses = drought.isPending
         failures.unanswered(error, pauses: pauses, &state, now: now)

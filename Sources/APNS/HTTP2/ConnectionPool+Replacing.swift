@@ -51,7 +51,9 @@ extension ConnectionPool {
         state.replace(old.count, inUse: inUse)
         logger.info(
             "replacing APNs connections: \(reason)",
-            metadata: ["endpoint": "\(endpoint)", "connections": "\(old.count)"])
+            metadata: [
+                "event": "apns_connections_replaced", "endpoint": "\(endpoint)", "connections": "\(old.count)",
+            ])
         retireOutgoing()
         openConnections(now: now)
     }
@@ -77,7 +79,7 @@ extension ConnectionPool {
         let count = connection.http2.state.serverErrorsInARow
         logger.warning(
             "an APNs connection gave \(count) answers with status 500 in a row; it is replaced",
-            metadata: ["endpoint": "\(endpoint)"])
+            metadata: ["event": "apns_connection_recycled", "endpoint": "\(endpoint)"])
         connection.http2.retire(reason: "it gave \(count) answers with status 500 in a row")
         openConnections(now: eventLoop.now)
     }

@@ -247,10 +247,12 @@ extension ConnectionPool: HTTP2ConnectionOwner {
             // However well it worked before: at once again would be to be played with.
             connectionFailed(error, wasConnecting: wasConnecting)
         } else if connection.http2.state.isRetired, !wasConnecting {
-            logger.debug("\(error)", metadata: ["endpoint": "\(endpoint)"])
+            logger.debug("\(error)", metadata: ["event": "apns_connection_closed", "endpoint": "\(endpoint)"])
             delegate?.transportChanged(self)
         } else if connection.http2.state.hasAnswered || lasted {
-            logger.info("an APNs connection ended: \(error)", metadata: ["endpoint": "\(endpoint)"])
+            logger.info(
+                "an APNs connection ended: \(error)",
+                metadata: ["event": "apns_connection_ended", "endpoint": "\(endpoint)"])
             delegate?.transportChanged(self)
         } else {
             connectionFailed(error, wasConnecting: wasConnecting)
