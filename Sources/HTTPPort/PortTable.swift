@@ -58,7 +58,7 @@ final class PortTable {
         reportedAt = now
         logger?.warning(
             "the \(name) is full: each new connection replaces the one that has waited longest for its client",
-            metadata: ["connections": "\(maximum)"])
+            metadata: ["event": "port_full", "connections": "\(maximum)"])
     }
 
     private func keepSweeping() {

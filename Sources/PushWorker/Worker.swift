@@ -133,7 +133,7 @@ public final class Worker: Service {
         case .quiet: setQuiet(true, because: "a command in Redis")
         case .work: setQuiet(false, because: "a command in Redis")
         case .stop:
-            logger.notice("stopping", metadata: ["event": "stop", "reason": "a command in Redis"])
+            logger.notice("stopping", metadata: ["event": "stopping", "reason": "a command in Redis"])
             stopping.continuation.finish()
         }
     }
@@ -195,7 +195,9 @@ public final class Worker: Service {
         let limit = TimeAmount.milliseconds(Int64(configuration.drainTimeout))
         let futures = lanes.map { $0.drain(within: limit) }
         for future in futures {
-            do { try await future.get() } catch { logger.error("a lane did not drain: \(error)") }
+            do { try await future.get() } catch {
+                logger.error("a lane did not drain: \(error)", metadata: ["event": "drain_failed"])
+            }
         }
         await watch.value
         let total = await counters()
@@ -208,7 +210,9 @@ public final class Worker: Service {
                 "event": "drained", "delivered": "\(total[.delivered])", "invalid_token": "\(total[.invalidToken])",
                 "expired": "\(total[.expired])", "dead": "\(total[.dead])", "retried": "\(total.retried)",
             ])
-        do { try await group.shutdownGracefully() } catch { logger.error("the event loops did not stop: \(error)") }
+        do { try await group.shutdownGracefully() } catch {
+            logger.error("the event loops did not stop: \(error)", metadata: ["event": "shutdown_failed"])
+        }
     }
 
     /// Whether all lanes have started: everything that makes a start impossible did not happen. From anywhere.

@@ -92,9 +92,11 @@ struct Run: AsyncParsableCommand {
                     successTerminationBehavior: .gracefullyShutdownGroup))
         }
         if let systemd { services.append(.init(service: StoppingNotice(notifier: systemd))) }
+        var lifecycle = logger
+        lifecycle[metadataKey: "event"] = "service_lifecycle"
         let group = ServiceGroup(
             configuration: .init(
-                services: services, gracefulShutdownSignals: [.sigterm, .sigint], logger: logger))
+                services: services, gracefulShutdownSignals: [.sigterm, .sigint], logger: lifecycle))
         try await group.run()
         if let statsFile { try await RunStatistics(counters: worker.counters()).write(to: statsFile) }
         // It was told when it happened; whoever looks at the status only must not take the recording for whole.

@@ -49,14 +49,17 @@ struct CredentialKeeper {
                     try replace(app, credential)
                     kept[index].credential = credential
                     kept[index].reportedAt = .min
-                    logger.notice("took a changed credential into use", metadata: metadata(app))
+                    logger.notice(
+                        "took a changed credential into use", metadata: metadata(app, event: "credential_replaced"))
                 } catch {
-                    logger.error("the changed credential is not used: \(error)", metadata: metadata(app))
+                    logger.error(
+                        "the changed credential is not used: \(error)",
+                        metadata: metadata(app, event: "credential_refused"))
                 }
             case .failed(let error):
                 logger.error(
                     "the credential has changed, but is not used; the one before stays: \(error)",
-                    metadata: metadata(app))
+                    metadata: metadata(app, event: "credential_unusable"))
             }
             if kept[index].reportedAt == .min || now - kept[index].reportedAt >= Self.reportInterval {
                 kept[index].reportedAt = now
@@ -70,14 +73,17 @@ struct CredentialKeeper {
             kept.credential, topics: [app.topic] + app.otherTopics, endpoint: app.endpoint, now: now)
         var told: Set<String> = []
         for finding in reports.flatMap(\.findings) where told.insert(finding.sentence).inserted {
-            switch finding.severity {
-            case .error: logger.error("\(finding.sentence)", metadata: metadata(app))
-            case .warning: logger.warning("\(finding.sentence)", metadata: metadata(app))
-            }
+            let level: Logger.Level =
+                switch finding.severity {
+                case .error: .error
+                case .warning: .warning
+                }
+            logger.log(
+                level: level, "\(finding.sentence)", metadata: metadata(app, event: "credential_problem"))
         }
     }
 
-    private func metadata(_ app: AppConfiguration) -> Logger.Metadata {
-        ["app": "\(app.name)", "endpoint": "\(app.endpoint)"]
+    private func metadata(_ app: AppConfiguration, event: String) -> Logger.Metadata {
+        ["event": "\(event)", "app": "\(app.name)", "endpoint": "\(app.endpoint)"]
     }
 }

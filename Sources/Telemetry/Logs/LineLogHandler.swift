@@ -75,7 +75,9 @@ package struct LineLogHandler: LogHandler {
                 .bytes(format, isColored: isColored)
         }
         output.write(bytes(level, message, metadata)) { lost in
-            bytes(.warning, "lines of this log could not be written and are lost", ["count": "\(lost)"])
+            bytes(
+                .warning, "lines of this log could not be written and are lost",
+                ["event": "log_lines_lost", "count": "\(lost)"])
         }
     }
 }

@@ -18,7 +18,7 @@ struct Admin {
         }
         metrics = PrometheusMetrics(
             families: worker + ProcessMetrics.families, droppedName: "apns_worker_metric_series_dropped_total",
-            onProblem: { logger.warning("metrics: \($0)") })
+            onProblem: { logger.warning("metrics: \($0)", metadata: ["event": "metric_series_dropped"]) })
     }
 
     /// Begins to listen.
@@ -46,7 +46,7 @@ struct Admin {
                 }), logger: logger)
         logger.info(
             "the admin port answers /metrics, /healthz and /readyz",
-            metadata: ["host": "\(address.host)", "port": "\(server.port)"])
+            metadata: ["event": "admin_port_opened", "host": "\(address.host)", "port": "\(server.port)"])
         return server
     }
 }

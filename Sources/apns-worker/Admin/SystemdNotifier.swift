@@ -28,7 +28,7 @@ actor SystemdNotifier: Service {
         do {
             socket = try NotifySocket(name)
         } catch {
-            logger.warning("systemd is not notified: \(error)")
+            logger.warning("systemd is not notified: \(error)", metadata: ["event": "systemd_socket_unusable"])
             return nil
         }
         self.worker = worker
@@ -89,7 +89,9 @@ actor SystemdNotifier: Service {
             notices.wasSent()
             hasFailed = false
         } catch {
-            if !hasFailed { logger.warning("systemd could not be notified: \(error)") }
+            if !hasFailed {
+                logger.warning("systemd could not be notified: \(error)", metadata: ["event": "systemd_notify_failed"])
+            }
             hasFailed = true
         }
     }
@@ -98,8 +100,8 @@ actor SystemdNotifier: Service {
         defer { wasStuck = !stuck.isEmpty }
         guard !wasStuck, !stuck.isEmpty else { return }
         logger.critical(
-            "\(stuck.joined(separator: "; ")); systemd's watchdog is not fed, so it ends this process unless that passes"
-        )
+            "\(stuck.joined(separator: "; ")); systemd's watchdog is not fed, so it ends this process unless that passes",
+            metadata: ["event": "lanes_stuck"])
     }
 }
 

@@ -75,14 +75,14 @@ final class ConfigurationReload: Service {
             let sentence = (error as? ValidationError)?.message ?? "\(error)"
             logger.error(
                 "the configuration was not loaded anew, and the one before stays: \(sentence)",
-                metadata: ["reason": "\(reason)"])
+                metadata: ["event": "configuration_refused", "reason": "\(reason)"])
             await systemd?.reloadEnded()
             return nil
         }
     }
 
     private func tell(_ report: ReloadReport, _ keys: (reloaded: [String], left: [String]), _ reason: String) {
-        var metadata: Logger.Metadata = ["reason": "\(reason)"]
+        var metadata: Logger.Metadata = ["event": "configuration_reloaded", "reason": "\(reason)"]
         for (name, values) in [
             ("apps_added", report.added), ("apps_changed", report.changed), ("apps_removed", report.removed),
             ("changed", keys.reloaded),
@@ -93,7 +93,7 @@ final class ConfigurationReload: Service {
         guard !keys.left.isEmpty else { return }
         logger.warning(
             "these settings have changed and need a restart: \(keys.left.joined(separator: ", "))",
-            metadata: ["reason": "\(reason)"])
+            metadata: ["event": "restart_needed", "reason": "\(reason)"])
     }
 
     /// The settings that are others now.

@@ -32,7 +32,7 @@ struct Simulation: Service, CustomStringConvertible {
         configuration.controlPort = Int(options.controlPort ?? 0)
         do {
             let record = try options.record.map { path in
-                try RecordFile(path: path) { logger.error("\($0)") }
+                try RecordFile(path: path) { logger.error("\($0)", metadata: ["event": "simulation_record_failed"]) }
             }
             configuration.recorder = Recorder(file: record)
             let server = try await APNSSimulatorServer.start(configuration)
@@ -67,7 +67,7 @@ struct Simulation: Service, CustomStringConvertible {
         try? await gracefulShutdown()
         try await server.stop()
         let account = server.account
-        var metadata: Logger.Metadata = ["accepted": "\(account.accepted)"]
+        var metadata: Logger.Metadata = ["event": "simulation_stopped", "accepted": "\(account.accepted)"]
         if server.gatewayPort != nil { metadata["by_gateway"] = "\(account.acceptedByGateway)" }
         logger.notice("the simulated APNs has stopped; nothing was sent to any device", metadata: metadata)
     }
@@ -76,7 +76,7 @@ struct Simulation: Service, CustomStringConvertible {
     private func tellLoudly() {
         var loud = logger
         loud.logLevel = min(logger.logLevel, .warning)
-        var metadata: Logger.Metadata = ["apns": "127.0.0.1:\(server.port)"]
+        var metadata: Logger.Metadata = ["event": "simulation_started", "apns": "127.0.0.1:\(server.port)"]
         if let port = server.gatewayPort { metadata["gateway"] = "127.0.0.1:\(port)" }
         if let port = server.feedbackPort { metadata["feedback"] = "127.0.0.1:\(port)" }
         loud.warning(
