@@ -17,30 +17,6 @@ package struct HTTPPortFailure: Error, Equatable, Sendable, CustomStringConverti
 /// Whatever its clients do, it holds a limited number of file descriptors and stays reachable. Each request must arrive within
 /// a time limit. When the port is full, a new connection replaces the one that has waited longest for its client.
 package struct HTTPPort: Sendable {
-    /// Limits on the clients of a port.
-    package struct Limits: Sendable {
-        /// Concurrent connections; never more than an eighth of the file descriptors that the process may have.
-        package var connections = 64
-        /// The time from the first byte of a request, or from the start of the connection, to the request's last byte.
-        package var request = TimeAmount.seconds(10)
-        /// The time from an answer to the next request.
-        package var idle = TimeAmount.minutes(2)
-        /// The time for which a client may receive nothing of an answer.
-        package var stall = TimeAmount.seconds(10)
-        /// The time from the last answer on a connection to its end, if the client does not close it before.
-        package var linger = TimeAmount.seconds(2)
-        /// The bytes of a request's head.
-        package var headBytes = 16 * 1024
-
-        package init() {}
-
-        /// Returns the maximum number of connections.
-        /// - Parameter descriptors: file descriptors that the process may have; `nil` if that is unknown.
-        func connections(descriptors: Int?) -> Int {
-            max(2, min(connections, (descriptors ?? .max) / 8))
-        }
-    }
-
     /// The port that it listens on.
     package let port: Int
     private let services: ServiceGroup
@@ -57,7 +33,7 @@ package struct HTTPPort: Sendable {
     ///   - logger: gets a warning when the port is full, at most once per minute.
     /// - Throws: ``HTTPPortFailure``.
     package static func listen(
-        _ name: String, host: String, port: Int, limits: Limits = Limits(), on eventLoop: any EventLoop,
+        _ name: String, host: String, port: Int, limits: PortLimits = PortLimits(), on eventLoop: any EventLoop,
         router: Router<BasicRequestContext>, logger: Logger? = nil
     ) async throws -> HTTPPort {
         // Errors go to the client, in the answer.
@@ -108,7 +84,7 @@ private struct GuardedChannel: ServerChildChannel {
     private let http: HTTP1Channel
     private let table: NIOLoopBound<PortTable>
 
-    init(responder: @escaping HTTPChannelHandler.Responder, limits: HTTPPort.Limits, table: NIOLoopBound<PortTable>) {
+    init(responder: @escaping HTTPChannelHandler.Responder, limits: PortLimits, table: NIOLoopBound<PortTable>) {
         let decoder = HTTP1Channel.Configuration.DecoderConfiguration(
             maxHeaderFieldSize: limits.headBytes, maxHeaderListSize: limits.headBytes, maxHeaderFieldCount: 100)
         http = HTTP1Channel(

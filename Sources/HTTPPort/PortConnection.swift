@@ -1,11 +1,35 @@
 import NIOCore
 
+/// Limits on the clients of a port.
+package struct PortLimits: Sendable {
+    /// Concurrent connections; never more than an eighth of the file descriptors that the process may have.
+    package var connections = 64
+    /// The time from the first byte of a request, or from the start of the connection, to the request's last byte.
+    package var request = TimeAmount.seconds(10)
+    /// The time from an answer to the next request.
+    package var idle = TimeAmount.minutes(2)
+    /// The time for which a client may receive nothing of an answer.
+    package var stall = TimeAmount.seconds(10)
+    /// The time from the last answer on a connection to its end, if the client does not close it before.
+    package var linger = TimeAmount.seconds(2)
+    /// The bytes of a request's head.
+    package var headBytes = 16 * 1024
+
+    package init() {}
+
+    /// Returns the maximum number of connections.
+    /// - Parameter descriptors: file descriptors that the process may have; `nil` if that is unknown.
+    func connections(descriptors: Int?) -> Int {
+        max(2, min(connections, (descriptors ?? .max) / 8))
+    }
+}
+
 /// The state of one connection of a port, without any I/O: which side it waits for, since when, and for how long it may.
 ///
 /// A connection waits either for its client or for the port's answer. Only the first kind has a deadline, and only that kind
 /// is closed in favor of a new connection.
 struct PortConnection {
-    private let limits: HTTPPort.Limits
+    private let limits: PortLimits
     /// The time at which it was accepted, or at which the last answer ended.
     private var idleSince: NIODeadline
     private var hasAnswered = false
@@ -18,7 +42,7 @@ struct PortConnection {
     private var stalledSince: NIODeadline?
     private var closingSince: NIODeadline?
 
-    init(_ limits: HTTPPort.Limits, now: NIODeadline) {
+    init(_ limits: PortLimits, now: NIODeadline) {
         self.limits = limits
         idleSince = now
     }

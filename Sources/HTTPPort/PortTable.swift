@@ -3,7 +3,7 @@ import NIOCore
 
 /// All connections of a port. On its event loop only.
 final class PortTable {
-    private let limits: HTTPPort.Limits
+    private let limits: PortLimits
     private let maximum: Int
     private let name: String
     private let eventLoop: any EventLoop
@@ -20,7 +20,7 @@ final class PortTable {
     /// - Parameters:
     ///   - maximum: connections at once.
     ///   - logger: gets a warning when the port is full, at most once per minute.
-    init(_ name: String, _ limits: HTTPPort.Limits, maximum: Int, on eventLoop: any EventLoop, logger: Logger?) {
+    init(_ name: String, _ limits: PortLimits, maximum: Int, on eventLoop: any EventLoop, logger: Logger?) {
         self.name = name
         self.limits = limits
         self.maximum = maximum

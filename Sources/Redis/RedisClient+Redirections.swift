@@ -1,4 +1,3 @@
-import Logging
 import NIOCore
 
 /// What becomes of a command that was sent to the wrong server.
@@ -23,7 +22,7 @@ extension RedisClient {
         let refusal = RedisRefusal(error, topology: topology, slot: discovery.slot, sender: link.location)
         switch refusal {
         case .none:
-            if error.prefix == "MOVED", case .single = topology { tellOfCluster() }
+            if error.prefix == "MOVED", case .single = topology { log.serverIsClusterNode() }
             request.completion(.failure(.server(error)))
         case .wrongServer:
             discovery.demote(link.location)
@@ -36,14 +35,6 @@ extension RedisClient {
         case .ask(let owner):
             ask(owner, for: request, because: error)
         }
-    }
-
-    private func tellOfCluster() {
-        guard !hasToldOfCluster else { return }
-        hasToldOfCluster = true
-        logger.error(
-            "the Redis server is a node of a Cluster: begin the Redis URL with redis+cluster://",
-            metadata: ["redis": "\(topology)"])
     }
 
     // MARK: Asking another node
@@ -88,9 +79,9 @@ extension RedisClient {
     /// - Parameter keepsCommands: true if new commands wait for the other server; else they fail.
     func retire(_ link: ServerLink, because error: RedisError, keepsCommands: Bool = false) {
         guard route.retire(link, keepsCommands: keepsCommands) else { return }
-        retirementTimer = eventLoop.scheduleTask(in: Self.retirementTime) {
-            link.closeUnlessShared(reason: "another server has to be used, and the last answers did not come in time")
-        }
+        link.retire(
+            within: Self.retirementTime,
+            reason: "another server has to be used, and the last answers did not come in time")
         tryAgain(because: error)
         endRetirement(link)
     }
@@ -103,23 +94,6 @@ extension RedisClient {
     }
 
     func forgetRetired(_ link: ServerLink) {
-        guard route.lost(link) == .ofPreviousServer else { return }
-        retirementTimer?.cancel()
-        takeOver()
+        if route.lost(link) == .ofPreviousServer { takeOver() }
     }
-}
-
-/// A command on its way to an answer, by more than one server if need be.
-struct RedisRequest {
-    /// The number of times that a command follows its slot before its caller gets the redirection: two nodes that name each
-    /// other must not keep it for ever.
-    static let maximumRedirections = 5
-
-    /// Kept only where it may have to be sent again, which is in a Cluster.
-    let command: RedisCommand?
-    let timeout: TimeAmount?
-    let completion: RedisConnection.Completion
-    var redirections = 0
-    /// The redirection that the command follows.
-    var redirectedBy: RedisServerError?
 }

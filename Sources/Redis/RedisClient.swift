@@ -1,6 +1,5 @@
 import Logging
 import NIOCore
-import TLS
 
 /// Sends commands to Redis from one event loop. ``RedisClient`` does; a test can answer them itself.
 public protocol RedisSender: AnyObject {
@@ -58,24 +57,18 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
     public var onStateChange: ((State) -> Void)?
 
     let configuration: RedisClientConfiguration
-    let logger: Logger
     let discovery: ServerDiscovery
     let nodes: NodeConnections
     private let ownsNodes: Bool
     /// The server that commands go to, or where they wait.
     var route = Route<ServerLink>()
-    var retirementTimer: Scheduled<Void>?
-    var hasToldOfCluster = false
-    private var masterWatch: MasterWatch?
-    /// The master that was announced since the search for it began.
-    private var announced: RedisEndpoint.Location?
+    var log: RedisClientLog
+    private var masterWatch: (any MasterSource)?
 
     private let random: @Sendable () -> Double
     private(set) var reconnect: ReconnectState
     private var retry: Scheduled<Void>?
-    private var lastError: RedisError?
-    private var waiters: [(id: Int, resume: (RedisError?) -> Void)] = []
-    private var nextWaiter = 0
+    private var waiters: [ReadinessWaiter] = []
 
     /// A client of one server, which does nothing before `start`.
     ///
@@ -115,7 +108,7 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
         self.topology = topology
         self.eventLoop = eventLoop
         self.configuration = configuration
-        self.logger = logger
+        log = RedisClientLog(logger, topology: topology)
         self.random = random
         self.reconnect = ReconnectState(backoff: configuration.backoff)
         ownsNodes = nodes == nil
@@ -200,14 +193,12 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
     public func close() -> EventLoopFuture<Void> {
         eventLoop.flatSubmit {
             guard self.reconnect.phase != .closed else { return self.eventLoop.makeSucceededVoidFuture() }
-            self.reconnect.close()
+            let error = RedisError.notConnected(address: self.topology.address, reason: "the client was closed")
+            self.reconnect.close(because: error)
             self.retry?.cancel()
-            self.retirementTimer?.cancel()
-            self.masterWatch?.remove(self)
+            self.masterWatch?.remove(ObjectIdentifier(self))
             self.masterWatch = nil
             let (links, kept) = self.route.close()
-            let error = RedisError.notConnected(address: self.topology.address, reason: "the client was closed")
-            self.lastError = error
             self.onStateChange?(.closed)
             self.onStateChange = nil
             self.resumeWaiters(with: error)
@@ -224,7 +215,7 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
 
     private var notConnected: RedisError {
         let reason =
-            switch lastError {
+            switch reconnect.lastError {
             case nil: "no connection has been made yet"
             case .notConnected(_, let reason): reason
             case let error?: error.description
@@ -234,7 +225,6 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
 
     private func connect() {
         retry = nil
-        announced = nil
         discovery.find { result in
             switch result {
             case .success(let link): self.found(link)
@@ -252,23 +242,14 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
     /// Lets the server that was found take over, once the others have answered what they were sent.
     func takeOver() {
         guard let (link, kept) = route.takeOver() else { return }
-        let recovery = reconnect.connected(at: eventLoop.now).recovery
-        lastError = nil
-        var metadata: Logger.Metadata = ["redis": "\(topology)", "server": "\(link.location.address)"]
-        if let recovery {
-            metadata["after_ms"] = "\(recovery.after.nanoseconds / 1_000_000)"
-            metadata["failures"] = "\(recovery.failures)"
-            logger.notice("Redis is back", metadata: metadata)
-        } else {
-            logger.debug("connected to Redis", metadata: metadata)
-        }
+        log.connected(to: link.location, after: reconnect.connected(at: eventLoop.now).recovery)
         for request in kept {
             if let command = request.command { transmit(command, request, over: link) }
         }
         watchMaster()
         onStateChange?(.ready)
         resumeWaiters(with: nil)
-        if let announced { retireUnlessMaster(announced) }
+        followMaster()
     }
 
     /// A connection has ended; the commands that are lost with it have not failed yet.
@@ -295,17 +276,8 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
     }
 
     func tryAgain(because error: RedisError) {
-        guard let retry = reconnect.failed(at: eventLoop.now, random: random()) else { return }
-        lastError = error
-        let metadata: Logger.Metadata = [
-            "redis": "\(topology)", "retry_in_ms": "\(retry.delay.nanoseconds / 1_000_000)",
-            "failures": "\(retry.failures)",
-        ]
-        if retry.isReported {
-            logger.warning("\(error.headline)", metadata: metadata)
-        } else {
-            logger.debug("\(error.headline)", metadata: metadata)
-        }
+        guard let retry = reconnect.failed(because: error, at: eventLoop.now, random: random()) else { return }
+        log.failed(error, retry)
         self.retry = eventLoop.scheduleTask(in: retry.delay) {
             if self.reconnect.waited() { self.connect() }
         }
@@ -321,14 +293,14 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
         masterWatch =
             configuration.masterWatch
             ?? MasterWatch(topology, eventLoop: eventLoop, configuration: configuration)
-        masterWatch?.add(self) { location in
-            self.announced = location
-            self.retireUnlessMaster(location)
+        masterWatch?.add(ObjectIdentifier(self), on: eventLoop) { location in
+            self.discovery.announced = location
+            self.followMaster()
         }
     }
 
-    private func retireUnlessMaster(_ location: RedisEndpoint.Location) {
-        guard let link = route.server, location != link.location else { return }
+    private func followMaster() {
+        guard let link = route.server, let location = discovery.announced, location != link.location else { return }
         // What this client would be told by the Sentinel that it asks first may be older.
         discovery.moved(to: location)
         let reason = "the Sentinels name \(location.address) the master now"
@@ -338,27 +310,19 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
     private func addWaiter(timeout: TimeAmount, resume: @escaping (RedisError?) -> Void) {
         if route.server != nil { return resume(nil) }
         if reconnect.phase == .closed { return resume(notConnected) }
-        if case .authentication = lastError { return resume(lastError) }
-        let id = nextWaiter
-        nextWaiter += 1
-        let timer = eventLoop.scheduleTask(in: timeout) {
-            guard let index = self.waiters.firstIndex(where: { $0.id == id }) else { return }
-            self.waiters.remove(at: index).resume(self.lastError ?? self.notConnected)
+        if case .authentication = reconnect.lastError { return resume(reconnect.lastError) }
+        let waiter = ReadinessWaiter(resume)
+        waiter.timer = eventLoop.assumeIsolated().scheduleTask(in: timeout) {
+            self.waiters.removeAll { $0 === waiter }
+            waiter.resume(with: self.reconnect.lastError ?? self.notConnected)
         }
-        waiters.append(
-            (
-                id,
-                {
-                    timer.cancel()
-                    resume($0)
-                }
-            ))
+        waiters.append(waiter)
     }
 
     private func resumeWaiters(with error: RedisError?) {
         let resumed = waiters
         waiters = []
-        for waiter in resumed { waiter.resume(error) }
+        for waiter in resumed { waiter.resume(with: error) }
     }
 
     private func onLoop(_ body: @escaping @Sendable () -> Void) {
@@ -368,45 +332,6 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
             eventLoop.execute(body)
         }
     }
-}
-
-extension RedisError {
-    /// As `description`, but of the connection itself: whether commands were lost with it is told to their callers.
-    public var headline: String {
-        switch self {
-        case .connectionLost(let address, _, let reason): "the connection to Redis at \(address) was lost: \(reason)"
-        case .server(let error): "another Redis server has to be found: \(error.message)"
-        default: description
-        }
-    }
-}
-
-/// How a client connects and how long it waits.
-public struct RedisClientConfiguration: Sendable {
-    /// How long connecting may take, and then again how long logging in may.
-    public var connectTimeout: TimeAmount = .seconds(5)
-    /// How long an answer may take before the connection is given up and made anew; `nil` for no limit, which suits a
-    /// client of blocking commands only (each of which should have a deadline of its own).
-    public var commandTimeout: TimeAmount? = .seconds(5)
-    /// The waits between attempts to connect.
-    public var backoff = ReconnectBackoff()
-    /// How long a Sentinel or a Cluster node may take to connect, and again to answer, when it is asked for the server:
-    /// a short time, for there are others to ask.
-    public var askTimeout: TimeAmount = .seconds(2)
-    /// How often a Sentinel is asked whether the master is still the same one; spread by a fifth either way. Sentinels
-    /// announce a failover by themselves; this is for announcements that got lost.
-    public var refreshInterval: TimeAmount = .seconds(30)
-    /// Where a client learns that another server became the master; `nil` for a watch of its own. The clients of a process
-    /// should share one, which is a connection to a Sentinel.
-    public var masterWatch: MasterWatch?
-    /// What `CLIENT LIST` shows; characters it does not take become `-`.
-    public var clientName: String?
-    /// How to do TLS with `rediss` URLs; without it, servers are verified by the system's authorities. It has no bearing
-    /// on other URLs.
-    public var tls: TLSContext?
-
-    /// The defaults.
-    public init() {}
 }
 
 extension RedisClient {
@@ -441,5 +366,18 @@ extension RedisClient {
                 }
             }
         return (try first.get(), second)
+    }
+}
+
+/// A caller that waits until commands can be sent.
+private final class ReadinessWaiter {
+    var timer: Scheduled<Void>?
+    private let resume: (RedisError?) -> Void
+
+    init(_ resume: @escaping (RedisError?) -> Void) { self.resume = resume }
+
+    func resume(with error: RedisError?) {
+        timer?.cancel()
+        resume(error)
     }
 }

@@ -46,7 +46,7 @@ struct HTTPPortTests {
     private static let largePage = String(repeating: "x", count: 16 << 20)
 
     private func withPort(
-        _ limits: HTTPPort.Limits = HTTPPort.Limits(), gate: Gate = Gate(), logger: Logger? = nil,
+        _ limits: PortLimits = PortLimits(), gate: Gate = Gate(), logger: Logger? = nil,
         _ body: (HTTPPort) async throws -> Void
     ) async throws {
         let router = Router()
@@ -73,8 +73,8 @@ struct HTTPPortTests {
     private static func limits(
         connections: Int = 64, request: TimeAmount = .minutes(1), idle: TimeAmount = .minutes(1),
         stall: TimeAmount = .minutes(1)
-    ) -> HTTPPort.Limits {
-        var limits = HTTPPort.Limits()
+    ) -> PortLimits {
+        var limits = PortLimits()
         limits.connections = connections
         limits.request = request
         limits.idle = idle

@@ -7,8 +7,8 @@ import Testing
 struct PortConnectionTests {
     private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
 
-    private static var limits: HTTPPort.Limits {
-        var limits = HTTPPort.Limits()
+    private static var limits: PortLimits {
+        var limits = PortLimits()
         limits.request = .seconds(10)
         limits.idle = .seconds(100)
         limits.stall = .seconds(20)
@@ -109,7 +109,7 @@ struct PortConnectionTests {
 
     @Test("there are never more than an eighth of the file descriptors")
     func share() {
-        let limits = HTTPPort.Limits()
+        let limits = PortLimits()
         #expect(limits.connections(descriptors: 1_048_576) == 64)
         #expect(limits.connections(descriptors: nil) == 64)
         #expect(limits.connections(descriptors: 256) == 32)

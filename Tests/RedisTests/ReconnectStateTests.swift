@@ -6,6 +6,7 @@ import Testing
 
 @Suite("Connecting again")
 struct ReconnectStateTests {
+    let error = RedisError.connect(address: "r:1", reason: "refused")
     let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
 
     @Test("waits up to twice as long after each failure, and never longer than the limit")
@@ -35,13 +36,13 @@ struct ReconnectStateTests {
         for _ in 0..<4 {
             _ = state.connected(at: now)
             now = now + .milliseconds(1)
-            waits.append(state.failed(at: now, random: 1)?.delay)
+            waits.append(state.failed(because: error, at: now, random: 1)?.delay)
             #expect(state.waited() == true)
         }
         #expect(waits == [50, 100, 200, 400].map { .milliseconds($0) })
         _ = state.connected(at: now)
         now = now + .seconds(10)
-        #expect(state.failed(at: now, random: 1)?.delay == .milliseconds(50))
+        #expect(state.failed(because: error, at: now, random: 1)?.delay == .milliseconds(50))
     }
 
     @Test("reports the first failure, then one in thirty seconds, and the end of the outage")
@@ -50,7 +51,7 @@ struct ReconnectStateTests {
         _ = state.start()
         var reported: [Int] = []
         for second in 0..<70 {
-            if state.failed(at: start + .seconds(Int64(second)), random: 1)?.isReported == true {
+            if state.failed(because: error, at: start + .seconds(Int64(second)), random: 1)?.isReported == true {
                 reported.append(second)
             }
             #expect(state.waited() == true)
@@ -70,7 +71,7 @@ struct ReconnectStateTests {
         var recovered: [Int] = []
         for second in 1..<70 {
             let now = start + .seconds(Int64(second))
-            if state.failed(at: now, random: 1)?.isReported == true { reported.append(second) }
+            if state.failed(because: error, at: now, random: 1)?.isReported == true { reported.append(second) }
             #expect(state.waited() == true)
             if state.connected(at: now + .milliseconds(1)).recovery != nil { recovered.append(second) }
         }
@@ -89,9 +90,9 @@ struct ReconnectStateTests {
         var state = ReconnectState(backoff: ReconnectBackoff())
         #expect(state.start() == true)
         #expect(state.start() == false)
-        state.close()
+        state.close(because: error)
         #expect(state.connected(at: start).isWanted == false)
-        #expect(state.failed(at: start, random: 1) == nil)
+        #expect(state.failed(because: error, at: start, random: 1) == nil)
         #expect(state.waited() == false)
     }
 
@@ -122,7 +123,7 @@ struct ReconnectStateTests {
                 guard connected.isWanted else { continue }
                 (isTrying, isReady, toldOfOutage, outageBegan) = (false, true, nil, nil)
             case 35..<70:
-                let retry = state.failed(at: now, random: Double.random(in: 0...1, using: &random))
+                let retry = state.failed(because: error, at: now, random: Double.random(in: 0...1, using: &random))
                 #expect((retry != nil) == (isTrying || isReady))
                 guard let retry else { continue }
                 (isTrying, isReady) = (false, false)
@@ -141,7 +142,7 @@ struct ReconnectStateTests {
                 if tries { isTrying = true }
             default:
                 guard Int.random(in: 0..<10, using: &random) == 0 else { continue }
-                state.close()
+                state.close(because: error)
                 (isTrying, isReady, isClosed) = (false, false, true)
             }
         }

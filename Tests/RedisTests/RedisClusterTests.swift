@@ -186,7 +186,7 @@ struct RedisClusterTests {
                 #expect(prefix == "MOVED")
             }
         }
-        #expect(log.lines.filter { $0.contains("begin the Redis URL with redis+cluster://") }.count == 1)
+        #expect(log.events == ["redis_is_cluster"])
     }
 
     private func prefix(of command: RedisCommand, _ client: RedisClient) async throws -> String? {

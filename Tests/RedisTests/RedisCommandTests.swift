@@ -39,7 +39,9 @@ struct RedisCommandTests {
     func tooLarge() {
         let command = RedisCommand("SET", "key", "value")
         var output = ByteBuffer(string: "before")
-        #expect(throws: RedisError.commandTooLarge(bytes: 11)) { try command.encode(into: &output, limit: 10) }
+        #expect(throws: RedisError.commandTooLarge(bytes: 11, limit: 10)) {
+            try command.encode(into: &output, limit: 10)
+        }
         #expect(String(buffer: output) == "before")
     }
 

@@ -26,10 +26,25 @@ struct RedisReconnectTests {
             let pong = try await client.call(RedisCommand("PING"))
             #expect(pong.root.string == "PONG")
         }
-        #expect(log.lines.count == 2)
-        #expect(log.lines.first?.contains("the connection to Redis at 127.0.0.1:\(server.port) was lost") == true)
-        #expect(log.lines.last?.contains("Redis is back") == true)
+        #expect(log.events == ["redis_lost", "redis_back"])
+        #expect(log.lines.first?.contains("127.0.0.1:\(server.port)") == true)
         #expect(states.all.first == .ready && states.all.suffix(2) == [.ready, .closed])
+    }
+
+    @Test("logs each connection and each failed attempt at debug, with an event")
+    func debugLines() async throws {
+        let server = try RedisServer()
+        let log = LogLines()
+        let states = States()
+        try await withClient(server.url, logger: log.logger(at: .debug), prepare: states.record) { _ in
+            #expect(log.events == ["redis_connected"])
+            server.kill()
+            try await eventually { states.failures.count >= 3 }
+            try server.start()
+            try await eventually { log.events.last == "redis_back" }
+        }
+        #expect(Set(log.events.dropFirst().dropLast()) == ["redis_lost"])
+        #expect(log.events.count >= 5)
     }
 
     @Test("notices a server that keeps the connection and answers nothing, and recovers with it")
@@ -87,7 +102,7 @@ struct RedisReconnectTests {
                     + "cannot connect to Redis at 127.0.0.1:\(server.port): Connection refused")
             #expect(error?.mayHaveBeenExecuted == false)
         }
-        #expect(log.lines.count == 1)
+        #expect(log.events == ["redis_lost"])
     }
 
     @Test("says that a name does not resolve")
@@ -139,16 +154,22 @@ private final class Greeter: ChannelInboundHandler {
 
 /// What was logged at `info` and above.
 final class LogLines: Sendable {
-    private let recorded = Mutex<[String]>([])
+    private let recorded = Mutex<[(line: String, event: String)]>([])
 
-    var lines: [String] { recorded.withLock { $0 } }
+    var lines: [String] { recorded.withLock { $0.map(\.line) } }
+    /// The `event` of each line.
+    var events: [String] { recorded.withLock { $0.map(\.event) } }
 
-    var logger: Logger { Logger(label: "test") { _ in Handler(lines: self) } }
+    var logger: Logger { logger(at: .info) }
+
+    func logger(at level: Logger.Level) -> Logger {
+        Logger(label: "test") { _ in Handler(lines: self, logLevel: level) }
+    }
 
     private struct Handler: LogHandler {
         let lines: LogLines
         var metadata: Logger.Metadata = [:]
-        var logLevel: Logger.Level = .info
+        var logLevel: Logger.Level
 
         subscript(metadataKey key: String) -> Logger.Metadata.Value? {
             get { metadata[key] }
@@ -156,7 +177,10 @@ final class LogLines: Sendable {
         }
 
         func log(event: LogEvent) {
-            lines.recorded.withLock { $0.append("\(event.message) \(event.metadata ?? [:])") }
+            let metadata = event.metadata ?? [:]
+            lines.recorded.withLock {
+                $0.append(("\(event.message) \(metadata)", metadata["event"].map { "\($0)" } ?? ""))
+            }
         }
     }
 }

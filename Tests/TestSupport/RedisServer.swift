@@ -14,19 +14,8 @@ public final class RedisServer: Sendable {
         public let description: String
     }
 
-    /// The port on 127.0.0.1.
-    public let port: Int
-    /// The password of the default user, if any.
-    public let password: String?
-    /// The port on 127.0.0.1 for TLS, if it has one.
-    public let tlsPort: Int?
-    /// The server's working directory.
-    public let directory: URL
-
-    private let arguments: [String]
-    private let tlsArguments: [String]
-    private let configurationFile: [String]
-    private let running = Mutex<ChildProcess?>(nil)
+    private let program: ServerProgram
+    private let running: Mutex<ChildProcess?>
 
     /// Starts a server and waits until it answers PING.
     ///
@@ -37,40 +26,52 @@ public final class RedisServer: Sendable {
     ///   - tls: whether it has a port for TLS besides the other, with the `server` of ``TestCertificates``; clients need
     ///     no certificate.
     ///   - cluster: whether it is a node of a Cluster.
+    ///   - findPort: returns a port to try. Another process may have it by the time the server wants it; the server is
+    ///     started with the next one then.
     public init(
         arguments: [String] = [], password: String? = nil, file: [String]? = nil, tls: Bool = false,
-        cluster: Bool = false
+        cluster: Bool = false, findPort: (() throws -> Int)? = nil
     ) throws {
         // The helper connections below write to sockets that the server may have closed.
         _ = signal(SIGPIPE, SIG_IGN)
-        self.arguments = arguments + (cluster ? ["--cluster-enabled", "yes"] : [])
-        self.password = password
-        directory = FileManager.default.temporaryDirectory.appendingPathComponent("redis-\(UUID().uuidString)")
+        let directory = FileManager.default.temporaryDirectory.appendingPathComponent("redis-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
-        port = try cluster ? Self.freePortOfNode() : Self.freePort()
-        tlsPort = try tls ? (cluster ? Self.freePortOfNode() : Self.freePort()) : nil
-        tlsArguments =
-            try tlsPort.map { port in
-                [
-                    "--tls-port", "\(port)", "--tls-auth-clients", "no",
-                    "--tls-cert-file", try TestCertificates.path("server.pem"),
-                    "--tls-key-file", try TestCertificates.path("server-key.pem"),
-                    "--tls-ca-cert-file", try TestCertificates.path("ca.pem"),
-                    // The nodes of a Cluster do ask each other for one.
-                    "--tls-client-cert-file", try TestCertificates.path("client.pem"),
-                    "--tls-client-key-file", try TestCertificates.path("client-key.pem"),
-                ]
-            } ?? []
         let path = directory.appendingPathComponent("redis.conf")
         try file?.map { $0 + "\n" }.joined().write(to: path, atomically: true, encoding: .utf8)
-        configurationFile = file == nil ? [] : [path.path]
-        try start()
+        let findPort = findPort ?? { try cluster ? Self.freePortOfNode() : Self.freePort() }
+        func start() throws -> (ServerProgram, ChildProcess) {
+            for _ in 0..<20 {
+                let program = ServerProgram(
+                    port: try findPort(), tlsPort: tls ? try findPort() : nil, password: password, directory: directory,
+                    configurationFile: file == nil ? [] : [path.path],
+                    arguments: arguments + (cluster ? ["--cluster-enabled", "yes"] : []))
+                if let process = try program.start() { return (program, process) }
+            }
+            throw Failure(description: "other processes took all ports that were free a moment before")
+        }
+        do {
+            let (program, process) = try start()
+            self.program = program
+            running = Mutex(process)
+        } catch {
+            try? FileManager.default.removeItem(at: directory)
+            throw error
+        }
     }
 
     deinit {
         kill()
         try? FileManager.default.removeItem(at: directory)
     }
+
+    /// The port on 127.0.0.1.
+    public var port: Int { program.port }
+    /// The password of the default user, if any.
+    public var password: String? { program.password }
+    /// The port on 127.0.0.1 for TLS, if it has one.
+    public var tlsPort: Int? { program.tlsPort }
+    /// The server's working directory.
+    public var directory: URL { program.directory }
 
     /// `redis://127.0.0.1:port`, with the password where there is one.
     public var url: String {
@@ -85,11 +86,15 @@ public final class RedisServer: Sendable {
 
     /// Starts the server again after `stop` or `kill`, with the same port and directory.
     public func start() throws {
-        try running.withLock { running in
-            guard running == nil else { return }
-            running = try ChildProcess(Self.program, configurationFile + defaultArguments + tlsArguments + arguments)
+        guard processIdentifier == nil else { return }
+        let deadline = ContinuousClock.now + .seconds(15)
+        while true {
+            if let process = try program.start() { return running.withLock { $0 = process } }
+            guard ContinuousClock.now < deadline else {
+                throw Failure(description: "another process has taken port \(port) of the server that was stopped")
+            }
+            usleep(100_000)
         }
-        try waitUntilReady()
     }
 
     /// Ends the server in good order and waits for its end.
@@ -121,22 +126,7 @@ public final class RedisServer: Sendable {
     }
 
     /// What the server wrote to its log.
-    public var log: String {
-        (try? String(contentsOf: directory.appendingPathComponent("redis.log"), encoding: .utf8)) ?? ""
-    }
-
-    private static var program: String {
-        ProcessInfo.processInfo.environment["APNS_WORKER_TEST_REDIS_SERVER"] ?? "redis-server"
-    }
-
-    private var defaultArguments: [String] {
-        var arguments = [
-            "--bind", "127.0.0.1", "--port", "\(port)", "--dir", directory.path, "--save", "", "--appendonly", "no",
-            "--logfile", directory.appendingPathComponent("redis.log").path,
-        ]
-        if let password { arguments += ["--requirepass", password] }
-        return arguments
-    }
+    public var log: String { program.log }
 
     private func end(afterGrace grace: Duration) {
         let ended = running.withLock { running in
@@ -147,22 +137,6 @@ public final class RedisServer: Sendable {
         let deadline = ContinuousClock.now + grace
         while ended.ending == nil, ContinuousClock.now < deadline { usleep(2000) }
         ended.kill()
-    }
-
-    private func waitUntilReady() throws {
-        let deadline = ContinuousClock.now + .seconds(15)
-        while true {
-            if let answer = try? connect().run("PING"), answer == .status("PONG") { return }
-            guard running.withLock({ $0?.ending == nil }) else {
-                kill()
-                throw Failure(description: "redis-server ended at once; its log says:\n\(log.suffix(1000))")
-            }
-            guard ContinuousClock.now < deadline else {
-                throw Failure(
-                    description: "redis-server did not answer within 15 s; its log says:\n\(log.suffix(1000))")
-            }
-            usleep(5000)
-        }
     }
 
     /// A port that nobody on 127.0.0.1 had a moment ago.
@@ -198,6 +172,78 @@ public final class RedisServer: Sendable {
             $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
                 bind(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size)) == 0
             }
+        }
+    }
+}
+
+/// A `redis-server` with its arguments, to be started once or again.
+private struct ServerProgram {
+    let port: Int
+    let tlsPort: Int?
+    let password: String?
+    let directory: URL
+    let configurationFile: [String]
+    let arguments: [String]
+
+    /// Starts the server and waits until it answers.
+    /// - Returns: `nil` if another process has one of its ports.
+    func start() throws -> ChildProcess? {
+        let name = ProcessInfo.processInfo.environment["APNS_WORKER_TEST_REDIS_SERVER"] ?? "redis-server"
+        let logged = log.utf8.count
+        let process = try ChildProcess(name, try configurationFile + defaultArguments + tlsArguments + arguments)
+        func newLog() -> String { String(decoding: log.utf8.dropFirst(logged), as: UTF8.self) }
+        let deadline = ContinuousClock.now + .seconds(15)
+        while true {
+            if answers(process, log: newLog) { return process }
+            guard process.ending == nil else {
+                if newLog().contains("Address already in use") { return nil }
+                throw RedisServer.Failure(
+                    description: "redis-server ended at once; its log says:\n\(log.suffix(1000))")
+            }
+            guard ContinuousClock.now < deadline else {
+                throw RedisServer.Failure(
+                    description: "redis-server did not answer within 15 s; its log says:\n\(log.suffix(1000))")
+            }
+            usleep(5000)
+        }
+    }
+
+    var log: String {
+        (try? String(contentsOf: directory.appendingPathComponent("redis.log"), encoding: .utf8)) ?? ""
+    }
+
+    /// True if the server answers PING, and not another one that has its port.
+    private func answers(_ process: ChildProcess, log: () -> String) -> Bool {
+        guard let connection = try? RedisTestConnection(port: port, password: password),
+            let answer = try? connection.run("PING"), answer == .status("PONG"),
+            let info = try? connection.run("INFO", "server").text
+        else { return false }
+        // The program may be a script that starts the server: its process is another, but its log is the same.
+        return info.contains("process_id:\(process.processIdentifier)\r\n")
+            || log().contains("eady to accept connections")
+    }
+
+    private var defaultArguments: [String] {
+        var arguments = [
+            "--bind", "127.0.0.1", "--port", "\(port)", "--dir", directory.path, "--save", "", "--appendonly", "no",
+            "--logfile", directory.appendingPathComponent("redis.log").path,
+        ]
+        if let password { arguments += ["--requirepass", password] }
+        return arguments
+    }
+
+    private var tlsArguments: [String] {
+        get throws {
+            guard let tlsPort else { return [] }
+            return [
+                "--tls-port", "\(tlsPort)", "--tls-auth-clients", "no",
+                "--tls-cert-file", try TestCertificates.path("server.pem"),
+                "--tls-key-file", try TestCertificates.path("server-key.pem"),
+                "--tls-ca-cert-file", try TestCertificates.path("ca.pem"),
+                // The nodes of a Cluster do ask each other for one.
+                "--tls-client-cert-file", try TestCertificates.path("client.pem"),
+                "--tls-client-key-file", try TestCertificates.path("client-key.pem"),
+            ]
         }
     }
 }

@@ -8,7 +8,7 @@ import NIOCore
 /// (Source: Redis Sentinel documentation, "Pub/Sub messages" and `+convert-to-slave`.)
 ///
 /// `@unchecked Sendable`: all state is touched on `eventLoop` only.
-public final class MasterWatch: @unchecked Sendable {
+public final class MasterWatch: MasterSource, @unchecked Sendable {
     typealias Location = RedisEndpoint.Location
 
     private struct Listener {
@@ -60,13 +60,13 @@ public final class MasterWatch: @unchecked Sendable {
             NodeConnections(topology: topology, eventLoop: eventLoop, configuration: configuration), slot: 0)
     }
 
-    /// Reports the master to a client from now on: at once, when it changes, and now and then. From any thread.
-    /// - Parameter onMaster: called on the client's event loop.
-    func add(_ client: RedisClient, onMaster: @escaping @Sendable (Location) -> Void) {
-        let listener = Listener(eventLoop: client.eventLoop, onMaster: onMaster)
-        let id = ObjectIdentifier(client)
+    /// See ``MasterSource/add(_:on:onMaster:)``.
+    public func add(
+        _ listener: ObjectIdentifier, on eventLoop: any EventLoop,
+        onMaster: @escaping @Sendable (RedisEndpoint.Location) -> Void
+    ) {
         onLoop { [self] in
-            listeners[id] = listener
+            listeners[listener] = Listener(eventLoop: eventLoop, onMaster: onMaster)
             switch state {
             case .idle: start()
             case .connecting: break
@@ -75,11 +75,10 @@ public final class MasterWatch: @unchecked Sendable {
         }
     }
 
-    /// From anywhere.
-    func remove(_ client: RedisClient) {
-        let id = ObjectIdentifier(client)
+    /// See ``MasterSource/remove(_:)``.
+    public func remove(_ listener: ObjectIdentifier) {
         onLoop { [self] in
-            guard listeners.removeValue(forKey: id) != nil, listeners.isEmpty else { return }
+            guard listeners.removeValue(forKey: listener) != nil, listeners.isEmpty else { return }
             timer?.cancel()
             if case .listening(let connection) = state { connection.close() }
             state = .idle

@@ -15,7 +15,7 @@ final class NodeConnections: @unchecked Sendable {
     /// For how long a connection to a node stays open that no client uses. While a slot moves, its commands go back and
     /// forth.
     var idleTime: TimeAmount = .seconds(10)
-    private var nodes: [Node] = []
+    private var nodes: [SharedConnection] = []
     private var inquiries: [Location: [InquiryCompletion]] = [:]
     private var connector: RedisConnector?
     private var isClosed = false
@@ -43,7 +43,7 @@ final class NodeConnections: @unchecked Sendable {
             case .closed: break
             }
         }
-        let node = Node(location: location, owner: self, first: completion)
+        let node = SharedConnection(location: location, owner: self, first: completion)
         nodes.append(node)
         connect(to: endpoint(at: location), timeout: configuration.connectTimeout) { node.attemptEnded($0) }
     }
@@ -122,12 +122,12 @@ final class NodeConnections: @unchecked Sendable {
         return new
     }
 
-    fileprivate func ended(_ node: Node) {
+    fileprivate func ended(_ node: SharedConnection) {
         nodes.removeAll { $0 === node }
     }
 
     /// Nobody uses the node's connection any more.
-    fileprivate func unused(_ node: Node) {
+    fileprivate func unused(_ node: SharedConnection) {
         let useCount = node.state.useCount
         guard isShared else { return node.closeIfIdle(since: useCount) }
         eventLoop.scheduleTask(in: idleTime) { node.closeIfIdle(since: useCount) }
@@ -137,7 +137,7 @@ final class NodeConnections: @unchecked Sendable {
 /// A server with its connection, or the attempt to make it.
 ///
 /// `@unchecked Sendable`: everything happens on the event loop of the connections that it belongs to.
-fileprivate final class Node: @unchecked Sendable {
+fileprivate final class SharedConnection: @unchecked Sendable {
     let location: RedisEndpoint.Location
     var state: NodeState<RedisConnection, NodeConnections.Completion>
     private let owner: NodeConnections
@@ -214,9 +214,10 @@ final class ServerLink: @unchecked Sendable {
     var pendingCount = 0
     /// Called once when the connection ends, before the unanswered commands fail; not after `release`.
     var onClose: ((RedisError) -> Void)?
-    private var node: Node?
+    private var retirement: Scheduled<Void>?
+    private var node: SharedConnection?
 
-    fileprivate init(connection: RedisConnection, of node: Node) {
+    fileprivate init(connection: RedisConnection, of node: SharedConnection) {
         self.connection = connection
         self.node = node
         location = node.location
@@ -224,17 +225,22 @@ final class ServerLink: @unchecked Sendable {
 
     /// The user needs the connection no more. What it has sent may still be answered.
     func release() {
+        retirement?.cancel()
         onClose = nil
         node?.release(self)
         node = nil
     }
 
-    /// Closes the connection if the user is the only one; what is unanswered fails.
-    func closeUnlessShared(reason: String) {
-        if node?.state.users == 1 { connection.close(reason: reason) }
+    /// Closes the connection after this time if the user is the only one and has not released it; unanswered commands
+    /// fail.
+    func retire(within time: TimeAmount, reason: String) {
+        retirement = connection.eventLoop.scheduleTask(in: time) { [self] in
+            if node?.state.users == 1 { connection.close(reason: reason) }
+        }
     }
 
     fileprivate func lost(_ error: RedisError) {
+        retirement?.cancel()
         node = nil
         let onClose = onClose
         self.onClose = nil

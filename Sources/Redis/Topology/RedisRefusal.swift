@@ -56,18 +56,3 @@ struct Redirection: Equatable {
         self.location = location
     }
 }
-
-extension RedisEndpoint.Location {
-    /// A place as a server tells of it. Without a host it is the sender's own (`cluster-preferred-endpoint-type
-    /// unknown-endpoint`); `?` is a node that should have announced its host name, and did not.
-    init?(announced host: String?, port: Int?, by sender: RedisEndpoint.Location) {
-        guard let port, (1...65535).contains(port), host != "?" else { return nil }
-        if let host, !host.isEmpty {
-            self = .host(host, port: port)
-        } else if case .host(let own, _) = sender {
-            self = .host(own, port: port)
-        } else {
-            return nil
-        }
-    }
-}

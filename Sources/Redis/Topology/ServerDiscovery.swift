@@ -31,6 +31,12 @@ final class ServerDiscovery {
         follow(search.begin(), completion)
     }
 
+    /// See `ServerDiscoveryState.announced`.
+    var announced: Location? {
+        get { search.announced }
+        set { search.announced = newValue }
+    }
+
     /// See `RedisClientConfiguration.askTimeout`.
     var askTimeout: TimeAmount { nodes.configuration.askTimeout }
 

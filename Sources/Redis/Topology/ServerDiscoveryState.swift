@@ -37,6 +37,8 @@ struct ServerDiscoveryState {
     /// What the whole is called in errors that are nobody's in particular.
     private let name: String
 
+    /// The server that was announced since the last search began, if any.
+    var announced: Location?
     private var hint: Location?
     private var unasked: [Location] = []
     private var asked: Location?
@@ -62,6 +64,7 @@ struct ServerDiscoveryState {
 
     /// Begins a search.
     mutating func begin() -> Step {
+        announced = nil
         unasked = seeds
         asked = nil
         heardOf = Set(seeds)
@@ -150,19 +153,6 @@ struct ServerDiscoveryState {
         let shown = failures.prefix(5).map(\.shortText).joined(separator: "; ")
         let rest = failures.count > 5 ? "; and \(failures.count - 5) more" : ""
         return .connect(address: name, reason: shown + rest)
-    }
-}
-
-extension RedisError {
-    /// Address and reason, for a list of several.
-    fileprivate var shortText: String {
-        switch self {
-        case .connect(let address, let reason), .connectionLost(let address, _, let reason),
-            .notConnected(let address, let reason), .protocolViolation(let address, let reason):
-            "\(address): \(reason)"
-        case .timeout(let address, let after): "\(address): no answer within \(after.formatted)"
-        case .authentication, .server, .commandTooLarge: description
-        }
     }
 }
 

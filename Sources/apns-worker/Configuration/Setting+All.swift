@@ -325,3 +325,22 @@ extension GatewayOptions: ConfigurationRoot {
 extension QueueOrder: SettingValueType {}
 extension ResultsKept: SettingValueType {}
 extension GatewayFrame: SettingValueType {}
+
+// MARK: - Values
+
+/// The library whose format jobs are written in.
+enum ProducerFormat: String, CaseIterable {
+    case native, sidekiq, resque
+
+    /// The list of a queue's jobs, if it is not the queue's own.
+    func list(of queue: String) -> String? {
+        switch self {
+        case .native: nil
+        case .sidekiq: "queue:\(queue)"
+        case .resque: "resque:queue:\(queue)"
+        }
+    }
+
+    /// The end of the list that jobs are claimed from: Sidekiq pushes at the left, the others at the right.
+    var head: QueueKeys.Head { self == .sidekiq ? .right : .left }
+}

@@ -58,7 +58,7 @@ public enum RedisError: Error, Sendable, Equatable, CustomStringConvertible {
     /// No connection could be made.
     case connect(address: String, reason: String)
     /// The command is larger than Redis takes; it was not sent.
-    case commandTooLarge(bytes: Int)
+    case commandTooLarge(bytes: Int, limit: Int)
 
     /// Whether the command may have taken effect although no answer came.
     public var mayHaveBeenExecuted: Bool {
@@ -97,8 +97,28 @@ public enum RedisError: Error, Sendable, Equatable, CustomStringConvertible {
                 + "check the user and the password in the Redis URL and the server's ACL"
         case .connect(let address, let reason):
             "cannot connect to Redis at \(address): \(reason)"
-        case .commandTooLarge(let bytes):
-            "a Redis command of \(bytes) bytes is larger than the \(RedisCommand.maximumSize) bytes that can be sent"
+        case .commandTooLarge(let bytes, let limit):
+            "a Redis command of \(bytes) bytes is larger than the \(limit) bytes that can be sent"
+        }
+    }
+
+    /// As `description`, but of the connection itself: whether commands were lost with it is told to their callers.
+    public var headline: String {
+        switch self {
+        case .connectionLost(let address, _, let reason): "the connection to Redis at \(address) was lost: \(reason)"
+        case .server(let error): "another Redis server has to be found: \(error.message)"
+        default: description
+        }
+    }
+
+    /// Address and reason, for a list of several.
+    var shortText: String {
+        switch self {
+        case .connect(let address, let reason), .connectionLost(let address, _, let reason),
+            .notConnected(let address, let reason), .protocolViolation(let address, let reason):
+            "\(address): \(reason)"
+        case .timeout(let address, let after): "\(address): no answer within \(after.formatted)"
+        case .authentication, .server, .commandTooLarge: description
         }
     }
 }

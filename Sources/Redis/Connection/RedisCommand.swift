@@ -74,11 +74,11 @@ public struct RedisCommand: Sendable {
     /// - Throws: `RedisError.commandTooLarge`; `output` is unchanged then.
     func encode(into output: inout ByteBuffer, limit: Int = maximumSize) throws(RedisError) {
         guard byteCount <= limit, lengths.count <= Int(Int32.max) else {
-            throw .commandTooLarge(bytes: byteCount)
+            throw .commandTooLarge(bytes: byteCount, limit: limit)
         }
         var formatted: UnsafeMutablePointer<CChar>?
         let length = format(&formatted)
-        guard length > 0, let formatted else { throw .commandTooLarge(bytes: byteCount) }
+        guard length > 0, let formatted else { throw .commandTooLarge(bytes: byteCount, limit: limit) }
         defer { redisFreeCommand(formatted) }
         output.writeBytes(UnsafeRawBufferPointer(start: formatted, count: length))
     }

@@ -28,6 +28,8 @@ struct ReconnectState {
     static let reportInterval: TimeAmount = .seconds(30)
 
     private(set) var phase: Phase = .idle
+    /// Why there is no connection; `nil` while there is one, and before the first attempt has failed.
+    private(set) var lastError: RedisError?
     private let backoff: ReconnectBackoff
     private var failures = 0
     private var outageBegan: NIODeadline?
@@ -51,6 +53,7 @@ struct ReconnectState {
     mutating func connected(at now: NIODeadline) -> (isWanted: Bool, recovery: Recovery?) {
         guard phase == .connecting else { return (false, nil) }
         phase = .ready(since: now)
+        lastError = nil
         defer {
             outageBegan = nil
             isOutageReported = false
@@ -63,7 +66,7 @@ struct ReconnectState {
     /// An attempt failed, or the connection went.
     ///
     /// - Returns: when to try again; `nil` when nothing is wanted any more.
-    mutating func failed(at now: NIODeadline, random: Double) -> Retry? {
+    mutating func failed(because error: RedisError, at now: NIODeadline, random: Double) -> Retry? {
         switch phase {
         case .idle, .waiting, .closed:
             return nil
@@ -75,6 +78,7 @@ struct ReconnectState {
         }
         failures += 1
         phase = .waiting
+        lastError = error
         if outageBegan == nil { outageBegan = now }
         let isReported = lastReport.map { now - $0 >= Self.reportInterval } ?? true
         if isReported {
@@ -93,8 +97,9 @@ struct ReconnectState {
         return true
     }
 
-    mutating func close() {
+    mutating func close(because error: RedisError) {
         phase = .closed
+        lastError = error
     }
 }
 

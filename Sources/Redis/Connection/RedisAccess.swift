@@ -43,12 +43,3 @@ extension RedisAccess: CustomStringConvertible, CustomDebugStringConvertible, Cu
     /// Only what `description` shows, so that `dump` shows no password either.
     public var customMirror: Mirror { Mirror(self, children: ["access": description]) }
 }
-
-extension RedisEndpoint {
-    /// An endpoint from place and access.
-    public init(location: Location, access: RedisAccess) {
-        self.init(
-            location: location, user: access.user, password: access.password, database: access.database,
-            usesTLS: access.usesTLS, passwordFile: access.passwordFile)
-    }
-}

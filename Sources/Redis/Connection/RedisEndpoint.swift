@@ -1,3 +1,5 @@
+import Glibc
+
 /// Where a Redis server is and who we are to it.
 ///
 /// Its descriptions, reflections included, never show the password.
@@ -42,6 +44,13 @@ public struct RedisEndpoint: Sendable, Equatable {
         self.passwordFile = passwordFile
         self.database = database
         self.usesTLS = usesTLS
+    }
+
+    /// An endpoint from place and access.
+    public init(location: Location, access: RedisAccess) {
+        self.init(
+            location: location, user: access.user, password: access.password, database: access.database,
+            usesTLS: access.usesTLS, passwordFile: access.passwordFile)
     }
 
     /// Parses `redis://[user[:password]@]host[:port][/db]`, the same with `rediss://` for TLS, and
@@ -110,4 +119,60 @@ extension RedisEndpoint: CustomStringConvertible, CustomDebugStringConvertible, 
 
     /// Only what `description` shows, so that `dump` shows no password either.
     public var customMirror: Mirror { Mirror(self, children: ["url": description]) }
+}
+
+extension RedisEndpoint.Location {
+    /// A place as a server tells of it. Without a host it is the sender's own (`cluster-preferred-endpoint-type
+    /// unknown-endpoint`); `?` is a node that should have announced its host name, and did not.
+    init?(announced host: String?, port: Int?, by sender: RedisEndpoint.Location) {
+        guard let port, (1...65535).contains(port), host != "?" else { return nil }
+        if let host, !host.isEmpty {
+            self = .host(host, port: port)
+        } else if case .host(let own, _) = sender {
+            self = .host(own, port: port)
+        } else {
+            return nil
+        }
+    }
+}
+
+extension RedisEndpoint {
+    private static let maximumPasswordSize = 4096
+
+    /// The endpoint with the password that its file holds now.
+    ///
+    /// Secrets are mounted from memory, so that reading a line holds the event loop up no longer than a log line does.
+    ///
+    /// - Throws: `.connect` that names the file.
+    func withPasswordRead() throws(RedisError) -> RedisEndpoint {
+        guard let passwordFile else { return self }
+        let descriptor = open(passwordFile, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
+        guard descriptor >= 0 else { throw unreadable(passwordFile, because: errno) }
+        defer { close(descriptor) }
+        var bytes: [UInt8] = []
+        var portion = [UInt8](repeating: 0, count: Self.maximumPasswordSize + 1)
+        while bytes.count <= Self.maximumPasswordSize {
+            let count = read(descriptor, &portion, portion.count)
+            guard count >= 0 else { throw unreadable(passwordFile, because: errno) }
+            if count == 0 { break }
+            bytes += portion[..<count]
+        }
+        // Editors and `echo` end a file with a newline; passwords do not.
+        if bytes.last == UInt8(ascii: "\n") { bytes.removeLast() }
+        if bytes.last == UInt8(ascii: "\r") { bytes.removeLast() }
+        guard bytes.count <= Self.maximumPasswordSize, let text = String(validating: bytes, as: UTF8.self) else {
+            throw .connect(
+                address: address,
+                reason: "the password file \(passwordFile) must hold UTF-8 text of at most "
+                    + "\(Self.maximumPasswordSize) bytes")
+        }
+        var endpoint = self
+        endpoint.password = text
+        return endpoint
+    }
+
+    private func unreadable(_ file: String, because code: CInt) -> RedisError {
+        .connect(
+            address: address, reason: "cannot read the password file \(file): \(String(cString: strerror(code)))")
+    }
 }
