@@ -121,7 +121,7 @@ extension EndToEnd {
                 (#"{"id":"x","token":"abcd","alert":"hi"}"#, true, "push type alert (it has no `push_type`"),
                 (
                     #"{"id":"x","token":"abcd","alert":"hi","expiration":"1h"}"#, true,
-                    "sent at once; at most 10 attempts; good"
+                    "sent at once; at most 10 attempts; valid"
                 ),
                 (#"{"id":"x","token":"abcd","alert":"hi"}"#, true, "(derived from its `id` and the token)"),
                 (#"{"id":"x","token":"abcd","alert":"hi","push_typ":"voip"}"#, true, "is `push_type` meant?"),

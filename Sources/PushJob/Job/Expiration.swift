@@ -9,15 +9,20 @@ public enum Expiration: Equatable, Sendable {
     /// The last second that is taken, the end of the year 9999. A time in milliseconds is always beyond it.
     public static let latestEpoch: Int64 = 253_402_300_799
 
-    /// Reads what a person writes: `0`, a second since 1970, or a duration such as `45s`, `30m`, `1h30m`, `7d` or `2w`.
-    /// - Parameter text: the text.
-    /// - Returns: nil if it is neither.
+    /// Reads the text of a flag: `0`, a second since 1970, an ISO 8601 time, or a duration such as `45s`, `30m`, `1h30m`, `7d`
+    /// or `2w`.
+    /// - Returns: nil for any other text.
     public init?(_ text: String) {
         if let second = Int64(text), (0...Self.latestEpoch).contains(second) {
             self = .epoch(second)
         } else {
-            guard let seconds = JobDuration.seconds(text) else { return nil }
-            self = .after(seconds: seconds)
+            if let seconds = JobDuration.seconds(text) {
+                self = .after(seconds: seconds)
+            } else {
+                // A number with a fraction is a time too, but no second.
+                guard text.contains(":"), let time = JobTime.milliseconds(text) else { return nil }
+                self = .epoch(time / 1000)
+            }
         }
     }
 }

@@ -15,4 +15,6 @@ struct JobTraits: OptionSet, Sendable {
     static let liveActivity = JobTraits(rawValue: 32)
     /// `mdm` among the short forms.
     static let mdm = JobTraits(rawValue: 64)
+    /// `content_changed` among the short forms, and not 0 or false.
+    static let contentChanged = JobTraits(rawValue: 128)
 }
