@@ -43,7 +43,7 @@ public struct DeviceToken: Hashable, Sendable {
             case .oddNumberOfDigits(let digits): "the device token has an odd number of hex digits (\(digits))"
             case .tooLong(let digits):
                 "the device token has \(digits) hex digits, more than \(DeviceToken.maximumDigits)"
-            case .notForGateway(let digits): 
+            case .notForGateway(let digits):
                 "the device token has \(digits) hex digits; the binary gateway accepts \(GatewayFrame.tokenSizes.lowerBound * 2) "
                     + "to \(GatewayFrame.tokenSizes.upperBound * 2)"
             }

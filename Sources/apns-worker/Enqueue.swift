@@ -152,7 +152,8 @@ struct Enqueue: AsyncParsableCommand {
         if let expiration {
             guard let parsed = Expiration(expiration) else {
                 throw ValidationError(
-                    "--expiration must be 0, seconds since 1970, an ISO 8601 time, or a duration such as 45s, 30m, 1h30m or 7d")
+                    "--expiration must be 0, seconds since 1970, an ISO 8601 time, or a duration such as 45s, 30m, 1h30m or 7d"
+                )
             }
             encoder.expiration = parsed
         }

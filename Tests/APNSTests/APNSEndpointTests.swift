@@ -8,7 +8,8 @@ struct APNSEndpointTests {
         arguments: [
             ("production", "api.push.apple.com", 443), ("sandbox", "api.sandbox.push.apple.com", 443),
             ("development", "api.sandbox.push.apple.com", 443), ("Sandbox", "api.sandbox.push.apple.com", 443),
-            ("PRODUCTION", "api.push.apple.com", 443), ("Development", "api.sandbox.push.apple.com", 443), ("localhost", "localhost", 443),
+            ("PRODUCTION", "api.push.apple.com", 443), ("Development", "api.sandbox.push.apple.com", 443),
+            ("localhost", "localhost", 443),
             ("localhost:2197", "localhost", 2197), ("https://localhost:8443", "localhost", 8443),
             ("https://api.push.apple.com/", "api.push.apple.com", 443), ("127.0.0.1:1", "127.0.0.1", 1),
             ("[::1]", "::1", 443), ("[::1]:65535", "::1", 65535),

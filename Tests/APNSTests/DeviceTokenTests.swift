@@ -64,7 +64,8 @@ struct DeviceTokenTests {
     @Test(
         "of hex digits with typing errors is not taken for base64",
         arguments: [
-            "AAECAwQF", String(repeating: "0", count: 57) + "OoOlIgG", String(repeating: "a", count: 41) + "xy", String(repeating: "A", count: 63) + "g", String(repeating: "g", count: 42),
+            "AAECAwQF", String(repeating: "0", count: 57) + "OoOlIgG", String(repeating: "a", count: 41) + "xy",
+            String(repeating: "A", count: 63) + "g", String(repeating: "g", count: 42),
             String(repeating: "g", count: 45), String(repeating: "g", count: 42) + "==",
         ])
     func notBase64(text: String) {

@@ -58,7 +58,10 @@ struct JobCheckTests {
     func repeated() {
         let tokens = #""tokens":["\#(Self.token)","\#(Self.token.uppercased())","zz","\#(Self.token)"]"#
         let verdicts = verdicts(#""alert":"x""#, token: tokens)
-        #expect(verdicts.contains { $0.level == .warning && $0.sentence.contains("2 of its tokens are named more than once") })
+        #expect(
+            verdicts.contains {
+                $0.level == .warning && $0.sentence.contains("2 of its tokens are named more than once")
+            })
         #expect(verdicts.contains { $0.level == .ok && $0.sentence.contains("to 1 device") })
         #expect(verdicts.contains { $0.level == .failure && $0.sentence.contains("token 3 ") })
     }
@@ -82,7 +85,8 @@ struct JobCheckTests {
     func broadcast() {
         let members = #""channel":"YQ==","event":"end","timestamp":1"#
         let verdicts = verdicts(members, token: nil, Self.app { $0.expiration = 60 })
-        #expect(verdicts.contains { $0.sentence.contains("now or never (the default for this push type)") }, "\(verdicts)")
+        #expect(
+            verdicts.contains { $0.sentence.contains("now or never (the default for this push type)") }, "\(verdicts)")
     }
 
     @Test("names what the gateway has no place for")
@@ -99,7 +103,8 @@ struct JobCheckTests {
             + #""expiration":1900000000"#
         let items = warnings(members, app(.items))
         #expect(items == ["the gateway has no place for `collapse_id` and `apns_id`: left out"], "\(items)")
-        #expect(warnings(members, app(.enhanced)).contains { $0.contains("frame enhanced has no place for `priority`:") })
+        #expect(
+            warnings(members, app(.enhanced)).contains { $0.contains("frame enhanced has no place for `priority`:") })
         #expect(warnings(members, app(.simple)).contains { $0.contains("`priority` and `expiration`") })
         let facts = verdicts(members, app(.enhanced)).filter { $0.level == .ok }.map(\.sentence)
         for word in ["collapse id", "3c8f5f6c", "priority 5"] {
@@ -113,7 +118,8 @@ struct JobCheckTests {
         arguments: [
             (#"{"token":"\#(token)","alert":"x"}"#, nil), (#"{"token":"ab","topic":"a","alert":"x"}"#, nil),
             (#"{"token":"ab","app":"other","alert":"x"}"#, nil), (#"{"alert":"x"}"#, "has no device token"),
-            (#"{"token":"xyz","alert":"x"}"#, "not hexadecimal at 0"), (#"{"tokens":["ab","a-b"],"alert":"x"}"#, "token 2: "),
+            (#"{"token":"xyz","alert":"x"}"#, "not hexadecimal at 0"),
+            (#"{"tokens":["ab","a-b"],"alert":"x"}"#, "token 2: "),
             (#"{"token":"ab","alert":"\#(String(repeating: "x", count: 5000))"}"#, "APNs takes 4096"),
             (#"{"token":"ab","push_type":"voip","alert":"\#(String(repeating: "x", count: 5000))"}"#, nil),
             (#"{"token":"ab","truncate":true,"alert":"\#(String(repeating: "x", count: 5000))"}"#, nil),

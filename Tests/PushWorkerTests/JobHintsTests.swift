@@ -19,7 +19,8 @@ struct JobHintsTests {
             ("collapseId", "collapse_id"),
             ("priorty", "priority"), ("tokn", "token"), ("toknes", "tokens"), ("ttl", "expiration"), ("data", "custom"),
             ("content-available", "content_available"), ("conten_available", "content_available"), ("body", "alert"),
-            ("sendat", "send_at"), ("idempotency_key", "id"), ("custom_payload", "custom"), ("retryLimit", "max_attempts"),
+            ("sendat", "send_at"), ("idempotency_key", "id"), ("custom_payload", "custom"),
+            ("retryLimit", "max_attempts"),
             ("newsstandAvailable", "content_available"), ("truncateAtWordEnd", "truncate"), ("recipient", "token"),
             ("recipients", "tokens"), ("expiryTime", "expiration"), ("notAfter", "expiration"),
         ])

@@ -29,8 +29,10 @@ struct JobTruthTests {
         arguments: [
             (["aa", "bb", "aa"], ["aa", "bb"]), (["aa", "AA", "<a a>"], ["aa"]),
             ([long, long.uppercased(), "cc"], [long, "cc"]), (["zz", "zz", "aa"], ["aa"]),
-            (["AP8A/wD/AP8A/wD/AP8A/wD/AP8A/wD/AP8A/wD/++8=", String(repeating: "00ff", count: 15) + "fbef"],
-             [String(repeating: "00ff", count: 15) + "fbef"]),
+            (
+                ["AP8A/wD/AP8A/wD/AP8A/wD/AP8A/wD/AP8A/wD/++8=", String(repeating: "00ff", count: 15) + "fbef"],
+                [String(repeating: "00ff", count: 15) + "fbef"]
+            ),
         ])
     func twice(tokens: [String], sent: [String]) throws {
         let scene = try EngineScene()
@@ -112,7 +114,8 @@ struct JobTruthTests {
         scene.pushOne(token: "aa", #""payload":{},"push_type":"background","topic":"pass.com.example.coupon""#)
         scene.pushOne(token: "bb", #""payload":{},"push_type":"background""#)
         scene.pushOne(
-            token: "cc", #""payload":{"aps":{}},"push_type":"background","topic":"pass.com.example.coupon","priority":10"#)
+            token: "cc",
+            #""payload":{"aps":{}},"push_type":"background","topic":"pass.com.example.coupon","priority":10"#)
         scene.run()
         #expect(scene.transport.tokens == ["aa", "bb", "cc"] && !scene.log.events.contains("payload_hint"))
     }

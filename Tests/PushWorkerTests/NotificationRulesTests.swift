@@ -134,7 +134,8 @@ struct NotificationRulesTests {
             let long = start + String(repeating: "y", count: size - start.utf8.count - 2) + #""}"#
             let verdict = Self.verdict(.liveactivity, long)
             let added = #""timestamp":7,"#.utf8.count
-            #expect(verdict.refusal == nil && verdict.payload.utf8.count == (size + added <= 4096 ? size + added : size))
+            #expect(
+                verdict.refusal == nil && verdict.payload.utf8.count == (size + added <= 4096 ? size + added : size))
         }
     }
 

@@ -96,7 +96,9 @@ struct DistinctTokens: IteratorProtocol, Sequence {
     }
 
     private static func isSame(_ one: JobField, _ other: JobField, in job: Job) -> Bool {
-        guard let one = try? DeviceToken(job.text(one)), let other = try? DeviceToken(job.text(other)) else { return false }
+        guard let one = try? DeviceToken(job.text(one)), let other = try? DeviceToken(job.text(other)) else {
+            return false
+        }
         return one == other
     }
 }

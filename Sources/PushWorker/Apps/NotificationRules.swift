@@ -16,7 +16,9 @@ enum NotificationRules {
         /// The requirement, and how to meet it.
         let detail: String
         /// The code of the dead letter where the app is strict.
-        var reason: Reason { Reason(rule == .liveActivityPriority ? .apns(.badPriority) : .own(.badPayload), detail: detail) }
+        var reason: Reason {
+            Reason(rule == .liveActivityPriority ? .apns(.badPriority) : .own(.badPayload), detail: detail)
+        }
 
         init(_ rule: Rule, _ detail: String) {
             self.rule = rule
@@ -127,7 +129,8 @@ enum NotificationRules {
         if subject.isOnChannel, subject.pushType != .liveactivity {
             throw Reason(
                 APNSReason.invalidPushType,
-                detail: "a notification for a `channel` is of push type liveactivity, not \(subject.pushType.rawValue); "
+                detail:
+                    "a notification for a `channel` is of push type liveactivity, not \(subject.pushType.rawValue); "
                     + "leave out the job's `push_type`, or send to a `token`")
         }
         switch (subject.pushType, subject.priority) {
@@ -143,7 +146,9 @@ enum NotificationRules {
         // 1 as well.
         case (.liveactivity, 1) where !subject.isOnChannel:
             try report(
-                Hint(.liveActivityPriority, "Apple has priority 5 or 10 for a Live Activity, and the job's `priority` is 1"))
+                Hint(
+                    .liveActivityPriority,
+                    "Apple has priority 5 or 10 for a Live Activity, and the job's `priority` is 1"))
         default: break
         }
     }
@@ -166,7 +171,9 @@ enum NotificationRules {
             // Apple, "Updating widgets with WidgetKit push notifications" and "Updating controls locally and remotely".
             if !facts.members.contains(.contentChanged) {
                 try report(
-                    Hint(.contentChanged, "a notification for widgets or controls needs `content-changed` true in its `aps`"))
+                    Hint(
+                        .contentChanged,
+                        "a notification for widgets or controls needs `content-changed` true in its `aps`"))
             }
         case .mdm: if let hint = mdm(facts) { try report(hint) }
         case .fileprovider:
@@ -175,7 +182,8 @@ enum NotificationRules {
                 try report(
                     Hint(
                         .containerIdentifier,
-                        "a notification of push type fileprovider needs `container-identifier`, a string, beside `aps`"))
+                        "a notification of push type fileprovider needs `container-identifier`, a string, beside `aps`")
+                )
             }
         case .accessory, .alert, .complication, .location, .other, .pushtotalk, .voip: break
         }
@@ -219,7 +227,8 @@ enum NotificationRules {
                 "a Live Activity that starts or is updated needs `content-state`, an object, in its `aps`")
         }
         guard event == .start, !facts.members.isSuperset(of: [.alert, .attributesType, .attributes]) else { return nil }
-        return Hint(.liveActivityStart, "to start a Live Activity, `aps` needs `alert`, `attributes-type` and `attributes`")
+        return Hint(
+            .liveActivityStart, "to start a Live Activity, `aps` needs `alert`, `attributes-type` and `attributes`")
     }
 
     // Apple, Device Management, "Sending MDM commands to a device": "only include the PushMagic string as the value of the

@@ -123,7 +123,9 @@ final class RoutedApp {
 
     /// True for push types that make a device ring.
     private func isCall(_ job: Job) -> Bool {
-        guard let field = job.pushType, field.hasEscapes || field.length == 4 || field.length == 10 else { return false }
+        guard let field = job.pushType, field.hasEscapes || field.length == 4 || field.length == 10 else {
+            return false
+        }
         let text = job.text(field).readableBytesView
         return text.elementsEqual("voip".utf8) || text.elementsEqual("pushtotalk".utf8)
     }
@@ -180,7 +182,8 @@ final class RoutedApp {
             let known = PushType.allCases.map(\.rawValue).joined(separator: ", ")
             throw Reason(
                 APNSReason.invalidPushType,
-                detail: "the job's `push_type` is none of \(known); a newer one is sent if the job names its whole `topic`")
+                detail:
+                    "the job's `push_type` is none of \(known); a newer one is sent if the job names its whole `topic`")
         }
         try report(
             .init(

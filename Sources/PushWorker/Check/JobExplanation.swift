@@ -121,7 +121,8 @@ struct JobExplanation {
         return switch job.kind {
         case .alert: "it has no `push_type`, and nothing that hints at another"
         case .background: "inferred: content-available, and nothing to show"
-        case .liveActivity: job.channel != nil ? "inferred: it has a `channel`" : "inferred: it has `event` or `content_state`"
+        case .liveActivity:
+            job.channel != nil ? "inferred: it has a `channel`" : "inferred: it has `event` or `content_state`"
         case .mdm: "inferred: it has `mdm`"
         case .widgets, .controls: "inferred: `content-changed`, and the topic's ending"
         case .widgetOrControl: "it has no `push_type`, and `content-changed` does not say which"
@@ -155,7 +156,8 @@ struct JobExplanation {
                 "now or never (\(source)): APNs does not keep it for a device that is offline, and it is not retried "
                     + "after \(RoutedApp.callPatience / 1000) s"
             case 0?: "now or never (\(source)): APNs does not keep it for a device that is offline"
-            case let second?: "valid until \(Self.text(Int64(second) * 1000)) (\(source)), after which it is not retried"
+            case let second?:
+                "valid until \(Self.text(Int64(second) * 1000)) (\(source)), after which it is not retried"
             }
         return "\(begin)at most \(attempts) attempts; \(end)"
     }
