@@ -164,12 +164,22 @@ extension EndToEnd {
             let result = try await scene.check(["--send", "--json"], job: job)
             #expect(result.ending == .exited(1), "\(result.errors)")
             struct Line: Decodable {
+                struct Answer: Decodable {
+                    let token: String
+                    let status: Int?
+                    let reason: String?
+                    let apns_id: String?
+                }
                 let level, subject, sentence: String
+                let answer: Answer?
             }
             let lines = try result.output.split(separator: "\n").map {
                 try JSONDecoder().decode(Line.self, from: Data($0.utf8))
             }
             #expect(lines.contains { $0.level == "ok" && $0.sentence == "APNs answered for a0000000…: 200" })
+            let answers = lines.compactMap(\.answer)
+            #expect(answers.map(\.token) == tokens && answers.map(\.status) == [200, 410])
+            #expect(answers.map(\.reason) == [nil, "Unregistered"] && answers.allSatisfy { $0.apns_id?.count == 36 })
             #expect(
                 lines.contains {
                     $0.level == "failure" && $0.sentence == "APNs answered for dead0000…: 410 Unregistered"

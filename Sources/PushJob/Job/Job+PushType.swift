@@ -43,7 +43,7 @@ extension Job {
             guard payload.mayHaveSigns else { return [] }
             var scanner = JSONScanner(payload)
             // It was scanned before, so there is nothing to throw.
-            return (try? scanner.payloadSigns()) ?? []
+            return (try? PayloadSigns(&scanner)) ?? []
         }
         if signs.isEmpty { return .alert }
         if signs.isSuperset(of: [.event, .liveActivity]) { return .liveActivity }
@@ -78,39 +78,38 @@ private struct PayloadSigns: OptionSet {
     static let aps = PayloadSigns(rawValue: 32)
     /// Beside `aps`, `mdm`, a string.
     static let mdm = PayloadSigns(rawValue: 64)
-}
 
-extension JSONScanner {
-    fileprivate mutating func payloadSigns() throws(JSONError) -> PayloadSigns {
-        var signs: PayloadSigns = []
-        var more = try enterObject()
+    /// Reads a payload.
+    init(_ scanner: inout JSONScanner) throws(JSONError) {
+        self = []
+        var more = try scanner.enterObject()
         while more {
-            let name = try name()
-            let sign: PayloadSigns = JSONText.withCharacters(of: name, in: bytes) { name in
+            let name = try scanner.name()
+            let sign: PayloadSigns = JSONText.withCharacters(of: name, in: scanner.bytes) { name in
                 name.isEqual(to: "aps") ? .aps : name.isEqual(to: "mdm") ? .mdm : []
             }
-            if sign == .mdm, next != UInt8(ascii: "\"") {
-                try skipValue()
+            if sign == .mdm, scanner.next != UInt8(ascii: "\"") {
+                try scanner.skipValue()
             } else {
-                signs.formUnion(sign)
-                if sign == .aps, next == UInt8(ascii: "{") { try readSigns(&signs) } else { try skipValue() }
+                formUnion(sign)
+                if sign == .aps, scanner.next == UInt8(ascii: "{") { try readAPS(&scanner) } else { try scanner.skipValue() }
             }
-            more = try nextMember()
+            more = try scanner.nextMember()
         }
-        return signs
     }
 
-    private mutating func readSigns(_ signs: inout PayloadSigns) throws(JSONError) {
-        var more = try enterObject()
+    /// Reads the members of `aps`.
+    private mutating func readAPS(_ scanner: inout JSONScanner) throws(JSONError) {
+        var more = try scanner.enterObject()
         while more {
-            let name = try name()
-            let start = offset
-            try skipValue()
-            let value = UnsafeRawBufferPointer(rebasing: bytes[start..<offset])
-            JSONText.withCharacters(of: name, in: bytes) { name in
-                signs.formUnion(Self.sign(name, value))
+            let name = try scanner.name()
+            let start = scanner.offset
+            try scanner.skipValue()
+            let value = UnsafeRawBufferPointer(rebasing: scanner.bytes[start..<scanner.offset])
+            JSONText.withCharacters(of: name, in: scanner.bytes) { name in
+                formUnion(Self.sign(name, value))
             }
-            more = try nextMember()
+            more = try scanner.nextMember()
         }
     }
 

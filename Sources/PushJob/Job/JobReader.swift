@@ -108,7 +108,7 @@ struct JobReader {
             job.payload = JobField(start..<scanner.offset)
             hasPayload = true
         case .tokens:
-            guard let list = try scanner.tokenList(memberStart: nameStart) else { return false }
+            guard let list = try JobTokenList.read(&scanner, memberStart: nameStart) else { return false }
             job.tokenList = list
         case .priority:
             guard let priority = try scanner.integer(in: 1...10), priority == 1 || priority == 5 || priority == 10
