@@ -46,6 +46,28 @@ extension EndToEnd {
             #expect(try scene.redis.run("KEYS", "*") == .array(["push:{default}:jobs"]))
         }
 
+        @Test("authorities may be given as base64, in PEM or in DER")
+        func authorities() async throws {
+            let scene = try await Scene()
+            let pem = try String(contentsOfFile: TestCertificates.path("ca.pem"), encoding: .utf8)
+            let lines = pem.split(separator: "\n")
+            let start = try #require(lines.firstIndex { $0.hasPrefix("-----BEGIN CERTIFICATE") })
+            let der = lines[(start + 1)...].prefix { !$0.hasPrefix("-----") }.joined()
+            let result = try await scene.check(
+                ["--no-redis"],
+                [
+                    "APNS_WORKER_APPS": "pem,der,none", "APNS_WORKER_APPS_DER_CA_BASE64": der,
+                    "APNS_WORKER_APPS_PEM_CA_BASE64": Data(pem.utf8).base64EncodedString(),
+                    "APNS_WORKER_APPS_NONE_CA_BASE64": Data("none".utf8).base64EncodedString(),
+                    "APNS_WORKER_APPS_DER_TOPIC": "com.example.der", "APNS_WORKER_APPS_PEM_TOPIC": "com.example.pem",
+                    "APNS_WORKER_APPS_NONE_TOPIC": "com.example.none",
+                ])
+            for app in ["pem", "der"] {
+                #expect(result.output.contains("ok       app \(app): localhost:"), "\(result.output)\(result.errors)")
+            }
+            #expect(!result.output.contains("ok       app none: localhost:") && result.ending == .exited(1))
+        }
+
         @Test("what APNs refuses, or cannot be reached, is named, and the rest is tried all the same")
         func bad() async throws {
             let scene = try await Scene()

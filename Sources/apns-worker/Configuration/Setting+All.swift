@@ -37,7 +37,7 @@ extension Setting {
         "A file of the certificate authorities to trust with TLS, PEM or DER; or `redis.ca_base64`.",
         otherwise: "the system's")
     static let redisCABase64 = Setting(
-        "redis.ca_base64", .text, .redis, "The certificate authorities themselves, as base64.", hasFlag: false)
+        "redis.ca_base64", .text, .redis, "The certificate authorities themselves, as base64.", isSecret: true, hasFlag: false)
     static let redisCertificate = Setting(
         "redis.certificate", .text, .redis, "A client certificate for TLS, PEM with its chain.", otherwise: "none")
     static let redisCertificateKey = Setting(
@@ -195,7 +195,7 @@ extension Setting {
         "ca", .text, .app, "A file of the certificate authorities to trust, PEM or DER; or `ca_base64`.",
         otherwise: "the system's")
     static let caBase64 = Setting(
-        "ca_base64", .text, .app, "The certificate authorities themselves, as base64.", hasFlag: false)
+        "ca_base64", .text, .app, "The certificate authorities themselves, as base64.", isSecret: true, hasFlag: false)
     static let proxy = Setting(
         "proxy", .text, .app, "An HTTP proxy, http://[user:password@]host:port, or none.",
         otherwise: "from HTTPS_PROXY and NO_PROXY", isSecret: true)
