@@ -92,7 +92,11 @@ private struct PayloadSigns: OptionSet {
                 try scanner.skipValue()
             } else {
                 formUnion(sign)
-                if sign == .aps, scanner.next == UInt8(ascii: "{") { try readAPS(&scanner) } else { try scanner.skipValue() }
+                if sign == .aps, scanner.next == UInt8(ascii: "{") {
+                    try readAPS(&scanner)
+                } else {
+                    try scanner.skipValue()
+                }
             }
             more = try scanner.nextMember()
         }

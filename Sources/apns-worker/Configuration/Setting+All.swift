@@ -37,7 +37,8 @@ extension Setting {
         "A file of the certificate authorities to trust with TLS, PEM or DER; or `redis.ca_base64`.",
         otherwise: "the system's")
     static let redisCABase64 = Setting(
-        "redis.ca_base64", .text, .redis, "The certificate authorities themselves, as base64.", isSecret: true, hasFlag: false)
+        "redis.ca_base64", .text, .redis, "The certificate authorities themselves, as base64.", isSecret: true,
+        hasFlag: false)
     static let redisCertificate = Setting(
         "redis.certificate", .text, .redis, "A client certificate for TLS, PEM with its chain.", otherwise: "none")
     static let redisCertificateKey = Setting(

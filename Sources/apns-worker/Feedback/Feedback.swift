@@ -143,7 +143,8 @@ struct Feedback: AsyncParsableCommand {
             configuration: redis.configuration, logger: redis.logger)
         let level = SharedLogLevel(all.text(.logLevel).flatMap(Logger.Level.init(rawValue:)) ?? .info)
         let logger = Logger(
-            label: "apns-worker", factory: LineLogHandler.standardError(
+            label: "apns-worker",
+            factory: LineLogHandler.standardError(
                 .auto, level: level, environment: ProcessInfo.processInfo.environment))
         let service = FeedbackService(
             choices: choices, options: self, writer: writer, spill: spill, limits: limits, interval: interval,
