@@ -65,13 +65,13 @@ struct DistinctTokens: IteratorProtocol, Sequence {
     private static func hash(of token: JobField, in job: Job) -> UInt64? {
         // Nearly all tokens are these, in one case or the other.
         if token.length == 64, !token.hasEscapes {
-            let hash = job.body.withUnsafeReadableBytes { bytes in
-                hash(of: UnsafeRawBufferPointer(rebasing: bytes[token.offset..<token.offset + token.length]))
+            let fast = job.body.withUnsafeReadableBytes { bytes in
+                Self.hash(of: UnsafeRawBufferPointer(rebasing: bytes[token.offset..<token.offset + token.length]))
             }
-            if let hash { return hash }
+            if let fast { return fast }
         }
         guard let hex = try? DeviceToken(job.text(token)).hex else { return nil }
-        return hex.withUnsafeReadableBytes { hash(of: $0) }
+        return hex.withUnsafeReadableBytes { Self.hash(of: $0) }
     }
 
     /// The hash of hex digits; `nil` if there are other characters. Both cases of a digit have the same.
