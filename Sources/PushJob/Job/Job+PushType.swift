@@ -78,7 +78,9 @@ private struct PayloadSigns: OptionSet {
     static let aps = PayloadSigns(rawValue: 32)
     /// Beside `aps`, `mdm`, a string.
     static let mdm = PayloadSigns(rawValue: 64)
+}
 
+extension PayloadSigns {
     /// Reads a payload.
     init(_ scanner: inout JSONScanner) throws(JSONError) {
         self = []
