@@ -4,36 +4,40 @@ import APNS
 extension SimulatedConnection {
     func channelRequestArrived(_ slot: RequestSlot, id: NotificationID) {
         let bundleID = slot.request.bundleID
-        let topic = bundleID.withUnsafeBufferPointer { self.topic($0) }
+        let topic = bundleID.withUnsafeBufferPointer { credentials.topic($0) }
         let refusal = ChannelCheck.refusal(
-            slot.request, topic: topic, hasCertificate: certificateTopic != nil, now: moment.date / 1000)
+            slot.request, topic: topic, credentials,
+            hasFeature: !service.settings.appsWithoutBroadcasts.contains(topic.name))
         if let refusal { return refuse(slot, refusal) }
-        do throws(ChannelCheck.Refusal) {
+        do throws(Refusal) {
             if slot.request.path == .broadcast {
                 try broadcast(slot, id: id)
             } else {
-                let answer = try manage(slot)
+                let effect = service.judgeManagement(of: bundleID, ordinal: ordinal, connection: number)
+                let answer = effect.accepts ? try manage(slot) : nil
                 trust()
-                self.answer(slot, answer)
+                slot.fate = .refused
+                respond(effect, to: slot, ordinarily: answer)
             }
         } catch {
-            refuse(slot, error.reason)
+            refuse(slot, error)
         }
     }
 
-    private func broadcast(_ slot: RequestSlot, id: NotificationID) throws(ChannelCheck.Refusal) {
+    private func broadcast(_ slot: RequestSlot, id: NotificationID) throws(Refusal) {
         let bundleID = slot.request.bundleID
         let refusal = ChannelCheck.broadcastRefusal(
-            slot.request, policy: { service.policy(ofChannel: $0, of: bundleID) },
+            slot.request, standing: { service.standing(ofChannel: $0, of: bundleID) },
             isObject: { JSONObjectCheck.accepts(slot.bodyBytes) })
-        if let refusal { throw ChannelCheck.Refusal(reason: refusal) }
+        if let refusal { throw Refusal(refusal) }
         let channelID = try ChannelCheck.channelID(slot.request)
         trust()
         carryOut(service.judge(channel: channelID, id: id, ordinal: ordinal, connection: number), on: slot)
     }
 
     // Source for the statuses and bodies: Apple, "Sending channel management requests to APNs".
-    private func manage(_ slot: RequestSlot) throws(ChannelCheck.Refusal) -> PreparedAnswer {
+    // That an unknown channel is a bad path is observed.
+    private func manage(_ slot: RequestSlot) throws(Refusal) -> PreparedAnswer {
         let bundleID = slot.request.bundleID
         switch (slot.request.path, slot.request.method) {
         case (.allChannels, _):
@@ -41,21 +45,22 @@ extension SimulatedConnection {
             return PreparedAnswer(status: 200, body: "{\"channels\":[\(ids.joined(separator: ","))]}")
         case (_, .post):
             guard slot.request.bodyLength <= RequestSlot.bodyCapacity else {
-                throw ChannelCheck.Refusal(reason: .payloadTooLarge)
+                throw Refusal(.payloadTooLarge)
             }
             let policy = try ChannelDescription.policy(slot.bodyBytes)
             guard let id = service.createChannel(policy, of: bundleID) else {
-                throw ChannelCheck.Refusal(reason: .cannotCreateChannelConfig)
+                throw Refusal(.cannotCreateChannelConfig)
             }
             return PreparedAnswer(status: 201, channelID: id)
         case (_, .delete):
             guard service.deleteChannel(try ChannelCheck.channelID(slot.request), of: bundleID) else {
-                throw ChannelCheck.Refusal(reason: .channelNotRegistered)
+                throw Refusal(.badPath)
             }
             return PreparedAnswer(status: 204)
         default:
-            guard let policy = service.policy(ofChannel: try ChannelCheck.channelID(slot.request), of: bundleID) else {
-                throw ChannelCheck.Refusal(reason: .channelNotRegistered)
+            let id = try ChannelCheck.channelID(slot.request)
+            guard case .present(let policy) = service.standing(ofChannel: id, of: bundleID) else {
+                throw Refusal(.badPath)
             }
             return PreparedAnswer(
                 status: 200, body: "{\"message-storage-policy\":\(policy.rawValue),\"push-type\":\"LiveActivity\"}")

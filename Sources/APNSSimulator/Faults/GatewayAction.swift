@@ -53,7 +53,7 @@ package struct GatewayAction: RuleAction {
     /// The time by which the packet or the end of the connection is late. What arrives meanwhile is dropped.
     package var delay: AnswerDelay?
 
-    package static let defaultPoint = RulePoint.notification
+    package static let points = [RulePoint.notification, .connect]
 
     package static func conditions(at point: RulePoint) -> RuleConditions {
         point == .connect ? [.rate, .times, .after] : [.rate, .times, .after, .prefix]

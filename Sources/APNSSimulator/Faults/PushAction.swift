@@ -6,8 +6,9 @@ package typealias FaultRule = Rule<PushAction>
 
 /// What happens to a request over HTTP/2, or to its connection.
 ///
-/// Rules apply to requests that pass every check of `RequestCheck`. The first that has an answer decides; rules without one
-/// (`delay`, `streams`) do their part and let the next ones speak. With `at=connect`, the first that applies decides.
+/// Rules apply to requests that pass every check of `RequestCheck`; those with `at=channels` to requests that manage channels
+/// and pass every check of `ChannelCheck`. The first that has an answer decides; rules without one (`delay`, `streams`) do
+/// their part and let the next ones decide. With `at=connect`, the first that applies decides.
 package struct PushAction: RuleAction {
     /// What happens instead of, or after, accepting the notification.
     package enum Answer: Equatable, Sendable {
@@ -83,11 +84,11 @@ package struct PushAction: RuleAction {
     /// The time for which the stream limit stays lowered, in microseconds; as long as the connection lives if `nil`.
     package var streamsDuration: Int64?
 
-    package static let defaultPoint = RulePoint.request
+    package static let points = [RulePoint.request, .channels, .connect]
 
     package static func conditions(at point: RulePoint) -> RuleConditions {
         let common: RuleConditions = [.rate, .times, .after, .connection]
-        return point == .connect ? common : common.union(.prefix)
+        return point == .request ? common.union(.prefix) : common
     }
 
     /// Reads `answer` (a status, a reason, `reset`, `goaway`, `drop`, `silence`), `delay`, `streams` with `for`, and details
@@ -151,8 +152,8 @@ extension RuleReader {
 
     private mutating func response(_ text: String) throws(RuleError) -> PushAction.Response {
         var response: PushAction.Response
-        if let reason = APNSReason(rawValue: text) {
-            response = PushAction.Response(status: reason.status, reason: reason.rawValue)
+        if let refusal = Refusal(named: text) {
+            response = PushAction.Response(status: refusal.status, reason: refusal.reason)
         } else if let status = Int(text), (200...599).contains(status) {
             let reason = try takeReason()
             response = PushAction.Response(
@@ -174,8 +175,8 @@ extension RuleReader {
     }
 
     private mutating func takeReason() throws(RuleError) -> String? {
-        try take("reason", "must be letters and digits") { text in
-            !text.isEmpty && text.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber) } ? text : nil
+        try take("reason", "must be letters, digits and spaces") { text in
+            !text.isEmpty && text.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber || $0 == " ") } ? text : nil
         }
     }
 
@@ -204,6 +205,12 @@ extension PushAction {
     }
 }
 
+extension PushAction.Response {
+    init(_ refusal: Refusal) {
+        self.init(status: refusal.status, reason: refusal.reason, timestamp: refusal.timestamp)
+    }
+}
+
 /// What the rules decide about a request that would be accepted.
 struct PushEffect {
     var answer: PushAction.Answer?
@@ -217,16 +224,12 @@ struct PushEffect {
 extension RuleScript<PushAction> {
     /// What happens to a request that would be accepted.
     /// - Parameters:
-    ///   - ordinal: the number of the request on its connection, from 1.
-    ///   - connection: the number of the connection, from 1.
     ///   - delay: the time for which the answer is held back, unless a rule sets another.
     mutating func effect(
-        on target: RuleEvent.Target, ordinal: Int, connection: Int, delay: AnswerDelay?,
-        _ generator: inout SeededGenerator
+        on event: RuleEvent, delay: AnswerDelay?, _ generator: inout SeededGenerator
     ) -> PushEffect {
         var effect = PushEffect()
         var delay = delay
-        let event = RuleEvent(point: .request, target: target, ordinal: ordinal, connection: connection)
         apply(to: event, &generator) { action in
             if let own = action.delay { delay = own }
             if let limit = action.streams { effect.streams = (limit, action.streamsDuration) }
@@ -234,7 +237,7 @@ extension RuleScript<PushAction> {
             effect.answer = answer
             effect.accepts =
                 switch answer {
-                case .response(let response): response.status == 200
+                case .response(let response): (200..<300).contains(response.status)
                 case .goAway(_, let lastStream): lastStream == .exact
                 case .reset, .drop, .silence: action.accepts
                 }

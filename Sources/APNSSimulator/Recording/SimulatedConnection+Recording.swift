@@ -14,7 +14,7 @@ extension SimulatedConnection {
         if request.method != .post || request.path == .other {
             notification.request = "\(headers.method) \(headers.path)"
         }
-        notification.topic = headers.topic ?? certificateTopic
+        notification.topic = headers.topic ?? credentials.certificate?.topic
         if request.path == .broadcast { notification.topic = String(decoding: request.bundleID, as: UTF8.self) }
         notification.pushType = headers.pushType
         notification.collapseID = headers.collapseID
