@@ -97,7 +97,7 @@ final class SimulatedService: Sendable {
                 return PushEffect(answer: .response(PushAction.Response(refusal)), accepts: false, delay: delay)
             }
             let event = RuleEvent(point: .request, target: .device(token), ordinal: ordinal, connection: connection)
-            let effect = state.rules.effect(on: event, delay: state.delay, &state.generator)
+            let effect = PushEffect(of: &state.rules, on: event, delay: state.delay, &state.generator)
             if effect.accepts { state.account.accept(id: id, token: token) }
             return effect
         }
@@ -107,7 +107,7 @@ final class SimulatedService: Sendable {
     func judge(channel: [UInt8], id: NotificationID, ordinal: Int, connection: Int) -> PushEffect {
         state.withLock { state in
             let event = RuleEvent(point: .request, target: .channel(channel), ordinal: ordinal, connection: connection)
-            let effect = state.rules.effect(on: event, delay: state.delay, &state.generator)
+            let effect = PushEffect(of: &state.rules, on: event, delay: state.delay, &state.generator)
             if effect.accepts { state.account.accept(id: id, channel: channel) }
             return effect
         }
@@ -119,7 +119,7 @@ final class SimulatedService: Sendable {
     func judgeManagement(of bundleID: [UInt8], ordinal: Int, connection: Int) -> PushEffect {
         state.withLock { state in
             let event = RuleEvent(point: .channels, target: .app(bundleID), ordinal: ordinal, connection: connection)
-            return state.rules.effect(on: event, delay: state.delay, &state.generator)
+            return PushEffect(of: &state.rules, on: event, delay: state.delay, &state.generator)
         }
     }
 
@@ -180,13 +180,16 @@ extension SimulatedService {
     func judgeGatewayConnection() -> (number: Int, effect: GatewayEffect?) {
         state.withLock { state in
             state.account.gateway.count { $0.connections += 1 }
-            return (state.account.gateway.connections, state.gatewayRules.connectionEffect(&state.generator))
+            return (
+                state.account.gateway.connections,
+                GatewayEffect(ofNextConnection: &state.gatewayRules, &state.generator)
+            )
         }
     }
 
     /// Decides about a notification that passed every check.
     func judgeGateway(_ token: SimulatedToken, ordinal: Int) -> GatewayEffect? {
-        state.withLock { $0.gatewayRules.effect(on: token, ordinal: ordinal, &$0.generator) }
+        state.withLock { GatewayEffect(of: &$0.gatewayRules, on: token, ordinal: ordinal, &$0.generator) }
     }
 
     func clientRefused() { state.withLock { $0.account.gateway.count { $0.refusedClients += 1 } } }

@@ -64,13 +64,13 @@ struct ErrorRunTests {
         settings.badTokenLimit = 2
         var errors = ErrorRun(settings)
         for (status, reason) in [(400, "BadTopic"), (410, "Unregistered"), (400, "BadDeviceToken"), (500, "x")] {
-            #expect(!errors.answered(status, reason: reason))
+            #expect(errors.answered(status, reason: reason) == false)
         }
-        #expect(errors.answered(400, reason: "BadDeviceToken"))
-        #expect(!errors.answered(200, reason: nil))
-        for _ in 0..<3 { #expect(!errors.answered(403, reason: "Forbidden")) }
-        for _ in 0..<9 { #expect(!errors.answered(410, reason: "Unregistered")) }
-        #expect(errors.answered(429, reason: "TooManyRequests"))
+        #expect(errors.answered(400, reason: "BadDeviceToken") == true)
+        #expect(errors.answered(200, reason: nil) == false)
+        for _ in 0..<3 { #expect(errors.answered(403, reason: "Forbidden") == false) }
+        for _ in 0..<9 { #expect(errors.answered(410, reason: "Unregistered") == false) }
+        #expect(errors.answered(429, reason: "TooManyRequests") == true)
     }
 }
 

@@ -230,6 +230,9 @@ package struct RuleReader {
         String(text.drop { $0 == " " }.reversed().drop { $0 == " " }.reversed())
     }
 
+    /// The parts of a list such as `com.example.app+com.example.other`.
+    static func list(_ text: String) -> [String] { text.split(separator: "+").map(String.init) }
+
     func error(_ key: String?, _ problem: String) -> RuleError {
         RuleError(kind: kind, rule: rule, key: key, problem: problem)
     }

@@ -11,10 +11,12 @@ final class SimulatedConnection {
         case dropped
     }
 
-    let service: SimulatedService
-    let credentials: ClientCredentials
+    private let service: SimulatedService
+    private let recording: PushRecording?
+    private let channels: ChannelDesk
+    private let credentials: ClientCredentials
     /// Which of the simulator's connections it is, from 1.
-    let number: Int
+    private let number: Int
     /// The failure of the connection; `nil` if it works.
     private var fault: PushAction.ConnectionFault?
     /// nil on a connection on which no HTTP/2 is spoken.
@@ -22,11 +24,11 @@ final class SimulatedConnection {
     private var wheel: DelayWheel
     private var limit: StreamLimit
     private var errors: ErrorRun
-    private var uniqueIDs: UniqueIDs
+    private var uniqueIDs: UniqueIDSource
     private var tally = ConnectionTally()
-    private(set) var ordinal = 0
+    private var ordinal = 0
     private var farewell = Farewell()
-    private(set) var moment: SimulatedMoment
+    private var moment: SimulatedMoment
 
     /// - Parameter certificate: the client's, if it showed one for pushing.
     init(_ service: SimulatedService, certificate: ClientCertificate?, at moment: SimulatedMoment) throws {
@@ -34,13 +36,17 @@ final class SimulatedConnection {
         let settings = service.settings
         credentials = ClientCredentials(service, certificate: certificate, settings)
         (number, fault) = service.connectionOpened()
+        channels = ChannelDesk(service: service, credentials: credentials, connection: number)
+        recording = service.recorder.map { [number] in
+            PushRecording($0, connection: number, topic: certificate?.topic)
+        }
         self.moment = moment
         wheel = DelayWheel(now: moment.uptime / 1000)
         limit = StreamLimit(
             initial: service.configuration.initialStreams, maximum: service.configuration.maximumStreams,
             afterError: settings.errorStreams, isTrusted: certificate != nil)
         errors = ErrorRun(settings)
-        uniqueIDs = UniqueIDs(service.newID(), forDevices: settings.givesUniqueIDs)
+        uniqueIDs = UniqueIDSource(service.newID(), forDevices: settings.givesUniqueIDs)
         guard fault != .noSettings else { return }
         session = try HTTP2ServerSession(
             owner: self, credentials: credentials, records: service.recorder != nil, streamLimit: limit.current,
@@ -135,13 +141,27 @@ final class SimulatedConnection {
             if !slot.request.isAboutChannels || slot.request.path == .broadcast { tally.requests += 1 }
             tally.silenced += 1
             slot.fate = .refused
-            return record(slot, accepted: false, .silenced)
+            recording?.record(slot, accepted: false, .silenced, date: moment.date)
+            return
         }
         // Not before it is decided: a GOAWAY of now may leave this one out.
         defer { farewell.processed = max(farewell.processed, slot.stream) }
         if slot.request.isAboutChannels {
             if slot.request.path == .broadcast { tally.requests += 1 }
-            return channelRequestArrived(slot, id: id)
+            do throws(Refusal) {
+                switch try channels.decide(slot, id: id, ordinal: ordinal) {
+                case .broadcast(let effect):
+                    trust()
+                    carryOut(effect, on: slot)
+                case .management(let effect, let answer):
+                    trust()
+                    slot.fate = .refused
+                    respond(effect, to: slot, ordinarily: answer)
+                }
+            } catch {
+                refuse(slot, error)
+            }
+            return
         }
         tally.requests += 1
         let refusal = RequestCheck.refusal(
@@ -163,18 +183,17 @@ final class SimulatedConnection {
     }
 
     /// Answers with the reason why a request is not accepted.
-    func refuse(_ slot: RequestSlot, _ refusal: Refusal) {
+    private func refuse(_ slot: RequestSlot, _ refusal: Refusal) {
         credentials.refused(refusal)
-        if service.recorder != nil {
-            record(slot, accepted: false, .answered(status: refusal.status, reason: refusal.reason))
-        }
+        let outcome = ReceivedNotification.Outcome.answered(status: refusal.status, reason: refusal.reason)
+        recording?.record(slot, accepted: false, outcome, date: moment.date)
         slot.fate = .refused
         slot.heldAnswer = PreparedAnswer(refusal, milliseconds: moment.date)
         hold(slot, service.ordinaryDelay())
     }
 
     /// A request has passed the checks: the client is who it says.
-    func trust() { announce(limit.trust()) }
+    private func trust() { announce(limit.trust()) }
 
     func streamClosed(_ slot: RequestSlot, errorCode: UInt32) {
         // With NO_ERROR the answer went out whole. It went unsent, or half sent, with any other code.
@@ -195,15 +214,15 @@ final class SimulatedConnection {
     }
 
     /// Does what was decided about a notification.
-    func carryOut(_ effect: PushEffect, on slot: RequestSlot) {
+    private func carryOut(_ effect: PushEffect, on slot: RequestSlot) {
         slot.fate = effect.accepts ? .accepted : .refused
-        if service.recorder != nil { record(slot, accepted: effect.accepts, ReceivedNotification.Outcome(effect)) }
+        recording?.record(slot, accepted: effect.accepts, effect.outcome, date: moment.date)
         respond(effect, to: slot, ordinarily: nil)
     }
 
     /// Answers as was decided.
     /// - Parameter answer: what answers the request if no rule does; nil for a plain 200.
-    func respond(_ effect: PushEffect, to slot: RequestSlot, ordinarily answer: PreparedAnswer?) {
+    private func respond(_ effect: PushEffect, to slot: RequestSlot, ordinarily answer: PreparedAnswer?) {
         slot.heldAnswer = answer
         if let streams = effect.streams {
             announce(limit.lower(to: streams.limit, until: streams.duration.map { moment.uptime + $0 }))
@@ -305,7 +324,7 @@ private struct Farewell {
 }
 
 /// The values of `apns-unique-id`.
-private struct UniqueIDs {
+private struct UniqueIDSource {
     /// True if answers to notifications for devices have one, and not only those to broadcasts.
     let forDevices: Bool
     private var generator: SeededGenerator

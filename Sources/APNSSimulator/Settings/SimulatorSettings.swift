@@ -50,20 +50,36 @@ package struct SimulatorSettings: Equatable, Sendable {
         {
             new.environment = value
         }
-        if let value = try reader.limit("error-streams") { new.errorStreams = value }
-        if let value = try reader.limit("error-limit") { new.errorLimit = value }
-        if let value = try reader.limit("bad-token-limit") { new.badTokenLimit = value }
-        if let value = try reader.seconds("token-interval") { new.tokenInterval = value }
-        if let value = try reader.seconds("token-age") { new.tokenAge = value }
-        if let value = try reader.onOff("expired-wedge") { new.wedgesAfterExpiredToken = value }
-        if let value = try reader.onOff("bind-topics") { new.bindsTopics = value }
-        if let value = try reader.onOff("registered-only") { new.acceptsRegisteredOnly = value }
+        if let value = try Self.limit("error-streams", &reader) { new.errorStreams = value }
+        if let value = try Self.limit("error-limit", &reader) { new.errorLimit = value }
+        if let value = try Self.limit("bad-token-limit", &reader) { new.badTokenLimit = value }
+        if let value = try Self.seconds("token-interval", &reader) { new.tokenInterval = value }
+        if let value = try Self.seconds("token-age", &reader) { new.tokenAge = value }
+        if let value = try Self.isOn("expired-wedge", &reader) { new.wedgesAfterExpiredToken = value }
+        if let value = try Self.isOn("bind-topics", &reader) { new.bindsTopics = value }
+        if let value = try Self.isOn("registered-only", &reader) { new.acceptsRegisteredOnly = value }
         if let value = try reader.take("unique-id", "must be auto, on or off", { UniqueIDs(rawValue: $0) }) {
             new.uniqueIDs = value
         }
         if let value = reader.take("no-broadcasts") { new.appsWithoutBroadcasts = Set(RuleReader.list(value)) }
         try reader.finish()
         self = new
+    }
+
+    private static func limit(_ key: String, _ reader: inout RuleReader) throws(RuleError) -> Int?? {
+        try reader.take(key, "must be a whole number from 1, or off") { text -> Int?? in
+            text == "off" ? .some(nil) : Int(text).flatMap { $0 >= 1 ? .some($0) : nil }
+        }
+    }
+
+    private static func seconds(_ key: String, _ reader: inout RuleReader) throws(RuleError) -> Int64?? {
+        try reader.take(key, "must be a time such as 20m, up to an hour, or off") { text -> Int64?? in
+            text == "off" ? .some(nil) : AnswerDelay.microseconds(text).map { $0 / 1_000_000 }
+        }
+    }
+
+    private static func isOn(_ key: String, _ reader: inout RuleReader) throws(RuleError) -> Bool? {
+        try reader.take(key, "must be on or off") { ["on": true, "off": false][$0] }
     }
 
     /// True if answers to notifications for devices carry `apns-unique-id`.
@@ -90,26 +106,5 @@ extension SimulatorSettings: CustomStringConvertible {
             "registered-only=\(text(acceptsRegisteredOnly))", "unique-id=\(uniqueIDs.rawValue)",
             "no-broadcasts=\(appsWithoutBroadcasts.sorted().joined(separator: "+"))",
         ].joined(separator: ",")
-    }
-}
-
-extension RuleReader {
-    /// The parts of a list such as `com.example.app+com.example.other`.
-    static func list(_ text: String) -> [String] { text.split(separator: "+").map(String.init) }
-
-    fileprivate mutating func limit(_ key: String) throws(RuleError) -> Int?? {
-        try take(key, "must be a whole number from 1, or off") { text -> Int?? in
-            text == "off" ? .some(nil) : Int(text).flatMap { $0 >= 1 ? .some($0) : nil }
-        }
-    }
-
-    fileprivate mutating func seconds(_ key: String) throws(RuleError) -> Int64?? {
-        try take(key, "must be a time such as 20m, up to an hour, or off") { text -> Int64?? in
-            text == "off" ? .some(nil) : AnswerDelay.microseconds(text).map { $0 / 1_000_000 }
-        }
-    }
-
-    fileprivate mutating func onOff(_ key: String) throws(RuleError) -> Bool? {
-        try take(key, "must be on or off") { ["on": true, "off": false][$0] }
     }
 }

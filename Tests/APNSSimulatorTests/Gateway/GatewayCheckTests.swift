@@ -76,7 +76,8 @@ struct GatewayCheckTests {
     @Test(
         "priority 10 is an error for a push that only wakes the app",
         arguments: [
-            (#"{"aps":{"content-available":1}}"#, 10, true), (#"{"a":{"b":1},"aps":{"content-available":1}}"#, 10, true),
+            (#"{"aps":{"content-available":1}}"#, 10, true),
+            (#"{"a":{"b":1},"aps":{"content-available":1}}"#, 10, true),
             (#"{"aps":{"content-available":1}}"#, 5, false), (#"{"aps":{"content-available":1}}"#, nil, false),
             (#"{"aps":{"content-available":1,"alert":"x"}}"#, 10, false), (#"{"aps":{"alert":"x"}}"#, 10, false),
             (#"{"aps":{"alert":"x"},"z":{"content-available":1}}"#, 10, false),

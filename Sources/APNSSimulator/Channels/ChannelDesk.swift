@@ -1,38 +1,38 @@
 import APNS
 
 /// Broadcasts, and the management of the channels that they are sent on.
-extension SimulatedConnection {
-    func channelRequestArrived(_ slot: RequestSlot, id: NotificationID) {
+struct ChannelDesk {
+    /// What is decided about a request.
+    enum Decision {
+        case broadcast(PushEffect)
+        /// - Parameter answer: what answers the request if no rule does; nil if it was not carried out.
+        case management(PushEffect, answer: PreparedAnswer?)
+    }
+
+    let service: SimulatedService
+    let credentials: ClientCredentials
+    /// Which of the simulator's connections it is, from 1.
+    let connection: Int
+
+    /// Decides about a request, and carries it out.
+    /// - Parameter ordinal: the number of the request on its connection, from 1.
+    func decide(_ slot: RequestSlot, id: NotificationID, ordinal: Int) throws(Refusal) -> Decision {
         let bundleID = slot.request.bundleID
         let topic = bundleID.withUnsafeBufferPointer { credentials.topic($0) }
         let refusal = ChannelCheck.refusal(
             slot.request, topic: topic, credentials,
             hasFeature: !service.settings.appsWithoutBroadcasts.contains(topic.name))
-        if let refusal { return refuse(slot, refusal) }
-        do throws(Refusal) {
-            if slot.request.path == .broadcast {
-                try broadcast(slot, id: id)
-            } else {
-                let effect = service.judgeManagement(of: bundleID, ordinal: ordinal, connection: number)
-                let answer = effect.accepts ? try manage(slot) : nil
-                trust()
-                slot.fate = .refused
-                respond(effect, to: slot, ordinarily: answer)
-            }
-        } catch {
-            refuse(slot, error)
+        if let refusal { throw refusal }
+        guard slot.request.path == .broadcast else {
+            let effect = service.judgeManagement(of: bundleID, ordinal: ordinal, connection: connection)
+            return .management(effect, answer: effect.accepts ? try manage(slot) : nil)
         }
-    }
-
-    private func broadcast(_ slot: RequestSlot, id: NotificationID) throws(Refusal) {
-        let bundleID = slot.request.bundleID
-        let refusal = ChannelCheck.broadcastRefusal(
+        let reason = ChannelCheck.broadcastRefusal(
             slot.request, standing: { service.standing(ofChannel: $0, of: bundleID) },
             isObject: { JSONObjectCheck.accepts(slot.bodyBytes) })
-        if let refusal { throw Refusal(refusal) }
+        if let reason { throw Refusal(reason) }
         let channelID = try ChannelCheck.channelID(slot.request)
-        trust()
-        carryOut(service.judge(channel: channelID, id: id, ordinal: ordinal, connection: number), on: slot)
+        return .broadcast(service.judge(channel: channelID, id: id, ordinal: ordinal, connection: connection))
     }
 
     // Source for the statuses and bodies: Apple, "Sending channel management requests to APNs".
