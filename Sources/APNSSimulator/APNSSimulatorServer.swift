@@ -130,6 +130,18 @@ package final class APNSSimulatorServer: Sendable {
     /// Replaces the rules; their counts start anew.
     package func setRules(_ rules: [FaultRule]) { service.setRules(rules) }
 
+    /// What it does by itself. A change applies to new connections.
+    package var settings: SimulatorSettings {
+        get { service.settings }
+        set { service.settings = newValue }
+    }
+
+    /// Replaces the topics that may be pushed to, for new connections.
+    package func setTopics(_ topics: [String]) { service.topics = Set(topics) }
+
+    /// Adds device tokens to those that are known.
+    package func addDevices(_ devices: [RegisteredDevice]) { service.addDevices(devices) }
+
     /// Replaces the gateway's rules; their counts start anew.
     package func setGatewayRules(_ rules: [GatewayRule]) { service.setGatewayRules(rules) }
 

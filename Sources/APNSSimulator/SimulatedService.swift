@@ -1,13 +1,18 @@
+import APNS
 import NIOCore
 import Synchronization
 
 /// What all connections of a simulator share: its rules, its credentials and its account.
 final class SimulatedService: Sendable {
     struct State {
-        var account = Account()
+        var account: Account
         var rules: RuleScript<PushAction>
         /// Holds back every answer for which no rule sets another delay.
         var delay: AnswerDelay?
+        var settings: SimulatorSettings
+        /// The topics that may be pushed to; empty for all.
+        var topics: Set<String>
+        var devices: DeviceRegistry
         var tokens: ProviderTokens
         var generator: SeededGenerator
         var ids: SeededGenerator
@@ -19,21 +24,20 @@ final class SimulatedService: Sendable {
 
     let state: Mutex<State>
     let configuration: SimulatorConfiguration
-    let topics: Set<String>
     let sendTime: SendTime?
     /// Where what arrives is recorded; nil for nowhere.
     let recorder: Recorder?
 
     init(_ configuration: SimulatorConfiguration) {
         self.configuration = configuration
-        topics = Set(configuration.topics)
         recorder = configuration.recorder
         sendTime = configuration.latencyMember.map { SendTime(member: $0) }
         state = Mutex(
             State(
-                rules: RuleScript(configuration.rules), delay: configuration.delay,
-                tokens: ProviderTokens(
-                    keys: configuration.providerKeys, minimumInterval: configuration.providerTokenInterval),
+                account: Account(limit: configuration.accountLimit), rules: RuleScript(configuration.rules),
+                delay: configuration.delay, settings: configuration.settings, topics: Set(configuration.topics),
+                devices: DeviceRegistry(configuration.devices),
+                tokens: ProviderTokens(keys: configuration.providerKeys),
                 generator: SeededGenerator(seed: configuration.seed),
                 // Not from the seed: a UUID made up must not come back in the next run.
                 ids: SeededGenerator(seed: .random(in: .min ... .max)),
@@ -60,13 +64,40 @@ final class SimulatedService: Sendable {
         set { state.withLock { $0.delay = newValue } }
     }
 
+    /// What the simulator does by itself. A change applies to new connections.
+    var settings: SimulatorSettings {
+        get { state.withLock { $0.settings } }
+        set { state.withLock { $0.settings = newValue } }
+    }
+
+    /// The topics that may be pushed to; empty for all.
+    var topics: Set<String> {
+        get { state.withLock { $0.topics } }
+        set { state.withLock { $0.topics = newValue } }
+    }
+
+    /// The device tokens that are known.
+    var devices: [RegisteredDevice] { state.withLock { $0.devices }.devices }
+
+    func setDevices(_ devices: [RegisteredDevice]) { state.withLock { $0.devices = DeviceRegistry(devices) } }
+
+    func addDevices(_ devices: [RegisteredDevice]) {
+        state.withLock { state in
+            for device in devices { state.devices.add(device) }
+        }
+    }
+
     /// Decides about a request that passed every check, and enters it into the account if it is accepted.
     func judge(
-        _ token: SimulatedToken, id: NotificationID, ordinal: Int, connection: Int
+        _ token: SimulatedToken, topic: String, id: NotificationID, ordinal: Int, connection: Int
     ) -> PushEffect {
         state.withLock { state in
-            let effect = state.rules.effect(
-                on: .device(token), ordinal: ordinal, connection: connection, delay: state.delay, &state.generator)
+            if let refusal = state.devices.refusal(of: token, topic: topic, state.settings) {
+                let delay = state.delay?.draw(&state.generator) ?? 0
+                return PushEffect(answer: .response(PushAction.Response(refusal)), accepts: false, delay: delay)
+            }
+            let event = RuleEvent(point: .request, target: .device(token), ordinal: ordinal, connection: connection)
+            let effect = PushEffect(of: &state.rules, on: event, delay: state.delay, &state.generator)
             if effect.accepts { state.account.accept(id: id, token: token) }
             return effect
         }
@@ -75,8 +106,8 @@ final class SimulatedService: Sendable {
     /// The same for a broadcast.
     func judge(channel: [UInt8], id: NotificationID, ordinal: Int, connection: Int) -> PushEffect {
         state.withLock { state in
-            let effect = state.rules.effect(
-                on: .channel(channel), ordinal: ordinal, connection: connection, delay: state.delay, &state.generator)
+            let event = RuleEvent(point: .request, target: .channel(channel), ordinal: ordinal, connection: connection)
+            let effect = PushEffect(of: &state.rules, on: event, delay: state.delay, &state.generator)
             if effect.accepts { state.account.accept(id: id, channel: channel) }
             return effect
         }
@@ -84,9 +115,16 @@ final class SimulatedService: Sendable {
 
     // MARK: Channels
 
-    /// What is kept of the messages of a channel; `nil` if the app has no such channel.
-    func policy(ofChannel id: [UInt8], of bundleID: [UInt8]) -> ChannelRegistry.Policy? {
-        state.withLock { $0.channels.policy(of: id, app: bundleID) }
+    /// Decides about a request that manages an app's channels and passed every check.
+    func judgeManagement(of bundleID: [UInt8], ordinal: Int, connection: Int) -> PushEffect {
+        state.withLock { state in
+            let event = RuleEvent(point: .channels, target: .app(bundleID), ordinal: ordinal, connection: connection)
+            return PushEffect(of: &state.rules, on: event, delay: state.delay, &state.generator)
+        }
+    }
+
+    func standing(ofChannel id: [UInt8], of bundleID: [UInt8]) -> ChannelRegistry.Standing {
+        state.withLock { $0.channels.standing(of: id, app: bundleID) }
     }
 
     /// Creates a channel.
@@ -108,9 +146,8 @@ final class SimulatedService: Sendable {
 
     func newID() -> NotificationID { state.withLock { NotificationID(random: &$0.ids) } }
 
-    /// - Parameter now: seconds since 1970.
-    func standing(authorization: [UInt8], now: Int64) -> ProviderTokens.Standing {
-        state.withLock { $0.tokens.standing(authorization: authorization, now: now) }
+    func standing(authorization: [UInt8], _ environment: APNSEnvironment) -> ProviderTokens.Standing {
+        state.withLock { $0.tokens.standing(authorization: authorization, environment: environment) }
     }
 
     func add(_ tally: ConnectionTally) { state.withLock { $0.account.add(tally) } }
@@ -143,13 +180,16 @@ extension SimulatedService {
     func judgeGatewayConnection() -> (number: Int, effect: GatewayEffect?) {
         state.withLock { state in
             state.account.gateway.count { $0.connections += 1 }
-            return (state.account.gateway.connections, state.gatewayRules.connectionEffect(&state.generator))
+            return (
+                state.account.gateway.connections,
+                GatewayEffect(ofNextConnection: &state.gatewayRules, &state.generator)
+            )
         }
     }
 
     /// Decides about a notification that passed every check.
     func judgeGateway(_ token: SimulatedToken, ordinal: Int) -> GatewayEffect? {
-        state.withLock { $0.gatewayRules.effect(on: token, ordinal: ordinal, &$0.generator) }
+        state.withLock { GatewayEffect(of: &$0.gatewayRules, on: token, ordinal: ordinal, &$0.generator) }
     }
 
     func clientRefused() { state.withLock { $0.account.gateway.count { $0.refusedClients += 1 } } }
@@ -159,9 +199,11 @@ extension SimulatedService {
     // MARK: Feedback
 
     /// Notes that an app is gone, for the feedback service to tell; for nobody if there is none.
-    /// - Parameter milliseconds: since 1970.
+    /// - Parameters:
+    ///   - token: longer ones than the binary protocol had are left out.
+    ///   - milliseconds: since 1970.
     func addFeedback(_ token: SimulatedToken, milliseconds: Int64) {
-        guard configuration.feedbackPort != nil else { return }
+        guard configuration.feedbackPort != nil, token.byteCount <= FeedbackRecord.maximumTokenLength else { return }
         addFeedback([FeedbackRecord(token: token, seconds: UInt32(clamping: milliseconds / 1000))])
     }
 

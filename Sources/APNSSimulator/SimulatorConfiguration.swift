@@ -12,22 +12,28 @@ package struct SimulatorConfiguration: Sendable {
     package var clientTrust: TLSTrust?
     /// The keys that provider tokens may be signed with. With none, any well-formed token will do.
     package var providerKeys: [ProviderKey] = []
-    /// How many seconds must lie between two new provider tokens of one key; nil for no limit. Apple's is 1200.
-    package var providerTokenInterval: Int64?
+    /// What it does by itself.
+    package var settings = SimulatorSettings()
     /// The topics that may be pushed to, with all that Apple derives from them; empty for any.
     package var topics: [String] = []
+    /// The device tokens that are known: for which topic and environment, and what became of them.
+    package var devices: [RegisteredDevice] = []
+    /// How many `apns-id`s, device tokens and channels the account counts apart, each; the oldest are forgotten, up to as many
+    /// again later. nil forgets none.
+    package var accountLimit: Int? = 50_000
     /// How many broadcast channels an app may have.
     ///
     /// Source: Apple, "Sending channel management requests to APNs": up to 10,000 in each environment.
     package var maximumChannels = 10_000
     /// How many streams a connection may have open once it is trusted.
     package var maximumStreams = 1000
-    /// How many it may have before its first valid provider token, and after a bad one.
+    /// How many it may have before its first valid provider token.
     ///
     /// Source: Apple, "Sending notification requests to APNs": one stream until a request with a valid token.
     package var initialStreams = 1
-    /// How many bytes of bodies a connection may have under way before it must wait for WINDOW_UPDATE.
-    package var connectionWindow: Int32 = 1 << 20
+    /// How many bytes of bodies a connection may have under way before it must wait for WINDOW_UPDATE. APNs' is the least that
+    /// there can be.
+    package var connectionWindow: Int32 = 65_535
     /// The number of event loops.
     package var threads = 1
     /// The scripted faults, in order.

@@ -26,6 +26,8 @@ public struct TLSPeerCertificate: Equatable, Sendable {
     public let sha256: String
     /// What verification has against it, where that does not end the handshake; nil if nothing.
     public let refusal: String?
+    /// The object identifiers of its extensions, in numbers.
+    package let extensions: [String]
 
     /// - Parameter verdict: one of OpenSSL's `X509_V_` codes.
     init(_ certificate: CertificateView, verdict: Int) {
@@ -33,6 +35,7 @@ public struct TLSPeerCertificate: Equatable, Sendable {
         self.userID = certificate.userID
         self.notAfter = certificate.notAfter
         self.sha256 = certificate.fingerprint
+        self.extensions = certificate.extensionIdentifiers
         self.refusal =
             verdict == Int(X509_V_OK)
             ? nil : X509_verify_cert_error_string(verdict).map { String(cString: $0) } ?? "error \(verdict)"

@@ -42,6 +42,11 @@ struct SimulatorCommand: AsyncParsableCommand {
                 POST /feedback         more of it; seconds since 1970, or now:
                                        {"records":[{"token":"HEX","seconds":1700000000}]}
                 DELETE /feedback       nothing
+                GET /settings          what it does by itself; see SETTINGS
+                PATCH /settings        change some of it: {"settings":"token-interval=off"}
+                GET, PUT /topics       the topics that may be pushed to: {"topics":["com.example.app"]}
+                GET, PUT, POST, DELETE /devices
+                                       the device tokens that it knows; see DEVICES
                 GET /delay, PUT /delay how long answers are held back:
                                        {"delay":"20ms±5ms"}, or null for not at all
                 POST /faults/goaway    say GOAWAY on every connection; reason=Shutdown.
@@ -67,6 +72,38 @@ struct SimulatorCommand: AsyncParsableCommand {
               Channels are kept in memory. The account has broadcasts among what was accepted, and by themselves; requests
               that manage channels are in managementAnswers only.
 
+            SETTINGS
+              By itself the simulator is as strict as APNs. --set changes that:
+                environment=production   or sandbox: what the simulator is
+                error-streams=1          concurrent streams after a 4xx other than 410, until the next 200; off
+                error-limit=100          GOAWAY after so many 4xx in a row, 410 aside; off
+                bad-token-limit=20       or after so many BadDeviceToken among them; off
+                token-interval=20m       a connection may change its provider token once in this time. The next change
+                                         gets TooManyProviderTokenUpdates, and so do all requests until it is over; off
+                token-age=60m            how far iat may be from now, either way; off
+                expired-wedge=on         a connection that answered ExpiredProviderToken answers nothing else; off
+                bind-topics=on           a connection keeps to the topics that there were at its first push; off
+                registered-only=off      on: refuse device tokens that are not known (--registered-only)
+                unique-id=auto           apns-unique-id in answers for devices: in the sandbox; on; off. Answers to
+                                         broadcasts always have it
+                no-broadcasts=           apps without the capability, as BUNDLE-ID+BUNDLE-ID: BroadcastFeatureNotEnabled
+              A change by the control port applies to new connections.
+
+            DEVICES
+              A device token that is not known is good for every topic. A known one is for its topic and environment only:
+                --device token=HEX,topic=com.example.app,environment=sandbox
+              Another topic gets DeviceTokenNotForTopic, another environment BadDeviceToken. With state=unregistered or
+              state=expired it gets 410 Unregistered or ExpiredToken, with since=MILLISECONDS as the timestamp.
+
+            KEYS
+              A client certificate wins over authorization. A key of --provider-key is for all topics of its team, and a
+              connection takes tokens of all such keys. A scope behind the file changes that:
+                ,environment=sandbox     elsewhere it gets BadEnvironmentKeyInToken
+                ,topics=BUNDLE-ID+…      a topic-specific key: other topics get TopicDisallowed, and other keys on the same
+                                         connection UnrelatedKeyIdInToken
+                ,related=KEYID           except for this one
+              Another team on the same connection gets InvalidProviderToken.
+
             RULES
               A rule is a list of key=value. These say which requests it meets (all must agree):
                 prefix=dead   device tokens that begin with these hex digits
@@ -86,6 +123,9 @@ struct SimulatorCommand: AsyncParsableCommand {
                 streams=1       lower the stream limit; for=500ms
               accept=true counts the notification as accepted although no answer comes. The first rule with an answer
               that meets a request decides. Rules without a prefix meet broadcasts too, and times counts by channel then.
+
+              With at=channels a rule meets requests that manage channels, with rate, times (of each app), after and connection.
+              A reason may have spaces: answer=Service Unavailable.
 
               With at=connect a rule meets connections: the N-th since the start (connection=N), the first N (times=N), every
               N-th (after=N), or a share (rate=0.1). It decides how they fail from their TLS handshake on:
@@ -115,15 +155,27 @@ struct SimulatorCommand: AsyncParsableCommand {
     @Option(
         help: ArgumentHelp(
             "A key that provider tokens may be signed with (repeatable). Without any, and without --write-certificates, "
-                + "signatures are not checked.",
-            valueName: "keyid:teamid:file.p8"))
+                + "signatures are not checked. Behind the file it may have a scope; see KEYS.",
+            valueName: "keyid:teamid:file.p8[,scope]"))
     var providerKey: [String] = []
 
     @Option(
         help: ArgumentHelp(
-            "Refuse a new provider token of a key within this time of the last, such as 20m; off by default.",
-            valueName: "time"))
-    var providerTokenInterval: String?
+            "Change what the simulator does by itself (repeatable), such as token-interval=off; see SETTINGS.",
+            valueName: "key=value,…"))
+    var set: [String] = []
+
+    @Option(
+        help: ArgumentHelp(
+            "A device token that the simulator knows (repeatable); see DEVICES.",
+            valueName: "token=hex,topic=…"))
+    var device: [String] = []
+
+    @Option(help: ArgumentHelp("A file of such device tokens, one a line.", valueName: "file"))
+    var devices: String?
+
+    @Flag(help: "Refuse device tokens that the simulator does not know, with BadDeviceToken.")
+    var registeredOnly = false
 
     @Option(
         help: ArgumentHelp(
@@ -137,11 +189,11 @@ struct SimulatorCommand: AsyncParsableCommand {
     @Option(help: "How many streams a trusted connection may have open.")
     var maxStreams = 1000
 
-    @Option(help: "How many streams before the first valid provider token and after a bad one.")
+    @Option(help: "How many streams before the first valid provider token.")
     var initialStreams = 1
 
     @Option(help: "Bytes of request bodies a connection may have under way.")
-    var connectionWindow: Int32 = 1 << 20
+    var connectionWindow: Int32 = 65_535
 
     @Option(help: "The number of event loops.")
     var threads = 1
@@ -164,6 +216,13 @@ struct SimulatorCommand: AsyncParsableCommand {
     @Option(
         help: ArgumentHelp("Write the account to this file, as JSON, at the end and at SIGUSR1.", valueName: "file"))
     var account: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "How many apns-ids and device tokens the account counts apart, at least; the oldest are forgotten. "
+                + "--record-tokens and --token-counts forget none.",
+            valueName: "number"))
+    var accountLimit = 50_000
 
     @OptionGroup(title: "Gateway and feedback options")
     var gateway: GatewayOptions
@@ -215,12 +274,12 @@ struct SimulatorCommand: AsyncParsableCommand {
         configuration.host = host
         configuration.port = Int(port)
         configuration.providerKeys += try providerKey.map(Self.providerKey)
-        if let providerTokenInterval {
-            guard let interval = AnswerDelay(providerTokenInterval) else {
-                throw ValidationError("--provider-token-interval must be a time such as 20m")
-            }
-            configuration.providerTokenInterval = interval.microseconds / 1_000_000
-        }
+        for text in set { try configuration.settings.change(text) }
+        if registeredOnly { configuration.settings.acceptsRegisteredOnly = true }
+        configuration.devices = try device.map { try RegisteredDevice($0) }
+        if let devices { configuration.devices += try Self.devices(devices) }
+        guard accountLimit >= 1 else { throw ValidationError("--account-limit must be at least 1") }
+        configuration.accountLimit = recordTokens || tokenCounts != nil ? nil : accountLimit
         configuration.topics = topic
         guard maxStreams >= 1, initialStreams >= 1 else {
             throw ValidationError("--max-streams and --initial-streams must be at least 1")
@@ -252,12 +311,25 @@ struct SimulatorCommand: AsyncParsableCommand {
     private static func providerKey(_ text: String) throws -> ProviderKey {
         let parts = text.split(separator: ":", maxSplits: 2).map(String.init)
         guard parts.count == 3 else {
-            throw ValidationError("--provider-key '\(text)' must be KEYID:TEAMID:FILE")
+            throw ValidationError("--provider-key '\(text)' must be KEYID:TEAMID:FILE, perhaps with ,SCOPE")
         }
-        guard let pem = try? Data(contentsOf: URL(filePath: parts[2])) else {
-            throw ValidationError("--provider-key: cannot read '\(parts[2])'; check the path and its permissions")
+        // A file's name may have commas of its own.
+        let scopeStart = parts[2].ranges(of: ",").first { comma in
+            ["topics=", "environment=", "related="].contains { parts[2][comma.upperBound...].hasPrefix($0) }
         }
-        return try ProviderKey(keyID: parts[0], teamID: parts[1], pem: Array(pem))
+        let file = String(parts[2][..<(scopeStart?.lowerBound ?? parts[2].endIndex)])
+        guard let pem = try? Data(contentsOf: URL(filePath: file)) else {
+            throw ValidationError("--provider-key: cannot read '\(file)'; check the path and its permissions")
+        }
+        let scope = try scopeStart.map { try ProviderKey.Scope(String(parts[2][$0.upperBound...])) }
+        return try ProviderKey(keyID: parts[0], teamID: parts[1], pem: Array(pem), scope: scope ?? ProviderKey.Scope())
+    }
+
+    private static func devices(_ path: String) throws -> [RegisteredDevice] {
+        guard let text = try? Data(contentsOf: URL(filePath: path)) else {
+            throw ValidationError("--devices: cannot read '\(path)'; check the path and its permissions")
+        }
+        return try DeviceFile.devices(String(decoding: text, as: UTF8.self))
     }
 
     private func announce(_ server: APNSSimulatorServer) throws {

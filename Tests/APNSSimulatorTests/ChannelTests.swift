@@ -66,15 +66,16 @@ struct ChannelTests {
                 #expect(read.member("push-type") as? String == "LiveActivity")
             }
             let other = Self.management("GET", channel: first) { $0.path = "/1/apps/com.example.other/channels" }
-            #expect(try await other.send(to: server).reason == "ChannelNotRegistered")
+            #expect(try await other.send(to: server).reason == "BadPath")
             #expect(try await Self.management("DELETE", channel: first).send(to: server).status == 204)
-            #expect(
-                try await Self.management("DELETE", channel: first).send(to: server).reason == "ChannelNotRegistered")
+            #expect(try await Self.management("DELETE", channel: first).send(to: server).reason == "BadPath")
+            // It can be told from one that never was by a broadcast only.
+            let late = try await Self.broadcast(channel: first).send(to: server)
+            #expect(late.status == 400 && late.reason == "ChannelNotRegistered")
             #expect(try await list(server) == [second])
             let account = server.account
-            #expect(account.requests == 0 && account.accepted == 0 && account.answers.isEmpty)
-            #expect(
-                account.managementAnswers == ["201": 2, "200": 4, "204": 1, "400 ChannelNotRegistered": 2])
+            #expect(account.requests == 1 && account.accepted == 0)
+            #expect(account.managementAnswers == ["201": 2, "200": 4, "204": 1, "404 BadPath": 2])
         }
     }
 
@@ -123,8 +124,11 @@ struct ChannelTests {
         Refusal(testDescription: "a channel that is none", status: 400, reason: "BadChannelId") {
             management("DELETE", channel: "no base64")
         },
-        Refusal(testDescription: "no channel of the app's", status: 400, reason: "ChannelNotRegistered") {
+        Refusal(testDescription: "no channel of the app's", status: 404, reason: "BadPath") {
             management("GET", channel: unknown)
+        },
+        Refusal(testDescription: "a channel to delete that is none of the app's", status: 404, reason: "BadPath") {
+            management("DELETE", channel: unknown)
         },
         Refusal(testDescription: "no JSON", status: 400, reason: "BadRequestPayload") { creation("{") },
         Refusal(testDescription: "no body", status: 400, reason: "BadRequestPayload") { creation("") },
@@ -151,7 +155,7 @@ struct ChannelTests {
             #expect(answer.status == example.status)
             #expect(answer.reason == example.reason)
             // A path that is none may have been meant for a notification.
-            #expect(server.account.requests == (example.reason == "BadPath" ? 1 : 0))
+            #expect(server.account.requests == (example.testDescription == "no app" ? 1 : 0))
         }
     }
 
@@ -203,7 +207,7 @@ struct ChannelTests {
         BroadcastRefusal(testDescription: "a channel that is none", reason: "BadChannelId") {
             $0.set("apns-channel-id", "YQ")
         },
-        BroadcastRefusal(testDescription: "an unknown channel", reason: "ChannelNotRegistered") {
+        BroadcastRefusal(testDescription: "a channel that never was", reason: "BadChannelId") {
             $0.set("apns-channel-id", unknown)
         },
         BroadcastRefusal(testDescription: "no push type", reason: "MissingPushType") { $0.set("apns-push-type", nil) },
@@ -264,6 +268,59 @@ struct ChannelTests {
                 reasons.append(try await Self.broadcast(channel: channel).send(to: server).reason)
             }
             #expect(reasons == ["FeatureNotEnabled", nil, "FeatureNotEnabled", nil])
+        }
+    }
+
+    @Test("have rules of their own for their management, which broadcasts do not meet")
+    func managementRules() async throws {
+        try await withSimulator(rules: ["at=channels,times=1,answer=Service Unavailable", "answer=410,after=1000"]) {
+            server in
+            let refused = try await Self.creation().send(to: server)
+            #expect(refused.status == 503 && refused.reason == "Service Unavailable")
+            #expect(try await list(server) == [])
+            let channel = try await Self.create(0, on: server)
+            server.setRules([try FaultRule("at=channels,answer=CannotCreateChannelConfig")])
+            for push in [Self.creation(), Self.management("DELETE", channel: channel)] {
+                #expect(try await push.send(to: server).reason == "CannotCreateChannelConfig")
+            }
+            let sent = try await Self.broadcast(channel: channel).send(to: server)
+            #expect(sent.status == 200)
+            // Done, although no answer comes.
+            server.setRules([try FaultRule("at=channels,answer=drop")])
+            #expect(try await Self.management("DELETE", channel: channel).send(to: server).status == 0)
+            server.setRules([])
+            #expect(try await list(server) == [])
+        }
+    }
+
+    @Test("are none of an app's without the capability, in the words that APNs sends")
+    func capability() async throws {
+        try await withSimulator { server in
+            let channel = try await Self.create(0, on: server)
+            try server.settings.change("no-broadcasts=com.example.app+com.example.other")
+            let pushes = [
+                Self.creation(), Self.management("GET") { $0.path = Self.allPath }, Self.broadcast(channel: channel),
+            ]
+            for push in pushes {
+                let answer = try await push.send(to: server)
+                #expect(answer.status == 400 && answer.reason == "BroadcastFeatureNotEnabled")
+            }
+            try server.settings.change("no-broadcasts=com.example.other")
+            #expect(try await Self.broadcast(channel: channel).send(to: server).status == 200)
+        }
+    }
+
+    @Test("and broadcasts on them are answered with apns-unique-id in every environment")
+    func uniqueIDs() async throws {
+        try await withSimulator { server in
+            let channel = try await Self.create(0, on: server)
+            var ids: Set<String> = []
+            for _ in 0..<2 {
+                ids.insert(
+                    try #require(
+                        try await Self.broadcast(channel: channel).send(to: server).headers["apns-unique-id"]))
+            }
+            #expect(ids.count == 2 && ids.allSatisfy { UUID(uuidString: $0) != nil && $0 != anyID })
         }
     }
 

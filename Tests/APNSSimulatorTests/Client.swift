@@ -46,6 +46,8 @@ struct Push {
         var status: Int
         var headers: [String: String]
         var body: String
+        /// How many connections it took; only of `curl(_:_:)`.
+        var connects = 0
         var reason: String? { member("reason") as? String }
 
         func member(_ name: String) -> Any? {

@@ -1,3 +1,4 @@
+import APNS
 import APNSSimulator
 import Foundation
 import TLS
@@ -90,6 +91,9 @@ struct RequestCheckTests {
         Case("a device token that is not hex", 400, "BadDeviceToken") {
             $0.path = "/3/device/" + anyToken.dropLast() + "x"
         },
+        Case("a device token of 1,025 bytes", 400, "BadDeviceToken") {
+            $0.path = "/3/device/" + String(repeating: "ab", count: 1025)
+        },
         Case("a device token that is too short", 400, "BadDeviceToken") { $0.path = "/3/device/abcd" },
     ]
 
@@ -111,6 +115,17 @@ struct RequestCheckTests {
         Case("a collapse id of 64 bytes", 200, "") { $0.set("apns-collapse-id", String(repeating: "c", count: 64)) },
         Case("a device token of 100 bytes in capitals", 200, "") {
             $0.path = "/3/device/" + String(repeating: "AB", count: 100)
+        },
+        Case("a device token of 1,024 bytes", 200, "") {
+            $0.path = "/3/device/" + String(repeating: "ab", count: 1024)
+        },
+        Case("a Live Activity with priority 1", 200, "") {
+            $0.set("apns-push-type", "liveactivity")
+            $0.set("apns-topic", "com.example.app.push-type.liveactivity")
+            $0.set("apns-priority", "1")
+        },
+        Case("a provider token from 58 minutes ahead", 200, "") {
+            $0.set("authorization", "bearer " + TestTokens.unsigned(issuedAt: TestTokens.now + 3500))
         },
     ]
 
@@ -185,41 +200,15 @@ struct RequestCheckTests {
         }
     }
 
-    @Test("and a second provider token of a key comes too soon, if so configured")
-    func limitsUpdates() async throws {
-        try await withSimulator {
-            $0.providerTokenInterval = 1200
-        } _: { server in
-            let first = TestTokens.unsigned(issuedAt: TestTokens.now - 10)
-            let second = TestTokens.unsigned(issuedAt: TestTokens.now)
-            var reasons: [String?] = []
-            for token in [first, second, first] {
-                reasons.append(
-                    try await Push { $0.set("authorization", "bearer " + token) }.send(to: server).reason)
-            }
-            #expect(reasons == [nil, "TooManyProviderTokenUpdates", nil])
-        }
-    }
-
-    @Test("and a connection takes the tokens of the key that it began with")
-    func oneKeyAConnection() async throws {
+    @Test("and every push type is for topics with its ending", arguments: PushType.allCases)
+    func pushTypes(_ type: PushType) async throws {
         try await withSimulator { server in
-            let authority = try TestCertificates.path("ca.pem")
-            func request(_ keyID: String) -> [String] {
-                [
-                    "--silent", "--http2", "--cacert", authority, "--data-binary", #"{"aps":{"alert":"x"}}"#,
-                    "--header",
-                    "authorization: bearer " + TestTokens.unsigned(keyID: keyID), "--header",
-                    "apns-topic: com.example.app", "--write-out", "%{http_code} %{num_connects}\n",
-                    "https://127.0.0.1:\(server.port)/3/device/\(anyToken)",
-                ]
-            }
-            let keys = ["ONEKEY1234", "ANOTHER123", "ONEKEY1234"]
-            let result = try await Command.run(
-                "/usr/bin/curl", keys.map(request).joined(separator: ["--next"]).map { $0 })
-            #expect(
-                result.output == "200 1\n" + #"{"reason":"UnrelatedKeyIdInToken"}403 0"# + "\n" + "200 0\n",
-                "\(result.output)")
+            let answer = try await Push {
+                $0.set("apns-push-type", type.rawValue)
+                $0.set("apns-topic", "com.example.app" + type.topicSuffix)
+                $0.set("apns-priority", "5")
+            }.send(to: server)
+            #expect(answer.status == 200, "\(answer.body)")
         }
     }
 

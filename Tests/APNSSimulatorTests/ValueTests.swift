@@ -1,3 +1,4 @@
+import APNS
 import Testing
 
 @testable import APNSSimulator
@@ -15,6 +16,8 @@ struct FaultRuleTests {
             ("answer=503,retry-after=x", "retry-after"), ("answer=wedge", "answer"), ("answer=no-window", "answer"),
             ("at=connect,answer=503", "answer"), ("at=once,answer=wedge", "at"),
             ("connection=0,answer=503", "connection"),
+            ("at=channels,answer=wedge", "answer"), ("at=channels,prefix=aa,answer=503", "prefix"),
+            ("answer=503,reason=\"", "reason"),
             ("at=connect,answer=wedge,prefix=aa", "prefix"), ("at=connect,answer=wedge,delay=1s", "delay"),
         ])
     func namesKey(_ text: String, _ key: String) {
@@ -30,9 +33,132 @@ struct FaultRuleTests {
         #expect(throws: RuleError.self) { try FaultRule(text) }
     }
 
+    @Test("can give every reason that APNs documents, and those that it sends in another spelling")
+    func reasons() throws {
+        let observed = ["BadEnvironmentKeyInToken", "BroadcastFeatureNotEnabled", "Service Unavailable"]
+        for reason in APNSReason.allCases.map(\.rawValue) + observed {
+            for point in ["", "at=channels,"] {
+                guard case .response(let response) = try FaultRule("\(point)answer=\(reason)").action.answer else {
+                    Issue.record("\(reason) is no answer")
+                    continue
+                }
+                #expect(response.reason == reason && (400...599).contains(response.status))
+            }
+        }
+        let rule = try FaultRule("answer=503,reason=Service Unavailable")
+        #expect(rule.action.answer == .response(.init(status: 503, reason: "Service Unavailable")))
+    }
+
     @Test("may have spaces")
     func spaces() throws {
         #expect(try FaultRule(" prefix = dead , answer = 410 ") == FaultRule("prefix=dead,answer=410"))
+    }
+}
+
+@Suite("A run of errors")
+struct ErrorRunTests {
+    @Test("ends the connection when it is long, sooner for bad tokens; 410 is none")
+    func ends() {
+        var settings = SimulatorSettings()
+        settings.errorLimit = 4
+        settings.badTokenLimit = 2
+        var errors = ErrorRun(settings)
+        for (status, reason) in [(400, "BadTopic"), (410, "Unregistered"), (400, "BadDeviceToken"), (500, "x")] {
+            #expect(errors.answered(status, reason: reason) == false)
+        }
+        #expect(errors.answered(400, reason: "BadDeviceToken") == true)
+        #expect(errors.answered(200, reason: nil) == false)
+        for _ in 0..<3 { #expect(errors.answered(403, reason: "Forbidden") == false) }
+        for _ in 0..<9 { #expect(errors.answered(410, reason: "Unregistered") == false) }
+        #expect(errors.answered(429, reason: "TooManyRequests") == true)
+    }
+}
+
+@Suite("Settings")
+struct SimulatorSettingsTests {
+    @Test("are read as they are written")
+    func reads() throws {
+        var settings = SimulatorSettings()
+        #expect(
+            settings.description
+                == "environment=production,error-streams=1,error-limit=100,bad-token-limit=20,token-interval=1200s,"
+                + "token-age=3600s,expired-wedge=on,bind-topics=on,registered-only=off,unique-id=auto,no-broadcasts=")
+        let all =
+            "environment=sandbox,error-streams=off,error-limit=7,bad-token-limit=off,token-interval=off,token-age=60s,"
+            + "expired-wedge=off,bind-topics=off,registered-only=on,unique-id=off,no-broadcasts=com.a+com.b"
+        try settings.change(all)
+        #expect(settings.description == all)
+        try settings.change(" error-limit = 8 ")
+        #expect(settings.description == all.replacing("limit=7", with: "limit=8"))
+        try settings.change(SimulatorSettings().description)
+        #expect(settings == SimulatorSettings())
+    }
+
+    @Test(
+        "are refused with the key at fault, and nothing is changed",
+        arguments: [
+            ("error-limit=0", "error-limit"), ("token-age=soon", "token-age"), ("environment=test", "environment"),
+            ("bind-topics=true", "bind-topics"), ("unique-id=yes", "unique-id"), ("colour=red", "colour"),
+            ("error-limit=5,error-streams=-1", "error-streams"),
+        ])
+    func refuses(_ text: String, _ key: String) {
+        var settings = SimulatorSettings()
+        let error = #expect(throws: RuleError.self) { try settings.change(text) }
+        #expect(error?.key == key && error?.description.hasPrefix("setting '") == true)
+        #expect(settings == SimulatorSettings())
+    }
+}
+
+@Suite("The text of a device")
+struct RegisteredDeviceTests {
+    @Test(
+        "is read as it is written",
+        arguments: [
+            "token=\(anyToken),topic=com.example.app,environment=production,state=active",
+            "token=\(anyToken),topic=com.example.app.voip,environment=sandbox,state=unregistered,since=1700000000000",
+            "token=\(anyToken),topic=a,environment=sandbox,state=expired",
+        ])
+    func reads(_ text: String) throws {
+        #expect(try RegisteredDevice(text).text == text)
+        let file = "# two of them\n\n\(text)\n  \n\(text)\n"
+        #expect(try DeviceFile.devices(file).map(\.text) == [text, text])
+    }
+
+    @Test(
+        "is refused with the key at fault",
+        arguments: [
+            ("topic=a", "token"), ("token=abc,topic=a", "token"), ("token=\(anyToken)", "topic"),
+            ("token=\(anyToken),topic=a,environment=x", "environment"), ("token=\(anyToken),topic=a,state=x", "state"),
+            ("token=\(anyToken),topic=a,since=1", "since"), ("token=\(anyToken),topic=a,colour=red", "colour"),
+        ])
+    func refuses(_ text: String, _ key: String) {
+        let error = #expect(throws: RuleError.self) { try RegisteredDevice(text) }
+        #expect(error?.key == key && error?.description.hasPrefix("device '") == true)
+    }
+}
+
+@Suite("Counts of the newest keys")
+struct RecentCountsTests {
+    @Test("are exact up to the limit, and their memory is bounded beyond it", arguments: [1, 2, 10, 100])
+    func bounded(limit: Int) {
+        var counts = RecentCounts<Int>(limit: limit)
+        for number in 0..<1000 {
+            #expect(counts.add(number) == 1)
+            #expect(counts.count <= 2 * limit)
+            #expect(counts.distinct == number + 1)
+            // The newest are known.
+            #expect(counts[max(0, number - limit + 1)] == 1)
+        }
+        #expect(counts.forgotten == 1000 - counts.count)
+        #expect(counts.add(999) == 2 && counts[999] == 2 && counts.distinct == 1000)
+        #expect(counts.add(0) == 1 && counts.distinct == 1001)
+    }
+
+    @Test("forget nothing without a limit")
+    func unbounded() {
+        var counts = RecentCounts<Int>(limit: nil)
+        for number in 0..<1000 { _ = counts.add(number % 500) }
+        #expect(counts.count == 500 && counts.forgotten == 0 && counts.all.allSatisfy { $0.value == 2 })
     }
 }
 
@@ -98,20 +224,30 @@ struct DelayWheelTests {
 
 @Suite("A stream limit")
 struct StreamLimitStateTests {
-    @Test("falls with a bad provider token and rises with the next good one")
-    func trust() {
-        var limit = StreamLimit(initial: 1, maximum: 1000, isTrusted: false)
+    @Test("falls with an error and rises with the next success")
+    func errors() {
+        var limit = StreamLimit(initial: 1, maximum: 1000, afterError: 1, isTrusted: false)
         #expect(limit.current == 1)
-        #expect(limit.trust() == 1000)
+        #expect(limit.answered(403) == nil)
         #expect(limit.trust() == nil)
-        #expect(limit.distrust() == 1)
-        #expect(limit.distrust() == nil)
+        #expect(limit.answered(200) == 1000)
+        #expect(limit.trust() == nil && limit.answered(200) == nil && limit.answered(410) == nil)
+        #expect(limit.answered(500) == nil)
+        #expect(limit.answered(400) == 1)
+        #expect(limit.answered(410) == nil && limit.answered(503) == nil && limit.answered(429) == nil)
+        #expect(limit.answered(204) == 1000)
+    }
+
+    @Test("can be told to stay")
+    func noPenalty() {
+        var limit = StreamLimit(initial: 1, maximum: 1000, afterError: nil, isTrusted: false)
         #expect(limit.trust() == 1000)
+        #expect(limit.answered(400) == nil && limit.current == 1000)
     }
 
     @Test("stays lowered for its time")
     func lowered() {
-        var limit = StreamLimit(initial: 1, maximum: 1000, isTrusted: true)
+        var limit = StreamLimit(initial: 1, maximum: 1000, afterError: 1, isTrusted: true)
         #expect(limit.lower(to: 3, until: 50) == 3)
         #expect(limit.advance(to: 49) == nil)
         #expect(limit.advance(to: 50) == 1000)
@@ -146,7 +282,7 @@ struct JSONObjectCheckTests {
 
 @Suite("Tokens and ids")
 struct IdentifierTests {
-    @Test("a device token is kept digit for digit", arguments: [64, 66, 160, 200])
+    @Test("a device token is kept digit for digit", arguments: [64, 66, 160, 200, 512, 2048])
     func tokens(_ digits: Int) throws {
         let text = String((0..<digits).map { Character(String($0 * 7 % 16, radix: 16)) })
         let token = try #require(SimulatedToken(hex: text.uppercased()))
@@ -155,7 +291,7 @@ struct IdentifierTests {
         #expect(token != SimulatedToken(hex: String(text.dropLast()) + (text.last == "0" ? "1" : "0")))
     }
 
-    @Test("and is none with another length or other characters", arguments: [62, 65, 202])
+    @Test("and is none with another length or other characters", arguments: [62, 65, 2050])
     func noTokens(_ digits: Int) {
         #expect(SimulatedToken(hex: String(repeating: "a", count: digits)) == nil)
         #expect(SimulatedToken(hex: String(repeating: "g", count: 64)) == nil)

@@ -19,7 +19,7 @@ extension EndToEnd {
         @Test("all workers with one key send one provider token, which is in Redis, and in no log")
         func shared() async throws {
             let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(options: ["--provider-token-interval", "20m"])
+            let simulator = try await SimulatorProcess()
             let workers = try (0..<4).map { _ in
                 try WorkerProcess(
                     redis: redis.url, endpoint: simulator.port, options: ["--lanes", "2", "--log-level", "trace"])

@@ -12,14 +12,22 @@ package struct Account: Sendable {
     package internal(set) var latency = LatencyHistogram()
 
     /// What came over HTTP/2.
-    package internal(set) var http2 = PushLedger()
+    package internal(set) var http2: PushLedger
     /// What came through the binary gateway; of what it accepted, ``accepted`` and the tokens' counts know too.
-    package internal(set) var gateway = GatewayLedger()
+    package internal(set) var gateway: GatewayLedger
     /// What the feedback service has served.
     package internal(set) var feedback = FeedbackAccount()
 
-    private var byToken: [SimulatedToken: Int] = [:]
-    private var byChannel: [[UInt8]: Int] = [:]
+    private var byToken: RecentCounts<SimulatedToken>
+    private var byChannel: RecentCounts<[UInt8]>
+
+    /// - Parameter limit: how many ids, tokens and channels are counted apart, each, at least; nil for all.
+    init(limit: Int?) {
+        http2 = PushLedger(limit: limit)
+        gateway = GatewayLedger(limit: limit)
+        byToken = RecentCounts(limit: limit)
+        byChannel = RecentCounts(limit: limit)
+    }
 
     /// The counters of HTTP/2.
     package subscript<Value>(dynamicMember member: KeyPath<PushLedger, Value>) -> Value { http2[keyPath: member] }
@@ -27,35 +35,37 @@ package struct Account: Sendable {
     /// Of what was accepted, what came through the binary gateway.
     package var acceptedByGateway: Int { gateway.accepted }
     /// To how many different device tokens notifications were accepted.
-    package var distinctTokens: Int { byToken.count }
+    package var distinctTokens: Int { byToken.distinct }
+    /// The number of ids and device tokens that are counted apart at the moment.
+    package var keptCounts: Int { http2.ids.count + gateway.ids.count + byToken.count + byChannel.count }
 
     /// How often a notification was accepted under an `apns-id`.
     package func accepted(id: NotificationID) -> Int { http2.acceptances(of: id) }
 
     /// How many notifications were accepted for a device token.
-    package func accepted(token: SimulatedToken) -> Int { byToken[token] ?? 0 }
+    package func accepted(token: SimulatedToken) -> Int { byToken[token] }
 
     /// How many broadcasts were accepted on a channel.
-    package func accepted(channel: String) -> Int { byChannel[Array(channel.utf8)] ?? 0 }
+    package func accepted(channel: String) -> Int { byChannel[Array(channel.utf8)] }
 
     /// Every accepted `apns-id` with how often it was accepted.
     package var acceptedIDs: some Sequence<(id: NotificationID, count: Int)> {
-        http2.ids.lazy.map { (id: $0.key, count: $0.value) }
+        http2.ids.all.lazy.map { (id: $0.key, count: $0.value) }
     }
 
     /// Every device token with how many notifications were accepted for it.
     package var acceptedTokens: some Sequence<(token: SimulatedToken, count: Int)> {
-        byToken.lazy.map { (token: $0.key, count: $0.value) }
+        byToken.all.lazy.map { (token: $0.key, count: $0.value) }
     }
 
     mutating func accept(id: NotificationID, token: SimulatedToken) {
-        byToken[token, default: 0] += 1
+        _ = byToken.add(token)
         accepted += 1
         http2.accept(id)
     }
 
     mutating func accept(id: NotificationID, channel: [UInt8]) {
-        byChannel[channel, default: 0] += 1
+        _ = byChannel.add(channel)
         broadcasts += 1
         accepted += 1
         http2.accept(id)
@@ -63,7 +73,7 @@ package struct Account: Sendable {
 
     mutating func add(_ tally: GatewayTally) {
         accepted += tally.accepted.count
-        for token in tally.accepted { byToken[token, default: 0] += 1 }
+        for token in tally.accepted { _ = byToken.add(token) }
         for id in tally.ids { gateway.accept(id) }
         gateway.add(tally)
     }
@@ -77,7 +87,7 @@ package struct Account: Sendable {
     package func tokenCounts() -> [UInt8] {
         var text: [UInt8] = []
         text.reserveCapacity(byToken.count * (SimulatedToken.minimumDigits + 4))
-        for (token, count) in byToken {
+        for (token, count) in byToken.all {
             text += token.hex.utf8
             text.append(UInt8(ascii: " "))
             text += String(count).utf8
@@ -99,7 +109,7 @@ package struct Account: Sendable {
         let details: Bool
 
         private enum Key: CodingKey {
-            case accepted, broadcasts, distinctTokens, acceptedByGateway, gateway, feedback, latency
+            case accepted, broadcasts, distinctTokens, forgottenTokens, acceptedByGateway, gateway, feedback, latency
             case acceptedByID, acceptedByToken, acceptedByChannel, gatewayAccepted, gatewayAcceptedByID
         }
 
@@ -109,6 +119,7 @@ package struct Account: Sendable {
             try page.encode(account.accepted, forKey: .accepted)
             try page.encode(account.broadcasts, forKey: .broadcasts)
             try page.encode(account.distinctTokens, forKey: .distinctTokens)
+            try page.encode(account.byToken.forgotten, forKey: .forgottenTokens)
             try page.encode(account.acceptedByGateway, forKey: .acceptedByGateway)
             try page.encode(account.gateway, forKey: .gateway)
             try page.encode(account.feedback, forKey: .feedback)
@@ -116,11 +127,11 @@ package struct Account: Sendable {
             guard details else { return }
             try page.encode(account.gateway.acceptedIDs, forKey: .gatewayAcceptedByID)
             try page.encode(account.gateway.records, forKey: .gatewayAccepted)
-            let ids = account.http2.ids.map { ($0.key.text, $0.value) }
+            let ids = account.http2.ids.all.map { ($0.key.text, $0.value) }
             try page.encode(Dictionary(uniqueKeysWithValues: ids), forKey: .acceptedByID)
-            let tokens = account.byToken.map { ($0.key.hex, $0.value) }
+            let tokens = account.byToken.all.map { ($0.key.hex, $0.value) }
             try page.encode(Dictionary(uniqueKeysWithValues: tokens), forKey: .acceptedByToken)
-            let channels = account.byChannel.map { (String(decoding: $0.key, as: UTF8.self), $0.value) }
+            let channels = account.byChannel.all.map { (String(decoding: $0.key, as: UTF8.self), $0.value) }
             try page.encode(Dictionary(uniqueKeysWithValues: channels), forKey: .acceptedByChannel)
         }
     }

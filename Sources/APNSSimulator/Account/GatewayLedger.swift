@@ -86,7 +86,7 @@ extension GatewayLedger {
     package var acceptedIDs: [String: Int] {
         var counts: [String: Int] = [:]
         // Ids that are not UTF-8 could become one.
-        for (id, count) in ids { counts[String(decoding: id, as: UTF8.self), default: 0] += count }
+        for (id, count) in ids.all { counts[String(decoding: id, as: UTF8.self), default: 0] += count }
         return counts
     }
 }

@@ -11,25 +11,24 @@ package protocol LedgerCounters: Encodable, Sendable {
 @dynamicMemberLookup
 package struct Ledger<Counters: LedgerCounters, ID: Hashable & Sendable>: Encodable, Sendable {
     private(set) var counters = Counters()
-    /// Every accepted id with how often it was accepted.
-    package private(set) var ids: [ID: Int] = [:]
+    /// The accepted ids with how often each was accepted.
+    package private(set) var ids: RecentCounts<ID>
     /// Accepted more than once under the same id, counting from the second time.
     package private(set) var duplicates = 0
 
-    package init() {}
+    /// - Parameter limit: how many ids are known at least; nil for all.
+    package init(limit: Int?) { ids = RecentCounts(limit: limit) }
 
     package subscript<Value>(dynamicMember member: KeyPath<Counters, Value>) -> Value { counters[keyPath: member] }
 
     /// The number of different ids that were accepted.
-    package var distinctIDs: Int { ids.count }
+    package var distinctIDs: Int { ids.distinct }
 
     /// Returns how often something was accepted under an id.
-    package func acceptances(of id: ID) -> Int { ids[id] ?? 0 }
+    package func acceptances(of id: ID) -> Int { ids[id] }
 
     mutating func accept(_ id: ID) {
-        let count = ids[id, default: 0] + 1
-        ids[id] = count
-        if count > 1 { duplicates += 1 }
+        if ids.add(id) > 1 { duplicates += 1 }
     }
 
     mutating func add(_ tally: Counters.Tally) { counters.add(tally) }
@@ -37,7 +36,7 @@ package struct Ledger<Counters: LedgerCounters, ID: Hashable & Sendable>: Encoda
     mutating func count(_ change: (inout Counters) -> Void) { change(&counters) }
 
     private enum Key: CodingKey {
-        case duplicates, distinctIDs
+        case duplicates, distinctIDs, forgottenIDs
     }
 
     /// Writes everything but the ids.
@@ -46,6 +45,7 @@ package struct Ledger<Counters: LedgerCounters, ID: Hashable & Sendable>: Encoda
         var container = encoder.container(keyedBy: Key.self)
         try container.encode(duplicates, forKey: .duplicates)
         try container.encode(distinctIDs, forKey: .distinctIDs)
+        try container.encode(ids.forgotten, forKey: .forgottenIDs)
     }
 }
 

@@ -8,9 +8,9 @@ package struct SimulatedToken: Hashable, Sendable {
 
     /// Fewer hex digits than this are no device token (32 bytes; what every known Apple device sends).
     package static let minimumDigits = 64
-    /// More hex digits than this are no device token (1,024 bytes, assumed).
+    /// More hex digits than this are no device token (1,024 bytes).
     ///
-    /// Source: Apple, "Registering your app with APNs", which asks not to assume a length.
+    /// Apple, "Registering your app with APNs", asks not to assume a length; the longest token seen has 160 bytes.
     package static let maximumDigits = 2048
 
     init() {}
@@ -45,8 +45,9 @@ package struct SimulatedToken: Hashable, Sendable {
     }
 
     /// Takes a token as the binary protocol carries it.
-    /// - Parameter bytes: the 32 bytes of it.
+    /// - Parameter bytes: its bytes, 32 or more.
     init(bytes: UnsafeBufferPointer<UInt8>) {
+        tail = Array(bytes.dropFirst(32))
         words.0 = Self.word(bytes, at: 0)
         words.1 = Self.word(bytes, at: 8)
         words.2 = Self.word(bytes, at: 16)
@@ -56,6 +57,8 @@ package struct SimulatedToken: Hashable, Sendable {
     private static func word(_ bytes: UnsafeBufferPointer<UInt8>, at offset: Int) -> UInt64 {
         UInt64(bigEndian: UnsafeRawBufferPointer(bytes).loadUnaligned(fromByteOffset: offset, as: UInt64.self))
     }
+
+    var byteCount: Int { 32 + tail.count }
 
     /// The token's bytes.
     var bytes: [UInt8] {

@@ -9,30 +9,47 @@ enum ChannelCheck {
     /// What is the same for all requests that name an app in their path.
     /// - Parameters:
     ///   - topic: what is known of the path's bundle identifier.
-    ///   - now: seconds since 1970.
+    ///   - credentials: the client's.
+    ///   - hasFeature: true if the app has the broadcast capability.
     static func refusal(
-        _ request: borrowing PushRequest, topic: TopicFacts, hasCertificate: Bool, now: Int64
-    ) -> APNSReason? {
+        _ request: borrowing PushRequest, topic: TopicFacts, _ credentials: ClientCredentials, hasFeature: Bool
+    ) -> Refusal? {
+        if let reason = form(request, topic: topic) { return Refusal(reason) }
+        if let refusal = RequestCheck.refusal(of: credentials, request) { return refusal }
+        if let reason = self.topic(request, topic, hasCertificate: credentials.certificate != nil) {
+            return Refusal(reason)
+        }
+        if !hasFeature, request.method == .post || request.path == .allChannels { return .broadcastFeatureNotEnabled }
+        if case .bad = request.id { return Refusal(.badMessageID) }
+        return nil
+    }
+
+    private static func form(_ request: borrowing PushRequest, topic: TopicFacts) -> APNSReason? {
         switch (request.path, request.method) {
         case (.broadcast, .post), (.channels, .post), (.channels, .get), (.channels, .delete), (.allChannels, .get):
             break
         default: return .methodNotAllowed
         }
         guard topic.isWellFormed else { return .badPath }
-        if request.hasDuplicates { return .duplicateHeaders }
-        if let reason = RequestCheck.credentials(request, hasCertificate: hasCertificate, now: now) { return reason }
+        return request.hasDuplicates ? .duplicateHeaders : nil
+    }
+
+    private static func topic(
+        _ request: borrowing PushRequest, _ topic: TopicFacts, hasCertificate: Bool
+    ) -> APNSReason? {
         // "Ensure that no push type suffix is added to the bundle ID."
         if topic.ends(for: .liveactivity) { return .topicDisallowed }
-        let isByCertificate = request.authorization == nil && hasCertificate
-        guard topic.isListed, !isByCertificate || topic.isOfCertificate else { return .topicMismatch }
-        if case .bad = request.id { return .badMessageID }
+        guard topic.isListed, !hasCertificate || topic.isOfCertificate else { return .topicMismatch }
+        if case .granted(let topics?) = request.authorization, !topic.isOne(of: topics) { return .topicMismatch }
         return nil
     }
 
     /// What a broadcast's headers have to be.
-    /// - Parameter policy: that of the channel that is named; `nil` if there is none.
+    ///
+    /// That a channel which never existed is a bad one, and a deleted one is not registered, is observed.
+    /// - Parameter standing: that of the channel that is named.
     static func broadcastRefusal(
-        _ request: borrowing PushRequest, policy: (_ channelID: [UInt8]) -> ChannelRegistry.Policy?,
+        _ request: borrowing PushRequest, standing: (_ channelID: [UInt8]) -> ChannelRegistry.Standing,
         isObject: () -> Bool
     ) -> APNSReason? {
         var channelID: [UInt8] = []
@@ -48,9 +65,13 @@ enum ChannelCheck {
         }
         guard case .value(let expiration) = request.expiration else { return .badExpirationDate }
         guard case .value = request.priority else { return .badPriority }
-        guard let policy = policy(channelID) else { return .channelNotRegistered }
+        switch standing(channelID) {
+        case .unknown: return .badChannelID
+        case .deleted: return .channelNotRegistered
         // "For channels with a No Messages Stored storage policy, you can only specify a 0 expiration value."
-        if policy == .none, expiration != 0 { return .badExpirationDate }
+        case .present(.none) where expiration != 0: return .badExpirationDate
+        case .present: break
+        }
         guard request.bodyLength > 0 else { return .payloadEmpty }
         guard request.bodyLength <= PushType.maximumBroadcastSize else { return .payloadTooLarge }
         return isObject() ? nil : .badRequestPayload
@@ -59,13 +80,9 @@ enum ChannelCheck {
     /// The channel that a request is about.
     static func channelID(_ request: borrowing PushRequest) throws(Refusal) -> [UInt8] {
         switch request.channelID {
-        case .absent: throw Refusal(reason: .missingChannelID)
-        case .bad: throw Refusal(reason: .badChannelID)
+        case .absent: throw Refusal(.missingChannelID)
+        case .bad: throw Refusal(.badChannelID)
         case .value(let id): return id
         }
-    }
-
-    struct Refusal: Error {
-        var reason: APNSReason
     }
 }

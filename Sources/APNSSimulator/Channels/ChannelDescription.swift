@@ -1,3 +1,4 @@
+import APNS
 import FoundationEssentials
 
 /// The body of a request that creates a channel.
@@ -26,17 +27,17 @@ enum ChannelDescription {
     }
 
     /// Reads the storage policy. That a policy which is missing or unknown answers `BadRequestParams` is assumed.
-    static func policy(_ body: UnsafeBufferPointer<UInt8>) throws(ChannelCheck.Refusal) -> ChannelRegistry.Policy {
+    static func policy(_ body: UnsafeBufferPointer<UInt8>) throws(Refusal) -> ChannelRegistry.Policy {
         guard JSONObjectCheck.accepts(body), let parsed = try? JSONDecoder().decode(Body.self, from: Data(body)) else {
-            throw ChannelCheck.Refusal(reason: .badRequestPayload)
+            throw Refusal(.badRequestPayload)
         }
         guard parsed.names.isSubset(of: ["message-storage-policy", "push-type"]) else {
-            throw ChannelCheck.Refusal(reason: .badRequestParams)
+            throw Refusal(.badRequestParams)
         }
-        guard parsed.names.contains("push-type") else { throw ChannelCheck.Refusal(reason: .missingPushType) }
-        guard parsed.pushType == "LiveActivity" else { throw ChannelCheck.Refusal(reason: .invalidPushType) }
+        guard parsed.names.contains("push-type") else { throw Refusal(.missingPushType) }
+        guard parsed.pushType == "LiveActivity" else { throw Refusal(.invalidPushType) }
         guard let policy = parsed.policy.flatMap(ChannelRegistry.Policy.init) else {
-            throw ChannelCheck.Refusal(reason: .badRequestParams)
+            throw Refusal(.badRequestParams)
         }
         return policy
     }

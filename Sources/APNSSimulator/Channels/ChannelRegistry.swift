@@ -10,12 +10,23 @@ struct ChannelRegistry: Sendable {
         case mostRecent = 1
     }
 
+    /// What is known of an id.
+    enum Standing: Equatable {
+        case present(Policy)
+        case deleted
+        case unknown
+    }
+
     private struct Channels {
         var policies: [[UInt8]: Policy] = [:]
+        /// The newest so many that were deleted.
+        var deleted: [[UInt8]] = []
         /// In the order of their creation.
         var order: [[UInt8]] = []
     }
 
+    /// More deleted ids of an app are forgotten.
+    private static let maximumDeleted = 1000
     /// How many an app may have.
     private let maximum: Int
     private var apps: [[UInt8]: Channels] = [:]
@@ -33,7 +44,11 @@ struct ChannelRegistry: Sendable {
             }
     }
 
-    func policy(of id: [UInt8], app: [UInt8]) -> Policy? { apps[app]?.policies[id] }
+    func standing(of id: [UInt8], app: [UInt8]) -> Standing {
+        guard let channels = apps[app] else { return .unknown }
+        if let policy = channels.policies[id] { return .present(policy) }
+        return channels.deleted.contains(id) ? .deleted : .unknown
+    }
 
     func ids(app: [UInt8]) -> [[UInt8]] { apps[app]?.order ?? [] }
 
@@ -51,6 +66,8 @@ struct ChannelRegistry: Sendable {
     mutating func delete(_ id: [UInt8], app: [UInt8]) -> Bool {
         guard apps[app]?.policies.removeValue(forKey: id) != nil else { return false }
         apps[app]?.order.removeAll { $0 == id }
+        let deleted = apps[app]?.deleted ?? []
+        apps[app]?.deleted = deleted.suffix(Self.maximumDeleted - 1) + [id]
         return true
     }
 }

@@ -6,6 +6,8 @@ struct JSONObjectCheck {
     private let end: UnsafePointer<UInt8>
     private var notes: Members?
     private var name: UnsafeBufferPointer<UInt8>?
+    /// The members of the object that is read, one level down.
+    private var inner = (count: 0, hasContentAvailable: false)
     /// Deeper nesting is taken for an attack.
     private static let maximumDepth = 64
 
@@ -22,6 +24,8 @@ struct JSONObjectCheck {
     struct Members {
         /// Whether one is called `aps` and is an object.
         var hasAPS = false
+        /// Whether `aps` has `content-available` and nothing else.
+        var hasContentAvailableOnly = false
         /// The text of the one that was asked for, without the quotes of a string.
         var sought: UnsafeBufferPointer<UInt8>?
     }
@@ -44,7 +48,10 @@ struct JSONObjectCheck {
     private mutating func note(
         _ member: UnsafeBufferPointer<UInt8>, from start: UnsafePointer<UInt8>
     ) {
-        if member.equals("aps"), start.pointee == 0x7B { notes?.hasAPS = true }
+        if member.equals("aps"), start.pointee == 0x7B {
+            notes?.hasAPS = true
+            notes?.hasContentAvailableOnly = inner.count == 1 && inner.hasContentAvailable
+        }
         if let name, name.count == member.count, name.elementsEqual(member) {
             let quotes = start.pointee == 0x22 ? 1 : 0
             notes?.sought = UnsafeBufferPointer(start: start + quotes, count: position - start - 2 * quotes)
@@ -98,6 +105,13 @@ struct JSONObjectCheck {
             position += 1
             skipSpace()
             let valueStart = position
+            if notes != nil {
+                if depth == 0 { inner = (0, false) }
+                if depth == 1 {
+                    let member = UnsafeBufferPointer(start: nameStart, count: nameLength)
+                    inner = (inner.count + 1, inner.hasContentAvailable || member.equals("content-available"))
+                }
+            }
             guard value(depth: depth + 1) else { return false }
             if depth == 0, notes != nil {
                 note(UnsafeBufferPointer(start: nameStart, count: nameLength), from: valueStart)

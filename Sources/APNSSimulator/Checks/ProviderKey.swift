@@ -1,3 +1,4 @@
+import APNS
 import COpenSSL
 
 /// A key that provider tokens may be signed with, and to whom it belongs.
@@ -9,7 +10,38 @@ package final class ProviderKey: @unchecked Sendable {
     package let keyID: String
     /// The team's ten-character identifier (`iss`).
     package let teamID: String
+    /// What it is for.
+    let scope: Scope
     private let key: OpaquePointer
+
+    /// What a key is for.
+    ///
+    /// Source: Apple, "Establishing a token-based connection to APNs", "Team-scoped keys" and "Topic-specific keys".
+    package struct Scope: Equatable, Sendable {
+        /// The bundle identifiers of a topic-specific key; nil for a team-scoped one.
+        package var topics: Set<String>?
+        /// The environment that it is for; nil for both, as with keys of before there were scopes.
+        package var environment: APNSEnvironment?
+        /// The identifier of the key whose tokens may come on the same connection as those of a topic-specific key.
+        package var relatedKeyID: String?
+
+        /// A team-scoped key for both environments.
+        package init() {}
+
+        /// Reads `topics=com.example.app+com.example.other,environment=sandbox,related=KEYID`, of which each is optional.
+        /// - Throws: ``RuleError`` naming the key.
+        package init(_ text: String) throws(RuleError) {
+            var reader = try RuleReader(text, kind: "scope of a provider key")
+            topics = try reader.take("topics", "must be bundle identifiers with + between them") { text in
+                text.isEmpty ? nil : Set(RuleReader.list(text))
+            }
+            environment = try reader.take("environment", "must be production or sandbox") {
+                APNSEnvironment(rawValue: $0)
+            }
+            relatedKeyID = reader.take("related")
+            try reader.finish()
+        }
+    }
 
     /// A key that could not be read.
     package struct Unreadable: Error, Equatable, Sendable, CustomStringConvertible {
@@ -19,7 +51,7 @@ package final class ProviderKey: @unchecked Sendable {
 
     /// Takes a public key, or a private one as Apple hands it out (`AuthKey_….p8`), in PEM.
     /// - Throws: ``Unreadable`` when it is neither, or not on the curve P-256.
-    package init(keyID: String, teamID: String, pem: [UInt8]) throws(Unreadable) {
+    package init(keyID: String, teamID: String, pem: [UInt8], scope: Scope = Scope()) throws(Unreadable) {
         guard let key = Self.read(pem) else {
             throw Unreadable(
                 description: "provider key \(keyID): not a public or private key in PEM without a passphrase")
@@ -30,6 +62,7 @@ package final class ProviderKey: @unchecked Sendable {
         }
         self.keyID = keyID
         self.teamID = teamID
+        self.scope = scope
         self.key = key
     }
 

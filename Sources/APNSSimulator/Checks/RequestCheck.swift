@@ -5,53 +5,43 @@ import APNS
 /// Source for what is checked and which reason answers: Apple, "Sending notification requests to APNs" and "Handling
 /// notification responses from APNs". Apple does not document the order; it is assumed, as are the points marked so.
 enum RequestCheck {
-    /// Source: Apple, "Sending notification requests to APNs", `apns-collapse-id`; in bytes.
-    static let maximumCollapseIDLength = 64
-
     /// The reason to refuse the request, or nil when there is none.
     /// - Parameters:
-    ///   - hasCertificate: whether the client showed a certificate that carries a topic.
-    ///   - now: seconds since 1970.
+    ///   - credentials: the client's.
     ///   - isObject: whether the body is a JSON object; asked only when everything before was right.
     static func refusal(
-        _ request: borrowing PushRequest, hasCertificate: Bool, now: Int64, isObject: () -> Bool
-    ) -> APNSReason? {
-        guard request.method == .post else { return .methodNotAllowed }
+        _ request: borrowing PushRequest, _ credentials: ClientCredentials, isObject: () -> Bool
+    ) -> Refusal? {
+        guard request.method == .post else { return Refusal(.methodNotAllowed) }
         switch request.path {
-        case .other, .broadcast, .channels, .allChannels: return .badPath
-        case .withoutToken: return .missingDeviceToken
+        case .other, .broadcast, .channels, .allChannels: return Refusal(.badPath)
+        case .withoutToken: return Refusal(.missingDeviceToken)
         case .device: break
         }
-        if request.hasDuplicates { return .duplicateHeaders }
-        if let reason = credentials(request, hasCertificate: hasCertificate, now: now) { return reason }
+        if request.hasDuplicates { return Refusal(.duplicateHeaders) }
+        if let refusal = refusal(of: credentials, request) { return refusal }
+        let reason =
+            headers(request) ?? topic(request, hasCertificate: credentials.certificate != nil)
+            ?? payload(request, isObject: isObject) ?? (request.token == nil ? .badDeviceToken : nil)
+        return reason.map { Refusal($0) }
+    }
+
+    /// The reason to refuse a client, or nil when there is none.
+    static func refusal(of credentials: ClientCredentials, _ request: borrowing PushRequest) -> Refusal? {
+        guard credentials.certificate == nil else {
+            return credentials.isOfOtherEnvironment ? Refusal(.badCertificateEnvironment) : nil
+        }
+        switch request.authorization {
+        case .granted: return nil
+        case .refused(let refusal): return refusal
+        case nil: return Refusal(.missingProviderToken)
+        }
+    }
+
+    private static func headers(_ request: borrowing PushRequest) -> APNSReason? {
         if case .bad = request.id { return .badMessageID }
         if case .bad = request.expiration { return .badExpirationDate }
-        if let reason = priorityAndType(request) { return reason }
-        if request.hasBadCollapseID { return .badCollapseID }
-        if let reason = topic(request, hasCertificate: hasCertificate) { return reason }
-        if let reason = payload(request, isObject: isObject) { return reason }
-        if request.token == nil { return .badDeviceToken }
-        return nil
-    }
-
-    /// Whether a reason speaks of the provider token, after which APNs allows one stream only.
-    static func isAboutProviderToken(_ reason: APNSReason) -> Bool {
-        switch reason {
-        case .missingProviderToken, .invalidProviderToken, .expiredProviderToken, .tooManyProviderTokenUpdates: true
-        default: false
-        }
-    }
-
-    // A token wins over a certificate (assumed): it is the more particular of the two.
-    static func credentials(
-        _ request: borrowing PushRequest, hasCertificate: Bool, now: Int64
-    ) -> APNSReason? {
-        switch request.authorization {
-        case .genuine(let issuedAt, _):
-            ProviderTokens.isExpired(issuedAt: issuedAt, now: now) ? .expiredProviderToken : nil
-        case .refused(let reason): reason
-        case nil: hasCertificate ? nil : .missingProviderToken
-        }
+        return priorityAndType(request) ?? (request.hasBadCollapseID ? .badCollapseID : nil)
     }
 
     // Without a type, `alert` is taken for it (assumed; Apple says the header is required for watchOS 6 and later).
@@ -66,17 +56,18 @@ enum RequestCheck {
     }
 
     private static func topic(_ request: borrowing PushRequest, hasCertificate: Bool) -> APNSReason? {
-        let isByCertificate = request.authorization == nil && hasCertificate
         guard let topic = request.topic else {
             // A certificate for one topic stands in for the header, but only for what goes to that very topic.
-            guard isByCertificate else { return .missingTopic }
+            guard hasCertificate else { return .missingTopic }
             if case .value(let type) = request.pushType, !type.topicSuffix.isEmpty { return .missingTopic }
             return nil
         }
         guard topic.isWellFormed else { return .badTopic }
         // That the wrong ending is BadTopic, and not TopicDisallowed, is assumed.
         if case .value(let type) = request.pushType, !topic.ends(for: type) { return .badTopic }
-        guard topic.isListed, !isByCertificate || topic.isOfCertificate else { return .topicDisallowed }
+        guard topic.isListed, !hasCertificate || topic.isOfCertificate else { return .topicDisallowed }
+        // That a topic which is none of the key's is TopicDisallowed is assumed.
+        if case .granted(let topics?) = request.authorization, !topic.isOne(of: topics) { return .topicDisallowed }
         return nil
     }
 

@@ -2,6 +2,8 @@ import APNS
 
 /// What there is to know about one value of `apns-topic` on one connection, worked out once.
 struct TopicFacts: Sendable, Equatable {
+    /// The topic itself.
+    let name: String
     /// Letters, digits, dots, hyphens and underscores, and not empty.
     var isWellFormed: Bool
     /// The simulator's list names it, or there is no list.
@@ -10,6 +12,8 @@ struct TopicFacts: Sendable, Equatable {
     var isOfCertificate: Bool
     /// For which push types it ends as Apple's table asks; a bit for each.
     private var suffixes: UInt32
+    /// The topic, and the bundle identifiers that it may be derived from.
+    private var names: [String]
 
     init(topic: String, listed: Set<String>, certificateTopic: String?) {
         isWellFormed =
@@ -20,17 +24,23 @@ struct TopicFacts: Sendable, Equatable {
                 default: false
                 }
             }
+        name = topic
         isListed = listed.isEmpty
         isOfCertificate = false
         suffixes = 0
+        names = [topic]
         for (index, type) in PushType.allCases.enumerated() where topic.hasSuffix(type.topicSuffix) {
             suffixes |= 1 << UInt32(index)
             // An app may push to its bundle identifier and to all that is derived from it.
             let bundle = String(topic.dropLast(type.topicSuffix.count))
             if listed.contains(bundle) || listed.contains(topic) { isListed = true }
             if bundle == certificateTopic || topic == certificateTopic { isOfCertificate = true }
+            if bundle != topic { names.append(bundle) }
         }
     }
+
+    /// Returns true if the topic, or the app that it is derived from, is one of these.
+    func isOne(of topics: Set<String>) -> Bool { names.contains { topics.contains($0) } }
 
     func ends(for type: PushType) -> Bool {
         guard !type.topicSuffix.isEmpty else { return true }

@@ -12,6 +12,8 @@ struct ControlRoutes: Sendable {
         var concerns: [any ControlConcern] = [
             HealthRoutes(target: target), AccountRoutes(service: target.service),
             RuleRoutes(service: target.service), DelayRoutes(service: target.service), FaultRoutes(target: target),
+            SettingRoutes(service: target.service), TopicRoutes(service: target.service),
+            DeviceRoutes(service: target.service),
         ]
         if target.listeners.gateway != nil { concerns.append(RuleRoutes(gateway: target.service)) }
         if target.listeners.feedback != nil { concerns.append(FeedbackRoutes(service: target.service)) }

@@ -13,7 +13,7 @@ package struct FeedbackAction: RuleAction {
     /// True if the connection stays open when everything was sent.
     package var hangs = false
 
-    package static let defaultPoint = RulePoint.connect
+    package static let points = [RulePoint.connect]
 
     package static func conditions(at point: RulePoint) -> RuleConditions { .times }
 

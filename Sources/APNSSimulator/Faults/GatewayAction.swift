@@ -53,7 +53,7 @@ package struct GatewayAction: RuleAction {
     /// The time by which the packet or the end of the connection is late. What arrives meanwhile is dropped.
     package var delay: AnswerDelay?
 
-    package static let defaultPoint = RulePoint.notification
+    package static let points = [RulePoint.notification, .connect]
 
     package static func conditions(at point: RulePoint) -> RuleConditions {
         point == .connect ? [.rate, .times, .after] : [.rate, .times, .after, .prefix]
@@ -62,7 +62,7 @@ package struct GatewayAction: RuleAction {
     /// Reads `answer` (a status by number or name, `close`, `hang`, `reset`, `feedback`) and details of it: `accept`,
     /// `delay`, `identifier`, `packet`, `split`, `linger`.
     package init(_ reader: inout RuleReader, at point: RulePoint) throws(RuleError) {
-        answer = try reader.gatewayAnswer(at: point)
+        answer = try Self.answer(&reader, at: point)
         if point == .notification {
             switch answer {
             case .close: accepts = try reader.flag("accept") ?? true
@@ -79,42 +79,44 @@ package struct GatewayAction: RuleAction {
     }
 }
 
-extension RuleReader {
-    fileprivate mutating func gatewayAnswer(at point: RulePoint) throws(RuleError) -> GatewayAction.Answer {
-        switch take("answer") {
-        case nil: throw error(nil, "does nothing; give it answer=")
+// What rules say of answers.
+extension GatewayAction {
+    private static func answer(_ reader: inout RuleReader, at point: RulePoint) throws(RuleError) -> Answer {
+        switch reader.take("answer") {
+        case nil: throw reader.error(nil, "does nothing; give it answer=")
         case "close": return .close
         case "hang": return .hang
         case "reset": return .reset
         case "feedback" where point == .connect:
-            throw error("answer", "feedback is about a notification; take at=connect away")
+            throw reader.error("answer", "feedback is about a notification; take at=connect away")
         case "feedback": return .feedback
         case let text?:
             guard let status = GatewayStatus(text) else {
-                throw error(
+                throw reader.error(
                     "answer",
                     "must be a status from 0 to 255, its name such as InvalidToken, close, hang, reset or feedback, "
                         + "not '\(text)'")
             }
-            return .packet(try packet(status, at: point))
+            return .packet(try packet(status, &reader, at: point))
         }
     }
 
-    private mutating func packet(
-        _ status: GatewayStatus, at point: RulePoint
-    ) throws(RuleError) -> GatewayAction.Packet {
+    private static func packet(
+        _ status: GatewayStatus, _ reader: inout RuleReader, at point: RulePoint
+    ) throws(RuleError) -> Packet {
         var packet = GatewayAction.Packet(status: status)
         // Before the first notification there is none that it could name.
         if point == .connect {
             packet.identifier = .zero
         } else {
             packet.identifier =
-                try take("identifier", "must be own, 0 or wrong") { GatewayAction.Identifier(rawValue: $0) } ?? .own
+                try reader.take("identifier", "must be own, 0 or wrong") { GatewayAction.Identifier(rawValue: $0) }
+                ?? .own
         }
-        packet.isSplit = try flag("split") ?? false
+        packet.isSplit = try reader.flag("split") ?? false
         packet.isHalf =
-            try take("packet", "must be whole or half") { ["whole": false, "half": true][$0] } ?? false
-        packet.lingers = try flag("linger") ?? false
+            try reader.take("packet", "must be whole or half") { ["whole": false, "half": true][$0] } ?? false
+        packet.lingers = try reader.flag("linger") ?? false
         return packet
     }
 }
@@ -133,19 +135,36 @@ struct GatewayEffect: Equatable {
     }
 }
 
-extension RuleScript<GatewayAction> {
+extension GatewayEffect {
     /// What happens to the connection of an accepted client; `nil` for nothing out of the ordinary.
-    mutating func connectionEffect(_ generator: inout SeededGenerator) -> GatewayEffect? {
-        nextConnection(&generator).map { GatewayEffect($0, &generator) }
+    init?(ofNextConnection script: inout RuleScript<GatewayAction>, _ generator: inout SeededGenerator) {
+        guard let action = script.nextConnection(&generator) else { return nil }
+        self.init(action, &generator)
     }
 
     /// What happens to a notification that would be accepted; `nil` for nothing out of the ordinary.
     /// - Parameter ordinal: the number of the notification on its connection, from 1.
-    mutating func effect(
-        on token: SimulatedToken, ordinal: Int, _ generator: inout SeededGenerator
-    ) -> GatewayEffect? {
+    init?(
+        of script: inout RuleScript<GatewayAction>, on token: SimulatedToken, ordinal: Int,
+        _ generator: inout SeededGenerator
+    ) {
         let event = RuleEvent(point: .notification, target: .device(token), ordinal: ordinal, connection: 0)
-        return first(for: event, &generator).map { GatewayEffect($0, &generator) }
+        guard let action = script.first(for: event, &generator) else { return nil }
+        self.init(action, &generator)
+    }
+
+    /// The outcome as it is recorded.
+    /// - Parameter isSimple: true if the notification came with the command that knows no error packets.
+    func outcome(isSimple: Bool) -> ReceivedNotification.Outcome {
+        switch answer {
+        // The packet names the last that was accepted, which then is another one.
+        case .packet(let packet) where packet.status == .shutdown && !accepts: .dropped
+        case .packet(let packet): .refused(packet.status, isSimple: isSimple && packet.status != .shutdown)
+        case .close: .closed
+        case .hang: .silenced
+        case .reset: .reset
+        case .feedback: .acceptedByGateway
+        }
     }
 }
 

@@ -6,8 +6,9 @@ package typealias FaultRule = Rule<PushAction>
 
 /// What happens to a request over HTTP/2, or to its connection.
 ///
-/// Rules apply to requests that pass every check of `RequestCheck`. The first that has an answer decides; rules without one
-/// (`delay`, `streams`) do their part and let the next ones speak. With `at=connect`, the first that applies decides.
+/// Rules apply to requests that pass every check of `RequestCheck`; those with `at=channels` to requests that manage channels
+/// and pass every check of `ChannelCheck`. The first that has an answer decides; rules without one (`delay`, `streams`) do
+/// their part and let the next ones decide. With `at=connect`, the first that applies decides.
 package struct PushAction: RuleAction {
     /// What happens instead of, or after, accepting the notification.
     package enum Answer: Equatable, Sendable {
@@ -83,11 +84,11 @@ package struct PushAction: RuleAction {
     /// The time for which the stream limit stays lowered, in microseconds; as long as the connection lives if `nil`.
     package var streamsDuration: Int64?
 
-    package static let defaultPoint = RulePoint.request
+    package static let points = [RulePoint.request, .channels, .connect]
 
     package static func conditions(at point: RulePoint) -> RuleConditions {
         let common: RuleConditions = [.rate, .times, .after, .connection]
-        return point == .connect ? common : common.union(.prefix)
+        return point == .request ? common.union(.prefix) : common
     }
 
     /// Reads `answer` (a status, a reason, `reset`, `goaway`, `drop`, `silence`), `delay`, `streams` with `for`, and details
@@ -95,7 +96,7 @@ package struct PushAction: RuleAction {
     /// `answer` is `wedge`, `no-window` or `no-settings`.
     package init(_ reader: inout RuleReader, at point: RulePoint) throws(RuleError) {
         guard point != .connect else {
-            connectionFault = try reader.connectionFault()
+            connectionFault = try Self.connectionFault(&reader)
             return
         }
         delay = try reader.delay()
@@ -103,7 +104,7 @@ package struct PushAction: RuleAction {
         if streams != nil {
             streamsDuration = try reader.take("for", "must be a time such as 500ms") { AnswerDelay.microseconds($0) }
         }
-        answer = try reader.answer()
+        answer = try Self.answer(&reader)
         switch answer {
         case .reset, .drop, .silence:
             accepts = try reader.flag("accept") ?? (answer == .drop)
@@ -115,67 +116,68 @@ package struct PushAction: RuleAction {
     }
 }
 
-extension RuleReader {
-    fileprivate mutating func connectionFault() throws(RuleError) -> PushAction.ConnectionFault {
+// What rules say of answers.
+extension PushAction {
+    private static func connectionFault(_ reader: inout RuleReader) throws(RuleError) -> ConnectionFault {
         let names = PushAction.ConnectionFault.allCases.map(\.rawValue).joined(separator: ", ")
-        let fault = try take("answer", "must be one of \(names) with at=connect") { name in
+        let fault = try reader.take("answer", "must be one of \(names) with at=connect") { name in
             PushAction.ConnectionFault(rawValue: name)
         }
-        guard let fault else { throw error(nil, "does nothing; give it answer= with one of \(names)") }
+        guard let fault else { throw reader.error(nil, "does nothing; give it answer= with one of \(names)") }
         return fault
     }
 
-    fileprivate mutating func answer() throws(RuleError) -> PushAction.Answer? {
-        guard let text = take("answer") else { return nil }
+    private static func answer(_ reader: inout RuleReader) throws(RuleError) -> Answer? {
+        guard let text = reader.take("answer") else { return nil }
         guard PushAction.ConnectionFault(rawValue: text) == nil else {
-            throw error("answer", "\(text) is about a connection; add at=connect")
+            throw reader.error("answer", "\(text) is about a connection; add at=connect")
         }
         switch text {
         case "drop": return .drop
         case "silence": return .silence
         case "reset":
             let names = Self.errorCodes.map(\.0).joined(separator: ", ")
-            let code = try take("code", "must be one of \(names)") { name in
+            let code = try reader.take("code", "must be one of \(names)") { name in
                 Self.errorCodes.first { $0.0 == name }?.1
             }
             return .reset(code: code ?? NGHTTP2_REFUSED_STREAM.rawValue)
         case "goaway":
-            let reason = try takeReason()
-            let last = try take("last-stream", "must be exact, accepted or zero") {
+            let reason = try takeReason(&reader)
+            let last = try reader.take("last-stream", "must be exact, accepted or zero") {
                 PushAction.LastStream(rawValue: $0)
             }
             return .goAway(reason: reason, lastStream: last ?? .exact)
-        default: return .response(try response(text))
+        default: return .response(try response(text, &reader))
         }
     }
 
-    private mutating func response(_ text: String) throws(RuleError) -> PushAction.Response {
+    private static func response(_ text: String, _ reader: inout RuleReader) throws(RuleError) -> Response {
         var response: PushAction.Response
-        if let reason = APNSReason(rawValue: text) {
-            response = PushAction.Response(status: reason.status, reason: reason.rawValue)
+        if let refusal = Refusal(named: text) {
+            response = PushAction.Response(status: refusal.status, reason: refusal.reason)
         } else if let status = Int(text), (200...599).contains(status) {
-            let reason = try takeReason()
+            let reason = try takeReason(&reader)
             response = PushAction.Response(
                 status: status, reason: reason ?? PushAction.defaultReason(status: status)?.rawValue)
             if response.reason == nil, (400...403).contains(status) {
-                throw error("answer", "\(status) has several reasons; name one, such as answer=BadDeviceToken")
+                throw reader.error("answer", "\(status) has several reasons; name one, such as answer=BadDeviceToken")
             }
         } else {
-            throw error(
+            throw reader.error(
                 "answer", "must be a status, a reason of APNs, reset, goaway, drop or silence, not '\(text)'")
         }
         response.body =
-            try take("body", "must be whole, empty, split or text") { PushAction.Body(rawValue: $0) } ?? .whole
-        response.retryAfter = try take("retry-after", "must be whole seconds") {
+            try reader.take("body", "must be whole, empty, split or text") { PushAction.Body(rawValue: $0) } ?? .whole
+        response.retryAfter = try reader.take("retry-after", "must be whole seconds") {
             Int($0).flatMap { $0 >= 0 ? $0 : nil }
         }
-        response.timestamp = try take("timestamp", "must be milliseconds since 1970") { Int64($0) }
+        response.timestamp = try reader.take("timestamp", "must be milliseconds since 1970") { Int64($0) }
         return response
     }
 
-    private mutating func takeReason() throws(RuleError) -> String? {
-        try take("reason", "must be letters and digits") { text in
-            !text.isEmpty && text.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber) } ? text : nil
+    private static func takeReason(_ reader: inout RuleReader) throws(RuleError) -> String? {
+        try reader.take("reason", "must be letters, digits and spaces") { text in
+            !text.isEmpty && text.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber || $0 == " ") } ? text : nil
         }
     }
 
@@ -204,6 +206,12 @@ extension PushAction {
     }
 }
 
+extension PushAction.Response {
+    init(_ refusal: Refusal) {
+        self.init(status: refusal.status, reason: refusal.reason, timestamp: refusal.timestamp)
+    }
+}
+
 /// What the rules decide about a request that would be accepted.
 struct PushEffect {
     var answer: PushAction.Answer?
@@ -214,33 +222,43 @@ struct PushEffect {
     var streams: (limit: Int, duration: Int64?)?
 }
 
-extension RuleScript<PushAction> {
-    /// What happens to a request that would be accepted.
-    /// - Parameters:
-    ///   - ordinal: the number of the request on its connection, from 1.
-    ///   - connection: the number of the connection, from 1.
-    ///   - delay: the time for which the answer is held back, unless a rule sets another.
-    mutating func effect(
-        on target: RuleEvent.Target, ordinal: Int, connection: Int, delay: AnswerDelay?,
+extension PushEffect {
+    /// Decides about a request that would be accepted.
+    /// - Parameter delay: the time for which the answer is held back, unless a rule sets another.
+    init(
+        of script: inout RuleScript<PushAction>, on event: RuleEvent, delay: AnswerDelay?,
         _ generator: inout SeededGenerator
-    ) -> PushEffect {
+    ) {
         var effect = PushEffect()
         var delay = delay
-        let event = RuleEvent(point: .request, target: target, ordinal: ordinal, connection: connection)
-        apply(to: event, &generator) { action in
+        script.apply(to: event, &generator) { action in
             if let own = action.delay { delay = own }
             if let limit = action.streams { effect.streams = (limit, action.streamsDuration) }
             guard let answer = action.answer else { return false }
             effect.answer = answer
             effect.accepts =
                 switch answer {
-                case .response(let response): response.status == 200
+                case .response(let response): (200..<300).contains(response.status)
                 case .goAway(_, let lastStream): lastStream == .exact
                 case .reset, .drop, .silence: action.accepts
                 }
             return true
         }
         if let delay { effect.delay = delay.draw(&generator) }
-        return effect
+        self = effect
+    }
+
+    /// The outcome as it is recorded.
+    var outcome: ReceivedNotification.Outcome {
+        switch answer {
+        case nil: .answered(status: 200, reason: nil)
+        case .response(let response): .answered(status: response.status, reason: response.reason)
+        case .reset: .reset
+        // With the exact last stream the request is still answered.
+        case .goAway(_, .exact): .answered(status: 200, reason: nil)
+        case .goAway: .goAway
+        case .drop: .dropped
+        case .silence: .silenced
+        }
     }
 }

@@ -22,8 +22,8 @@ package struct Rule<Action: RuleAction>: Equatable, Sendable {
 
 /// What happens to what a rule applies to; each service of the simulator has its own.
 package protocol RuleAction: Equatable, Sendable {
-    /// What rules without `at` apply to. Where that is connections, there is no such key.
-    static var defaultPoint: RulePoint { get }
+    /// What rules may apply to, as `at` names it. Without `at` it is the first; where there is only one, there is no such key.
+    static var points: [RulePoint] { get }
     /// The conditions that rules may have at a point.
     static func conditions(at point: RulePoint) -> RuleConditions
     /// Reads the keys that say what happens.
@@ -34,8 +34,10 @@ package protocol RuleAction: Equatable, Sendable {
 package enum RulePoint: String, Sendable {
     /// A connection.
     case connect
-    /// A request over HTTP/2.
+    /// A request over HTTP/2 to deliver a notification.
     case request
+    /// A request over HTTP/2 that manages channels.
+    case channels
     /// A notification at the binary gateway.
     case notification
 }
@@ -74,14 +76,14 @@ package struct RuleMatcher: Equatable, Sendable {
     package var connection: Int?
 
     init<Action: RuleAction>(_ reader: inout RuleReader, _: Action.Type) throws(RuleError) {
-        let subject = Action.defaultPoint
-        if subject == .connect {
-            point = .connect
+        let points = Action.points
+        if points.count == 1 {
+            point = points[0]
         } else {
+            let names = points.map(\.rawValue).joined(separator: ", ")
             point =
-                try reader.take("at", "must be connect or \(subject.rawValue)") { text in
-                    RulePoint(rawValue: text).flatMap { $0 == .connect || $0 == subject ? $0 : nil }
-                } ?? subject
+                try reader.take("at", "must be one of \(names)") { name in points.first { $0.rawValue == name } }
+                ?? points[0]
         }
         let conditions = Action.conditions(at: point)
         if conditions.contains(.rate) {
@@ -111,10 +113,11 @@ package struct RuleMatcher: Equatable, Sendable {
 
 /// What rules are asked about: a request, a notification or a connection.
 struct RuleEvent {
-    /// Where a notification goes; ``connection`` for a connection itself.
+    /// Where a notification goes; the app for a request that manages its channels; ``connection`` for a connection itself.
     enum Target: Hashable {
         case device(SimulatedToken)
         case channel([UInt8])
+        case app([UInt8])
         case connection
     }
 
@@ -182,9 +185,11 @@ struct RuleScript<Action: RuleAction>: Sendable {
     }
 }
 
-/// What is wrong with the text of a rule, and where.
+/// What is wrong with the text of a rule, a setting or a device, and where.
 package struct RuleError: Error, Equatable, Sendable, CustomStringConvertible {
-    /// The rule as it was given.
+    /// What the text is: `rule`, `setting` or `device`.
+    package let kind: String
+    /// The text as it was given.
     package let rule: String
     /// The key at fault; nil when it is the rule as a whole.
     package let key: String?
@@ -192,18 +197,21 @@ package struct RuleError: Error, Equatable, Sendable, CustomStringConvertible {
     package let problem: String
 
     package var description: String {
-        if let key { "rule '\(rule)': \(key): \(problem)" } else { "rule '\(rule)': \(problem)" }
+        if let key { "\(kind) '\(rule)': \(key): \(problem)" } else { "\(kind) '\(rule)': \(problem)" }
     }
 }
 
-/// The keys of a rule, taken one by one so that what is left over is known to be wrong.
+/// The keys of a rule, a setting or a device, taken one by one so that what is left over is known to be wrong.
 package struct RuleReader {
+    private let kind: String
     let rule: String
     /// The rule without the spaces around its parts.
     private(set) var written = ""
     private var values: [String: String] = [:]
 
-    init(_ text: String) throws(RuleError) {
+    /// - Parameter kind: what errors call the text.
+    init(_ text: String, kind: String = "rule") throws(RuleError) {
+        self.kind = kind
         rule = text
         for part in text.split(separator: ",", omittingEmptySubsequences: false) {
             let pair = part.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
@@ -222,8 +230,11 @@ package struct RuleReader {
         String(text.drop { $0 == " " }.reversed().drop { $0 == " " }.reversed())
     }
 
+    /// The parts of a list such as `com.example.app+com.example.other`.
+    static func list(_ text: String) -> [String] { text.split(separator: "+").map(String.init) }
+
     func error(_ key: String?, _ problem: String) -> RuleError {
-        RuleError(rule: rule, key: key, problem: problem)
+        RuleError(kind: kind, rule: rule, key: key, problem: problem)
     }
 
     mutating func take(_ key: String) -> String? { values.removeValue(forKey: key) }

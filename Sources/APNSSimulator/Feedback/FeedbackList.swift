@@ -1,5 +1,10 @@
 /// What the feedback service tells of one device: since when the app is no longer there.
 package struct FeedbackRecord: Equatable, Sendable {
+    /// Longer tokens are none of the binary protocol's, in bytes.
+    ///
+    /// Source: Apple, "Binary Provider API" (Local and Remote Notification Programming Guide, archived): up to 100 bytes.
+    static let maximumTokenLength = 100
+
     /// The device token.
     package var token: SimulatedToken
     /// When APNs found that the app is gone, in seconds since 1970.
@@ -80,9 +85,8 @@ package enum FeedbackFile {
             guard words.count == 2 else {
                 throw Failure(line: index + 1, problem: "must be a device token, a space and seconds since 1970")
             }
-            guard let token = SimulatedToken(hex: words[0]) else {
-                throw Failure(
-                    line: index + 1, problem: "the device token must be 64 to 2048 hex digits, an even number")
+            guard let token = SimulatedToken(hex: words[0]), token.byteCount <= FeedbackRecord.maximumTokenLength else {
+                throw Failure(line: index + 1, problem: "the device token must be 64 to 200 hex digits, an even number")
             }
             guard let seconds = UInt32(words[1]) else {
                 throw Failure(line: index + 1, problem: "the time must be seconds since 1970, not '\(words[1])'")

@@ -22,15 +22,18 @@ struct GatewayCheck {
 
     func judge(_ notification: GatewayNotification) -> Verdict {
         guard let token = notification.token, !token.isEmpty else { return .refused(.missingDeviceToken) }
-        guard token.count == 32 else { return .refused(.invalidTokenSize) }
+        guard (32...ReceivedFrame.maximumTokenLength).contains(token.count) else { return .refused(.invalidTokenSize) }
         guard hasTopic else { return .refused(.missingTopic) }
         guard let payload = notification.payload, !payload.isEmpty else { return .refused(.missingPayload) }
         guard payload.count <= maximumPayloadSize else { return .refused(.invalidPayloadSize) }
         // That a payload which is no JSON, or has no aps, is a processing error is assumed: no other status is about it.
         guard let members = members(of: payload), members.hasAPS else { return .refused(.processingError) }
+        // "It is an error to use this priority for a push that contains only the content-available key." Which status answers
+        // is assumed.
+        guard notification.priority != 10 || !members.hasContentAvailableOnly else { return .refused(.processingError) }
         let known = SimulatedToken(bytes: token)
         // No device has it, and clients send it to be refused (assumed). What else is invalid is for rules to say.
-        guard known.words != (0, 0, 0, 0) else { return .refused(.invalidToken) }
+        guard known.words != (0, 0, 0, 0) || !known.tail.allSatisfy({ $0 == 0 }) else { return .refused(.invalidToken) }
         return .good(known, id: members.sought)
     }
 

@@ -166,7 +166,7 @@ struct GatewayConnection {
             if effect.accepts { accept(notification, token: token, id: id) }
             carryOut(effect, on: (notification, token), at: moment)
             recording?.gather(
-                notification, accepted: effect.accepts, ReceivedNotification.Outcome(effect, isSimple: isSimple),
+                notification, accepted: effect.accepts, effect.outcome(isSimple: isSimple),
                 date: moment.date)
         }
     }

@@ -1,6 +1,45 @@
 import CNghttp2
 import NIOCore
 
+/// The owner of a session: gets what arrives.
+protocol ServerSessionOwner: AnyObject {
+    /// A request is whole.
+    func requestArrived(_ slot: RequestSlot)
+    func streamClosed(_ slot: RequestSlot, errorCode: UInt32)
+    func resetReceived()
+    func goAwayReceived()
+}
+
+/// The stream limits that were announced, and the one that the client is bound to.
+///
+/// nghttp2 would refuse streams from the moment at which it is given a lower limit. A client is bound to it only once it has
+/// acknowledged the SETTINGS (RFC 9113, section 6.5.3), so the limit is kept here and nghttp2 is not told about it.
+private struct AnnouncedLimits {
+    /// The identifier by which nghttp2 sends the limit as one that it does not know.
+    static let placeholder: UInt16 = 0xF003
+    private var unacknowledged: [Int] = []
+    private var inForce: Int
+
+    init(_ first: Int) { inForce = first }
+
+    mutating func announced(_ limit: Int) { unacknowledged.append(limit) }
+
+    mutating func acknowledged() {
+        if !unacknowledged.isEmpty { inForce = unacknowledged.removeFirst() }
+    }
+
+    func allows(_ openStreams: Int) -> Bool { openStreams < inForce }
+
+    /// Puts the real identifier into a SETTINGS frame.
+    static func correct(_ frame: UnsafeMutableBufferPointer<UInt8>) {
+        for entry in stride(from: 9, to: frame.count - 5, by: 6)
+        where UInt16(frame[entry]) << 8 | UInt16(frame[entry + 1]) == placeholder {
+            frame[entry] = 0
+            frame[entry + 1] = UInt8(NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS.rawValue)
+        }
+    }
+}
+
 /// The server's side of one HTTP/2 connection: bytes in, bytes out, and nothing of sockets.
 ///
 /// nghttp2 keeps a plain pointer to this object and calls back from ``receive(_:)`` and ``write(into:)`` only. The owner
@@ -12,23 +51,32 @@ final class HTTP2ServerSession {
     }
 
     private let session: OpaquePointer
-    // Unsafe saves the check on every header; the connection owns this session, so it is there as long as we are.
-    private unowned(unsafe) let connection: SimulatedConnection
+    // Unsafe saves the check on every frame; the owner keeps this session, so it exists for as long.
+    private unowned(unsafe) let owner: any ServerSessionOwner
+    private let credentials: ClientCredentials
+    private var limits: AnnouncedLimits
     // Keeps every slot alive as long as the session: nghttp2 only has a plain pointer to those in use.
     private var slots: [RequestSlot] = []
     private var freeSlots: [RequestSlot] = []
     private var openStreams = 0
-    private let isRecording: Bool
+    private let records: Bool
     /// The slot whose headers are coming in; a header block is never interrupted by another stream's.
     private var headerSlot: RequestSlot?
 
     private(set) var highestStream: Int32 = 0
     private(set) var highestConcurrentStreams = 0
 
-    /// - Parameter connectionWindow: how many bytes of bodies may be under way; nil grants no window beyond the first.
-    init(connection: SimulatedConnection, streamLimit: Int, connectionWindow: Int32?) throws(Failure) {
-        self.connection = connection
-        isRecording = connection.service.recorder != nil
+    /// - Parameters:
+    ///   - records: true if headers are kept as they come.
+    ///   - connectionWindow: how many bytes of bodies may be under way; nil grants no window beyond the first.
+    init(
+        owner: any ServerSessionOwner, credentials: ClientCredentials, records: Bool, streamLimit: Int,
+        connectionWindow: Int32?
+    ) throws(Failure) {
+        self.owner = owner
+        self.credentials = credentials
+        self.records = records
+        limits = AnnouncedLimits(streamLimit)
         var options: OpaquePointer?
         nghttp2_option_new(&options)
         defer { nghttp2_option_del(options) }
@@ -46,7 +94,15 @@ final class HTTP2ServerSession {
         session = created
         // The object has all its parts only now, and nghttp2 asks for this at the first callback.
         nghttp2_session_set_user_data(session, Unmanaged.passUnretained(self).toOpaque())
-        setStreamLimit(streamLimit)
+        // Source: the SETTINGS that others have received from APNs (pushy, issue 878).
+        submit([
+            (Int32(NGHTTP2_SETTINGS_HEADER_TABLE_SIZE.rawValue), 4096),
+            (Int32(AnnouncedLimits.placeholder), UInt32(clamping: streamLimit)),
+            (Int32(NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE.rawValue), 65_535),
+            (Int32(NGHTTP2_SETTINGS_MAX_FRAME_SIZE.rawValue), 16_384),
+            (Int32(NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE.rawValue), 8000),
+        ])
+        limits.announced(streamLimit)
         guard let connectionWindow else { return }
         nghttp2_session_set_local_window_size(session, UInt8(NGHTTP2_FLAG_NONE.rawValue), 0, connectionWindow)
     }
@@ -71,7 +127,14 @@ final class HTTP2ServerSession {
             let count = nghttp2_session_mem_send(session, &bytes)
             if count == 0 { return }
             guard count > 0 else { throw Failure(description: String(cString: nghttp2_strerror(Int32(count)))) }
-            buffer.writeBytes(UnsafeRawBufferPointer(start: bytes, count: count))
+            // Each piece is one frame.
+            if let bytes, count > 9, bytes[3] == NGHTTP2_SETTINGS.rawValue {
+                var frame = Array(UnsafeBufferPointer(start: bytes, count: count))
+                frame.withUnsafeMutableBufferPointer { AnnouncedLimits.correct($0) }
+                buffer.writeBytes(frame)
+            } else {
+                buffer.writeBytes(UnsafeRawBufferPointer(start: bytes, count: count))
+            }
         }
     }
 
@@ -89,13 +152,14 @@ final class HTTP2ServerSession {
         return Unmanaged<RequestSlot>.fromOpaque(pointer).takeUnretainedValue()
     }
 
-    /// Answers 200 with the slot's id and no body.
+    /// Answers 200 with the slot's ids and no body.
     func succeed(_ slot: RequestSlot) {
-        // Nothing is copied: the names and the status are literals, and the id stays in the slot until the stream closes.
-        withUnsafeTemporaryAllocation(of: nghttp2_nv.self, capacity: 2) { fields in
+        // Nothing is copied: the names and the status are literals, and the ids stay in the slot until the stream closes.
+        withUnsafeTemporaryAllocation(of: nghttp2_nv.self, capacity: 3) { fields in
             fields[0] = Self.field(":status", "200")
             fields[1] = Self.idField(slot)
-            _ = nghttp2_submit_response(session, slot.stream, fields.baseAddress, 2, nil)
+            if let uniqueID = slot.uniqueID { fields[2] = Self.idField("apns-unique-id", uniqueID) }
+            _ = nghttp2_submit_response(session, slot.stream, fields.baseAddress, slot.uniqueID == nil ? 2 : 3, nil)
         }
     }
 
@@ -112,6 +176,7 @@ final class HTTP2ServerSession {
             retryAfter.withUnsafeMutableBufferPointer { retryAfter in
                 channelID.withUnsafeMutableBufferPointer { channelID in
                     var fields = [Self.copiedField(":status", status), Self.idField(slot)]
+                    if let uniqueID = slot.uniqueID { fields.append(Self.idField("apns-unique-id", uniqueID)) }
                     if hasBody { fields.append(Self.field("content-type", answer.contentType)) }
                     if answer.retryAfter != nil { fields.append(Self.copiedField("retry-after", retryAfter)) }
                     if !channelID.isEmpty { fields.append(Self.copiedField("apns-channel-id", channelID)) }
@@ -145,9 +210,13 @@ final class HTTP2ServerSession {
     }
 
     func setStreamLimit(_ limit: Int) {
-        var entry = nghttp2_settings_entry(
-            settings_id: Int32(NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS.rawValue), value: UInt32(clamping: limit))
-        nghttp2_submit_settings(session, UInt8(NGHTTP2_FLAG_NONE.rawValue), &entry, 1)
+        submit([(Int32(AnnouncedLimits.placeholder), UInt32(clamping: limit))])
+        limits.announced(limit)
+    }
+
+    private func submit(_ settings: [(id: Int32, value: UInt32)]) {
+        let entries = settings.map { nghttp2_settings_entry(settings_id: $0.id, value: $0.value) }
+        nghttp2_submit_settings(session, UInt8(NGHTTP2_FLAG_NONE.rawValue), entries, entries.count)
     }
 
     // MARK: What nghttp2 calls
@@ -158,30 +227,37 @@ final class HTTP2ServerSession {
             headerSlot = nil
             return
         }
+        highestStream = max(highestStream, frame.pointee.hd.stream_id)
+        guard limits.allows(openStreams) else {
+            headerSlot = nil
+            return reset(frame.pointee.hd.stream_id, code: NGHTTP2_REFUSED_STREAM.rawValue)
+        }
         let slot = takeSlot()
         slot.begin(stream: frame.pointee.hd.stream_id)
-        if isRecording { slot.recorded = RecordedHeaders() }
+        if records { slot.recorded = RecordedHeaders() }
         nghttp2_session_set_stream_user_data(session, slot.stream, Unmanaged.passUnretained(slot).toOpaque())
         headerSlot = slot
-        highestStream = max(highestStream, slot.stream)
         openStreams += 1
         highestConcurrentStreams = max(highestConcurrentStreams, openStreams)
     }
 
     func header(name: UnsafeBufferPointer<UInt8>, value: UnsafeBufferPointer<UInt8>) {
         guard let slot = headerSlot else { return }
-        slot.request.take(name: name, value: value, from: connection, idText: slot.idText)
-        if isRecording { slot.recorded?.take(name: name, value: value) }
+        slot.request.take(name: name, value: value, of: credentials, idText: slot.idText)
+        if records { slot.recorded?.take(name: name, value: value) }
     }
 
     func frameReceived(_ frame: UnsafePointer<nghttp2_frame>) {
         let header = frame.pointee.hd
-        if header.type == NGHTTP2_RST_STREAM.rawValue { connection.resetReceived() }
-        if header.type == NGHTTP2_GOAWAY.rawValue { connection.goAwayReceived() }
+        if header.type == NGHTTP2_RST_STREAM.rawValue { owner.resetReceived() }
+        if header.type == NGHTTP2_GOAWAY.rawValue { owner.goAwayReceived() }
+        if header.type == NGHTTP2_SETTINGS.rawValue, header.flags & UInt8(NGHTTP2_FLAG_ACK.rawValue) != 0 {
+            limits.acknowledged()
+        }
         guard header.type == NGHTTP2_DATA.rawValue || header.type == NGHTTP2_HEADERS.rawValue,
             header.flags & UInt8(NGHTTP2_FLAG_END_STREAM.rawValue) != 0, let slot = slot(of: header.stream_id)
         else { return }
-        connection.requestArrived(slot)
+        owner.requestArrived(slot)
     }
 
     func data(stream: Int32, _ bytes: UnsafePointer<UInt8>, count: Int) {
@@ -191,7 +267,7 @@ final class HTTP2ServerSession {
     func streamClosed(_ stream: Int32, errorCode: UInt32) {
         guard let slot = slot(of: stream) else { return }
         openStreams -= 1
-        connection.streamClosed(slot, errorCode: errorCode)
+        owner.streamClosed(slot, errorCode: errorCode)
         if headerSlot === slot { headerSlot = nil }
         slot.stream = 0
         freeSlots.append(slot)
@@ -228,9 +304,12 @@ final class HTTP2ServerSession {
 
     // An id comes once: putting it into the header table would only push out what comes again.
     private static func idField(_ slot: RequestSlot) -> nghttp2_nv {
-        let name: StaticString = slot.request.isAboutChannels ? "apns-request-id" : "apns-id"
-        return nghttp2_nv(
-            name: UnsafeMutablePointer(mutating: name.utf8Start), value: slot.idText,
+        idField(slot.request.isAboutChannels ? "apns-request-id" : "apns-id", slot.idText)
+    }
+
+    private static func idField(_ name: StaticString, _ text: UnsafeMutablePointer<UInt8>) -> nghttp2_nv {
+        nghttp2_nv(
+            name: UnsafeMutablePointer(mutating: name.utf8Start), value: text,
             namelen: name.utf8CodeUnitCount, valuelen: NotificationID.textLength,
             flags: UInt8(
                 NGHTTP2_NV_FLAG_NO_COPY_NAME.rawValue | NGHTTP2_NV_FLAG_NO_COPY_VALUE.rawValue

@@ -1,5 +1,3 @@
-import APNS
-
 /// An answer other than plain success, as it goes out.
 struct PreparedAnswer: Equatable, Sendable {
     var status: Int
@@ -19,9 +17,9 @@ struct PreparedAnswer: Equatable, Sendable {
         self.channelID = channelID
     }
 
-    /// - Parameter milliseconds: the time, since 1970, for a 410's `timestamp`.
-    init(_ reason: APNSReason, milliseconds: Int64) {
-        self.init(PushAction.Response(status: reason.status, reason: reason.rawValue), milliseconds: milliseconds)
+    /// - Parameter milliseconds: the time, since 1970, for a 410's `timestamp` if the refusal names none.
+    init(_ refusal: Refusal, milliseconds: Int64) {
+        self.init(PushAction.Response(refusal), milliseconds: milliseconds)
     }
 
     /// - Parameter milliseconds: the time, since 1970, for a 410's `timestamp` if the rule names none.

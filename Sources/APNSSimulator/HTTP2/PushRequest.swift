@@ -41,6 +41,9 @@ struct PushRequest {
         static let channelID = Headers(rawValue: 128)
     }
 
+    /// Source: Apple, "Sending notification requests to APNs", `apns-collapse-id`; in bytes.
+    private static let maximumCollapseIDLength = 64
+
     var method = Method.other
     var path = Path.other
     /// Of paths that name an app; empty for others.
@@ -49,7 +52,8 @@ struct PushRequest {
     var token: SimulatedToken?
     var seen: Headers = []
     var hasDuplicates = false
-    var authorization: ProviderTokens.Standing?
+    /// Nil without the header, and with a certificate.
+    var authorization: ClientCredentials.Authorization?
     var id = Field<NotificationID>.absent
     var expiration = Field<Int64>.absent
     var hasBadCollapseID = false
@@ -78,10 +82,10 @@ struct PushRequest {
 
     /// Takes one header.
     /// - Parameters:
-    ///   - context: what knows the connection's tokens and topics.
+    ///   - credentials: the client's.
     ///   - idText: where the `apns-id` or `apns-request-id` goes, to be sent back as it was written.
     mutating func take(
-        name: UnsafeBufferPointer<UInt8>, value: UnsafeBufferPointer<UInt8>, from context: SimulatedConnection,
+        name: UnsafeBufferPointer<UInt8>, value: UnsafeBufferPointer<UInt8>, of credentials: ClientCredentials,
         idText: UnsafeMutablePointer<UInt8>
     ) {
         // The length tells nearly all of them apart, so that a header costs one comparison.
@@ -97,10 +101,10 @@ struct PushRequest {
                     ? .post : value.equals("GET") ? .get : value.equals("DELETE") ? .delete : .other
             }
         case 10 where name.equals("apns-topic"):
-            if note(.topic) { topic = context.topic(value) }
+            if note(.topic) { topic = credentials.topic(value) }
         case 13:
             if name.equals("authorization") {
-                if note(.authorization) { authorization = context.standing(authorization: value) }
+                if note(.authorization) { authorization = credentials.authorization(value) }
             } else if name.equals("apns-priority") {
                 if note(.priority) { priority = Self.priority(value) }
             }
@@ -114,7 +118,7 @@ struct PushRequest {
         case 15 where name.equals("apns-request-id"):
             if isAboutChannels { take(id: value, idText) }
         case 16 where name.equals("apns-collapse-id"):
-            if note(.collapseID) { hasBadCollapseID = value.count > RequestCheck.maximumCollapseIDLength }
+            if note(.collapseID) { hasBadCollapseID = value.count > Self.maximumCollapseIDLength }
         default: break
         }
     }

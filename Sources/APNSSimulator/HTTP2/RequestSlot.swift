@@ -29,15 +29,20 @@ final class RequestSlot {
 
     /// The `apns-id` or `apns-request-id` of the answer, 36 characters.
     let idText: UnsafeMutablePointer<UInt8>
+    /// The `apns-unique-id` of the answer, as long; nil where the answer has none.
+    private(set) var uniqueID: UnsafeMutablePointer<UInt8>?
+    private let uniqueText: UnsafeMutablePointer<UInt8>
     private let body: UnsafeMutablePointer<UInt8>
 
     init() {
         idText = .allocate(capacity: NotificationID.textLength)
+        uniqueText = .allocate(capacity: NotificationID.textLength)
         body = .allocate(capacity: Self.bodyCapacity)
     }
 
     deinit {
         idText.deallocate()
+        uniqueText.deallocate()
         body.deallocate()
     }
 
@@ -46,6 +51,12 @@ final class RequestSlot {
         request = PushRequest()
         fate = .undecided
         heldAnswer = nil
+        uniqueID = nil
+    }
+
+    func setUniqueID(_ id: NotificationID) {
+        id.write(to: uniqueText)
+        uniqueID = uniqueText
     }
 
     func append(_ bytes: UnsafePointer<UInt8>, count: Int) {

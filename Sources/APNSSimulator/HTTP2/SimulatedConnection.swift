@@ -11,45 +11,49 @@ final class SimulatedConnection {
         case dropped
     }
 
-    let service: SimulatedService
-    let certificateTopic: String?
+    private let service: SimulatedService
+    private let recording: PushRecording?
+    private let channels: ChannelDesk
+    private let credentials: ClientCredentials
     /// Which of the simulator's connections it is, from 1.
-    let number: Int
+    private let number: Int
     /// The failure of the connection; `nil` if it works.
     private var fault: PushAction.ConnectionFault?
     /// nil on a connection on which no HTTP/2 is spoken.
     private var session: HTTP2ServerSession?
     private var wheel: DelayWheel
     private var limit: StreamLimit
-    private var topics: [[UInt8]: TopicFacts] = [:]
-    private var lastTopic: (bytes: [UInt8], facts: TopicFacts)?
-    private var lastAuthorization: (bytes: [UInt8], standing: ProviderTokens.Standing)?
-    /// The key of the first good provider token.
-    private var firstKeyID: String?
+    private var errors: ErrorRun
+    private var uniqueIDs: UniqueIDSource
     private var tally = ConnectionTally()
-    private(set) var ordinal = 0
-    private var lastProcessedStream: Int32 = 0
-    // Streams above it are none of ours any more, since a GOAWAY that may not have been sent yet.
-    private var goAwayStream: Int32?
-    private var clientWentAway = false
-    private(set) var moment: SimulatedMoment
-    private(set) var end: End?
+    private var ordinal = 0
+    private var farewell = Farewell()
+    private var moment: SimulatedMoment
 
-    /// - Parameter certificateTopic: the topic of the client's certificate, if it showed one.
-    init(_ service: SimulatedService, certificateTopic: String?, at moment: SimulatedMoment) throws {
+    /// - Parameter certificate: the client's, if it showed one for pushing.
+    init(_ service: SimulatedService, certificate: ClientCertificate?, at moment: SimulatedMoment) throws {
         self.service = service
-        self.certificateTopic = certificateTopic
+        let settings = service.settings
+        credentials = ClientCredentials(service, certificate: certificate, settings)
         (number, fault) = service.connectionOpened()
+        channels = ChannelDesk(service: service, credentials: credentials, connection: number)
+        recording = service.recorder.map { [number] in
+            PushRecording($0, connection: number, topic: certificate?.topic)
+        }
         self.moment = moment
         wheel = DelayWheel(now: moment.uptime / 1000)
         limit = StreamLimit(
             initial: service.configuration.initialStreams, maximum: service.configuration.maximumStreams,
-            isTrusted: certificateTopic != nil)
+            afterError: settings.errorStreams, isTrusted: certificate != nil)
+        errors = ErrorRun(settings)
+        uniqueIDs = UniqueIDSource(service.newID(), forDevices: settings.givesUniqueIDs)
         guard fault != .noSettings else { return }
         session = try HTTP2ServerSession(
-            connection: self, streamLimit: limit.current,
+            owner: self, credentials: credentials, records: service.recorder != nil, streamLimit: limit.current,
             connectionWindow: fault == .noWindow ? nil : service.configuration.connectionWindow)
     }
+
+    var end: End? { farewell.end }
 
     // MARK: Bytes and time
 
@@ -57,6 +61,7 @@ final class SimulatedConnection {
         self.moment = moment
         tally.bytesReceived += bytes.count
         guard end != .dropped else { return }
+        credentials.now = moment.date / 1000
         do {
             try session?.receive(bytes)
         } catch {
@@ -90,9 +95,9 @@ final class SimulatedConnection {
         try session?.write(into: &buffer)
         tally.bytesSent += buffer.readableBytes - before
         if end == nil, session?.isFinished == true {
-            end = .finished
+            farewell.end = .finished
             // Nobody said goodbye, so it was nghttp2 that did not like what the client sent.
-            if goAwayStream == nil, !clientWentAway { tally.protocolErrors += 1 }
+            if farewell.lastStream == nil, !farewell.isByClient { tally.protocolErrors += 1 }
         }
         settle()
     }
@@ -116,7 +121,7 @@ final class SimulatedConnection {
     func drop() {
         guard end == nil else { return }
         tally.drops += 1
-        end = .dropped
+        farewell.end = .dropped
     }
 
     private func settle() {
@@ -127,56 +132,40 @@ final class SimulatedConnection {
 
     // MARK: Requests
 
-    func standing(authorization: UnsafeBufferPointer<UInt8>) -> ProviderTokens.Standing {
-        if let lastAuthorization, authorization.isSame(as: lastAuthorization.bytes) {
-            return lastAuthorization.standing
-        }
-        let bytes = Array(authorization)
-        let standing = service.standing(authorization: bytes, now: moment.date / 1000)
-        guard case .genuine(_, let keyID) = standing else { return standing }
-        // Source: Apple, "Handling notification responses from APNs", UnrelatedKeyIdInToken: a connection takes the tokens of
-        // the key that its first push came with.
-        if let firstKeyID, firstKeyID != keyID { return .refused(.unrelatedKeyIDInToken) }
-        firstKeyID = keyID
-        lastAuthorization = (bytes, standing)
-        return standing
-    }
-
-    func topic(_ value: UnsafeBufferPointer<UInt8>) -> TopicFacts {
-        if let lastTopic, value.isSame(as: lastTopic.bytes) { return lastTopic.facts }
-        let bytes = Array(value)
-        let facts =
-            topics[bytes]
-            ?? TopicFacts(
-                topic: String(decoding: bytes, as: UTF8.self), listed: service.topics,
-                certificateTopic: certificateTopic)
-        // Bounded, because a client may send as many different ones as it likes.
-        if topics.count < 1000 { topics[bytes] = facts }
-        lastTopic = (bytes, facts)
-        return facts
-    }
-
     func requestArrived(_ slot: RequestSlot) {
         if end == .dropped { return }
-        if let goAwayStream, slot.stream > goAwayStream { return }
+        if farewell.excludes(slot.stream) { return }
         ordinal += 1
         let id = identify(slot)
         if fault == .wedge {
             if !slot.request.isAboutChannels || slot.request.path == .broadcast { tally.requests += 1 }
             tally.silenced += 1
             slot.fate = .refused
-            return record(slot, accepted: false, .silenced)
+            recording?.record(slot, accepted: false, .silenced, date: moment.date)
+            return
         }
         // Not before it is decided: a GOAWAY of now may leave this one out.
-        defer { lastProcessedStream = max(lastProcessedStream, slot.stream) }
+        defer { farewell.processed = max(farewell.processed, slot.stream) }
         if slot.request.isAboutChannels {
             if slot.request.path == .broadcast { tally.requests += 1 }
-            return channelRequestArrived(slot, id: id)
+            do throws(Refusal) {
+                switch try channels.decide(slot, id: id, ordinal: ordinal) {
+                case .broadcast(let effect):
+                    trust()
+                    carryOut(effect, on: slot)
+                case .management(let effect, let answer):
+                    trust()
+                    slot.fate = .refused
+                    respond(effect, to: slot, ordinarily: answer)
+                }
+            } catch {
+                refuse(slot, error)
+            }
+            return
         }
         tally.requests += 1
         let refusal = RequestCheck.refusal(
-            slot.request, hasCertificate: certificateTopic != nil, now: moment.date / 1000,
-            isObject: { JSONObjectCheck.accepts(slot.bodyBytes) })
+            slot.request, credentials, isObject: { JSONObjectCheck.accepts(slot.bodyBytes) })
         if let refusal {
             refuse(slot, refusal)
         } else if let token = slot.request.token {
@@ -184,7 +173,8 @@ final class SimulatedConnection {
             if let sent = service.sendTime?.find(in: slot.bodyBytes) {
                 tally.latencies.append(WallClock.microseconds() - sent)
             }
-            let effect = service.judge(token, id: id, ordinal: ordinal, connection: number)
+            let topic = slot.request.topic?.name ?? credentials.certificate?.topic ?? ""
+            let effect = service.judge(token, topic: topic, id: id, ordinal: ordinal, connection: number)
             if case .response(let response)? = effect.answer, response.status == 410 {
                 service.addFeedback(token, milliseconds: response.timestamp ?? moment.date)
             }
@@ -193,23 +183,17 @@ final class SimulatedConnection {
     }
 
     /// Answers with the reason why a request is not accepted.
-    func refuse(_ slot: RequestSlot, _ reason: APNSReason) {
-        if RequestCheck.isAboutProviderToken(reason), certificateTopic == nil { announce(limit.distrust()) }
-        if service.recorder != nil {
-            record(slot, accepted: false, .answered(status: reason.status, reason: reason.rawValue))
-        }
-        answer(slot, PreparedAnswer(reason, milliseconds: moment.date))
-    }
-
-    /// Answers a request that nothing is accepted of.
-    func answer(_ slot: RequestSlot, _ answer: PreparedAnswer) {
+    private func refuse(_ slot: RequestSlot, _ refusal: Refusal) {
+        credentials.refused(refusal)
+        let outcome = ReceivedNotification.Outcome.answered(status: refusal.status, reason: refusal.reason)
+        recording?.record(slot, accepted: false, outcome, date: moment.date)
         slot.fate = .refused
-        slot.heldAnswer = answer
+        slot.heldAnswer = PreparedAnswer(refusal, milliseconds: moment.date)
         hold(slot, service.ordinaryDelay())
     }
 
     /// A request has passed the checks: the client is who it says.
-    func trust() { announce(limit.trust()) }
+    private func trust() { announce(limit.trust()) }
 
     func streamClosed(_ slot: RequestSlot, errorCode: UInt32) {
         // With NO_ERROR the answer went out whole. It went unsent, or half sent, with any other code.
@@ -217,7 +201,7 @@ final class SimulatedConnection {
         lose(slot)
     }
 
-    func goAwayReceived() { clientWentAway = true }
+    func goAwayReceived() { farewell.isByClient = true }
 
     func resetReceived() { tally.resetsReceived += 1 }
 
@@ -229,9 +213,17 @@ final class SimulatedConnection {
         return id
     }
 
-    func carryOut(_ effect: PushEffect, on slot: RequestSlot) {
+    /// Does what was decided about a notification.
+    private func carryOut(_ effect: PushEffect, on slot: RequestSlot) {
         slot.fate = effect.accepts ? .accepted : .refused
-        if service.recorder != nil { record(slot, accepted: effect.accepts, ReceivedNotification.Outcome(effect)) }
+        recording?.record(slot, accepted: effect.accepts, effect.outcome, date: moment.date)
+        respond(effect, to: slot, ordinarily: nil)
+    }
+
+    /// Answers as was decided.
+    /// - Parameter answer: what answers the request if no rule does; nil for a plain 200.
+    private func respond(_ effect: PushEffect, to slot: RequestSlot, ordinarily answer: PreparedAnswer?) {
+        slot.heldAnswer = answer
         if let streams = effect.streams {
             announce(limit.lower(to: streams.limit, until: streams.duration.map { moment.uptime + $0 }))
         }
@@ -239,7 +231,7 @@ final class SimulatedConnection {
         case nil: hold(slot, effect.delay)
         case .response(let response):
             // A plain 200 goes the way of every success.
-            if !effect.accepts || response.retryAfter != nil || response.reason != nil {
+            if response.status != 200 || response.retryAfter != nil || response.reason != nil {
                 slot.heldAnswer = PreparedAnswer(response, milliseconds: moment.date)
             }
             hold(slot, effect.delay)
@@ -251,7 +243,7 @@ final class SimulatedConnection {
             case .exact:
                 goAway(reason: reason, lastStream: session?.highestStream ?? slot.stream)
                 hold(slot, effect.delay)
-            case .accepted: goAway(reason: reason, lastStream: lastProcessedStream)
+            case .accepted: goAway(reason: reason, lastStream: farewell.processed)
             case .zero: goAway(reason: reason, lastStream: 0)
             }
         case .drop: drop()
@@ -260,8 +252,8 @@ final class SimulatedConnection {
     }
 
     private func goAway(reason: String?, lastStream: Int32) {
-        guard goAwayStream == nil else { return }
-        goAwayStream = lastStream
+        guard farewell.lastStream == nil else { return }
+        farewell.lastStream = lastStream
         tally.goAways += 1
         session?.goAway(lastStream: lastStream, reason: reason)
     }
@@ -281,6 +273,9 @@ final class SimulatedConnection {
         }
         let isAccepted = if case .accepted = slot.fate { true } else { false }
         slot.fate = .answered(accepted: isAccepted)
+        if uniqueIDs.forDevices && slot.request.path == .device || slot.request.path == .broadcast {
+            slot.setUniqueID(uniqueIDs.next())
+        }
         if let answer = slot.heldAnswer {
             if slot.request.isAboutChannels, slot.request.path != .broadcast {
                 tally.managementAnswers[answer.name, default: 0] += 1
@@ -292,13 +287,18 @@ final class SimulatedConnection {
             tally.successes += 1
             session?.succeed(slot)
         }
+        let status = slot.heldAnswer?.status ?? 200
+        announce(limit.answered(status))
+        if errors.answered(status, reason: slot.heldAnswer?.reason) {
+            goAway(reason: nil, lastStream: session?.highestStream ?? slot.stream)
+        }
     }
 
     private func lose(_ slot: RequestSlot) {
         switch slot.fate {
         case .accepted, .answered(accepted: true):
             tally.acceptedAnswerLost += 1
-            if let goAwayStream, slot.stream > goAwayStream { tally.acceptedTakenBack += 1 }
+            if farewell.excludes(slot.stream) { tally.acceptedTakenBack += 1 }
         case .undecided, .refused, .answered(accepted: false): break
         }
     }
@@ -308,12 +308,32 @@ final class SimulatedConnection {
     }
 }
 
-extension UnsafeBufferPointer<UInt8> {
-    fileprivate func isSame(as bytes: [UInt8]) -> Bool {
-        guard count == bytes.count else { return false }
-        return bytes.withUnsafeBufferPointer { other in
-            for index in 0..<count where self[index] != other[index] { return false }
-            return true
-        }
+extension SimulatedConnection: ServerSessionOwner {}
+
+/// How a connection comes to its end.
+private struct Farewell {
+    var end: SimulatedConnection.End?
+    /// The stream that a GOAWAY named, which may not have been sent yet: those above it are none of ours.
+    var lastStream: Int32?
+    /// The highest stream that was decided about.
+    var processed: Int32 = 0
+    /// True if the client has sent a GOAWAY.
+    var isByClient = false
+
+    func excludes(_ stream: Int32) -> Bool { lastStream.map { stream > $0 } ?? false }
+}
+
+/// The values of `apns-unique-id`.
+private struct UniqueIDSource {
+    /// True if answers to notifications for devices have one, and not only those to broadcasts.
+    let forDevices: Bool
+    private var generator: SeededGenerator
+
+    /// - Parameter seed: any id that no other connection has.
+    init(_ seed: NotificationID, forDevices: Bool) {
+        self.forDevices = forDevices
+        generator = SeededGenerator(seed: seed.high ^ seed.low)
     }
+
+    mutating func next() -> NotificationID { NotificationID(random: &generator) }
 }

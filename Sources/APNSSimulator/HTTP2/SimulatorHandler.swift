@@ -33,7 +33,7 @@ final class SimulatorHandler: ChannelInboundHandler {
                     return
                 }
                 connection = try SimulatedConnection(
-                    service, certificateTopic: handshake.peerCertificate?.userID, at: .now())
+                    service, certificate: ClientCertificate(handshake.peerCertificate), at: .now())
                 if let pendingShutdown { connection?.shutDown(reason: pendingShutdown) }
                 flush(context)
             } catch {

@@ -1,20 +1,24 @@
-/// How many streams a connection may have open, as its credentials and the rules move it.
+/// How many streams a connection may have open, as its credentials, its errors and the rules move it.
 ///
 /// Source: Apple, "Sending notification requests to APNs": one stream until a request with a valid token. That it drops
-/// to one again after a bad one is observed (openradar 27870881).
+/// to one after any rejection and rises with the next success is observed (openradar 27870881; pushy, issue 732).
 struct StreamLimit {
     private let initial: Int
     private let maximum: Int
+    /// After an error; nil for no change.
+    private let afterError: Int?
     private var isTrusted: Bool
+    private var isPenalized = false
     private var lowered: Int?
     /// When a limit that a rule has lowered goes back, in microseconds of uptime.
     private(set) var liftedAt: Int64?
     /// What was announced last.
     private(set) var current: Int
 
-    init(initial: Int, maximum: Int, isTrusted: Bool) {
+    init(initial: Int, maximum: Int, afterError: Int?, isTrusted: Bool) {
         self.initial = initial
         self.maximum = maximum
+        self.afterError = afterError
         self.isTrusted = isTrusted
         current = isTrusted ? maximum : min(initial, maximum)
     }
@@ -26,9 +30,14 @@ struct StreamLimit {
         return change()
     }
 
-    /// A request's provider token was refused.
-    mutating func distrust() -> Int? {
-        isTrusted = false
+    /// A request was answered.
+    mutating func answered(_ status: Int) -> Int? {
+        switch status {
+        case 200..<300 where isPenalized: isPenalized = false
+        case 410: return nil
+        case 400..<500 where afterError != nil && !isPenalized: isPenalized = true
+        default: return nil
+        }
         return change()
     }
 
@@ -48,10 +57,43 @@ struct StreamLimit {
     }
 
     private mutating func change() -> Int? {
-        let own = isTrusted ? maximum : min(initial, maximum)
+        let trusted = isTrusted ? maximum : min(initial, maximum)
+        let own = isPenalized ? min(afterError ?? trusted, trusted) : trusted
         let limit = min(lowered ?? own, own)
         guard limit != current else { return nil }
         current = limit
         return limit
+    }
+}
+
+/// The errors in a row on a connection.
+///
+/// Source: Apple, "Handling notification responses from APNs": APNs closes a connection with too many error conditions, sooner
+/// for BadDeviceToken, and does not count 410. How many are too many is not documented.
+struct ErrorRun {
+    private let limit: Int?
+    private let badTokenLimit: Int?
+    private var errors = 0
+    private var badTokens = 0
+
+    init(_ settings: SimulatorSettings) {
+        limit = settings.errorLimit
+        badTokenLimit = settings.badTokenLimit
+    }
+
+    /// A request was answered.
+    /// - Returns: true if the connection is to end.
+    mutating func answered(_ status: Int, reason: String?) -> Bool {
+        switch status {
+        case 200..<300:
+            if errors > 0 { (errors, badTokens) = (0, 0) }
+            return false
+        case 410: return false
+        case 400..<500:
+            errors += 1
+            if reason == "BadDeviceToken" { badTokens += 1 }
+            return errors >= limit ?? .max || badTokens >= badTokenLimit ?? .max
+        default: return false
+        }
     }
 }

@@ -58,26 +58,3 @@ struct GatewayRecording {
         return received
     }
 }
-
-extension ReceivedNotification.Outcome {
-    /// What the gateway says of a notification that it accepts, which is nothing.
-    static let acceptedByGateway = answered(status: 0, reason: nil)
-
-    /// - Parameter isSimple: whether it came with the command that knows no error packets.
-    static func refused(_ status: GatewayStatus, isSimple: Bool) -> Self {
-        isSimple ? .closed : .answered(status: Int(status.code), reason: status.name)
-    }
-
-    /// What the sender of a notification to the gateway is told that the rules have judged.
-    init(_ effect: GatewayEffect, isSimple: Bool) {
-        switch effect.answer {
-        // The packet names the last that was accepted, which then is another one.
-        case .packet(let packet) where packet.status == .shutdown && !effect.accepts: self = .dropped
-        case .packet(let packet): self = .refused(packet.status, isSimple: isSimple && packet.status != .shutdown)
-        case .close: self = .closed
-        case .hang: self = .silenced
-        case .reset: self = .reset
-        case .feedback: self = .acceptedByGateway
-        }
-    }
-}

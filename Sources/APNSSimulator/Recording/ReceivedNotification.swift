@@ -1,3 +1,5 @@
+import APNS
+
 /// A notification that somebody asked the simulator to deliver, as it arrived, and what it was told.
 ///
 /// What was refused is one too: a header that breaks the rules is here as it came.
@@ -79,42 +81,66 @@ package struct ReceivedNotification: Equatable, Sendable {
     }
 }
 
-/// The headers of a request as they came, of which the checks keep only what they ask about.
-final class RecordedHeaders {
-    /// Of a longer value only the beginning is kept: nothing that APNs takes is nearly as long.
-    private static let maximumLength = 1000
+extension ReceivedNotification.Outcome {
+    /// What the gateway says of a notification that it accepts, which is nothing.
+    static let acceptedByGateway = answered(status: 0, reason: nil)
 
-    private(set) var method = ""
-    private(set) var path = ""
-    private(set) var topic: String?
-    private(set) var pushType: String?
-    private(set) var priority: String?
-    private(set) var expiration: String?
-    private(set) var collapseID: String?
-    private(set) var channelID: String?
-    private(set) var id: String?
+    /// - Parameter isSimple: true if it came with the command that knows no error packets.
+    static func refused(_ status: GatewayStatus, isSimple: Bool) -> Self {
+        isSimple ? .closed : .answered(status: Int(status.code), reason: status.name)
+    }
+}
 
-    func take(name: UnsafeBufferPointer<UInt8>, value: UnsafeBufferPointer<UInt8>) {
-        let text = { String(decoding: value.prefix(Self.maximumLength), as: UTF8.self) }
-        // Of a header that comes twice the first counts, as it does for the checks.
-        if name.equals(":method") {
-            method = text()
-        } else if name.equals(":path") {
-            path = text()
-        } else if name.equals("apns-topic") {
-            topic = topic ?? text()
-        } else if name.equals("apns-push-type") {
-            pushType = pushType ?? text()
-        } else if name.equals("apns-priority") {
-            priority = priority ?? text()
-        } else if name.equals("apns-expiration") {
-            expiration = expiration ?? text()
-        } else if name.equals("apns-collapse-id") {
-            collapseID = collapseID ?? text()
-        } else if name.equals("apns-channel-id") {
-            channelID = channelID ?? text()
-        } else if name.equals("apns-id") || name.equals("apns-request-id") {
-            id = id ?? text()
+extension ReceivedNotification {
+    /// The notification as a JSON object on one line; what it does not have is left out.
+    ///
+    /// The payload is in `payload` with its numbers and the order of its members as they came. One that is no JSON object
+    /// is in `payloadText`.
+    /// - Parameter sequence: its number in the recording.
+    func json(sequence: UInt64) -> [UInt8] {
+        var object = JSONObjectWriter()
+        object.member("sequence", sequence)
+        object.member("time", time)
+        object.member("transport", transport.rawValue)
+        object.member("connection", connection)
+        object.member("request", request)
+        object.member("token", token)
+        object.member("channel", channel)
+        object.member("topic", topic)
+        object.member("pushType", pushType)
+        object.member("priority", priority)
+        object.member("expiration", expiration)
+        object.member("collapseID", collapseID)
+        object.member("apnsID", apnsID)
+        object.member("identifier", identifier)
+        if !malformedHeaders.isEmpty { object.member("malformedHeaders", malformedHeaders) }
+        write(payloadInto: &object)
+        object.member("payloadSize", payloadSize)
+        object.member("accepted", accepted)
+        switch outcome {
+        case .answered(let status, let reason):
+            var answer = JSONObjectWriter()
+            answer.member("status", status)
+            answer.member("reason", reason)
+            object.member("outcome", json: answer.finished)
+        case .reset: object.member("outcome", "reset")
+        case .goAway: object.member("outcome", "goaway")
+        case .dropped: object.member("outcome", "dropped")
+        case .silenced: object.member("outcome", "silenced")
+        case .closed: object.member("outcome", "closed")
+        }
+        return object.finished
+    }
+
+    private func write(payloadInto object: inout JSONObjectWriter) {
+        guard !payload.isEmpty else { return }
+        // The check lets strings through that are no UTF-8, and those would spoil the whole line.
+        let isObject = payload.withUnsafeBufferPointer { JSONObjectCheck.accepts($0) }
+        if isObject, payload.count == payloadSize, String(validating: payload, as: UTF8.self) != nil {
+            // Outside of strings a line's end is a space, and inside it is not allowed.
+            object.member("payload", json: payload.lazy.map { $0 == 0x0A || $0 == 0x0D ? 0x20 : $0 })
+        } else {
+            object.member("payloadText", String(decoding: payload, as: UTF8.self))
         }
     }
 }

@@ -47,6 +47,16 @@ struct CertificateView {
         return Array(UnsafeBufferPointer(start: ASN1_STRING_get0_data(value), count: Int(ASN1_STRING_length(value))))
     }
 
+    /// The object identifiers of the extensions, in numbers.
+    var extensionIdentifiers: [String] {
+        (0..<max(X509_get_ext_count(pointer), 0)).compactMap { index in
+            guard let object = X509_EXTENSION_get_object(X509_get_ext(pointer, index)) else { return nil }
+            var text = [CChar](repeating: 0, count: 80)
+            guard OBJ_obj2txt(&text, Int32(text.count), object, 1) > 0 else { return nil }
+            return String(decoding: text.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
+        }
+    }
+
     private var alternativeNames: [String] {
         guard let names = X509_get_ext_d2i(pointer, NID_subject_alt_name, nil, nil) else { return [] }
         let stack = OpaquePointer(names)

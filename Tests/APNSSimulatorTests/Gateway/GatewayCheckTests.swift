@@ -7,19 +7,19 @@ import Testing
 struct GatewayCheckTests {
     private func status(
         _ check: GatewayCheck = GatewayCheck(), token: [UInt8]? = GatewayBytes.token,
-        payload: [UInt8]? = GatewayBytes.payload
+        payload: [UInt8]? = GatewayBytes.payload, priority: UInt8? = nil
     ) -> GatewayStatus? {
-        judge(check, token: token, payload: payload).status
+        judge(check, token: token, payload: payload, priority: priority).status
     }
 
     private func judge(
-        _ check: GatewayCheck, token: [UInt8]?, payload: [UInt8]?
+        _ check: GatewayCheck, token: [UInt8]?, payload: [UInt8]?, priority: UInt8? = nil
     ) -> (status: GatewayStatus?, id: String?) {
         (token ?? []).withUnsafeBufferPointer { tokenBytes in
             (payload ?? []).withUnsafeBufferPointer { payloadBytes in
                 let verdict = check.judge(
                     GatewayNotification(
-                        command: 2, token: token == nil ? nil : tokenBytes,
+                        command: 2, priority: priority, token: token == nil ? nil : tokenBytes,
                         payload: payload == nil ? nil : payloadBytes))
                 return switch verdict {
                 case .refused(let status): (status, nil)
@@ -35,7 +35,7 @@ struct GatewayCheckTests {
         #expect(status(token: nil, payload: nil) == .missingDeviceToken)
         #expect(status(token: []) == .missingDeviceToken)
         #expect(status(token: Array(GatewayBytes.token.dropLast()), payload: nil) == .invalidTokenSize)
-        #expect(status(token: GatewayBytes.token + [0]) == .invalidTokenSize)
+        #expect(status(token: Array(repeating: 7, count: 101)) == .invalidTokenSize)
         #expect(status(GatewayCheck(hasTopic: false), payload: nil) == .missingTopic)
         #expect(status(payload: nil) == .missingPayload)
         #expect(status(payload: []) == .missingPayload)
@@ -62,6 +62,28 @@ struct GatewayCheckTests {
         ])
     func payloads(_ text: String, _ isGood: Bool) {
         #expect(status(payload: Array(text.utf8)) == (isGood ? nil : .processingError))
+    }
+
+    @Test("a token has 32 to 100 bytes, and each is kept", arguments: [32, 33, 80, 100])
+    func tokens(_ count: Int) {
+        let token = Array((0..<UInt8(count)).map { $0 &* 7 &+ 1 })
+        let kept = token.withUnsafeBufferPointer { SimulatedToken(bytes: $0) }
+        #expect(kept.bytes == token && kept.byteCount == count)
+        #expect(status(token: token) == nil)
+        #expect(status(token: Array(repeating: 0, count: count)) == .invalidToken)
+    }
+
+    @Test(
+        "priority 10 is an error for a push that only wakes the app",
+        arguments: [
+            (#"{"aps":{"content-available":1}}"#, 10, true),
+            (#"{"a":{"b":1},"aps":{"content-available":1}}"#, 10, true),
+            (#"{"aps":{"content-available":1}}"#, 5, false), (#"{"aps":{"content-available":1}}"#, nil, false),
+            (#"{"aps":{"content-available":1,"alert":"x"}}"#, 10, false), (#"{"aps":{"alert":"x"}}"#, 10, false),
+            (#"{"aps":{"alert":"x"},"z":{"content-available":1}}"#, 10, false),
+        ] as [(String, UInt8?, Bool)])
+    func background(_ text: String, _ priority: UInt8?, isRefused: Bool) {
+        #expect(status(payload: Array(text.utf8), priority: priority) == (isRefused ? .processingError : nil))
     }
 
     @Test("the id is the member of the payload itself, a string or anything else")

@@ -1,11 +1,26 @@
-/// What of a request goes into the recording.
-extension SimulatedConnection {
-    func record(_ slot: RequestSlot, accepted: Bool, _ outcome: ReceivedNotification.Outcome) {
-        guard let recorder = service.recorder, let headers = slot.recorded else { return }
+/// What of one connection over HTTP/2 goes into the recording.
+struct PushRecording {
+    private let recorder: Recorder
+    private let connection: Int
+    private let topic: String?
+
+    /// - Parameters:
+    ///   - connection: which of the simulator's connections it is, from 1.
+    ///   - topic: that of the client's certificate, if it has one.
+    init(_ recorder: Recorder, connection: Int, topic: String?) {
+        self.recorder = recorder
+        self.connection = connection
+        self.topic = topic
+    }
+
+    /// Records a notification; nothing of the management of channels.
+    /// - Parameter date: milliseconds since 1970.
+    func record(_ slot: RequestSlot, accepted: Bool, _ outcome: ReceivedNotification.Outcome, date: Int64) {
+        guard let headers = slot.recorded else { return }
         let request = slot.request
         if request.isAboutChannels, request.path != .broadcast { return }
         var notification = ReceivedNotification(
-            time: moment.date, transport: .http2, connection: number, accepted: accepted, outcome: outcome)
+            time: date, transport: .http2, connection: connection, accepted: accepted, outcome: outcome)
         switch request.path {
         case .device: notification.token = request.token?.hex ?? String(headers.path.dropFirst("/3/device/".count))
         case .broadcast: notification.channel = headers.channelID
@@ -14,7 +29,7 @@ extension SimulatedConnection {
         if request.method != .post || request.path == .other {
             notification.request = "\(headers.method) \(headers.path)"
         }
-        notification.topic = headers.topic ?? certificateTopic
+        notification.topic = headers.topic ?? topic
         if request.path == .broadcast { notification.topic = String(decoding: request.bundleID, as: UTF8.self) }
         notification.pushType = headers.pushType
         notification.collapseID = headers.collapseID
@@ -32,21 +47,5 @@ extension SimulatedConnection {
         notification.payload = Array(slot.bodyBytes)
         notification.payloadSize = request.bodyLength
         recorder.record(notification)
-    }
-}
-
-extension ReceivedNotification.Outcome {
-    /// What the sender of a request is told that the rules have judged.
-    init(_ effect: PushEffect) {
-        switch effect.answer {
-        case nil: self = .answered(status: 200, reason: nil)
-        case .response(let response): self = .answered(status: response.status, reason: response.reason)
-        case .reset: self = .reset
-        // With the exact last stream the request is still answered.
-        case .goAway(_, .exact): self = .answered(status: 200, reason: nil)
-        case .goAway: self = .goAway
-        case .drop: self = .dropped
-        case .silence: self = .silenced
-        }
     }
 }

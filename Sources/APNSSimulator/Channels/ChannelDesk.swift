@@ -1,0 +1,69 @@
+import APNS
+
+/// Broadcasts, and the management of the channels that they are sent on.
+struct ChannelDesk {
+    /// What is decided about a request.
+    enum Decision {
+        case broadcast(PushEffect)
+        /// - Parameter answer: what answers the request if no rule does; nil if it was not carried out.
+        case management(PushEffect, answer: PreparedAnswer?)
+    }
+
+    let service: SimulatedService
+    let credentials: ClientCredentials
+    /// Which of the simulator's connections it is, from 1.
+    let connection: Int
+
+    /// Decides about a request, and carries it out.
+    /// - Parameter ordinal: the number of the request on its connection, from 1.
+    func decide(_ slot: RequestSlot, id: NotificationID, ordinal: Int) throws(Refusal) -> Decision {
+        let bundleID = slot.request.bundleID
+        let topic = bundleID.withUnsafeBufferPointer { credentials.topic($0) }
+        let refusal = ChannelCheck.refusal(
+            slot.request, topic: topic, credentials,
+            hasFeature: !service.settings.appsWithoutBroadcasts.contains(topic.name))
+        if let refusal { throw refusal }
+        guard slot.request.path == .broadcast else {
+            let effect = service.judgeManagement(of: bundleID, ordinal: ordinal, connection: connection)
+            return .management(effect, answer: effect.accepts ? try manage(slot) : nil)
+        }
+        let reason = ChannelCheck.broadcastRefusal(
+            slot.request, standing: { service.standing(ofChannel: $0, of: bundleID) },
+            isObject: { JSONObjectCheck.accepts(slot.bodyBytes) })
+        if let reason { throw Refusal(reason) }
+        let channelID = try ChannelCheck.channelID(slot.request)
+        return .broadcast(service.judge(channel: channelID, id: id, ordinal: ordinal, connection: connection))
+    }
+
+    // Source for the statuses and bodies: Apple, "Sending channel management requests to APNs".
+    // That an unknown channel is a bad path is observed.
+    private func manage(_ slot: RequestSlot) throws(Refusal) -> PreparedAnswer {
+        let bundleID = slot.request.bundleID
+        switch (slot.request.path, slot.request.method) {
+        case (.allChannels, _):
+            let ids = service.channels(of: bundleID).map { "\"\(String(decoding: $0, as: UTF8.self))\"" }
+            return PreparedAnswer(status: 200, body: "{\"channels\":[\(ids.joined(separator: ","))]}")
+        case (_, .post):
+            guard slot.request.bodyLength <= RequestSlot.bodyCapacity else {
+                throw Refusal(.payloadTooLarge)
+            }
+            let policy = try ChannelDescription.policy(slot.bodyBytes)
+            guard let id = service.createChannel(policy, of: bundleID) else {
+                throw Refusal(.cannotCreateChannelConfig)
+            }
+            return PreparedAnswer(status: 201, channelID: id)
+        case (_, .delete):
+            guard service.deleteChannel(try ChannelCheck.channelID(slot.request), of: bundleID) else {
+                throw Refusal(.badPath)
+            }
+            return PreparedAnswer(status: 204)
+        default:
+            let id = try ChannelCheck.channelID(slot.request)
+            guard case .present(let policy) = service.standing(ofChannel: id, of: bundleID) else {
+                throw Refusal(.badPath)
+            }
+            return PreparedAnswer(
+                status: 200, body: "{\"message-storage-policy\":\(policy.rawValue),\"push-type\":\"LiveActivity\"}")
+        }
+    }
+}

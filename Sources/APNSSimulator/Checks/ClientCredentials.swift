@@ -1,0 +1,117 @@
+import APNS
+import TLS
+
+/// A client's certificate, as far as it is one for pushing.
+struct ClientCertificate: Sendable {
+    private static let sandbox = "1.2.840.113635.100.6.3.1"
+    private static let production = "1.2.840.113635.100.6.3.2"
+
+    /// The bundle identifier that it is for.
+    let topic: String
+    private let extensions: Set<String>
+
+    /// - Returns: nil for a certificate that names no topic.
+    init?(_ certificate: TLSPeerCertificate?) {
+        guard let certificate, let topic = certificate.userID else { return nil }
+        self.topic = topic
+        extensions = Set(certificate.extensions)
+    }
+
+    /// Returns true if the certificate names the environment, or none at all.
+    ///
+    /// Source: Apple Worldwide Developer Relations, Certification Practice Statement: an extension for each environment.
+    func isFor(_ environment: APNSEnvironment) -> Bool {
+        let own = environment == .production ? Self.production : Self.sandbox
+        return extensions.contains(own) || extensions.isDisjoint(with: [Self.sandbox, Self.production])
+    }
+}
+
+/// What a client may do on its connection, by its certificate or its provider tokens.
+final class ClientCredentials {
+    /// What a request's provider token is worth.
+    enum Authorization {
+        /// - Parameter topics: the bundle identifiers of a topic-specific key; nil for all of the team's.
+        case granted(topics: Set<String>?)
+        case refused(Refusal)
+    }
+
+    let certificate: ClientCertificate?
+    /// True if the certificate is not for the simulator's environment.
+    let isOfOtherEnvironment: Bool
+    /// Seconds since 1970.
+    var now: Int64 = 0
+    private let service: SimulatedService
+    private let settings: SimulatorSettings
+    private var history: ProviderTokenHistory
+    private var last: (token: [UInt8], grant: ProviderGrant)?
+    /// The topics that may be pushed to; nil before the first push.
+    private var listed: Set<String>?
+    private var topics: [[UInt8]: TopicFacts] = [:]
+    private var lastTopic: (bytes: [UInt8], facts: TopicFacts)?
+
+    init(_ service: SimulatedService, certificate: ClientCertificate?, _ settings: SimulatorSettings) {
+        self.service = service
+        self.certificate = certificate
+        self.settings = settings
+        isOfOtherEnvironment = certificate.map { !$0.isFor(settings.environment) } ?? false
+        history = ProviderTokenHistory(settings)
+    }
+
+    /// Returns what the value of an `authorization` header is worth; nil where it is ignored.
+    ///
+    /// Source: Apple, "Sending notification requests to APNs": APNs ignores the header if the connection is by certificate.
+    func authorization(_ value: UnsafeBufferPointer<UInt8>) -> Authorization? {
+        if certificate != nil { return nil }
+        if let refusal = history.refusal(now: now) { return .refused(refusal) }
+        if let last, value.isSame(as: last.token) {
+            if let refusal = history.refusal(issuedAt: last.grant.issuedAt, now: now) { return .refused(refusal) }
+            return .granted(topics: last.grant.scope.topics)
+        }
+        let bytes = Array(value)
+        switch service.standing(authorization: bytes, settings.environment) {
+        case .refused(let refusal): return .refused(refusal)
+        case .genuine(let grant):
+            if let refusal = history.refusal(issuedAt: grant.issuedAt, now: now) { return .refused(refusal) }
+            if let refusal = history.admit(grant, bytes, now: now) { return .refused(refusal) }
+            last = (bytes, grant)
+            return .granted(topics: grant.scope.topics)
+        }
+    }
+
+    /// Notes the answer to a request.
+    func refused(_ refusal: Refusal) {
+        if refusal.reason == APNSReason.expiredProviderToken.rawValue { history.tokenExpired() }
+    }
+
+    /// Returns what is known of a topic.
+    ///
+    /// Source: Apple, "Establishing a token-based connection to APNs": a topic that is added is for new connections.
+    func topic(_ value: UnsafeBufferPointer<UInt8>) -> TopicFacts {
+        if settings.bindsTopics, let lastTopic, value.isSame(as: lastTopic.bytes) { return lastTopic.facts }
+        if listed == nil || !settings.bindsTopics {
+            let current = service.topics
+            if current != listed { topics.removeAll() }
+            listed = current
+        }
+        let bytes = Array(value)
+        let facts =
+            topics[bytes]
+            ?? TopicFacts(
+                topic: String(decoding: bytes, as: UTF8.self), listed: listed ?? [],
+                certificateTopic: certificate?.topic)
+        // Bounded, because a client may send as many different ones as it likes.
+        if topics.count < 1000 { topics[bytes] = facts }
+        lastTopic = (bytes, facts)
+        return facts
+    }
+}
+
+extension UnsafeBufferPointer<UInt8> {
+    fileprivate func isSame(as bytes: [UInt8]) -> Bool {
+        guard count == bytes.count else { return false }
+        return bytes.withUnsafeBufferPointer { other in
+            for index in 0..<count where self[index] != other[index] { return false }
+            return true
+        }
+    }
+}

@@ -1,0 +1,42 @@
+import APNS
+
+/// The status and the reason that answer a refused request.
+struct Refusal: Error, Equatable, Sendable {
+    var status: Int
+    /// The `reason` of the body.
+    var reason: String
+    /// The `timestamp` of a 410's body, in milliseconds since 1970; the time of the answer if nil.
+    var timestamp: Int64?
+
+    init(status: Int, reason: String, timestamp: Int64? = nil) {
+        self.status = status
+        self.reason = reason
+        self.timestamp = timestamp
+    }
+
+    init(_ reason: APNSReason, timestamp: Int64? = nil) {
+        self.init(status: reason.status, reason: reason.rawValue, timestamp: timestamp)
+    }
+
+    /// A provider token of a key for the other environment. Apple's page has "BadEnvironmentKeyIdInToken"; the service sends
+    /// this.
+    static let badEnvironmentKeyInToken = Refusal(status: 403, reason: "BadEnvironmentKeyInToken")
+    /// An app without broadcasts. Apple's page has "FeatureNotEnabled"; the service sends this.
+    static let broadcastFeatureNotEnabled = Refusal(status: 400, reason: "BroadcastFeatureNotEnabled")
+
+    /// The refusal with this reason: one that Apple documents, or one of the spellings above. Apple, "Handling error responses
+    /// from Apple Push Notification service", has "Service Unavailable" with a space.
+    init?(named reason: String) {
+        let observed = [
+            Self.badEnvironmentKeyInToken, Self.broadcastFeatureNotEnabled,
+            Refusal(status: 503, reason: "Service Unavailable"),
+        ]
+        if let known = APNSReason(rawValue: reason) {
+            self.init(known)
+        } else if let known = observed.first(where: { $0.reason == reason }) {
+            self = known
+        } else {
+            return nil
+        }
+    }
+}

@@ -1,0 +1,110 @@
+import APNS
+
+/// What a simulator does by itself, without a rule. Each property is a key of `--set`.
+package struct SimulatorSettings: Equatable, Sendable {
+    /// When answers to notifications for devices carry `apns-unique-id`. Those to broadcasts always do.
+    package enum UniqueIDs: String, CaseIterable, Sendable {
+        /// In the sandbox only, as Apple documents.
+        case auto
+        case on
+        case off
+    }
+
+    /// The environment that the simulator is (`environment`).
+    package var environment = APNSEnvironment.production
+    /// The stream limit after a 4xx other than 410, until the next 200; nil leaves the limit alone (`error-streams`).
+    package var errorStreams: Int? = 1
+    /// The number of 4xx in a row, 410 aside, after which the connection gets a GOAWAY; nil for no limit (`error-limit`).
+    package var errorLimit: Int? = 100
+    /// The number of `BadDeviceToken` among them that is enough; nil for no limit (`bad-token-limit`).
+    package var badTokenLimit: Int? = 20
+    /// The time in seconds in which a connection may change its provider token once; nil for no limit (`token-interval`).
+    ///
+    /// Source: Apple, "Establishing a token-based connection to APNs": once every 20 minutes on the same connection.
+    package var tokenInterval: Int64? = 1200
+    /// The largest difference in seconds between a provider token's `iat` and now; nil for no limit (`token-age`).
+    ///
+    /// Source: Apple, "Establishing a token-based connection to APNs": no more than one hour from the current time.
+    package var tokenAge: Int64? = 3600
+    /// True if a connection on which a provider token was too old accepts no other any more (`expired-wedge`).
+    package var wedgesAfterExpiredToken = true
+    /// True if a connection keeps to the topics that there were at its first push (`bind-topics`).
+    package var bindsTopics = true
+    /// True if device tokens that are not registered are refused (`registered-only`).
+    package var acceptsRegisteredOnly = false
+    /// When answers carry `apns-unique-id` (`unique-id`).
+    package var uniqueIDs = UniqueIDs.auto
+    /// The bundle identifiers of apps without the broadcast capability (`no-broadcasts`).
+    package var appsWithoutBroadcasts: Set<String> = []
+
+    /// The defaults.
+    package init() {}
+
+    /// Changes those that a text names, such as `token-interval=off,error-limit=10`.
+    /// - Throws: ``RuleError`` naming the key; nothing is changed then.
+    package mutating func change(_ text: String) throws(RuleError) {
+        var reader = try RuleReader(text, kind: "setting")
+        var new = self
+        if let value = try reader.take(
+            "environment", "must be production or sandbox", { APNSEnvironment(rawValue: $0) })
+        {
+            new.environment = value
+        }
+        if let value = try Self.limit("error-streams", &reader) { new.errorStreams = value }
+        if let value = try Self.limit("error-limit", &reader) { new.errorLimit = value }
+        if let value = try Self.limit("bad-token-limit", &reader) { new.badTokenLimit = value }
+        if let value = try Self.seconds("token-interval", &reader) { new.tokenInterval = value }
+        if let value = try Self.seconds("token-age", &reader) { new.tokenAge = value }
+        if let value = try Self.isOn("expired-wedge", &reader) { new.wedgesAfterExpiredToken = value }
+        if let value = try Self.isOn("bind-topics", &reader) { new.bindsTopics = value }
+        if let value = try Self.isOn("registered-only", &reader) { new.acceptsRegisteredOnly = value }
+        if let value = try reader.take("unique-id", "must be auto, on or off", { UniqueIDs(rawValue: $0) }) {
+            new.uniqueIDs = value
+        }
+        if let value = reader.take("no-broadcasts") { new.appsWithoutBroadcasts = Set(RuleReader.list(value)) }
+        try reader.finish()
+        self = new
+    }
+
+    private static func limit(_ key: String, _ reader: inout RuleReader) throws(RuleError) -> Int?? {
+        try reader.take(key, "must be a whole number from 1, or off") { text -> Int?? in
+            text == "off" ? .some(nil) : Int(text).flatMap { $0 >= 1 ? .some($0) : nil }
+        }
+    }
+
+    private static func seconds(_ key: String, _ reader: inout RuleReader) throws(RuleError) -> Int64?? {
+        try reader.take(key, "must be a time such as 20m, up to an hour, or off") { text -> Int64?? in
+            text == "off" ? .some(nil) : AnswerDelay.microseconds(text).map { $0 / 1_000_000 }
+        }
+    }
+
+    private static func isOn(_ key: String, _ reader: inout RuleReader) throws(RuleError) -> Bool? {
+        try reader.take(key, "must be on or off") { ["on": true, "off": false][$0] }
+    }
+
+    /// True if answers to notifications for devices carry `apns-unique-id`.
+    var givesUniqueIDs: Bool {
+        switch uniqueIDs {
+        case .auto: environment == .sandbox
+        case .on: true
+        case .off: false
+        }
+    }
+}
+
+extension SimulatorSettings: CustomStringConvertible {
+    /// All of them as `--set` reads them.
+    package var description: String {
+        func text(_ limit: Int?) -> String { limit.map(String.init) ?? "off" }
+        func text(_ seconds: Int64?) -> String { seconds.map { "\($0)s" } ?? "off" }
+        func text(_ isOn: Bool) -> String { isOn ? "on" : "off" }
+        return [
+            "environment=\(environment.rawValue)", "error-streams=\(text(errorStreams))",
+            "error-limit=\(text(errorLimit))", "bad-token-limit=\(text(badTokenLimit))",
+            "token-interval=\(text(tokenInterval))", "token-age=\(text(tokenAge))",
+            "expired-wedge=\(text(wedgesAfterExpiredToken))", "bind-topics=\(text(bindsTopics))",
+            "registered-only=\(text(acceptsRegisteredOnly))", "unique-id=\(uniqueIDs.rawValue)",
+            "no-broadcasts=\(appsWithoutBroadcasts.sorted().joined(separator: "+"))",
+        ].joined(separator: ",")
+    }
+}

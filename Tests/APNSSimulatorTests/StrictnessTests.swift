@@ -1,0 +1,402 @@
+import APNSSimulator
+import Foundation
+import TestSupport
+import Testing
+
+/// Requests by curl on one connection, one after another.
+func curl(_ server: APNSSimulatorServer, _ pushes: [Push]) async throws -> [Push.Answer] {
+    let end = "\n--end--\n"
+    var arguments: [String] = []
+    for push in pushes {
+        if !arguments.isEmpty { arguments.append("--next") }
+        arguments += [
+            "--silent", "--show-error", "--http2", "--cacert", try TestCertificates.path("ca.pem"), "--include",
+            "--noproxy", "*", "--max-time", "30", "--request", push.method, "--data-binary", push.body, "--write-out",
+            "\nconnects: %{num_connects}" + end,
+        ]
+        arguments += push.headers.flatMap { ["--header", $0] } + push.arguments
+        arguments.append(push.path.hasPrefix("http") ? push.path : "https://127.0.0.1:\(server.port)\(push.path)")
+    }
+    let output = try await Command.run("/usr/bin/curl", arguments).output.replacing("\r\n", with: "\n")
+    return output.split(separator: end).map { text in
+        var answer = Push.Answer(exit: 0, status: 0, headers: [:], body: "")
+        let parts = text.split(separator: "\n\n", maxSplits: 1, omittingEmptySubsequences: false)
+        let lines = parts[0].split(separator: "\n")
+        answer.status = lines.first?.split(separator: " ").dropFirst().first.flatMap { Int($0) } ?? 0
+        for line in lines.dropFirst() {
+            let pair = line.split(separator: ":", maxSplits: 1).map { $0.trimmingCharacters(in: .whitespaces) }
+            if pair.count == 2 { answer.headers[pair[0]] = pair[1] }
+        }
+        let rest = (parts.last ?? "").split(separator: "connects: ", omittingEmptySubsequences: false)
+        answer.body = String(rest.first ?? "").trimmingCharacters(in: .newlines)
+        answer.connects = rest.last.flatMap { Int($0) } ?? -1
+        return answer
+    }
+}
+
+/// A push with a provider token that was issued so many seconds ago.
+private func push(issuedAgo seconds: Int) -> Push {
+    Push { $0.set("authorization", "bearer " + TestTokens.unsigned(issuedAt: TestTokens.now - seconds)) }
+}
+
+private func push(token: String, topic: String = "com.example.app") -> Push {
+    Push(token: token) { $0.set("apns-topic", topic) }
+}
+
+@Suite("By itself, as APNs does, the simulator", .timeLimit(.minutes(5)))
+struct StrictnessTests {
+    private static let gone = "aa" + anyToken.dropFirst(2)
+    private static let foreign = "bb" + anyToken.dropFirst(2)
+
+    private static func devices() throws -> [RegisteredDevice] {
+        [
+            try RegisteredDevice("token=\(gone),topic=com.example.app,state=unregistered,since=1700000000123"),
+            try RegisteredDevice("token=\(foreign),topic=com.example.other"),
+        ]
+    }
+
+    @Test("announces all that APNs was seen to announce, and grants windows as they are used up")
+    func settings() async throws {
+        // nghttp does not wait for the SETTINGS.
+        try await withSimulator {
+            $0.initialStreams = 100
+        } _: { server in
+            let tokens = (0..<30).map { "aa" + anyToken.dropFirst(4) + String($0 + 10) }
+            let big = #"{"aps":{"alert":""# + String(repeating: "x", count: 4000) + #""}}"#
+            let log = try await nghttp(server, tokens: tokens, body: big).output
+            for entry in [
+                "HEADER_TABLE_SIZE(0x01):4096", "MAX_CONCURRENT_STREAMS(0x03):100", "INITIAL_WINDOW_SIZE(0x04):65535",
+                "MAX_FRAME_SIZE(0x05):16384", "MAX_HEADER_LIST_SIZE(0x06):8000",
+            ] {
+                #expect(log.contains("SETTINGS_" + entry))
+            }
+            #expect(limits(log) == [100, 1000])
+            #expect(log.contains("recv WINDOW_UPDATE frame") && !log.contains("UNKNOWN"))
+            #expect(server.account.accepted == 30)
+        }
+    }
+
+    @Test("allows one stream after a rejection, and all of them again after a success; 410 is none")
+    func streams() async throws {
+        for (token, setting, expected) in [
+            (Self.foreign, "error-streams=1", [10, 1000, 1, 1000]), (Self.gone, "error-streams=1", [10, 1000]),
+            (Self.foreign, "error-streams=off", [10, 1000]), (Self.foreign, "error-streams=7", [10, 1000, 7, 1000]),
+        ] {
+            try await withSimulator {
+                $0.devices = try Self.devices()
+                $0.initialStreams = 10
+                try $0.settings.change(setting)
+            } _: { server in
+                let log = try await nghttp(server, tokens: [token, anyToken])
+                #expect(limits(log.output) == expected, "\(token) \(setting)")
+                #expect(server.account.accepted == 1)
+            }
+        }
+    }
+
+    @Test("answers all that a client has sent before it knew of the lower limit")
+    func requestsUnderWay() async throws {
+        try await withSimulator {
+            $0.devices = try Self.devices()
+            $0.initialStreams = 1000
+            try $0.settings.change("error-limit=off")
+        } _: { server in
+            let report = try await h2load(server, requests: 500, streams: 100, token: Self.foreign)
+            #expect(report.output.contains("500 done, 0 succeeded, 500 failed, 0 errored, 0 timeout"))
+            #expect(server.account.answers == ["400 DeviceTokenNotForTopic": 500] && server.account.connections == 1)
+        }
+    }
+
+    @Test("ends a connection with a GOAWAY after too many errors in a row, sooner for bad device tokens")
+    func goAway() async throws {
+        try await withSimulator { server in
+            let bad = Array(repeating: Push(token: "abcd"), count: 20)
+            let answers = try await curl(server, bad + [Push()])
+            #expect(answers.prefix(20).allSatisfy { $0.reason == "BadDeviceToken" } && answers.count == 21)
+            #expect(answers.map(\.connects) == [1] + Array(repeating: 0, count: 19) + [1])
+            #expect(answers.last?.status == 200)
+            #expect(server.account.goAways == 1 && server.account.protocolErrors == 0)
+        }
+        try await withSimulator {
+            $0.devices = try Self.devices()
+            try $0.settings.change("error-limit=3")
+        } _: { server in
+            let (foreign, gone) = (push(token: Self.foreign), push(token: Self.gone))
+            let sequence = [foreign, foreign, Push(), foreign, gone, gone, gone, foreign, foreign, Push()]
+            let answers = try await curl(server, sequence)
+            #expect(answers.map(\.connects) == [1, 0, 0, 0, 0, 0, 0, 0, 0, 1])
+            try server.settings.change("error-limit=off,bad-token-limit=off")
+            let patient = try await curl(server, Array(repeating: Push(token: "abcd"), count: 120))
+            #expect(patient.count == 120 && patient.dropFirst().allSatisfy { $0.connects == 0 })
+        }
+    }
+
+    @Test("wedges a connection on which a provider token was too old, until it is closed")
+    func expired() async throws {
+        try await withSimulator { server in
+            let sequence = [push(issuedAgo: 10), push(issuedAgo: 3700), push(issuedAgo: 10), push(issuedAgo: 0)]
+            let answers = try await curl(server, sequence)
+            #expect(answers.map(\.reason) == [nil] + Array(repeating: "ExpiredProviderToken", count: 3))
+            #expect(answers.map(\.connects) == [1, 0, 0, 0])
+            #expect(try await push(issuedAgo: 10).send(to: server).status == 200)
+            try server.settings.change("expired-wedge=off")
+            #expect(try await curl(server, sequence).map(\.status) == [200, 403, 200, 200])
+        }
+    }
+
+    @Test("allows one change of the provider token in 20 minutes, on each connection")
+    func updates() async throws {
+        try await withSimulator { server in
+            let (first, second, third) = (push(issuedAgo: 30), push(issuedAgo: 20), push(issuedAgo: 10))
+            let answers = try await curl(server, [first, second, first, third, second])
+            let refused = "TooManyProviderTokenUpdates"
+            #expect(answers.map(\.reason) == [nil, nil, nil, refused, refused])
+            #expect(answers.last?.status == 429 && answers.map(\.connects) == [1, 0, 0, 0, 0])
+            #expect(try await curl(server, [third, first]).map(\.status) == [200, 200])
+            try server.settings.change("token-interval=off")
+            #expect(try await curl(server, [first, second, third]).map(\.status) == [200, 200, 200])
+        }
+    }
+
+    @Test("takes provider tokens from an hour before to an hour after now")
+    func age() async throws {
+        try await withSimulator { server in
+            let expected: [(Int, String?)] = [
+                (3550, nil), (3650, "ExpiredProviderToken"), (-3550, nil), (-3650, "InvalidProviderToken"),
+            ]
+            for (seconds, reason) in expected {
+                #expect(try await push(issuedAgo: seconds).send(to: server).reason == reason)
+            }
+            try server.settings.change("token-age=off")
+            for seconds in [100_000, -100_000] {
+                #expect(try await push(issuedAgo: seconds).send(to: server).status == 200)
+            }
+        }
+    }
+
+    @Test("knows for which topic and environment a registered device token is, and what became of it")
+    func devices() async throws {
+        try await withSimulator {
+            $0.devices = try Self.devices()
+        } _: { server in
+            server.addDevices([
+                try RegisteredDevice("token=\(Self.foreign),topic=com.example.third,environment=sandbox"),
+                try RegisteredDevice("token=cc\(anyToken.dropFirst(2)),topic=com.example.app,environment=sandbox"),
+                try RegisteredDevice("token=dd\(anyToken.dropFirst(2)),topic=com.example.app,state=expired"),
+            ])
+            let cases: [(String, String, String?)] = [
+                (Self.gone, "com.example.app", "Unregistered"), (Self.foreign, "com.example.other", nil),
+                (Self.foreign, "com.example.app", "DeviceTokenNotForTopic"),
+                (Self.foreign, "com.example.third", "DeviceTokenNotForTopic"),
+                ("cc" + anyToken.dropFirst(2), "com.example.app", "BadDeviceToken"),
+                ("dd" + anyToken.dropFirst(2), "com.example.app", "ExpiredToken"), (anyToken, "com.example.app", nil),
+            ]
+            let answers = try await curl(server, cases.map { push(token: $0.0, topic: $0.1) })
+            #expect(answers.map(\.reason) == cases.map(\.2))
+            #expect(answers.first?.status == 410 && answers.first?.member("timestamp") as? Int == 1_700_000_000_123)
+            let now = Date().timeIntervalSince1970 * 1000
+            #expect(answers[5].status == 410 && abs((answers[5].member("timestamp") as? Double ?? 0) - now) < 60_000)
+            try server.settings.change("registered-only=on")
+            #expect(try await Push().send(to: server).reason == "BadDeviceToken")
+            #expect(try await push(token: Self.foreign, topic: "com.example.other").send(to: server).status == 200)
+        }
+    }
+
+    @Test("binds a connection to the topics that there were at its first push")
+    func topics() async throws {
+        try await withSimulator {
+            $0.topics = ["com.example.app"]
+            $0.controlPort = 0
+        } _: { server in
+            let port = try #require(server.controlPort)
+            let control = { (body: String) in
+                Push {
+                    $0.method = "PUT"
+                    $0.path = "http://127.0.0.1:\(port)/topics"
+                    $0.body = body
+                    $0.headers = []
+                }
+            }
+            let more = control(#"{"topics":["com.example.app","com.example.new"]}"#)
+            let new = push(token: anyToken, topic: "com.example.new")
+            let answers = try await curl(server, [Push(), more, new, Push()])
+            #expect(answers.map(\.status) == [200, 200, 400, 200] && answers[2].reason == "TopicDisallowed")
+            #expect(answers[2].connects == 0)
+            #expect(try await new.send(to: server).status == 200)
+            server.setTopics(["com.example.app"])
+            try server.settings.change("bind-topics=off")
+            #expect(try await curl(server, [Push(), more, new]).map(\.status) == [200, 200, 200])
+        }
+    }
+
+    @Test("gives answers for devices an apns-unique-id in the sandbox")
+    func uniqueIDs() async throws {
+        for (setting, expected) in [
+            ("environment=production", false), ("environment=sandbox", true), ("unique-id=on", true),
+            ("environment=sandbox,unique-id=off", false),
+        ] {
+            try await withSimulator {
+                try $0.settings.change(setting)
+            } _: { server in
+                let answers = try await curl(server, [Push(), Push(token: "abcd"), Push()])
+                #expect(answers.map(\.status) == [200, 400, 200])
+                let ids = answers.compactMap { $0.headers["apns-unique-id"] }
+                #expect(Set(ids).count == (expected ? 3 : 0), "\(setting): \(ids)")
+                #expect(ids.allSatisfy { UUID(uuidString: $0) != nil })
+                #expect(answers.map { $0.headers["apns-id"] } == [anyID, anyID, anyID])
+            }
+        }
+    }
+
+    @Test("remembers the newest ids only, and counts all", .timeLimit(.minutes(3)))
+    func memory() async throws {
+        try await withSimulator {
+            $0.initialStreams = 1000
+            $0.accountLimit = 1000
+        } _: { server in
+            let report = try await h2load(server, requests: 20_000, streams: 200)
+            #expect(report.output.contains("20000 succeeded, 0 failed"))
+            let account = server.account
+            #expect(account.accepted == 20_000 && account.distinctIDs == 20_000 && account.duplicates == 0)
+            #expect(account.keptCounts <= 2001)
+            #expect(try account.json(details: false).contains(#""forgottenIDs" : "#))
+        }
+    }
+}
+
+@Suite("Of credentials the simulator", .timeLimit(.minutes(5)))
+struct CredentialStrictnessTests {
+    /// Keys by their identifiers; their files are among the test certificates.
+    private static let files = [
+        "TEAMKEY001": "AuthKey_ABC123DEFG.p8", "TEAMKEY002": "client-key.pem", "TOPICKEY01": "server-key.pem",
+        "TOPICKEY02": "ca-key.pem", "OTHERTEAM1": "other-ca-key.pem",
+    ]
+
+    private static func key(_ keyID: String, team: String = "TEAM123456", _ scope: String? = nil) throws -> ProviderKey
+    {
+        let pem = Array(try Data(contentsOf: URL(filePath: try TestCertificates.path(try #require(files[keyID])))))
+        return try ProviderKey(
+            keyID: keyID, teamID: team, pem: pem,
+            scope: try scope.map { try ProviderKey.Scope($0) } ?? ProviderKey.Scope())
+    }
+
+    private static func push(
+        _ keyID: String, team: String = "TEAM123456", topic: String = "com.example.app"
+    ) async throws -> Push {
+        let token = try await TestTokens.signed(
+            keyID: keyID, teamID: team, keyFile: try #require(files[keyID]))
+        return Push {
+            $0.set("authorization", "bearer " + token)
+            $0.set("apns-topic", topic)
+        }
+    }
+
+    @Test("takes tokens of a team's keys on one connection, and of no other team's")
+    func teams() async throws {
+        try await withSimulator {
+            $0.providerKeys = [
+                try Self.key("TEAMKEY001"), try Self.key("TEAMKEY002"), try Self.key("OTHERTEAM1", team: "TEAM999999"),
+            ]
+        } _: { server in
+            let (one, two) = (try await Self.push("TEAMKEY001"), try await Self.push("TEAMKEY002"))
+            let other = try await Self.push("OTHERTEAM1", team: "TEAM999999")
+            let answers = try await curl(server, [one, two, one, other, two])
+            #expect(answers.map(\.reason) == [nil, nil, nil, "InvalidProviderToken", nil])
+            #expect(answers.map(\.connects) == [1, 0, 0, 0, 0])
+            #expect(try await other.send(to: server).status == 200)
+        }
+    }
+
+    @Test("takes topic-specific keys for their topics, and not beside others, except for the related one")
+    func topicKeys() async throws {
+        try await withSimulator {
+            $0.providerKeys = [
+                try Self.key("TEAMKEY001"), try Self.key("TOPICKEY01", "topics=com.example.app+com.example.b"),
+                try Self.key("TOPICKEY02", "topics=com.example.c,related=TOPICKEY01"),
+                try Self.key("TEAMKEY002", "topics=com.example.d"),
+            ]
+        } _: { server in
+            let (team, topic) = (try await Self.push("TEAMKEY001"), try await Self.push("TOPICKEY01"))
+            let related = try await Self.push("TOPICKEY02", topic: "com.example.c")
+            let unrelated = try await Self.push("TEAMKEY002", topic: "com.example.d")
+            let disallowed = try await Self.push("TOPICKEY01", topic: "com.example.c")
+            let derived = try await Self.push("TOPICKEY01", topic: "com.example.b")
+            let reasons = try await curl(server, [topic, derived, related, disallowed, unrelated, team, topic]).map(
+                \.reason)
+            let unrelatedReason = "UnrelatedKeyIdInToken"
+            #expect(reasons == [nil, nil, nil, "TopicDisallowed", unrelatedReason, unrelatedReason, nil])
+            #expect(try await curl(server, [team, topic, team]).map(\.reason) == [nil, unrelatedReason, nil])
+            #expect(try await unrelated.send(to: server).status == 200)
+        }
+    }
+
+    @Test("refuses a key of the other environment, in the words that APNs sends")
+    func environments() async throws {
+        for (environment, reason) in [("production", nil), ("sandbox", "BadEnvironmentKeyInToken")] {
+            try await withSimulator {
+                $0.providerKeys = [try Self.key("TEAMKEY001", "environment=production")]
+                try $0.settings.change("environment=\(environment)")
+            } _: { server in
+                let answer = try await Self.push("TEAMKEY001").send(to: server)
+                #expect(answer.reason == reason && answer.status == (reason == nil ? 200 : 403))
+            }
+        }
+    }
+
+    @Test("lets a certificate win over authorization, and looks at its environment")
+    func certificates() async throws {
+        let workshop = try OpenSSLWorkshop()
+        let sandbox = "1.2.840.113635.100.6.3.1=DER:05:00"
+        let production = "1.2.840.113635.100.6.3.2=DER:05:00"
+        for (name, extensions) in [("sandbox", [sandbox]), ("both", [sandbox, production]), ("neither", [])] {
+            try workshop.certificate(name, subject: "/UID=com.example.app/CN=Push", extensions: extensions)
+        }
+        try await withSimulator {
+            $0.clientTrust = .file(try TestCertificates.path("ca.pem"))
+        } _: { server in
+            for (name, reason) in [("sandbox", "BadCertificateEnvironment"), ("both", nil), ("neither", nil)] {
+                let push = Push {
+                    $0.set("authorization", "bearer nonsense")
+                    $0.arguments = ["--cert", workshop.path("\(name).pem"), "--key", workshop.path("\(name)-key.pem")]
+                }
+                let answer = try await push.send(to: server)
+                #expect(answer.reason == reason && answer.status == (reason == nil ? 200 : 403), "\(name)")
+                try server.settings.change("environment=sandbox")
+                #expect(try await push.send(to: server).status == 200, "\(name)")
+                try server.settings.change("environment=production")
+            }
+        }
+    }
+}
+
+@Suite("By its control port the simulator", .timeLimit(.minutes(2)))
+struct StateControlTests {
+    @Test("shows and changes its settings, topics and devices, and says what is wrong with them")
+    func state() async throws {
+        try await withSimulator {
+            $0.controlPort = 0
+        } _: { server in
+            func ask(_ method: String, _ path: String, _ body: String? = nil) async throws -> ControlRequest {
+                try await ControlRequest(method, path, body, port: server.controlPort)
+            }
+            let changed = try await ask("PATCH", "/settings", #"{"settings":"error-limit=5,environment=sandbox"}"#)
+            #expect(try (changed.json["settings"] as? String)?.contains("error-limit=5") == true)
+            #expect(server.settings.environment == .sandbox)
+            let wrong = try await ask("PATCH", "/settings", #"{"settings":"error-limit=none"}"#)
+            #expect(wrong.status == 400)
+            #expect(try wrong.error?.hasPrefix("setting 'error-limit=none': error-limit: must be") == true)
+            let device = "token=\(anyToken),topic=com.example.other,environment=sandbox,state=active"
+            for method in ["PUT", "POST"] {
+                let added = try await ask(method, "/devices", #"{"devices":["\#(device)"]}"#)
+                #expect(try added.json["devices"] as? [String] == [device])
+            }
+            #expect(try await Push().send(to: server).reason == "DeviceTokenNotForTopic")
+            #expect(try await ask("POST", "/devices", #"{"devices":["topic=a"]}"#).status == 400)
+            #expect(try await ask("DELETE", "/devices").json["devices"] as? [String] == [])
+            #expect(try await Push().send(to: server).status == 200)
+            let topics = try await ask("PUT", "/topics", #"{"topics":["com.example.b"]}"#)
+            #expect(try topics.json["topics"] as? [String] == ["com.example.b"])
+            #expect(try await Push().send(to: server).reason == "TopicDisallowed")
+        }
+    }
+}
