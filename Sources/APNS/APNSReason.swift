@@ -9,6 +9,8 @@ public enum APNSReason: String, CaseIterable, Sendable {
     case badCollapseID = "BadCollapseId"
     case badDeviceToken = "BadDeviceToken"
     case badEnvironmentKeyIDInToken = "BadEnvironmentKeyIdInToken"
+    /// The spelling that APNs sends instead of the documented `BadEnvironmentKeyIdInToken`.
+    case badEnvironmentKeyInToken = "BadEnvironmentKeyInToken"
     case badExpirationDate = "BadExpirationDate"
     case badMessageID = "BadMessageId"
     case badPath = "BadPath"
@@ -16,6 +18,8 @@ public enum APNSReason: String, CaseIterable, Sendable {
     case badRequestParams = "BadRequestParams"
     case badRequestPayload = "BadRequestPayload"
     case badTopic = "BadTopic"
+    /// The spelling that APNs sends instead of the documented `FeatureNotEnabled`.
+    case broadcastFeatureNotEnabled = "BroadcastFeatureNotEnabled"
     case cannotCreateChannelConfig = "CannotCreateChannelConfig"
     case channelNotRegistered = "ChannelNotRegistered"
     case deviceTokenNotForTopic = "DeviceTokenNotForTopic"
@@ -49,12 +53,12 @@ public enum APNSReason: String, CaseIterable, Sendable {
     public var status: Int {
         switch self {
         case .badChannelID, .badCollapseID, .badDeviceToken, .badExpirationDate, .badMessageID, .badPriority,
-            .badRequestParams, .badRequestPayload, .badTopic, .cannotCreateChannelConfig, .channelNotRegistered,
-            .deviceTokenNotForTopic, .duplicateHeaders, .featureNotEnabled, .idleTimeout, .invalidPushType,
-            .missingChannelID, .missingDeviceToken, .missingPushType, .missingTopic, .payloadEmpty, .topicDisallowed:
+            .badRequestParams, .badRequestPayload, .badTopic, .broadcastFeatureNotEnabled, .cannotCreateChannelConfig,
+            .channelNotRegistered, .deviceTokenNotForTopic, .duplicateHeaders, .featureNotEnabled, .idleTimeout,
+            .invalidPushType, .missingChannelID, .missingDeviceToken, .missingPushType, .missingTopic, .payloadEmpty, .topicDisallowed:
             400
-        case .badCertificate, .badCertificateEnvironment, .badEnvironmentKeyIDInToken, .expiredProviderToken,
-            .forbidden, .invalidProviderToken, .missingProviderToken, .topicMismatch, .unrelatedKeyIDInToken:
+        case .badCertificate, .badCertificateEnvironment, .badEnvironmentKeyIDInToken, .badEnvironmentKeyInToken,
+            .expiredProviderToken, .forbidden, .invalidProviderToken, .missingProviderToken, .topicMismatch, .unrelatedKeyIDInToken:
             403
         case .badPath: 404
         case .methodNotAllowed: 405

@@ -10,8 +10,10 @@ public struct Response: Sendable, Equatable {
     public var reasonText: String?
     /// With 410: since when the token has not been valid, in milliseconds since 1970.
     public var timestamp: Int64?
-    /// `Retry-After` in seconds, where the server sent it as a number.
+    /// `Retry-After` in seconds.
     public var retryAfter: Int?
+    /// The connection, for an answer after which APNs accepts nothing on it any more; see ``turnsAgainstConnection``.
+    public var connection: Int?
 
     /// Makes a response; see the members for units.
     public init(
@@ -23,6 +25,17 @@ public struct Response: Sendable, Equatable {
         self.reasonText = reasonText ?? reason?.rawValue
         self.timestamp = timestamp
         self.retryAfter = retryAfter
+    }
+
+    /// True for the answers after which APNs goes on refusing what is sent on that connection: `ExpiredProviderToken` (observed,
+    /// although the token was renewed), `TooManyProviderTokenUpdates` (counted per connection) and `UnrelatedKeyIdInToken`
+    /// ("To use this token, open a new connection").
+    public var turnsAgainstConnection: Bool {
+        switch reason {
+        case .expiredProviderToken, .unrelatedKeyIDInToken: status == 403
+        case .tooManyProviderTokenUpdates: status == 429
+        default: false
+        }
     }
 
     /// Reads an error response's body. A body that is empty or not the JSON object that APNs documents gives a response

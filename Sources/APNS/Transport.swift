@@ -62,11 +62,22 @@ public protocol Transport: AnyObject {
     /// Sends nothing more on the connections that there are, and opens others.
     /// - Parameter reason: for the log.
     func retireConnections(reason: String)
+    /// Sends nothing more on one connection.
+    /// - Parameters:
+    ///   - connection: as ``Response/connection`` names it.
+    ///   - reason: for the log.
+    /// - Returns: the newest connection there has been; those that are made from now on have higher numbers.
+    func retireConnection(_ connection: Int, reason: String) -> Int
 
     /// Finishes what is under way and closes all connections.
     func close() -> EventLoopFuture<Void>
     /// Closes all connections at once; what is under way completes as lost.
     func closeNow()
+}
+
+extension Transport {
+    /// Does nothing: a transport whose answers name no connection.
+    public func retireConnection(_ connection: Int, reason: String) -> Int { 0 }
 }
 
 /// What the connections of a pool are doing, for metrics.

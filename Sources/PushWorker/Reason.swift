@@ -82,6 +82,8 @@ package struct Reason: Sendable, Equatable {
         case drained = "Drained"
         /// Another job with the same id was sent (`unique_for`).
         case duplicate = "Duplicate"
+        /// The app's APNs does not answer, or answers with server errors only.
+        case endpointUnavailable = "EndpointUnavailable"
         case expired = "Expired"
         case jobTooLarge = "JobTooLarge"
         case malformedToken = "MalformedToken"
@@ -98,6 +100,14 @@ package struct Reason: Sendable, Equatable {
         case unreadableClaim = "UnreadableClaim"
     }
 
+    /// An answer that APNs does not give.
+    static func notAPNs(status: Int) -> Reason {
+        Reason(
+            .http(status),
+            detail:
+                "HTTP status \(status) without a reason of APNs; is this APNs? Check the endpoint, and any proxy before it")
+    }
+
     /// The code and the detail in one line.
     package var explanation: String { detail.map { "\(code.text) (\($0))" } ?? code.text }
 
@@ -106,11 +116,16 @@ package struct Reason: Sendable, Equatable {
         code == .apns(.badDeviceToken) || code == .apns(.deviceTokenNotForTopic) || code == .gateway(.invalidToken)
     }
 
+    /// True for broadcasts that the app must be enabled for.
+    var concernsBroadcasts: Bool {
+        code == .apns(.featureNotEnabled) || code == .apns(.broadcastFeatureNotEnabled)
+    }
+
     /// True for refusals that may concern one signing key only. `TopicDisallowed` would be the same with another.
     package var concernsKey: Bool {
         switch code {
         case .apns(.invalidProviderToken), .apns(.forbidden), .apns(.unrelatedKeyIDInToken),
-            .apns(.badEnvironmentKeyIDInToken):
+            .apns(.badEnvironmentKeyIDInToken), .apns(.badEnvironmentKeyInToken):
             true
         default: false
         }

@@ -11,16 +11,24 @@ package enum Verdict: Sendable, Equatable {
     case tokenSuspect(reason: Reason)
     /// Again after a pause that grows; an attempt is spent. `isUncertain`: APNs may have taken it already.
     case retry(reason: Reason, retryAfter: Int?, isUncertain: Bool)
+    /// The servers are in trouble: again after a pause that grows, with no attempt spent while the notification's time budget
+    /// lasts.
+    case serverError(reason: Reason, retryAfter: Int?)
     /// Again after a pause that grows, and so is whatever else goes to that device; an attempt is spent.
     case throttled(reason: Reason, retryAfter: Int?)
     /// Again at once on another connection, as if it had not been sent.
     case resend(reason: Reason)
-    /// Again at once with a new provider token; when that is refused too, the app is paused.
-    case renewProviderToken
+    /// APNs has turned against the connection: again at once on a new one, with no attempt spent. When that is refused too,
+    /// the app is paused.
+    case leaveConnection(reason: Reason)
     /// The app's credential or configuration is at fault: nothing of the app is sent for a while.
     case pauseApp(reason: Reason)
-    /// Later, with no attempt spent and the same provider token; the app's other notifications go on.
+    /// A refusal that pauses the app once two of its jobs have met it.
+    case forbidden(reason: Reason)
+    /// Later, with no attempt spent; the app's other notifications go on.
     case deferred(reason: Reason)
+    /// A reason that this version does not know: a few attempts, minutes apart, and then a dead letter.
+    case unknown(reason: Reason)
     /// It will never be delivered.
     case dead(reason: Reason)
 
@@ -86,8 +94,13 @@ package enum Verdict: Sendable, Equatable {
             self = .delivered
             return
         }
-        let reason = Reason(response.reasonText.map(Reason.Code.init(text:)) ?? .http(response.status))
-        switch response.reason {
+        // The status outranks the reason: a server error does not condemn a token, whatever it says.
+        guard let known = response.reason, known.status == response.status else {
+            self.init(byStatus: response)
+            return
+        }
+        let reason = Reason(known)
+        switch known {
         case .unregistered, .expiredToken:
             self = .tokenInvalid(reason: reason, since: response.timestamp)
         case .badDeviceToken, .deviceTokenNotForTopic:
@@ -95,14 +108,16 @@ package enum Verdict: Sendable, Equatable {
         case .tooManyRequests:
             self = .throttled(reason: reason, retryAfter: response.retryAfter)
         case .internalServerError, .serviceUnavailable, .shutdown, .idleTimeout:
-            self = .retry(reason: reason, retryAfter: response.retryAfter, isUncertain: false)
-        // The app cannot have broadcasts until somebody sets them up at Apple, but everything else.
-        case .tooManyProviderTokenUpdates, .featureNotEnabled:
+            self = .serverError(reason: reason, retryAfter: response.retryAfter)
+        // The app can't have broadcasts until its owner enables them at Apple; everything else works.
+        case .featureNotEnabled, .broadcastFeatureNotEnabled:
             self = .deferred(reason: reason)
-        case .expiredProviderToken:
-            self = .renewProviderToken
-        case .invalidProviderToken, .missingProviderToken, .badCertificate, .badCertificateEnvironment, .forbidden,
-            .unrelatedKeyIDInToken, .badEnvironmentKeyIDInToken:
+        case .expiredProviderToken, .tooManyProviderTokenUpdates, .unrelatedKeyIDInToken:
+            self = .leaveConnection(reason: reason)
+        case .forbidden:
+            self = .forbidden(reason: reason)
+        case .invalidProviderToken, .missingProviderToken, .badCertificate, .badCertificateEnvironment,
+            .badEnvironmentKeyIDInToken, .badEnvironmentKeyInToken:
             self = .pauseApp(reason: reason)
         case .topicDisallowed, .topicMismatch, .badTopic, .missingTopic:
             self = topicIsConfigured ? .pauseApp(reason: reason) : .dead(reason: reason)
@@ -112,23 +127,28 @@ package enum Verdict: Sendable, Equatable {
             .payloadEmpty,
             .payloadTooLarge:
             self = .dead(reason: reason)
-        case nil:
-            self.init(
-                status: response.status, reason: reason, saysWhy: response.reasonText != nil,
-                retryAfter: response.retryAfter)
         }
     }
 
-    /// Answers without a reason, or with one that Apple added after this was written.
-    private init(status: Int, reason: Reason, saysWhy: Bool, retryAfter: Int?) {
+    /// An answer without a reason, with a reason that does not belong to its status, or with one that Apple added after this
+    /// was written.
+    private init(byStatus response: Response) {
+        let status = response.status
+        let misplaced = response.reason.map { "the answer's reason, \($0.rawValue), does not belong to its status" }
+        let reason =
+            misplaced == nil && response.reasonText != nil
+            ? Reason(.other(response.reasonText ?? "")) : Reason(.http(status), detail: misplaced)
         switch status {
-        // Without APNs' own body, a 410 may be some proxy's, and no reason to give a device up.
-        case 410 where saysWhy: self = .tokenInvalid(reason: reason, since: nil)
-        case 429, 500...599: self = .retry(reason: reason, retryAfter: retryAfter, isUncertain: false)
+        // Also from a proxy, and without a time: whoever says so, the token is not used any more.
+        case 410: self = .tokenInvalid(reason: reason, since: response.timestamp)
+        // Whoever finds it too large, it is this one only.
+        case 413: self = .dead(reason: reason)
+        case 500...599: self = .serverError(reason: reason, retryAfter: response.retryAfter)
+        // APNs gives its refusals a reason, has no 2xx but 200, and no redirects: something else is answering.
+        case _ where response.reasonText == nil, ..<400, 600...: self = .pauseApp(reason: .notAPNs(status: status))
         case 403: self = .pauseApp(reason: reason)
-        case 400...499: self = .dead(reason: reason)
-        // 1xx never gets here, and APNs has no 2xx but 200 and no redirects: something else is answering.
-        default: self = .retry(reason: reason, retryAfter: retryAfter, isUncertain: true)
+        case 429: self = .retry(reason: reason, retryAfter: response.retryAfter, isUncertain: false)
+        default: self = .unknown(reason: reason)
         }
     }
 }

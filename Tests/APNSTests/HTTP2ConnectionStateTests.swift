@@ -133,6 +133,7 @@ struct HTTP2ConnectionStateTests {
     @Test("asks a silent server once whether it is there, and gives up when it does not answer")
     func ping() {
         var state = open()
+        state.submitted(stream: 1)
         #expect(state.check(now: start + .seconds(15)) == .nothing)
         #expect(state.check(now: start + .milliseconds(15_001)) == .sendPing)
         #expect(state.check(now: start + .milliseconds(20_001)) == .nothing)
@@ -142,6 +143,17 @@ struct HTTP2ConnectionStateTests {
         #expect(state.check(now: start + .milliseconds(40_002)) == .nothing)
         #expect(
             state.check(now: start + .milliseconds(40_003)) == .close("the server did not answer a PING within 5 s"))
+    }
+
+    @Test("asks a server that nothing is sent to once per hour, and at once when something is")
+    func idlePing() {
+        var state = open()
+        #expect(state.check(now: start + .hours(1)) == .nothing)
+        #expect(state.check(now: start + .seconds(3601)) == .sendPing)
+        state.bytesRead(now: start + .seconds(3601))
+        #expect(state.check(now: start + .seconds(3650)) == .nothing)
+        state.submitted(stream: 1)
+        #expect(state.check(now: start + .seconds(3651)) == .sendPing, "a dead connection is found before the deadline")
     }
 
     @Test("gives a server a limited time to its SETTINGS, also one that drips")

@@ -18,7 +18,7 @@ struct LivenessTests {
             }
         }
         try await withPeer(script: script) { peer in
-            try await withPool(port: peer.port, { $0.pingAfter = .milliseconds(50) }) { client in
+            try await withPool(port: peer.port, { $0.idlePingAfter = .milliseconds(50) }) { client in
                 try await eventually("five PINGs") { peer.count(.ping) >= 5 }
                 try await expect(client.send(), .delivered)
             }

@@ -69,6 +69,7 @@ struct RejectionTests {
         let peer = try await ScriptedPeer.start(transport: manner.transport, script: script)
         let client = try await PoolClient.start(port: peer.port, ticks: false) {
             $0.pingAfter = .hours(1000)
+            $0.idlePingAfter = .hours(1000)
             $0.requestTimeout = .hours(1000)
             // So long that the real clock does not matter.
             $0.reconnectPause = .hours(1)

@@ -21,6 +21,7 @@ struct ReplacementTests {
         try await PoolClient.start(port: port, ticks: false) { configuration in
             // What is tested takes minutes of a clock that is not the connection's.
             configuration.pingAfter = .hours(1000)
+            configuration.idlePingAfter = .hours(1000)
             configuration.requestTimeout = .hours(1000)
             change(&configuration)
         }
@@ -42,6 +43,33 @@ struct ReplacementTests {
 
     private func check(_ client: PoolClient, _ time: NIODeadline) async throws {
         _ = try await client.ask { $0.check(now: time) }
+    }
+
+    @Test("are named by answers after which nothing more is accepted on them, and are then left for new ones")
+    func turnedAgainst() async throws {
+        let script: ScriptedPeer.Script = { connection, event in
+            guard connection.number == 1 else { return answersAll(connection, event) }
+            if case .connected = event { connection.send(.settings(maximumStreams: 100)) }
+            if case .frame(let frame) = event, frame.kind == .data, frame.endsStream {
+                connection.send(
+                    .answer(frame.stream, status: 403, ends: false),
+                    .data(frame.stream, #"{"reason":"UnrelatedKeyIdInToken"}"#))
+            }
+        }
+        try await withPeer(script: script) { peer in
+            try await withClient(peer.port) { client in
+                try await check(client, .now())
+                guard case .response(let response) = try await client.send().get() else {
+                    Issue.record("not answered")
+                    return
+                }
+                #expect(response.turnsAgainstConnection)
+                let connection = try #require(response.connection)
+                #expect(try await client.ask { $0.retireConnection(connection, reason: "test") } == connection)
+                try await expect(client.send(), .delivered)
+                #expect(peer.seen.withLockedValue(\.connections) == 2)
+            }
+        }
     }
 
     @Test("beyond the minimum go when they have been idle, the longest idle first, one at a time")

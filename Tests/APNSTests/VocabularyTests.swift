@@ -55,14 +55,15 @@ struct VocabularyTests {
                 BadCollapseId BadDeviceToken BadExpirationDate BadMessageId BadPriority BadTopic DeviceTokenNotForTopic
                 DuplicateHeaders IdleTimeout InvalidPushType MissingDeviceToken MissingTopic PayloadEmpty
                 TopicDisallowed FeatureNotEnabled MissingChannelId BadChannelId ChannelNotRegistered BadRequestParams
-                BadRequestPayload MissingPushType CannotCreateChannelConfig
+                BadRequestPayload MissingPushType CannotCreateChannelConfig BroadcastFeatureNotEnabled
                 """
             ),
             (
                 403,
                 """
                 BadCertificate BadCertificateEnvironment ExpiredProviderToken Forbidden InvalidProviderToken
-                MissingProviderToken UnrelatedKeyIdInToken BadEnvironmentKeyIdInToken TopicMismatch
+                MissingProviderToken UnrelatedKeyIdInToken BadEnvironmentKeyIdInToken BadEnvironmentKeyInToken
+                TopicMismatch
                 """
             ),
             (404, "BadPath"), (405, "MethodNotAllowed"), (410, "ExpiredToken Unregistered"), (413, "PayloadTooLarge"),

@@ -38,7 +38,7 @@ extension EndToEnd {
             try await eventually("all have ended") {
                 let page = try await Self.page(port)
                 let retried = page.sum("apns_worker_notifications_total", ["outcome": "retried"])
-                return page.sum("apns_worker_notifications_total") - retried == Double(ends) && retried == 10
+                return page.sum("apns_worker_notifications_total") - retried == Double(ends) && retried == 10 + 4 * 2
             }
             let text = try await Self.get(port, "/metrics").body
             let page = try Exposition(text)

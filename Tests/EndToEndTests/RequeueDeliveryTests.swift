@@ -96,7 +96,7 @@ extension EndToEnd {
         func attempts() async throws {
             for (flags, requests) in [([], 3), (["--keep-attempts"], 1)] as [([String], Int)] {
                 let redis = try RedisServer()
-                let simulator = try await SimulatorProcess(rules: ["prefix=f5,answer=503"])
+                let simulator = try await SimulatorProcess(rules: ["prefix=f5,answer=429"])
                 let options = ["--exit-when-done"]
                 try redis.push([TestJob.text(TestJob.token("f5", 1), #""id":"a","max_attempts":3,"#)])
                 _ = try await WorkerProcess(redis: redis.url, endpoint: simulator.port, options: options).finish()

@@ -16,8 +16,8 @@ extension EndToEnd {
         func allOutcomes() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(rules: [
-                "prefix=dead,answer=410", "prefix=1,answer=BadCollapseId", "prefix=5,answer=503",
-                "prefix=6,answer=silence", "prefix=7,answer=503,times=1",
+                "prefix=dead,answer=410", "prefix=1,answer=BadCollapseId", "prefix=5,answer=429",
+                "prefix=6,answer=silence", "prefix=7,answer=429,times=1",
             ])
             let known = TestJob.token("c0", 1)
             try redis.run("SADD", "push:{shared}:invalid-tokens", known)

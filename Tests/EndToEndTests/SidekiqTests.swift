@@ -19,7 +19,7 @@ extension EndToEnd {
         @Test("are sent, retried and kept as dead letters with the bytes that they came with")
         func whole() async throws {
             let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: ["prefix=5,answer=503", "prefix=4,answer=BadCollapseId"])
+            let simulator = try await SimulatorProcess(rules: ["prefix=5,answer=429", "prefix=4,answer=BadCollapseId"])
             let good = (0..<300).map { job(TestJob.text(TestJob.token("a", $0)), id: "jid-\($0)") }
             let refused = job(TestJob.text(TestJob.token("4", 1)), id: "refused")
             let busy = job(TestJob.text(TestJob.token("5", 1)), id: "busy", more: #","x":"é\u00e9" "#)

@@ -125,6 +125,13 @@ final class EngineScene: @unchecked Sendable {
         answer(.response(Response(status: status ?? reason.status, reason: reason, retryAfter: retryAfter)))
     }
 
+    /// An answer after which APNs accepts nothing on its connection any more.
+    func answer(_ reason: APNSReason, on connection: Int) {
+        var response = Response(status: reason.status, reason: reason)
+        response.connection = connection
+        answer(.response(response))
+    }
+
     static let delivered = RequestResult.response(Response(status: 200))
 
     /// The counters in Redis, without those of reasons.
@@ -219,6 +226,15 @@ final class FakeTransport: Transport {
     func replaceConnections(reason: String) { calls.append("replace") }
     func retireConnections(reason: String) { calls.append("retire") }
 
+    /// The numbers of the connections that were retired one by one.
+    private(set) var retired: [Int] = []
+    var newestConnection = 0
+
+    func retireConnection(_ connection: Int, reason: String) -> Int {
+        retired.append(connection)
+        return newestConnection
+    }
+
     func close() -> EventLoopFuture<Void> {
         calls.append("close")
         let promise = closing ?? EmbeddedEventLoop().makePromise(of: Void.self)
@@ -278,6 +294,8 @@ final class FakeQueue: QueueStore {
     private(set) var stats: [String: Int] = [:]
     /// The wrapped jobs that were postponed, with their pauses: `+500` in milliseconds, or `@` and a time.
     private(set) var postponed: [(body: String, due: String)] = []
+    /// The same, with the times at which they are due in milliseconds since 1970.
+    private var waiting: [(body: String, due: Int64)] = []
     /// The reasons and the JSON members of dead letters.
     private(set) var dead: [(reason: String, members: String)] = []
     private(set) var splits = 0
@@ -381,7 +399,10 @@ final class FakeQueue: QueueStore {
                 let (counter, due, head) = (next(), next(), next())
                 _ = (next(), next())
                 if let body {
-                    postponed.append((head + body + "}", due))
+                    let original = String(buffer: ByteBuffer(string: body).original)
+                    postponed.append((head + original + "}", due))
+                    let number = Int64(due.dropFirst()) ?? 0
+                    waiting.append((head + original + "}", due.hasPrefix("@") ? number : time() + number))
                     count(counter, 1)
                 }
             case "dead":
@@ -447,6 +468,16 @@ final class FakeQueue: QueueStore {
     func waitForJob(seconds: Int, completion: @escaping Completion<Bool>) { completion(.success(false)) }
     func stopWaiting() {}
     func close() -> EventLoopFuture<Void> { loop.makeSucceededVoidFuture() }
+
+    /// Gives jobs back that are due.
+    /// - Returns: true if there were any.
+    func returnDue() -> Bool {
+        let now = time()
+        let due = waiting.filter { $0.due <= now }
+        waiting.removeAll { $0.due <= now }
+        jobs += due.map(\.body)
+        return !due.isEmpty
+    }
 
     /// Puts a claim into Redis that the lane knows nothing of, as after a failover.
     func forget(_ body: String, number: Int) { held[ClaimID(number: number, stamp: "old")] = body }
@@ -529,5 +560,13 @@ final class FakeFleet: FleetStore {
     func register(_ devices: [InvalidTokenSet.Registration], completion: @escaping Completion<Void>) {
         registered += devices
         later(completion) {}
+    }
+}
+
+extension ByteBuffer {
+    /// The producer's bytes of a body.
+    fileprivate var original: ByteBuffer {
+        let range = Envelope.read(self).original
+        return getSlice(at: readerIndex + range.lowerBound, length: range.count) ?? ByteBuffer()
     }
 }

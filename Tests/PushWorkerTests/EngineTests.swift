@@ -37,9 +37,19 @@ struct EngineTests {
         (.notProcessed(.refusedStream), .resent, "RefusedStream"),
         (.notProcessed(.noOtherConnection), .postponed(.deferred), "NoOtherConnection"),
         (
-            .response(Response(status: 429, reason: .tooManyProviderTokenUpdates)), .postponed(.deferred),
+            .response(Response(status: 429, reason: .tooManyProviderTokenUpdates)), .resent,
             "TooManyProviderTokenUpdates"
         ),
+        (.response(Response(status: 403, reason: .unrelatedKeyIDInToken)), .resent, "UnrelatedKeyIdInToken"),
+        (.response(Response(status: 403, reason: .forbidden)), .postponed(.retried), "Forbidden"),
+        (
+            .response(Response(status: 400, reason: .broadcastFeatureNotEnabled)), .postponed(.deferred),
+            "BroadcastFeatureNotEnabled"
+        ),
+        (.response(Response(status: 404)), .postponed(.deferred), "HTTP404"),
+        (.response(Response(status: 400, reasonText: "NewReason")), .postponed(.retried), "NewReason"),
+        (.response(Response(status: 410)), .ended(.invalidToken), "HTTP410"),
+        (.response(Response(status: 500, reason: .unregistered)), .postponed(.retried), "HTTP500"),
         (
             .response(Response(status: 403, reason: .invalidProviderToken)), .postponed(.deferred),
             "InvalidProviderToken"
@@ -108,10 +118,10 @@ struct EngineTests {
     func exhausted() throws {
         let scene = try EngineScene()
         scene.pushOne(token: "ab", #""alert":"hi","max_attempts":1"#)
-        scene.answer(.serviceUnavailable)
+        scene.answer(.tooManyRequests)
         scene.run()
         #expect(scene.queue.dead.map(\.reason) == ["AttemptsExhausted"])
-        #expect(scene.queue.dead.first?.members.contains(#""error":"ServiceUnavailable""#) == true)
+        #expect(scene.queue.dead.first?.members.contains(#""error":"TooManyRequests""#) == true)
     }
 
     @Test("ends a job that would expire before its next attempt")
@@ -145,7 +155,11 @@ struct EngineTests {
         scene.run()
         let due = try #require(scene.queue.postponed.first.flatMap { Int($0.due.dropFirst()) })
         #expect((7000...8000).contains(due))
-        #expect(scene.queue.postponed.first?.body.contains(#""attempt":2"#) == true)
+        #expect(scene.queue.postponed.first?.body.contains(#""attempt":1"#) == true)
+        scene.pushOne(token: "cd")
+        scene.answer(.tooManyRequests, retryAfter: 7)
+        scene.run()
+        #expect(scene.queue.postponed.last?.body.contains(#""attempt":2"#) == true)
     }
 
     // MARK: Jobs

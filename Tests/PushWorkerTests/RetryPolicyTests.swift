@@ -25,8 +25,32 @@ struct RetryPolicyTests {
     func retryAfter() {
         #expect(policy.delay(afterAttempt: 1, retryAfter: 30, jitter: 0) == 30_000)
         #expect(policy.delay(afterAttempt: 1, retryAfter: 30, jitter: 0.5) == 30_500)
-        #expect(policy.delay(afterAttempt: 1, retryAfter: .max, jitter: 0) == 86_400_000)
+        #expect(policy.delay(afterAttempt: 1, retryAfter: .max, jitter: 0) == 900_000)
+        #expect(policy.delay(afterAttempt: 1, retryAfter: 86_400, jitter: 0) == 900_000)
         #expect(policy.delay(afterAttempt: 1, retryAfter: -5, jitter: 0) == 0)
+    }
+
+    @Test("lets pauses after server errors grow from failure to failure, to 15 minutes")
+    func serverErrors() {
+        func pause(_ elapsed: Int64?, retryAfter: Int? = nil, jitter: Double = 1) -> Int64 {
+            policy.serverErrorPause(elapsed: elapsed, retryAfter: retryAfter, jitter: jitter)
+        }
+        #expect(pause(nil) == 1000 && pause(nil, jitter: 0) == 500)
+        #expect(pause(10_000) == 20_000 && pause(10_000, jitter: 0) == 10_000)
+        #expect(pause(.max) == 900_000 && pause(0) == 1000)
+        #expect(pause(nil, retryAfter: 7) == 8000 && pause(nil, retryAfter: .max) == 901_000)
+        #expect(pause(60_000, retryAfter: 7) == 120_000)
+        // An hour of them is not many.
+        var (time, failures) = (Int64(0), 0)
+        var elapsed: Int64?
+        while time < 3_600_000 {
+            let next = pause(elapsed, jitter: 0.5)
+            (time, failures, elapsed) = (time + next, failures + 1, next)
+        }
+        #expect(failures < 25)
+        var short = policy
+        short.cap = 400
+        #expect(short.serverErrorPause(elapsed: 5000, retryAfter: nil, jitter: 1) == 400)
     }
 
     private func resendPause(

@@ -12,19 +12,20 @@ struct VerdictTests {
         (.badDeviceToken, .tokenSuspect(reason: "BadDeviceToken")),
         (.deviceTokenNotForTopic, .tokenSuspect(reason: "DeviceTokenNotForTopic")),
         (.tooManyRequests, .throttled(reason: "TooManyRequests", retryAfter: nil)),
-        (.internalServerError, .retry(reason: "InternalServerError", retryAfter: nil, isUncertain: false)),
-        (.serviceUnavailable, .retry(reason: "ServiceUnavailable", retryAfter: nil, isUncertain: false)),
-        (.shutdown, .retry(reason: "Shutdown", retryAfter: nil, isUncertain: false)),
-        (.idleTimeout, .retry(reason: "IdleTimeout", retryAfter: nil, isUncertain: false)),
-        (.expiredProviderToken, .renewProviderToken),
-        (.tooManyProviderTokenUpdates, .deferred(reason: "TooManyProviderTokenUpdates")),
+        (.internalServerError, .serverError(reason: "InternalServerError", retryAfter: nil)),
+        (.serviceUnavailable, .serverError(reason: "ServiceUnavailable", retryAfter: nil)),
+        (.shutdown, .serverError(reason: "Shutdown", retryAfter: nil)),
+        (.idleTimeout, .serverError(reason: "IdleTimeout", retryAfter: nil)),
+        (.expiredProviderToken, .leaveConnection(reason: "ExpiredProviderToken")),
+        (.tooManyProviderTokenUpdates, .leaveConnection(reason: "TooManyProviderTokenUpdates")),
         (.invalidProviderToken, .pauseApp(reason: "InvalidProviderToken")),
         (.missingProviderToken, .pauseApp(reason: "MissingProviderToken")),
         (.badCertificate, .pauseApp(reason: "BadCertificate")),
         (.badCertificateEnvironment, .pauseApp(reason: "BadCertificateEnvironment")),
-        (.forbidden, .pauseApp(reason: "Forbidden")),
-        (.unrelatedKeyIDInToken, .pauseApp(reason: "UnrelatedKeyIdInToken")),
+        (.forbidden, .forbidden(reason: "Forbidden")),
+        (.unrelatedKeyIDInToken, .leaveConnection(reason: "UnrelatedKeyIdInToken")),
         (.badEnvironmentKeyIDInToken, .pauseApp(reason: "BadEnvironmentKeyIdInToken")),
+        (.badEnvironmentKeyInToken, .pauseApp(reason: "BadEnvironmentKeyInToken")),
         (.topicDisallowed, .pauseApp(reason: "TopicDisallowed")),
         (.badTopic, .pauseApp(reason: "BadTopic")),
         (.missingTopic, .pauseApp(reason: "MissingTopic")),
@@ -47,6 +48,7 @@ struct VerdictTests {
         (.badRequestPayload, .dead(reason: "BadRequestPayload")),
         (.cannotCreateChannelConfig, .dead(reason: "CannotCreateChannelConfig")),
         (.featureNotEnabled, .deferred(reason: "FeatureNotEnabled")),
+        (.broadcastFeatureNotEnabled, .deferred(reason: "BroadcastFeatureNotEnabled")),
         (.topicMismatch, .pauseApp(reason: "TopicMismatch")),
     ]
 
@@ -86,7 +88,7 @@ struct VerdictTests {
         "blames the job for a wrong topic that the job itself named",
         arguments: [APNSReason.badTopic, .topicDisallowed, .topicMismatch, .missingTopic])
     func jobsTopic(reason: APNSReason) {
-        let response = Response(status: 400, reason: reason)
+        let response = Response(status: reason.status, reason: reason)
         #expect(Verdict(.response(response), topicIsConfigured: false) == .dead(reason: Reason(reason)))
     }
 
@@ -99,7 +101,7 @@ struct VerdictTests {
         let busy = Response(status: 503, reason: .serviceUnavailable, retryAfter: 7)
         #expect(
             Verdict(.response(busy), topicIsConfigured: true)
-                == .retry(reason: "ServiceUnavailable", retryAfter: 7, isUncertain: false))
+                == .serverError(reason: "ServiceUnavailable", retryAfter: 7))
     }
 
     @Test("goes by the status where there is no reason or one that is not known yet")
@@ -107,17 +109,58 @@ struct VerdictTests {
         func verdict(_ status: Int, _ text: String? = nil) -> Verdict {
             Verdict(.response(Response(status: status, reasonText: text)), topicIsConfigured: true)
         }
-        #expect(verdict(500) == .retry(reason: "HTTP500", retryAfter: nil, isUncertain: false))
-        #expect(verdict(502) == .retry(reason: "HTTP502", retryAfter: nil, isUncertain: false))
-        #expect(verdict(504) == .retry(reason: "HTTP504", retryAfter: nil, isUncertain: false))
-        #expect(verdict(429) == .retry(reason: "HTTP429", retryAfter: nil, isUncertain: false))
-        #expect(verdict(403) == .pauseApp(reason: "HTTP403"))
-        #expect(verdict(400, "NewReason") == .dead(reason: "NewReason"))
-        #expect(verdict(404) == .dead(reason: "HTTP404"))
+        for status in [500, 502, 503, 504, 599] {
+            #expect(verdict(status) == .serverError(reason: Reason(.http(status)), retryAfter: nil))
+            #expect(verdict(status, "NewTrouble") == .serverError(reason: "NewTrouble", retryAfter: nil))
+        }
+        // Tried a few times, for it may mean anything.
+        for status in [400, 404, 405, 421] {
+            #expect(verdict(status, "NewReason") == .unknown(reason: "NewReason"))
+        }
+        #expect(verdict(429, "NewLimit") == .retry(reason: "NewLimit", retryAfter: nil, isUncertain: false))
+        #expect(verdict(403, "NewRefusal") == .pauseApp(reason: "NewRefusal"))
+        #expect(verdict(413) == .dead(reason: "HTTP413"))
+        // Whoever says it.
         #expect(verdict(410, "NewlyGone") == .tokenInvalid(reason: "NewlyGone", since: nil))
-        // A proxy's own 410 is no reason to give a device up.
-        #expect(verdict(410) == .dead(reason: "HTTP410"))
-        #expect(verdict(302) == .retry(reason: Reason(.http(302)), retryAfter: nil, isUncertain: true))
+        #expect(verdict(410) == .tokenInvalid(reason: "HTTP410", since: nil))
+    }
+
+    @Test("is that something else than APNs answers, for a refusal without a reason and for statuses APNs does not have")
+    func notAPNs() {
+        for status in [201, 204, 301, 302, 400, 401, 403, 404, 405, 407, 408, 421, 429, 431, 600] {
+            let verdict = Verdict(.response(Response(status: status)), topicIsConfigured: true)
+            guard case .pauseApp(let reason) = verdict else {
+                Issue.record("\(status): \(verdict)")
+                continue
+            }
+            #expect(reason.code == .http(status) && reason.detail?.contains("HTTP status \(status)") == true)
+        }
+    }
+
+    @Test("takes a reason only with the status that it belongs to")
+    func allPairs() {
+        for status in [400, 403, 404, 405, 408, 410, 413, 421, 429, 500, 501, 502, 503, 504] {
+            for reason in APNSReason.allCases {
+                let response = Response(status: status, reason: reason, timestamp: 5)
+                let verdict = Verdict(.response(response), topicIsConfigured: true)
+                if reason.status == status {
+                    let expected = Self.expected.first { $0.0 == reason }?.1
+                    #expect(verdict == expected || verdict == .tokenInvalid(reason: Reason(reason), since: 5))
+                    continue
+                }
+                let isRight =
+                    switch verdict {
+                    case .tokenInvalid(_, 5): status == 410
+                    case .dead: status == 413
+                    case .serverError: status >= 500
+                    case .pauseApp: status == 403
+                    case .retry(_, _, false): status == 429
+                    case .unknown: [400, 404, 405, 408, 421].contains(status)
+                    default: false
+                    }
+                #expect(isRight, "\(status) \(reason): \(verdict)")
+            }
+        }
     }
 
     @Test("sends again at once what APNs has not processed, and after a pause what it may have")

@@ -40,7 +40,7 @@ extension ChannelManagementError.Refusal {
         case .badChannelID: "this is not the id of a channel; copy it whole, as APNs gave it"
         case .cannotCreateChannelConfig:
             "the app has as many channels as it may have; delete those that are not used any more"
-        case .featureNotEnabled:
+        case .featureNotEnabled, .broadcastFeatureNotEnabled:
             "the app has no broadcast capability; enable it on Apple's developer site, under Push Notifications"
         case .topicMismatch, .topicDisallowed, .badTopic, .missingTopic:
             "the credential is not for this app; is the bundle identifier right, and the team?"
@@ -48,7 +48,7 @@ extension ChannelManagementError.Refusal {
         case .tooManyProviderTokenUpdates:
             "too many provider tokens were made with this key; wait 20 minutes"
         case .invalidProviderToken, .missingProviderToken, .forbidden, .unrelatedKeyIDInToken,
-            .badEnvironmentKeyIDInToken:
+            .badEnvironmentKeyIDInToken, .badEnvironmentKeyInToken:
             "the signing key is not accepted; are the key, its ID and the team's right, and is it for this environment?"
         case .badCertificate, .badCertificateEnvironment:
             "the certificate is not accepted; is it valid, and for this environment?"
@@ -64,7 +64,9 @@ extension ChannelManagementError.Refusal {
     /// Whether another signing key could be accepted.
     var isAboutKey: Bool {
         switch response.reason {
-        case .invalidProviderToken, .forbidden, .unrelatedKeyIDInToken, .badEnvironmentKeyIDInToken: true
+        case .invalidProviderToken, .forbidden, .unrelatedKeyIDInToken, .badEnvironmentKeyIDInToken,
+            .badEnvironmentKeyInToken:
+            true
         default: false
         }
     }

@@ -21,8 +21,10 @@ extension ConnectionPool {
         public var requestTimeout = TimeAmount.seconds(20)
         /// How long TCP, the proxy's answer and TLS may each take.
         public var connectTimeout = TimeAmount.seconds(10)
-        /// After how long a silence of the server it is sent a PING.
+        /// The time without a word from the server after which it is sent a PING while requests are in flight.
         public var pingAfter = TimeAmount.seconds(15)
+        /// The same while none is in flight.
+        public var idlePingAfter = TimeAmount.hours(1)
         /// How long it has to answer that.
         public var pingTimeout = TimeAmount.seconds(5)
         /// How long the server may take from the end of the TLS handshake to its SETTINGS.
@@ -56,6 +58,7 @@ extension ConnectionPool {
         func connectionLimits(jitter: Double) -> HTTP2ConnectionState.Limits {
             var limits = HTTP2ConnectionState.Limits()
             limits.pingAfter = pingAfter
+            limits.idlePingAfter = idlePingAfter
             limits.pingTimeout = pingTimeout
             limits.settingsTimeout = settingsTimeout
             limits.stallTimeout = stallTimeout

@@ -111,6 +111,18 @@ public final class ConnectionPool: Transport {
         openConnections(now: eventLoop.now)
     }
 
+    /// Sends nothing more on one connection, and opens another. What is under way on it is finished.
+    public func retireConnection(_ connection: Int, reason: String) -> Int {
+        for pooled in connections where pooled.http2.id == connection && pooled.isUsable {
+            logger.info(
+                "retiring an APNs connection: \(reason)",
+                metadata: ["endpoint": "\(endpoint)", "event": "connection_retired"])
+            pooled.http2.retire(reason: reason)
+        }
+        openConnections(now: eventLoop.now)
+        return nextID - 1
+    }
+
     /// Sends a notification on the least busy connection, but never on one on which it already ran into its deadline. If
     /// only such connections have free streams, it is given back as ``RequestFailure/noOtherConnection``.
     /// - Parameter tag: comes back with the result.

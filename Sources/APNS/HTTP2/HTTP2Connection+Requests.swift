@@ -36,7 +36,7 @@ extension HTTP2Connection {
         guard slot.pointee.stream != 0 else { return }
         let result = state.ended(
             stream: slot.pointee.stream, code: code, isWritten: slot.pointee.isWritten,
-            cancelled: slot.pointee.failure, response: slot.pointee.response())
+            cancelled: slot.pointee.failure, response: slot.pointee.response(on: id))
         let tag = slot.pointee.tag
         switch result {
         case .response: break
@@ -95,8 +95,10 @@ extension HTTP2Connection {
 
 extension RequestSlot {
     /// The answer, if a status came.
-    func response() -> Response? {
+    func response(on connection: Int = 0) -> Response? {
         guard status > 0 else { return nil }
-        return Response(status: Int(status), body: body, retryAfter: retryAfter >= 0 ? Int(retryAfter) : nil)
+        var response = Response(status: Int(status), body: body, retryAfter: retryAfter >= 0 ? Int(retryAfter) : nil)
+        if status != 200, response.turnsAgainstConnection { response.connection = connection }
+        return response
     }
 }

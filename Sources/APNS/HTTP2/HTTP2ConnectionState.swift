@@ -8,8 +8,10 @@ import TLS
 struct HTTP2ConnectionState {
     /// The times that a connection keeps.
     struct Limits: Sendable {
-        /// How long nothing may have been read before the peer is asked whether it is there.
+        /// The time without a read after which the peer is sent a PING while requests are in flight.
         var pingAfter: TimeAmount = .seconds(15)
+        /// The same while none is: Apple allows a PING after an hour of inactivity ("Sending notification requests to APNs").
+        var idlePingAfter: TimeAmount = .hours(1)
         /// How long it may take to answer that.
         var pingTimeout: TimeAmount = .seconds(5)
         /// How long the server may take from the end of the TLS handshake to its SETTINGS.
@@ -187,7 +189,7 @@ struct HTTP2ConnectionState {
             return now - pingSent > limits.pingTimeout
                 ? .close("the server did not answer a PING within \(limits.pingTimeout.formatted)") : .nothing
         }
-        guard now - lastRead > limits.pingAfter else { return .nothing }
+        guard now - lastRead > (inFlight > 0 ? limits.pingAfter : limits.idlePingAfter) else { return .nothing }
         pingSent = now
         return .sendPing
     }

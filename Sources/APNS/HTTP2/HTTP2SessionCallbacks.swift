@@ -64,7 +64,7 @@ private func onHeader(
         let status = number(value, valueLength) ?? 0
         if status >= 200 { slot.pointee.status = status }
     } else if nameLength == 11, matches(name, "retry-after") {
-        slot.pointee.retryAfter = number(value, valueLength) ?? -1
+        slot.pointee.retryAfter = RetryAfter.seconds(UnsafeBufferPointer(start: value, count: valueLength)) ?? -1
     }
     return 0
 }

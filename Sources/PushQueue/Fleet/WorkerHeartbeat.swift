@@ -83,6 +83,10 @@ extension ByteBuffer {
         writeString(",\"streams\":\(app.streams),\"stream_limit\":\(app.streamLimit)")
         if app.isDormant { writeString(",\"dormant\":true") }
         if app.isUnanswered { writeString(",\"unanswered\":true") }
+        if let error = app.serverError {
+            writeString(",\"server_error\":")
+            writeShort(error)
+        }
         if let pause = app.pause {
             writeString(",\"pause\":")
             writeShort(pause)

@@ -14,6 +14,7 @@ extension WorkerReport {
             var stream_limit: Int?
             var dormant: Bool?
             var unanswered: Bool?
+            var server_error: String?
             var pause: String?
             var failure: String?
         }
@@ -84,6 +85,7 @@ extension WorkerReport {
             read.streamLimit = Self.count(app.stream_limit)
             read.isDormant = app.dormant ?? false
             read.isUnanswered = app.unanswered ?? false
+            read.serverError = app.server_error.map(Self.shown)
             read.pause = app.pause.map(Self.shown)
             read.failure = app.failure.map(Self.shown)
             return read

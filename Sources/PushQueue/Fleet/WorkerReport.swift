@@ -31,6 +31,8 @@ public struct WorkerReport: Sendable, Equatable {
         public var isDormant = false
         /// True while its requests get no answer at all.
         public var isUnanswered = false
+        /// The server error that all its requests get; `nil` while some succeed.
+        public var serverError: String?
         /// Why the app is paused, as this lane knows; `nil` where it is not.
         public var pause: String?
         /// Why it has no connection.
@@ -39,7 +41,7 @@ public struct WorkerReport: Sendable, Equatable {
         /// To be filled in.
         public init() {}
 
-        var isInTrouble: Bool { pause != nil || failure != nil || isUnanswered }
+        var isInTrouble: Bool { pause != nil || failure != nil || isUnanswered || serverError != nil }
     }
 
     /// A problem that keeps the lane from its work.

@@ -88,12 +88,21 @@ struct InFlight: LinkedEntry {
     var key: UInt8 = 0
     /// The number of times it was sent again without spending an attempt.
     var resends: UInt8 = 0
-    /// True if it was already sent again because of an expired provider token.
-    var isRenewed = false
-    /// True for the probe of an open circuit breaker.
-    var isProbe = false
+    /// The circuit breaker that it is a probe of.
+    var probe: Probe?
     /// The time of its submission: see ``LaneMetrics/time()``.
     var submittedAt: UInt32 = 0
+
+    /// What a notification is to find out.
+    enum Probe: UInt8 {
+        /// Does APNs still refuse the app?
+        case ofApp
+        /// Does the endpoint answer again?
+        case ofEndpoint
+    }
+
+    /// True for the probe of a paused app.
+    var isProbe: Bool { probe == .ofApp }
 }
 
 /// The ends of one job's notifications, until all have ended and the job can be settled.
@@ -124,8 +133,10 @@ final class JobTally {
         var status: Int?
         /// The longest of their pauses, in milliseconds.
         var delay: Int64
-        /// `retried` if any of them spends an attempt.
+        /// `retried` if any of them is tried again after a failure.
         var kind: Postponement
+        /// True if any of them spends an attempt.
+        var spendsAttempt: Bool
     }
 
     /// Notifications that will never be delivered, for one reason.
@@ -148,11 +159,18 @@ final class JobTally {
 
     func add(_ outcome: Outcome, count: Int = 1) { outcomes[outcome] += count }
 
-    func add(postponed tokens: [ByteBuffer], _ kind: Postponement, reason: Reason, status: Int?, delay: Int64) {
+    /// - Parameter spendsAttempt: `nil` for what the kind says: a retry does.
+    func add(
+        postponed tokens: [ByteBuffer], _ kind: Postponement, reason: Reason, status: Int?, delay: Int64,
+        spendsAttempt: Bool? = nil
+    ) {
+        let spendsAttempt = spendsAttempt ?? (kind == .retried)
         guard var postponed else {
-            postponed = Postponed(tokens: tokens, reason: reason, status: status, delay: delay, kind: kind)
+            postponed = Postponed(
+                tokens: tokens, reason: reason, status: status, delay: delay, kind: kind, spendsAttempt: spendsAttempt)
             return
         }
+        if spendsAttempt { postponed.spendsAttempt = true }
         postponed.tokens += tokens
         postponed.reason = reason
         postponed.status = status

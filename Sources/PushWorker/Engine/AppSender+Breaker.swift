@@ -17,6 +17,7 @@ extension AppSender {
         if opened { logPause() }
         // Further answers to what was in flight say nothing new.
         guard opened || isProbe else { return }
+        leaveConnections()
         fleet.store.pause(name, reason, isProbe: isProbe) { [self] result in
             switch result {
             case .success(let wait):
@@ -24,6 +25,13 @@ extension AppSender {
             case .failure(let failure): lane.logFleetFailure(failure)
             }
         }
+    }
+
+    /// Sends nothing more on the connections that there are: APNs remembers for each what it was first used for, and a mended
+    /// fault may only be seen on a new one (Apple, "Establishing a token-based connection to APNs").
+    private func leaveConnections() {
+        // The gateway closes a connection with each error.
+        if !configuration.usesGateway { transport.retireConnections(reason: "the app is paused") }
     }
 
     /// Ends the app's pause for the fleet: a probe was accepted.
@@ -51,7 +59,10 @@ extension AppSender {
         breaker.asked()
         fleet.store.askForProbe(of: name) { [self] result in
             switch result {
-            case .success(.granted): breaker.granted()
+            case .success(.granted):
+                breaker.granted()
+                // Also what was made since the last probe may be older than the mending of the fault.
+                leaveConnections()
             case .success(.wait(let milliseconds, let reason, let detail)):
                 breaker.denied(
                     reason: Reason(.init(text: reason), detail: detail), wait: milliseconds.map { .milliseconds($0) },
@@ -76,7 +87,9 @@ extension AppSender {
             TimeAmount.milliseconds(min(max(0, until - (time ?? until)), lane.configuration.appPause.longest))
         }
         let reason = Reason(.init(text: pause.reason), detail: pause.detail)
-        if breaker.learned(reason: reason, wait: wait, now: lane.now) { logPause() }
+        guard breaker.learned(reason: reason, wait: wait, now: lane.now) else { return }
+        logPause()
+        if !breaker.isPausedByOperator { leaveConnections() }
     }
 
     private func closeBreaker() {

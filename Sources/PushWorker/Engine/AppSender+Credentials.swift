@@ -92,10 +92,9 @@ extension AppSender {
     /// Renews the provider token that APNs has called expired in the answer to a request.
     /// - Returns: true if the request should be sent again, with another token.
     func renewProviderToken(_ flight: FlightID) -> Bool {
-        guard !inFlight[flight].isRenewed,
-            credential.renew(issuedAt: inFlight[flight].providerTokenIssuedAt, now: lane.wallClock())
-        else { return false }
-        inFlight[flight].isRenewed = true
+        guard credential.renew(issuedAt: inFlight[flight].providerTokenIssuedAt, now: lane.wallClock()) else {
+            return false
+        }
         keepProviderToken()
         return true
     }

@@ -21,6 +21,9 @@ extension AppSender {
         if breaker.isOpen, !line.ready.isEmpty || !breaker.wantsProbe(now: lane.now) {
             return deferUnsubmitted(id, Reason(.appPaused), delay: pauseDelay)
         }
+        if !breaker.isOpen, watch.endpoint.isOpen, !line.ready.isEmpty || !watch.endpoint.wantsProbe(now: lane.now) {
+            return deferUnsubmitted(id, Reason(.endpointUnavailable), delay: endpointDelay)
+        }
         if !fleet.throttles.isEmpty, let delay = throttleDelay(of: id) {
             return deferUnsubmitted(id, Reason(.throttled), delay: delay)
         }
@@ -45,14 +48,15 @@ extension AppSender {
         dispatchResends()
         guard !line.ready.isEmpty else { return }
         if breaker.isOpen { return dispatchProbe() }
+        if watch.endpoint.isOpen { return dispatchEndpointProbe() }
         var free = min(transport.capacity, budget?.available(now: lane.now) ?? .max)
         while free > 0, let id = line.ready.removeFirst(in: lane.jobs) {
             if lane.jobs[id].fanOut == nil {
-                guard submitOnly(id, isProbe: false) else { return line.ready.prepend(id, in: lane.jobs) }
+                guard submitOnly(id) else { return line.ready.prepend(id, in: lane.jobs) }
                 free -= 1
                 budget?.spent(1)
             } else {
-                let submitted = submitSome(id, atMost: min(Self.turn, free), isProbe: false)
+                let submitted = submitSome(id, atMost: min(Self.turn, free))
                 // If nothing was submitted although there seemed to be capacity, a connection was lost and not yet reported.
                 free = submitted > 0 ? free - submitted : min(free, transport.capacity)
                 budget?.spent(submitted)
@@ -73,19 +77,34 @@ extension AppSender {
         {
             jobsToTry -= 1
             if lane.jobs[id].fanOut == nil {
-                guard submitOnly(id, isProbe: true) else { return line.ready.prepend(id, in: lane.jobs) }
+                guard submitOnly(id, as: .ofApp) else { return line.ready.prepend(id, in: lane.jobs) }
                 breaker.probeSent()
-            } else if submitSome(id, atMost: 1, isProbe: true) > 0 {
+            } else if submitSome(id, atMost: 1, as: .ofApp) > 0 {
                 breaker.probeSent()
             }
         }
     }
 
+    /// Submits one notification of a job as a probe of the endpoint.
+    /// - Returns: false if no stream was free.
+    func submitProbe(_ id: JobID) -> Bool {
+        if lane.jobs[id].fanOut == nil {
+            guard submitOnly(id, as: .ofEndpoint) else {
+                line.ready.prepend(id, in: lane.jobs)
+                return false
+            }
+            watch.endpoint.probeSent()
+        } else if submitSome(id, atMost: 1, as: .ofEndpoint) > 0 {
+            watch.endpoint.probeSent()
+        }
+        return true
+    }
+
     /// Submits the notification of a job with one token.
     /// - Returns: false if no stream was free.
-    private func submitOnly(_ id: JobID, isProbe: Bool) -> Bool {
+    private func submitOnly(_ id: JobID, as probe: InFlight.Probe? = nil) -> Bool {
         guard let notification = lane.jobs[id].notification.take() else { return false }
-        guard submit(consume notification, of: id, token: nil, isProbe: isProbe) else {
+        guard submit(consume notification, of: id, token: nil, as: probe) else {
             lane.jobs[id].notification = self.notification(ofJob: id)
             return false
         }
@@ -97,7 +116,7 @@ extension AppSender {
     /// Submits some notifications of a job with many tokens; invalid tokens end here. The rest of the job goes to the end of the
     /// line, so that small jobs need not wait for it.
     /// - Returns: the number of submitted notifications.
-    private func submitSome(_ id: JobID, atMost limit: Int, isProbe: Bool) -> Int {
+    private func submitSome(_ id: JobID, atMost limit: Int, as probe: InFlight.Probe? = nil) -> Int {
         guard let fanOut = lane.jobs[id].fanOut else { return 0 }
         var (submitted, ended) = (0, 0)
         while submitted < limit {
@@ -115,7 +134,7 @@ extension AppSender {
                         ended += 1
                     } else {
                         let notification = fanOut.notification(to: token)
-                        guard submit(notification, of: id, token: token, isProbe: isProbe) else { break }
+                        guard submit(notification, of: id, token: token, as: probe) else { break }
                         submitted += 1
                     }
                 } catch {
@@ -135,11 +154,11 @@ extension AppSender {
     }
 
     private func submit(
-        _ notification: consuming Notification, of id: JobID, token: DeviceToken?, isProbe: Bool
+        _ notification: consuming Notification, of id: JobID, token: DeviceToken?, as probe: InFlight.Probe?
     ) -> Bool {
         var entry = InFlight(job: id)
         entry.deviceToken = token
-        entry.isProbe = isProbe
+        entry.probe = probe
         stamp(&entry)
         let flight = inFlight.insert(entry)
         guard transport.submit(consume notification, tag: UInt64(flight.index)) else {
@@ -150,15 +169,30 @@ extension AppSender {
         return true
     }
 
+    /// Notes that a probe will not be answered.
+    func endProbeWithoutAnswer(_ flight: FlightID) {
+        switch inFlight[flight].probe {
+        case .ofApp: breaker.probeInconclusive(now: lane.now)
+        case .ofEndpoint: watch.endpoint.probeInconclusive(now: lane.now)
+        case nil: break
+        }
+    }
+
     private func dispatchResends() {
         line.gatherResends(in: inFlight)
         while let flight = line.resends.first {
             // What is left is deferred with the app's other jobs.
             guard breaker.allows(isProbe: inFlight[flight].isProbe) else { return }
+            let probesEndpoint = !breaker.isOpen && watch.endpoint.isOpen
+            if probesEndpoint, !watch.endpoint.allowsProbe(now: lane.now) { return }
             guard let notification = notification(of: flight),
                 transport.submit(notification, tag: UInt64(flight.index))
             else { return transport.requestCapacity() }
             stamp(&inFlight[flight])
+            if probesEndpoint {
+                inFlight[flight].probe = .ofEndpoint
+                watch.endpoint.probeSent()
+            }
             ledger.recordSubmission(of: inFlight[flight].job, isFirst: false)
             _ = line.resends.removeFirst(in: inFlight)
         }
@@ -198,6 +232,8 @@ extension AppSender {
         let delay: Int64
         if breaker.isOpen {
             (reason, delay) = (Reason(.appPaused), pauseDelay)
+        } else if watch.endpoint.isOpen {
+            (reason, delay) = (Reason(.endpointUnavailable), endpointDelay)
         } else if let since = watch.unconnectedSince, now - since > Self.patience {
             // Not sooner: after a GOAWAY there is another connection within a moment, which what is left can wait for.
             (reason, delay) = (Reason(.noConnection), lane.random(in: 2000...10_000))
@@ -205,7 +241,7 @@ extension AppSender {
             return
         }
         while let flight = line.resends.removeFirst(in: inFlight) {
-            if inFlight[flight].isProbe { breaker.probeInconclusive(now: now) }
+            endProbeWithoutAnswer(flight)
             deferResend(flight, reason, delay: delay)
         }
         while let id = line.ready.first, now - lane.jobs[id].readySince > Self.patience {

@@ -8,6 +8,8 @@ import PushQueue
 extension AppSender: TransportDelegate {
     /// The maximum number of times that a notification is sent again at once because of another provider token or key.
     private static let maximumResends: UInt8 = 10
+    /// The number of attempts for what may be over when it is tried again much later, or may never be.
+    private static let rareAttempts = 3
     /// The number of attempts after which a token is believed to be invalid although nothing else shows that the app is right.
     private static let attemptsToBelieve = 3
 
@@ -37,12 +39,15 @@ extension AppSender: TransportDelegate {
         }
         if case .delivered = verdict {
             badTokens.good()
+            endpointAnswered()
+            if watch.forbidden != nil { watch.forbidden = nil }
             if breaker.isOpen, inFlight[flight].isProbe { resume() }
             if !fleet.throttles.isEmpty { fleet.throttles.ended(token(of: flight), now: ledger.queue(of: id).now) }
             ledger.record(.delivered, status: result.status, of: id, to: recipient(of: flight), wasSent: true)
             inFlight.remove(flight)
             return ledger.close(1, of: id)
         }
+        noteEndpoint(verdict, result, isProbe: inFlight[flight].probe == .ofEndpoint)
         // Decoded when it was claimed; if that should fail now, the claim is left to be recovered.
         guard let job = lane.jobs[id].job else { return abandon(flight) }
         let attempt = Attempt(
@@ -57,20 +62,20 @@ extension AppSender: TransportDelegate {
     /// - Returns: false if the notification is sent again at once, or abandoned: it has not ended.
     private func apply(_ verdict: Verdict, _ result: RequestResult, to attempt: Attempt) -> Bool {
         switch verdict {
-        case .resend, .renewProviderToken: break
+        case .resend: break
+        case .leaveConnection(let reason):
+            if resendsElsewhere(attempt, result, reason) { return false }
         case .pauseApp(let reason):
-            guard inFlight[attempt.flight].resends < Self.maximumResends,
-                usesNextKey(keyIndex: inFlight[attempt.flight].key, reason)
-            else { break }
-            resend(attempt, reason)
-            return false
+            if resendsWithNextKey(attempt, reason) { return false }
+        case .forbidden(let reason):
+            if meetsForbidden(attempt), resendsWithNextKey(attempt, reason) { return false }
         case .tokenInvalid:
             badTokens.good()
             if breaker.isOpen, attempt.isProbe { resume() }
         case .tokenSuspect:
             // An answer about a token shows that the app itself is right, unless just that is in question.
             if attempt.isProbe, breaker.reason?.isBadToken == false { resume() }
-        case .delivered, .retry, .throttled, .deferred, .dead:
+        case .delivered, .retry, .serverError, .throttled, .deferred, .unknown, .dead:
             if attempt.isProbe { breaker.probeInconclusive(now: lane.now) }
         }
         endThrottle(verdict, attempt)
@@ -78,8 +83,12 @@ extension AppSender: TransportDelegate {
         case .delivered: break
         case .tokenInvalid(let reason, let since): markInvalid(attempt, reason, since: since)
         case .tokenSuspect(let reason): judge(attempt, reason)
+        case .retry(let reason, _, true) where watch.endpoint.isOpen:
+            wait(attempt, reason, retryAfter: nil, isUncertain: true)
         case .retry(let reason, let retryAfter, let isUncertain):
             retry(attempt, reason, retryAfter: retryAfter, isUncertain: isUncertain)
+        case .serverError(let reason, let retryAfter):
+            wait(attempt, reason, retryAfter: retryAfter, isUncertain: false)
         case .throttled(let reason, let retryAfter): throttle(attempt, reason, retryAfter: retryAfter)
         case .resend(let reason):
             guard let pause = resendPause(attempt, result) else {
@@ -94,26 +103,78 @@ extension AppSender: TransportDelegate {
             } else {
                 retry(attempt, reason, retryAfter: nil, isUncertain: false)
             }
-        case .renewProviderToken:
-            let reason = Reason(.expiredProviderToken)
-            if renewProviderToken(attempt.flight) {
-                resend(attempt, reason)
-                return false
-            }
-            pause(Reason(.expiredProviderToken, detail: "is this machine's clock right?"), isProbe: attempt.isProbe)
-            deferNotification(attempt.token, of: attempt.id, attempt.job, reason, delay: pauseDelay)
+        case .leaveConnection(let reason):
+            let isToken = reason.code == .apns(.expiredProviderToken)
+            pauseApp(attempt, isToken ? Reason(reason.code, detail: "is this machine's clock right?") : reason)
         case .pauseApp(let reason):
-            pause(reason, isProbe: attempt.isProbe)
             if case .uncertain = result { ledger.recordPossibleDuplicate(of: attempt.id) }
-            deferNotification(attempt.token, of: attempt.id, attempt.job, Reason(reason.code), delay: pauseDelay)
+            pauseApp(attempt, reason)
+        case .forbidden(let reason):
+            if isForbidden(attempt) { pauseApp(attempt, reason) } else { retryRarely(attempt, reason) }
         case .deferred(let reason):
-            if reason.code == .apns(.featureNotEnabled) { logMissingBroadcasts() }
+            if reason.concernsBroadcasts { logMissingBroadcasts(reason) }
             let delay = lane.random(in: 30_000...90_000)
             deferNotification(attempt.token, of: attempt.id, attempt.job, reason, delay: delay)
+        case .unknown(let reason):
+            lane.logThrottled(
+                .error, "unknown_reason",
+                "APNs gives a reason that this version does not know; its notifications are tried up to three times",
+                kind: "unknown reason \(name) \(reason.code.text)",
+                metadata: logMetadata.merging(["reason": "\(reason.code.text)", "status": "\(attempt.status ?? 0)"]) { $1 })
+            retryRarely(attempt, reason)
         case .dead(let reason):
             ledger.record(.dead, reason, status: attempt.status, of: attempt.id, to: attempt.token, wasSent: true)
         }
         return true
+    }
+
+    // MARK: Faults of the app
+
+    /// Pauses the app, and defers the notification that showed why.
+    private func pauseApp(_ attempt: Attempt, _ reason: Reason) {
+        pause(reason, isProbe: attempt.isProbe)
+        deferNotification(attempt.token, of: attempt.id, attempt.job, Reason(reason.code), delay: pauseDelay)
+    }
+
+    private func resendsWithNextKey(_ attempt: Attempt, _ reason: Reason) -> Bool {
+        guard inFlight[attempt.flight].resends < Self.maximumResends,
+            usesNextKey(keyIndex: inFlight[attempt.flight].key, reason)
+        else { return false }
+        resend(attempt, reason)
+        return true
+    }
+
+    /// Leaves a connection that APNs has turned against, with another provider token if the old one has expired.
+    /// - Returns: true if the notification is sent again.
+    private func resendsElsewhere(_ attempt: Attempt, _ result: RequestResult, _ reason: Reason) -> Bool {
+        let isExpired = reason.code == .apns(.expiredProviderToken)
+        let isRenewed = isExpired && renewProviderToken(attempt.flight)
+        guard !breaker.isOpen, inFlight[attempt.flight].resends < Self.maximumResends,
+            case .response(let response) = result
+        else { return false }
+        switch leaveConnection(response, reason) {
+        case .first where isExpired && !isRenewed: return false
+        case .first, .further:
+            resend(attempt, reason)
+            return true
+        case .again: return resendsWithNextKey(attempt, reason)
+        }
+    }
+
+    /// Notes that a job was answered `Forbidden`, which may be its own fault.
+    /// - Returns: true if it is taken for the app's: another job met the same, and none has been delivered in between.
+    private func meetsForbidden(_ attempt: Attempt) -> Bool {
+        if watch.forbidden == nil { watch.forbidden = identity(attempt) }
+        return isForbidden(attempt)
+    }
+
+    private func isForbidden(_ attempt: Attempt) -> Bool {
+        breaker.isOpen || watch.forbidden.map { $0 != identity(attempt) } ?? false
+    }
+
+    private func identity(_ attempt: Attempt) -> ByteBuffer {
+        ledger.queue(of: attempt.id).identity(
+            of: attempt.job, claim: lane.jobs[attempt.id].claim, generation: lane.jobs[attempt.id].generation)
     }
 
     // MARK: What becomes of a notification
@@ -153,17 +214,20 @@ extension AppSender: TransportDelegate {
             reason, status: attempt.status, of: id)
     }
 
-    /// Retries a notification with an attempt spent, or ends it if it has no attempt left or would expire before.
-    /// - Parameter delay: the pause in milliseconds; `nil` for that of the retry policy.
+    /// Retries a notification, or ends it if it has no attempt left or would expire before.
+    /// - Parameters:
+    ///   - delay: the pause in milliseconds; `nil` for that of the retry policy.
+    ///   - spendsAttempt: false if the failure does not count.
     private func retry(
-        _ attempt: Attempt, _ reason: Reason, retryAfter: Int?, isUncertain: Bool, delay: Int64? = nil
+        _ attempt: Attempt, _ reason: Reason, retryAfter: Int?, isUncertain: Bool, delay: Int64? = nil,
+        spendsAttempt: Bool = true
     ) {
         let (id, job, status) = (attempt.id, attempt.job, attempt.status)
         if isUncertain, job.onUncertain == .drop {
             return ledger.record(.dropped, reason, status: status, of: id, to: attempt.recipient, wasSent: true)
         }
         let count = job.envelope.attempt
-        guard count < maximumAttempts(of: job) else {
+        guard !spendsAttempt || count < maximumAttempts(of: job) else {
             return ledger.record(
                 .dead, Reason(.attemptsExhausted), cause: reason, status: status, of: id, to: attempt.token,
                 wasSent: true)
@@ -175,7 +239,37 @@ extension AppSender: TransportDelegate {
         if isUncertain { ledger.recordPossibleDuplicate(of: id) }
         ledger.record(
             .retried, 1, reason, status: status, tokens: [attempt.token], of: id, delay: delay,
-            recipients: attempt.recipient.map { [$0] } ?? [])
+            recipients: attempt.recipient.map { [$0] } ?? [], spendsAttempt: spendsAttempt)
+    }
+
+    /// Retries a notification up to three times, minutes apart, and then gives it up: what it met may be over by then.
+    private func retryRarely(_ attempt: Attempt, _ reason: Reason) {
+        guard attempt.job.envelope.attempt < min(Self.rareAttempts, maximumAttempts(of: attempt.job)) else {
+            return ledger.record(
+                .dead, reason, status: attempt.status, of: attempt.id, to: attempt.token, wasSent: true)
+        }
+        let delay = min(lane.random(in: 60_000...180_000), lane.configuration.retry.cap)
+        retry(attempt, reason, retryAfter: nil, isUncertain: false, delay: delay)
+    }
+
+    /// Has a notification wait for an endpoint in trouble: no attempt is spent until it expires or, if it never does, in its
+    /// first 24 hours.
+    private func wait(_ attempt: Attempt, _ reason: Reason, retryAfter: Int?, isUncertain: Bool) {
+        let (id, job) = (attempt.id, attempt.job)
+        let now = ledger.queue(of: id).now
+        let elapsed = job.lastFailure.map { max(0, now - $0) }
+        var delay = lane.configuration.retry.serverErrorPause(
+            elapsed: elapsed, retryAfter: retryAfter, jitter: lane.jitter)
+        if watch.endpoint.isOpen { delay = max(delay, min(endpointDelay, lane.configuration.retry.cap)) }
+        let expires = job.expirationSecond(firstSeen: lane.jobs[id].firstSeen).map { $0 > 0 } ?? false
+        let since = max(job.enqueuedAt ?? lane.jobs[id].firstSeen, job.sendAt ?? 0)
+        guard expires || now - since < RetryPolicy.freeResends else {
+            return retry(
+                attempt, reason, retryAfter: retryAfter, isUncertain: isUncertain,
+                delay: max(delay, backoff(job.envelope.attempt, retryAfter: retryAfter)))
+        }
+        retry(
+            attempt, reason, retryAfter: retryAfter, isUncertain: isUncertain, delay: delay, spendsAttempt: false)
     }
 
     /// Retries a notification whose device APNs throttles, and has all others for that device wait.
@@ -198,7 +292,7 @@ extension AppSender: TransportDelegate {
     /// Lets the next notification for a device go that others wait for, if this was the one that they waited for.
     private func endThrottle(_ verdict: Verdict, _ attempt: Attempt) {
         switch verdict {
-        case .throttled, .resend, .renewProviderToken: break
+        case .throttled, .resend: break
         default: endThrottle(attempt)
         }
     }
@@ -208,11 +302,11 @@ extension AppSender: TransportDelegate {
         fleet.throttles.ended(attempt.token, now: ledger.queue(of: attempt.id).now)
     }
 
-    private func logMissingBroadcasts() {
+    private func logMissingBroadcasts(_ reason: Reason) {
         lane.logThrottled(
             .error, "broadcasts_not_enabled",
             """
-            APNs does not accept broadcasts for this app (\(APNSReason.featureNotEnabled.rawValue)): its jobs with a \
+            APNs does not accept broadcasts for this app (\(reason.code.text)): its jobs with a \
             `channel` wait, and are tried again every minute. Enable the app's broadcast capability on Apple's developer site
             """, kind: "broadcasts \(name)", metadata: logMetadata)
     }

@@ -57,12 +57,14 @@ final class AppSender {
         }
     }
 
-    /// What was last seen and reported of an app.
+    /// What was last seen of an app.
     struct AppWatch {
-        /// The state of its answers that was last reported to the fleet.
-        var answerState = AnswerState.answered
-        /// True if the log's last line about its answers is that there are none.
-        var isUnanswered = false
+        /// The state of its endpoint.
+        var endpoint = EndpointBreaker()
+        /// The job that was the first to be answered `Forbidden` since one was last delivered.
+        var forbidden: ByteBuffer?
+        /// The newest connection at the time when APNs last turned against one, and that time.
+        var left: (newest: Int, at: NIODeadline)?
         /// The time since which no connection takes requests; `nil` while one does.
         var unconnectedSince: NIODeadline?
         /// The time at which its block was last written to Redis; `nil` if it has not been.
@@ -102,14 +104,19 @@ final class AppSender {
         var free = max(0, transport.capacity - line.waiting - line.resendCount)
         // What the rate allows in half a second; the rest may as well stay in the queue.
         if let budget { free = min(free, max(0, max(1, budget.perSecond / 2) - line.waiting)) }
-        guard breaker.isOpen else { return free }
+        guard !isSending else { return free }
         // Only a probe would be sent; the rest may as well stay in the queue.
-        return line.waiting == 0 && breaker.wantsProbe(now: lane.now) ? min(free, 1) : 0
+        let wantsProbe =
+            breaker.isOpen ? breaker.wantsProbe(now: lane.now) : watch.endpoint.wantsProbe(now: lane.now)
+        return line.waiting == 0 && wantsProbe ? min(free, 1) : 0
     }
+
+    /// True if nothing but its limits restrains it: neither breaker is open.
+    var isSending: Bool { !breaker.isOpen && !watch.endpoint.isOpen }
 
     /// True if it has nothing to send, could send, and need not be checked often.
     var isAtRest: Bool {
-        line.waiting == 0 && line.isEmpty && retiring.isEmpty && !breaker.isOpen && credential.canSend && !isRemoved
+        line.waiting == 0 && line.isEmpty && retiring.isEmpty && isSending && credential.canSend && !isRemoved
             && (transport.usableConnections > 0 || transport.isDormant)
     }
 
@@ -135,27 +142,13 @@ final class AppSender {
     /// Opens another connection, because there is more work than streams.
     func grow() { transport.requestCapacity() }
 
-    /// Logs the beginning and the end of a time without any answers, and reports it to the fleet.
+    /// Opens the endpoint's breaker when requests go unanswered, long before their deadlines.
     private func watchAnswers() {
-        guard lane.isWorking else { return }
-        let state = isRemoved ? .answered : transport.answerState
-        if state != watch.answerState { lane.reportSoon() }
-        watch.answerState = state
-        // Requests that were lately unanswered are neither answered nor unanswered now.
-        guard state != .unansweredLately, (state == .unanswered) != watch.isUnanswered else { return }
-        watch.isUnanswered.toggle()
-        let subject = "no answers \(name)"
-        if watch.isUnanswered {
-            lane.logOngoing(
-                .error, "no_answers",
-                """
-                no answers from APNs: connections are made, and no request on them is answered; jobs are retried. \
-                Check the proxy, load balancer or firewall between this host and APNs, and Apple's status page
-                """, of: subject,
-                metadata: logMetadata.merging(["in_flight": "\(transport.statistics.streamsInUse)"]) { $1 })
-        } else {
-            lane.logEnd("answers_again", "APNs answers again", of: subject, metadata: logMetadata)
-        }
+        guard lane.isWorking, !isRemoved, transport.answerState == .unanswered,
+            watch.endpoint.foundUnanswered(
+                longest: longestEndpointPause, now: lane.now, jitter: lane.jitter)
+        else { return }
+        logEndpointFailure()
     }
 
     // MARK: Observation
@@ -163,7 +156,11 @@ final class AppSender {
     /// The problem that keeps the app from sending, if any.
     var problem: String? {
         if let reason = breaker.reason { return "the app \(name) is paused: \(reason.explanation)" }
-        if transport.answerState == .unanswered { return "the app \(name) gets no answers from APNs" }
+        if let reason = watch.endpoint.reason {
+            return reason.isNoAnswer
+                ? "the app \(name) gets no answers from APNs"
+                : "the app \(name) gets server errors from APNs: \(reason.explanation)"
+        }
         return transport.usableConnections > 0 || transport.isDormant
             ? nil : "the app \(name) has no connection to APNs"
     }
@@ -179,7 +176,10 @@ final class AppSender {
         report.streams = statistics.streamsInUse
         report.streamLimit = statistics.streamLimit
         report.isDormant = transport.isDormant
-        report.isUnanswered = transport.answerState == .unanswered
+        if let reason = watch.endpoint.reason {
+            report.isUnanswered = reason.isNoAnswer
+            report.serverError = reason.isNoAnswer ? nil : reason.explanation
+        }
         report.pause = breaker.reason?.explanation
         if statistics.usable == 0, !transport.isDormant {
             report.failure = transport.lastFailure.map { "\($0)" }
@@ -235,6 +235,7 @@ final class AppSender {
         new.setProviderToken(credential.providerToken?.jwt)
         transport = new
         watch.unconnectedSince = nil
+        forgetEndpoint()
         retiring.append(old)
         old.flushConfirmations()
         old.close().assumeIsolated().whenComplete { [self] _ in retiring.removeAll { $0 === old } }

@@ -158,7 +158,7 @@ extension Lane {
             LaneReport.App(
                 name: sender.name, isRemoved: sender.isRemoved, statistics: sender.transport.statistics,
                 failures: sender.transport.failureCounts, waiting: sender.line.waiting + sender.line.resends.count,
-                breaker: BreakerState(sender.breaker),
+                breaker: BreakerState(sender.breaker, sender.watch.endpoint),
                 providerTokenAge: sender.credential.providerTokenAge(now: wall),
                 certificateEnd: sender.credential.certificateEnd,
                 sendTimes: .init(metrics.sendTimes.row(sender.id.index), unitsPerSecond: 1_000_000))

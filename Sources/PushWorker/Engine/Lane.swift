@@ -200,7 +200,7 @@ final class Lane: @unchecked Sendable {
         guard consumers.contains(where: \.hasBacklog), context.isWorking, capacity <= inFlight,
             used < Self.tickInterval.nanoseconds / 2
         else { return }
-        senders.filter { !$0.breaker.isOpen && !$0.isRemoved }.min { $0.transport.capacity < $1.transport.capacity }?
+        senders.filter { $0.isSending && !$0.isRemoved }.min { $0.transport.capacity < $1.transport.capacity }?
             .grow()
     }
 

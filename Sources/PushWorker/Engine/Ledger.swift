@@ -137,14 +137,16 @@ final class Ledger {
     ///   - tokens: their tokens, as text. May be empty for a job with one token.
     ///   - delay: the pause in milliseconds.
     ///   - recipients: those to log.
+    ///   - spendsAttempt: `nil` for what the kind of postponement says: a retry does.
     func record(
         _ postponement: Postponement, _ count: Int, _ reason: Reason, status: Int? = nil, tokens: [ByteBuffer],
-        of id: JobID, delay: Int64, recipients: @autoclosure () -> [ByteBuffer]
+        of id: JobID, delay: Int64, recipients: @autoclosure () -> [ByteBuffer], spendsAttempt: Bool? = nil
     ) {
         counters[postponement] += count
         lane.metrics.count(.postponed(postponement), lane.jobs[id].series, count, reason)
         if logsEach { for recipient in recipients() { log(postponement, reason, status, recipient, id, delay) } }
-        tally(of: id).add(postponed: tokens, postponement, reason: reason, status: status, delay: delay)
+        tally(of: id).add(
+            postponed: tokens, postponement, reason: reason, status: status, delay: delay, spendsAttempt: spendsAttempt)
     }
 
     /// Records that a notification is sent again at once.

@@ -112,7 +112,7 @@ extension QueueConsumer: JobSettler {
 
     private func write(_ postponed: JobTally.Postponed, of ended: ActiveJob, _ job: Job) {
         var writer = queue.wrapper(
-            of: job, claim: ended.claim, attempt: job.envelope.attempt + (postponed.kind == .retried ? 1 : 0),
+            of: job, claim: ended.claim, attempt: job.envelope.attempt + (postponed.spendsAttempt ? 1 : 0),
             firstSeen: ended.firstSeen)
         if job.tokens != nil { writer.write(tokens: postponed.tokens) }
         let code = postponed.reason.code.text

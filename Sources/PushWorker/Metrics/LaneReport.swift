@@ -56,11 +56,16 @@ struct LaneReport: Sendable {
 /// Whether an app's notifications are sent. The raw value is the label.
 enum BreakerState: String, CaseIterable, Comparable {
     case closed
+    /// The endpoint does not answer, or answers with server errors only.
+    case unavailable
     case open
     /// Paused by an operator.
     case paused
 
-    init(_ breaker: AppBreaker) { self = breaker.isPausedByOperator ? .paused : breaker.isOpen ? .open : .closed }
+    init(_ breaker: AppBreaker, _ endpoint: EndpointBreaker) {
+        self =
+            breaker.isPausedByOperator ? .paused : breaker.isOpen ? .open : endpoint.isOpen ? .unavailable : .closed
+    }
 
     static func < (one: BreakerState, other: BreakerState) -> Bool {
         allCases.firstIndex(of: one) ?? 0 < allCases.firstIndex(of: other) ?? 0

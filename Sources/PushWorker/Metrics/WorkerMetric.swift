@@ -103,7 +103,8 @@ public struct WorkerMetric: Sendable {
         "streams", .gauge, ["app", "state"], "Requests at once on the connections to APNs: used, and allowed.")
     static let breakerState = WorkerMetric(
         "breaker_state", .gauge, ["app", "state"],
-        "1 for the state that the app is in: closed (it sends), open (APNs refuses it; probes go on), paused (by an "
+        "1 for the state that the app is in: closed (it sends), unavailable (its APNs does not answer, or with server "
+            + "errors only; one notification at a time is sent), open (APNs refuses it; probes go on), paused (by an "
             + "operator).")
     static let providerTokenAge = WorkerMetric(
         "provider_token_age_seconds", .gauge, ["app"],

@@ -54,6 +54,14 @@ extension FleetStatus {
                             + "(\(app.lanesUnanswered) of \(app.lanes) lanes)",
                         advice: "check the proxy, load balancer or firewall in front of it, and Apple's status page; "
                             + "`apns-worker check` tries each step"))
+            } else if let error = app.serverError, app.paused == nil {
+                problems.append(
+                    Problem(
+                        kind: .appServerErrors, subject: app.name,
+                        message: "app \(app.name) gets only server errors from \(app.endpoints.joined(separator: ", ")): "
+                            + "\(error) (\(app.lanesWithServerErrors) of \(app.lanes) lanes)",
+                        advice: "see Apple's status page, and any proxy in front of it; the jobs stay, and sending "
+                            + "resumes by itself"))
             } else if app.state == .unconnected {
                 problems.append(
                     Problem(

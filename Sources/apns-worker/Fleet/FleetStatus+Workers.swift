@@ -95,10 +95,14 @@ extension FleetStatus {
             app.streamLimit = told.reduce(0) { $0 + $1.streamLimit }
             app.lanes = told.count
             app.lanesUnanswered = told.count(where: \.isUnanswered)
+            app.lanesWithServerErrors = told.count { $0.serverError != nil }
+            app.serverError = told.compactMap(\.serverError).first
             app.failure = told.compactMap(\.failure).first
             app.state =
                 if app.lanesUnanswered > 0 {
                     .unanswered
+                } else if app.serverError != nil {
+                    .serverErrors
                 } else if app.connections > 0 {
                     .connected
                 } else if told.allSatisfy(\.isDormant) {

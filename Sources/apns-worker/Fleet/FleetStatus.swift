@@ -19,6 +19,7 @@ struct FleetStatus: Encodable, Sendable {
             case appPaused = "app_paused"
             case appUnconnected = "app_unconnected"
             case appUnanswered = "app_unanswered"
+            case appServerErrors = "app_server_errors"
             case tooOld = "too_old"
         }
 
@@ -151,6 +152,7 @@ struct FleetStatus: Encodable, Sendable {
     struct App: Encodable, Sendable {
         enum State: String, Encodable, Sendable {
             case connected, idle, connecting, unconnected, unanswered, paused, unknown
+            case serverErrors = "server_errors"
         }
 
         var name: String
@@ -166,6 +168,9 @@ struct FleetStatus: Encodable, Sendable {
         var lanes = 0
         /// Those of them whose requests get no answer at all.
         var lanesUnanswered = 0
+        /// Lanes whose requests all get server errors, and the error.
+        var lanesWithServerErrors = 0
+        var serverError: String?
         /// Why there is no connection.
         var failure: String?
     }

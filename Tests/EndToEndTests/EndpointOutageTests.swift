@@ -1,0 +1,114 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    /// An APNs in trouble for as long as it pleases: every job waits, and all are delivered when it is over.
+    @Suite("APNs in trouble")
+    struct EndpointOutageTests {
+        private let redis: RedisServer
+        private let simulator: SimulatorProcess
+
+        init() async throws {
+            redis = try RedisServer()
+            simulator = try await SimulatorProcess(options: ["--initial-streams", "100", "--control-port", "0"])
+        }
+
+        /// A worker that may probe twice per second, and gives each job one attempt.
+        private func worker(_ options: [String] = []) throws -> WorkerProcess {
+            try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port,
+                options: ["--admin-port", "0", "--max-connections", "1", "--pause", "500", "--pause-cap", "500"] + options)
+        }
+
+        private func body(_ port: Int) async throws -> String { try await MetricsTests.get(port, "/readyz").body }
+
+        @Test("answers every request with a server error, far longer than ten attempts take: no job dies of it")
+        func serverErrors() async throws {
+            try await simulator.control("POST", "/rules", #"{"rule":"answer=503"}"#)
+            let worker = try worker(["--max-attempts", "1"])
+            let port = try await worker.adminPort()
+            try redis.push(TestJob.many(500))
+            try await eventually("it is not ready") {
+                try await body(port).contains("- the app default gets server errors from APNs: ServiceUnavailable (")
+            }
+            try await eventually("status reports it", within: .seconds(10)) {
+                try await FleetView(redis.url).kinds == ["app_server_errors default"]
+            }
+            let view = try await FleetView(redis.url)
+            #expect(view.apps.first?.state == "server_errors" && view.apps.first?.server_error == "ServiceUnavailable")
+            let page = try await MetricsTests.page(port)
+            #expect(page.value("apns_worker_breaker_state", ["app": "default", "state": "unavailable"]) == 1)
+            let checked = try await CommandLineTests.run(
+                ["status", "--check"], environment: ["APNS_WORKER_REDIS_URL": redis.url])
+            #expect(checked.ending == .exited(1) && checked.output.contains("server errors"), "\(checked.output)")
+
+            // From now on one request after the other.
+            let before = try await simulator.account().requests
+            #expect(before <= 300)
+            try await eventually("probes go on", within: .seconds(30)) {
+                try await simulator.account().requests >= before + 12
+            }
+            #expect(try QueueContents(redis).dead.isEmpty)
+            try await simulator.control("DELETE", "/rules")
+            try await eventually("all are delivered") { try redis.counted("delivered") == 500 }
+            try await eventually("it is ready again") { try await body(port) == "ready\n" }
+            try await eventually("status is well again") { try await FleetView(redis.url).problems.isEmpty }
+            let account = try await worker.stop()
+            expectAgreement(account, try QueueContents(redis), try await simulator.stop())
+            #expect(account.delivered == 500 && account.dead == 0 && account.possibleDuplicates == 0)
+            let lines = worker.log.split(separator: "\n")
+            #expect(lines.count { $0.contains(" error ") && $0.contains("event=server_errors") } == 1, "\(worker.log)")
+            #expect(lines.count { $0.contains("event=answers_again") } == 1)
+        }
+
+        @Test("answers no request, for as long: no job dies of it, and few are sent again")
+        func silence() async throws {
+            try await simulator.control("POST", "/rules", #"{"rule":"answer=silence"}"#)
+            let worker = try worker(["--max-attempts", "2", "--request-timeout", "1000"])
+            let port = try await worker.adminPort()
+            try redis.push(TestJob.many(500))
+            try await eventually("it is not ready") {
+                try await body(port).contains("- the app default gets no answers from APNs (")
+            }
+            let before = try await simulator.account().requests
+            try await eventually("probes go on", within: .seconds(60)) {
+                try await simulator.account().requests >= before + 8
+            }
+            #expect(try await simulator.account().requests < 500)
+            // Also between probes.
+            #expect(try await body(port).contains("gets no answers from APNs"))
+            try await eventually("status reports it", within: .seconds(10)) {
+                try await FleetView(redis.url).kinds == ["app_unanswered default"]
+            }
+            #expect(try QueueContents(redis).dead.isEmpty)
+            try await simulator.control("DELETE", "/rules")
+            try await eventually("all are delivered") { try redis.counted("delivered") == 500 }
+            try await eventually("it is ready again") { try await body(port) == "ready\n" }
+            let account = try await worker.stop()
+            let accepted = try await simulator.stop()
+            expectAgreement(account, try QueueContents(redis), accepted)
+            #expect(account.delivered == 500 && account.dead == 0)
+            #expect(account.possibleDuplicates == accepted.silenced && accepted.silenced < 500)
+            #expect(worker.log.split(separator: "\n").count { $0.contains(" error ") } == 1, "\(worker.log)")
+        }
+
+        @Test("is something else: an HTML page for every request pauses the app, and no attempt is spent")
+        func notAPNs() async throws {
+            try await simulator.control("POST", "/rules", #"{"rule":"answer=404,body=text"}"#)
+            let worker = try worker(["--max-attempts", "1"])
+            let port = try await worker.adminPort()
+            try redis.push(TestJob.many(200))
+            try await eventually("the app is paused") { try BreakerTests.pause("default", redis) != nil }
+            let pause = try #require(try BreakerTests.pause("default", redis))
+            #expect(pause["reason"] as? String == "HTTP404")
+            #expect((pause["detail"] as? String)?.contains("is this APNs?") == true)
+            try await eventually("it is not ready") { try await body(port).contains("is this APNs?") }
+            try await simulator.control("DELETE", "/rules")
+            try await eventually("all are delivered", within: .seconds(90)) { try redis.counted("delivered") == 200 }
+            let account = try await worker.stop()
+            #expect(account.delivered == 200 && account.dead == 0 && account.retried == 0)
+            _ = try await simulator.stop()
+        }
+    }
+}

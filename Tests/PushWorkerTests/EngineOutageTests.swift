@@ -1,0 +1,277 @@
+import APNS
+import NIOCore
+import PushJob
+import PushQueue
+import Testing
+
+@testable import PushWorker
+
+/// The engine's real parts when APNs is in trouble, refuses a connection, or is not APNs.
+@Suite("The engine in an outage")
+struct EngineOutageTests {
+    // MARK: An endpoint in trouble
+
+    enum Outage: CaseIterable {
+        case serverErrors, silence
+    }
+
+    @Test("loses nothing and gives up nothing in an hour of it, and delivers all afterwards", arguments: Outage.allCases)
+    func hour(of outage: Outage) throws {
+        let jobs = 400
+        let scene = try EngineScene { $0.queues[0].limits.results = .off }
+        scene.queue.jobs = (0..<jobs).map { EngineScene.job(String(10_000 + $0) + "0") }
+        let begin = scene.loop.now
+        scene.pass(.hours(1)) { outage == .silence ? nil : .response(Response(status: 503, reason: .serviceUnavailable)) }
+        let requests = scene.transport.sent.count
+        // What was in flight when it began, and then one after the other.
+        #expect(requests >= 100 && requests < 100 + 40, "\(requests) requests")
+        #expect(scene.queue.dead.isEmpty, "\(scene.stats)")
+        #expect(scene.queue.postponed.allSatisfy { $0.body.contains(#""attempt":1"#) })
+        #expect(scene.counters.possibleDuplicates <= (outage == .silence ? requests : 0))
+        let event = outage == .silence ? "no_answers" : "server_errors"
+        #expect(scene.log.events.contains(event) && !scene.log.events.contains("answers_again"))
+        #expect(scene.loop.now - begin >= .hours(1))
+
+        scene.transport.answerState = .answered
+        scene.pass(.minutes(40)) { EngineScene.delivered }
+        #expect(scene.queue.stats["delivered"] == jobs && scene.queue.dead.isEmpty, "\(scene.stats)")
+        #expect(Set(scene.transport.tokens).count == jobs)
+        #expect(scene.log.events.count { $0 == "answers_again" } == 1)
+        #expect(scene.queue.held.isEmpty && scene.lane.inFlight == 0 && scene.context.jobs.count == 0)
+    }
+
+    @Test("shows the endpoint's state in health, heartbeat and metrics while it lasts, also between probes")
+    func visible() throws {
+        let scene = try EngineScene()
+        scene.fail(EndpointBreaker.limit)
+        let sender = scene.lane.senders[0]
+        #expect(sender.problem?.contains("server errors from APNs: ServiceUnavailable") == true)
+        #expect(sender.report.serverError == "ServiceUnavailable" && !sender.report.isUnanswered)
+        #expect(scene.lane.report().apps.first?.breaker == .unavailable && !scene.lane.report().isReady)
+        #expect(scene.log.events.count { $0 == "server_errors" } == 1)
+        scene.pass(.minutes(3)) { nil }
+        #expect(sender.report.isUnanswered && sender.report.serverError == nil, "the last probe was not answered")
+        scene.pass(.minutes(6)) { EngineScene.delivered }
+        #expect(sender.problem == nil && scene.lane.report().apps.first?.breaker == .closed)
+        #expect(scene.log.events.count { $0 == "answers_again" } == 1)
+    }
+
+    @Test("takes no jobs but one for a probe while the endpoint's breaker is open, and does not hold up another app")
+    func claimsLess() throws {
+        let scene = try EngineScene(apps: ["shop", "news"])
+        for number in 0..<EndpointBreaker.limit {
+            scene.push(#"{"app":"shop","alert":"x","token":"\#(1000 + number)"}"#)
+            scene.answer(.serviceUnavailable)
+        }
+        let sent = scene.transport.sent.count
+        #expect(!scene.lane.senders[0].isSending && scene.lane.senders[0].capacity <= 1)
+        for number in 0..<50 {
+            scene.queue.jobs.append(#"{"app":"shop","alert":"x","token":"\#(2000 + number)"}"#)
+            scene.queue.jobs.append(#"{"app":"news","alert":"x","token":"\#(3000 + number)"}"#)
+        }
+        scene.lane.wake(QueueID(index: 0))
+        scene.run(.seconds(5))
+        #expect(scene.transport(1).sent.count == 50 && scene.transport.sent.count == sent + 1, "one is a probe")
+        #expect(scene.queue.stats["deferred:EndpointUnavailable"] ?? 0 > 10 && scene.queue.dead.isEmpty)
+    }
+
+    @Test("spends attempts on server errors only when a job without expiration is a day old", arguments: [1, 23, 25])
+    func budget(hours: Int64) throws {
+        let scene = try EngineScene()
+        let enqueued = EngineScene.time(scene.loop.now) / 1000 - hours * 3600
+        let later = EngineScene.time(scene.loop.now) / 1000 + 3600
+        scene.pushOne(token: "ab", #""alert":"x","enqueued_at":\#(enqueued)"#)
+        scene.answer(.internalServerError)
+        scene.pushOne(token: "cd", #""alert":"x","enqueued_at":\#(enqueued),"expiration":\#(later)"#)
+        scene.answer(.internalServerError)
+        scene.run()
+        #expect(scene.stats == ["retried": 2])
+        let attempts = scene.queue.postponed.map { $0.body.contains(#""attempt":2"#) }
+        #expect(attempts == [hours >= 24, false])
+    }
+
+    @Test("spends no attempt on requests without an answer while none is answered, but drops those that must not be repeated")
+    func unanswered() throws {
+        let scene = try EngineScene()
+        scene.push(EngineScene.job("aa"), EngineScene.job("bb", #""alert":"x","on_uncertain":"drop""#))
+        scene.transport.answerState = .unanswered
+        scene.run()
+        #expect(scene.log.events.contains("no_answers"))
+        scene.answer(.uncertain(.timedOut))
+        scene.answer(.uncertain(.timedOut))
+        scene.run()
+        #expect(scene.stats == ["retried": 1, "dropped": 1, "possible_duplicates": 1])
+        #expect(scene.queue.postponed.first?.body.contains(#""attempt":1"#) == true)
+    }
+
+    @Test("is not disturbed by failures between answers")
+    func occasional() throws {
+        let scene = try EngineScene()
+        for number in 0..<60 {
+            scene.pushOne(token: String(1000 + number))
+            if number % 5 == 0 { scene.answer(EngineScene.delivered) } else { scene.answer(.serviceUnavailable) }
+        }
+        #expect(scene.lane.senders[0].isSending && scene.transport.sent.count == 60)
+        #expect(!scene.log.events.contains("server_errors"))
+    }
+
+    // MARK: Connections that APNs turns against
+
+    @Test(
+        "leaves such a connection, resends on another without an attempt, and pauses the app when a new one meets the same",
+        arguments: [APNSReason.tooManyProviderTokenUpdates, .unrelatedKeyIDInToken])
+    func connections(reason: APNSReason) throws {
+        let scene = try EngineScene()
+        scene.transport.newestConnection = 3
+        scene.push(EngineScene.job("aa"), EngineScene.job("bb"), EngineScene.job("cc"))
+        scene.answer(reason, on: 1)
+        scene.answer(reason, on: 1)
+        scene.answer(reason, on: 3)
+        #expect(scene.transport.retired == [1, 1, 3] && scene.stores.fakeFleet.paused.isEmpty)
+        #expect(scene.counters.resent == 3 && scene.transport.sent.count == 6)
+        #expect(scene.log.events.count { $0 == "connection_refused" } == 1)
+        scene.answer(reason, on: 4)
+        #expect(scene.stores.fakeFleet.paused.map(\.reason.code) == [.apns(reason)])
+        #expect(scene.transport.calls.contains("retire"), "all connections are left when the app is paused")
+        scene.run()
+        #expect(scene.queue.stats["retried"] == nil && scene.queue.dead.isEmpty)
+    }
+
+    @Test("leaves another connection after a minute without pausing the app")
+    func connectionsLater() throws {
+        let scene = try EngineScene()
+        for connection in 0..<3 {
+            scene.transport.newestConnection = connection
+            scene.pushOne(token: String(1000 + connection))
+            scene.answer(.unrelatedKeyIDInToken, on: connection)
+            scene.answer(EngineScene.delivered)
+            scene.run(.seconds(61))
+        }
+        #expect(scene.stores.fakeFleet.paused.isEmpty && scene.transport.retired == [0, 1, 2])
+        #expect(scene.queue.stats["delivered"] == 3)
+    }
+
+    @Test("sends each probe of a paused app on a new connection")
+    func probes() throws {
+        let scene = try EngineScene()
+        scene.pushOne(token: "aa")
+        scene.answer(.topicDisallowed)
+        func retirements() -> Int { scene.transport.calls.count { $0 == "retire" } }
+        #expect(retirements() == 1)
+        for probe in 1...3 {
+            scene.pushOne(token: "b\(probe)")
+            scene.run(.seconds(2))
+            #expect(scene.transport.submitted.count == 1 && retirements() == 2 * probe)
+            scene.answer(.topicDisallowed)
+            #expect(retirements() == 2 * probe + 1)
+        }
+    }
+
+    // MARK: Odd answers
+
+    @Test("does not pause the app for one job that is forbidden, and gives it up after three attempts")
+    func forbiddenJob() throws {
+        let scene = try EngineScene()
+        scene.pushOne(token: "aa")
+        for _ in 0..<3 {
+            scene.answer(.forbidden)
+            scene.run()
+            guard scene.queue.dead.isEmpty else { break }
+            scene.pushOne(token: "bb")
+            scene.answer(EngineScene.delivered)
+            scene.passUntilSent()
+        }
+        #expect(scene.stores.fakeFleet.paused.isEmpty && scene.queue.dead.map(\.reason) == ["Forbidden"])
+        #expect(scene.transport.tokens == ["aa", "bb", "aa", "bb", "aa"])
+    }
+
+    @Test("pauses the app when a second job is forbidden, and none was delivered in between")
+    func forbiddenApp() throws {
+        let scene = try EngineScene()
+        scene.push(EngineScene.job("aa"), EngineScene.job("bb"))
+        scene.answer(.forbidden)
+        #expect(scene.stores.fakeFleet.paused.isEmpty)
+        scene.answer(.forbidden)
+        #expect(scene.stores.fakeFleet.paused.map(\.reason.code) == [.apns(.forbidden)])
+        scene.run()
+        #expect(scene.stats == ["retried": 1, "deferred": 1])
+    }
+
+    @Test("pauses the app when something else than APNs answers", arguments: [302, 400, 404, 407, 421])
+    func notAPNs(status: Int) throws {
+        let scene = try EngineScene()
+        scene.push(EngineScene.job("aa"), EngineScene.job("bb"))
+        scene.answer(.response(Response(status: status)))
+        scene.answer(.response(Response(status: status)))
+        scene.run()
+        let pause = try #require(scene.stores.fakeFleet.paused.first)
+        #expect(scene.stores.fakeFleet.paused.count == 1 && pause.reason.code == .http(status))
+        #expect(pause.reason.detail?.contains("is this APNs?") == true)
+        #expect(scene.stats == ["deferred": 2] && scene.queue.dead.isEmpty)
+    }
+
+    @Test("tries a notification with an unknown reason up to three times, minutes apart, and logs the reason")
+    func unknownReason() throws {
+        let scene = try EngineScene()
+        scene.pushOne(token: "aa")
+        var times: [NIODeadline] = []
+        while scene.queue.dead.isEmpty, times.count < 5 {
+            times.append(scene.loop.now)
+            scene.answer(.response(Response(status: 400, reasonText: "QuiteNew")))
+            scene.run()
+            if scene.queue.dead.isEmpty { scene.passUntilSent() }
+        }
+        #expect(scene.queue.dead.map(\.reason) == ["QuiteNew"] && times.count == 3)
+        #expect(zip(times, times.dropFirst()).allSatisfy { $1 - $0 >= .minutes(1) })
+        let line = scene.log.lines.first { $0.metadata["event"] == "unknown_reason" }
+        #expect(line?.level == .error && line?.metadata["reason"] == "QuiteNew")
+    }
+
+    @Test("tries the next key also for the spelling of a wrong environment that APNs really sends")
+    func spellings() {
+        #expect(Reason(.badEnvironmentKeyInToken).concernsKey && Reason(.badEnvironmentKeyIDInToken).concernsKey)
+        #expect(Reason(.broadcastFeatureNotEnabled).concernsBroadcasts)
+    }
+}
+
+extension EngineScene {
+    /// Has so many notifications answered with a server error.
+    fileprivate func fail(_ count: Int) {
+        for number in 0..<count {
+            pushOne(token: String(1000 + number))
+            answer(.serviceUnavailable)
+        }
+    }
+
+    /// Lets time pass in which jobs come back when they are due, and requests of the first app are answered at once, or not
+    /// at all.
+    fileprivate func pass(_ time: TimeAmount, answer: () -> RequestResult?) {
+        let end = loop.now + time
+        var since: [UInt64: NIODeadline] = [:]
+        while loop.now < end {
+            run(.milliseconds(200))
+            if queue.returnDue() { lane.wake(QueueID(index: 0)) }
+            let now = loop.now
+            for index in transport.submitted.indices.reversed() {
+                if let result = answer() {
+                    transport.answer(result, at: index)
+                    continue
+                }
+                let began = since[transport.submitted[index].tag] ?? now
+                since[transport.submitted[index].tag] = began
+                if now - began >= .seconds(5) { transport.answerState = .unanswered }
+                guard now - began >= .seconds(20) else { continue }
+                since[transport.submitted[index].tag] = nil
+                transport.answer(.uncertain(.timedOut), at: index)
+            }
+        }
+    }
+
+    /// Lets time pass until a request waits for its answer.
+    fileprivate func passUntilSent() {
+        for _ in 0..<10_000 where transport.submitted.isEmpty {
+            run(.milliseconds(100))
+            if queue.returnDue() { lane.wake(QueueID(index: 0)) }
+        }
+    }
+}
