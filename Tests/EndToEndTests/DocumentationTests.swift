@@ -1,0 +1,88 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("docs/apns.md")
+    struct DocumentationTests {
+        /// A table of a page in Markdown, each row by its columns' names.
+        private struct Table {
+            let columns: [String]
+            var rows: [[String]] = []
+        }
+
+        private func tables() throws -> [Table] {
+            let page = try String(contentsOf: DeployFolder.root.appending(path: "docs/apns.md"), encoding: .utf8)
+            var tables: [Table] = []
+            var isInTable = false
+            for line in page.split(separator: "\n", omittingEmptySubsequences: false) {
+                guard line.hasPrefix("|") else {
+                    isInTable = false
+                    continue
+                }
+                let cells = line.dropFirst().dropLast().split(separator: "|", omittingEmptySubsequences: false).map {
+                    $0.trimmingCharacters(in: .whitespaces)
+                }
+                if !isInTable {
+                    tables.append(Table(columns: cells))
+                } else if !cells.allSatisfy({ $0.allSatisfy { "-:".contains($0) } }) {
+                    #expect(cells.count == tables[tables.count - 1].columns.count, "another number of columns: \(line)")
+                    tables[tables.count - 1].rows.append(cells)
+                }
+                isInTable = true
+            }
+            return tables
+        }
+
+        /// All tests as `Suite.function`. A file's functions count as tests of each type in it.
+        private func tests() throws -> Set<String> {
+            let folder = DeployFolder.root.appending(path: "Tests").path
+            var tests: Set<String> = []
+            let files = try FileManager.default.subpathsOfDirectory(atPath: folder).filter {
+                $0.hasSuffix("Tests.swift")
+            }
+            for file in files {
+                let text = try String(contentsOfFile: "\(folder)/\(file)", encoding: .utf8)
+                var types: [Substring] = []
+                var functions: [Substring] = []
+                for line in text.split(separator: "\n") {
+                    let words = line.split { !$0.isLetter && !$0.isNumber && $0 != "_" }
+                    for (word, name) in zip(words, words.dropFirst()) {
+                        if ["struct", "class", "enum"].contains(word) { types.append(name) }
+                        if word == "func" { functions.append(name) }
+                    }
+                    if words.first == "extension", let name = words.dropFirst().prefix(2).last { types.append(name) }
+                }
+                for type in types { tests.formUnion(functions.map { "\(type).\($0)" }) }
+            }
+            return tests
+        }
+
+        @Test("each row of the truth tables names tests that exist")
+        func testsExist() throws {
+            let tests = try tests()
+            let truths = try tables().filter { $0.columns.last == "test" }
+            #expect(truths.count >= 6)
+            for row in truths.flatMap(\.rows) {
+                let names = (row.last ?? "").matches(of: /`([^`]+)`/).map { String($0.1) }
+                #expect(!names.isEmpty, "no test: \(row[0])")
+                for name in names { #expect(tests.contains(name), "\(row[0]): there is no test \(name)") }
+            }
+        }
+
+        @Test("the open questions are those of scripts/apns-probe, with the answers that it expects")
+        func questions() async throws {
+            let probe = try ChildProcess(DeployFolder.root.appending(path: "scripts/apns-probe").path, ["--list"])
+            guard try await probe.wait() == .exited(0) else { throw probe.failure("failed") }
+            let questions = probe.output.split(separator: "\n").map { line in
+                let cells = line.split(separator: "\t")
+                return "\(cells[0]): \(cells[2]): \(cells[1])"
+            }
+            let listed = try tables().filter { $0.columns.first == "question" }.flatMap(\.rows).map { row in
+                "\(row[0].replacing("`", with: "")): \(row[1]): \(row[2].replacing("`", with: ""))"
+            }
+            #expect(questions.count > 40)
+            #expect(listed == questions)
+        }
+    }
+}

@@ -1,0 +1,98 @@
+import Foundation
+import TestSupport
+
+/// The programs of `Tests/Foreign`: servers and clients over HTTP/2 libraries that this project has no part in.
+enum ForeignProgram {
+    private static let sources = DeployFolder.root.appending(path: "Tests/Foreign")
+    private static let workshop = FileManager.default.temporaryDirectory
+        .appending(path: "foreign-\(UUID().uuidString)").path
+
+    /// The path of Go's program, which is built on first use, without a network, from Debian's packages.
+    static func go() async throws -> String { try await goProgram.value }
+
+    /// The command that runs a Python program, with Debian's modules.
+    static func python(_ name: String) -> [String] { ["/usr/bin/python3", sources.appending(path: name).path] }
+
+    /// The command that runs a Python program with aioapns, which is installed from PyPI on first use; nil if PyPI cannot be
+    /// reached.
+    static func aioapns(_ name: String) async throws -> [String]? {
+        try await aioapnsPython.value.map { [$0, sources.appending(path: name).path] }
+    }
+
+    private static let goProgram = Task {
+        let path = try makeWorkshop() + "/go"
+        let files = try FileManager.default.contentsOfDirectory(atPath: sources.appending(path: "go").path).filter {
+            $0.hasSuffix(".go")
+        }
+        let build = try ChildProcess(
+            "/usr/bin/go", ["build", "-o", path] + files.sorted().map { sources.appending(path: "go/\($0)").path },
+            environment: ["GO111MODULE": "off", "GOPATH": "/usr/share/gocode", "GOCACHE": path + "-cache"])
+        guard try await build.wait(within: .seconds(180)) == .exited(0) else { throw build.failure("does not build") }
+        return path
+    }
+
+    private static let aioapnsPython = Task { () -> String? in
+        let path = try makeWorkshop() + "/aioapns"
+        let environment = try ChildProcess("/usr/bin/python3", ["-m", "venv", path])
+        guard try await environment.wait(within: .seconds(90)) == .exited(0) else {
+            throw environment.failure("failed")
+        }
+        let install = try ChildProcess(
+            path + "/bin/python", ["-m", "pip", "install", "--retries", "1", "--timeout", "20", "aioapns==4.0"])
+        if try await install.wait(within: .seconds(180)) == .exited(0) { return path + "/bin/python" }
+        // pip's words for every failure below HTTP.
+        if install.errors.contains("after connection broken by") { return nil }
+        throw install.failure("cannot install aioapns")
+    }
+
+    private static func makeWorkshop() throws -> String {
+        atexit { try? FileManager.default.removeItem(atPath: ForeignProgram.workshop) }
+        try FileManager.default.createDirectory(atPath: workshop, withIntermediateDirectories: true)
+        return workshop
+    }
+}
+
+/// A server of ``ForeignProgram`` in APNs' place.
+final class ForeignServerProcess: Sendable {
+    /// What the server has seen. It knows a notification by its device token, of which each job has its own.
+    struct Account: Decodable {
+        /// Whole requests, and those of them that were accepted, whether answered or not.
+        let requests, accepted: Int
+        /// Device tokens of accepted notifications.
+        let distinct: Int
+        /// Requests that had another `apns-id` than the first one for their device token.
+        let changedIDs: Int
+        let goAways, resets, cuts, settings, restarts: Int
+        /// What the client did that HTTP/2 forbids.
+        let violations: [String]
+
+        var duplicates: Int { accepted - distinct }
+    }
+
+    let port: Int
+    private let process: ChildProcess
+
+    /// - Parameter command: the program and its arguments; it prints its port as JSON when it listens.
+    init(_ command: [String]) async throws {
+        let identity = [
+            "--certificate", try TestCertificates.path("server.pem"), "--key",
+            try TestCertificates.path("server-key.pem"),
+        ]
+        let process = try ChildProcess(command[0], command.dropFirst() + identity)
+        try await eventually("the server listens") {
+            if let ending = process.ending { throw process.failure("ended with \(ending)") }
+            return process.output.hasSuffix("}\n")
+        }
+        self.process = process
+        port = try JSONDecoder().decode([String: Int].self, from: Data(process.output.utf8))["port"] ?? 0
+    }
+
+    /// Ends it, and returns its account.
+    func stop() async throws -> Account {
+        process.send(SIGTERM)
+        guard try await process.wait() == .exited(0), let line = process.output.split(separator: "\n").last else {
+            throw process.failure("failed")
+        }
+        return try JSONDecoder().decode(Account.self, from: Data(line.utf8))
+    }
+}

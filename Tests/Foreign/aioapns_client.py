@@ -1,0 +1,54 @@
+"""Notifications by aioapns, a client of APNs that many Python programs use, for tests.
+
+usage: aioapns_client.py --port PORT --authority FILE --key FILE --count N
+
+Prints how often each answer came, and the answers to some mistakes, as JSON.
+"""
+
+import argparse
+import asyncio
+import collections
+import json
+import ssl
+
+from aioapns import APNs, NotificationRequest, PushType
+from aioapns.connection import APNsDevelopmentClientProtocol
+
+
+def text(result):
+    return result.status if result.is_successful else f"{result.status} {result.description}"
+
+
+async def main():
+    parser = argparse.ArgumentParser()
+    for name in ["--authority", "--key"]:
+        parser.add_argument(name, required=True)
+    for name in ["--port", "--count"]:
+        parser.add_argument(name, required=True, type=int)
+    arguments = parser.parse_args()
+    # It has no option for another host than Apple's.
+    APNsDevelopmentClientProtocol.APNS_SERVER = "localhost"
+    APNsDevelopmentClientProtocol.APNS_PORT = arguments.port
+    context = ssl.create_default_context(cafile=arguments.authority)
+    context.set_alpn_protocols(["h2"])
+    with open(arguments.key, encoding="ascii") as file:
+        key = file.read()
+    client = APNs(key=key, key_id="ABC123DEFG", team_id="TEAM123456", topic="com.example.app", use_sandbox=True,
+                  ssl_context=context, max_connections=2)
+
+    async def send(token, message=None, **more):
+        request = NotificationRequest(
+            device_token=token, message=message or {"aps": {"alert": "Hello"}}, **{"push_type": PushType.ALERT, **more})
+        return text(await client.send_notification(request))
+
+    results = await asyncio.gather(*(send(f"{number:064x}") for number in range(arguments.count)))
+    mistakes = {
+        "token of letters": await send("z" * 64),
+        "large payload": await send("0" * 64, {"aps": {"alert": "x" * 4096}}),
+        "long collapse id": await send("0" * 64, collapse_key="x" * 65),
+        "VoIP": await send("0" * 64, push_type=PushType.VOIP),
+    }
+    print(json.dumps({"answers": collections.Counter(results), "mistakes": mistakes}))
+
+
+asyncio.run(main())
