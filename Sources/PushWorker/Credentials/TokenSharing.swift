@@ -39,6 +39,8 @@ struct TokenSharing {
         wantedSince = wantedSince ?? now
         guard !isAsking, now >= notBefore, isReady() else { return false }
         isAsking = true
+        // A connection may have come late: the answer still has its time.
+        wantedSince = now
         return true
     }
 

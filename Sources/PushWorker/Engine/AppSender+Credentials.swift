@@ -13,7 +13,8 @@ extension AppSender {
         let wall = lane.wallClock()
         shareProviderToken(wall: wall)
         do {
-            let isAwaited = credential.sharing.isAwaited(now: lane.now)
+            // Without an answer of Redis there are no jobs to send either.
+            let isAwaited = credential.sharing.isAwaited(now: lane.now) || !ledger.knowsTime
             if let token = try credential.refresh(now: wall, isAwaited: isAwaited) { transport.setProviderToken(token) }
         } catch {
             logSigningFailure(error)

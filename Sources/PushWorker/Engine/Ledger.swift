@@ -195,6 +195,9 @@ final class Ledger {
     /// The queue of a job.
     func queue(of id: JobID) -> QueueContext { queues[lane.jobs[id].queue.index] }
 
+    /// True once Redis has answered a claim of any queue.
+    var knowsTime: Bool { queues.contains(where: \.knowsTime) }
+
     private func tally(of id: JobID) -> JobTally {
         if let tally = lane.jobs[id].tally { return tally }
         let tally = JobTally()

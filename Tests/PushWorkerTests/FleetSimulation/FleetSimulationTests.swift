@@ -2,15 +2,17 @@ import Foundation
 import TestSupport
 import Testing
 
-/// The real engine and the real scripts, whatever happens to a fleet (see ``FleetSimulation``).
+@testable import PushQueue
+
+/// The real engine and the real scripts under all faults of a fleet (see ``FleetSimulation``).
 @Suite("A fleet in a simulation", .serialized)
 struct FleetSimulationTests {
     /// The number of steps of all runs together; the variable `APNS_WORKER_SIMULATION_STEPS` sets another for a long run.
-    private static let steps = Int(environment("APNS_WORKER_SIMULATION_STEPS") ?? "") ?? 100_000
+    private static let steps = environment("APNS_WORKER_SIMULATION_STEPS").flatMap { Int($0) } ?? 1_000_000
     /// The steps of a run before its faults end.
     private static let stepsOfRun = 8000
     /// The first seed, to search elsewhere.
-    private static let firstSeed = UInt64(environment("APNS_WORKER_SIMULATION_SEED") ?? "") ?? 1
+    private static let firstSeed = environment("APNS_WORKER_SIMULATION_SEED").flatMap { UInt64($0) } ?? 1
 
     @Test("everything ends once, nothing is lost, and the counters are right, if Redis keeps what it confirms")
     func durable() throws {
@@ -27,41 +29,65 @@ struct FleetSimulationTests {
         var seed = Self.firstSeed
         var done = 0
         while done < steps {
-            let simulation = try FleetSimulation(
-                seed: seed, .init(steps: Self.stepsOfRun, faults: faults, isVerbose: isVerbose), on: server)
+            let simulation = try FleetSimulation(seed: seed, .init(steps: Self.stepsOfRun, faults: faults), on: server)
             do { try simulation.run() } catch { Issue.record("\(error)") }
-            if isVerbose { print(simulation.summary) }
-            done += simulation.steps
+            done += simulation.time.steps
             seed += 1
         }
+        print("\(done) steps, the seeds \(Self.firstSeed) to \(seed - 1)")
     }
 
     @Test("the same seed gives the same run")
-    func replay() throws {
+    func repeats() throws {
         let server = try SimulatedServer()
         let traces = try [1, 1, 2].map { (seed: UInt64) in
             let simulation = try FleetSimulation(seed: seed, .init(steps: 4000, faults: .all), on: server)
             try simulation.run()
-            return [simulation.trace, UInt64(simulation.steps)]
+            return [simulation.time.trace, UInt64(simulation.time.steps)]
         }
         #expect(traces[0] == traces[1])
         #expect(traces[0] != traces[2])
     }
 
+    /// Replays the run that a failure names, and logs what happens.
+    @Test("a run is replayed", .enabled(if: environment("APNS_WORKER_SIMULATION_REPLAY") != nil))
+    func replay() throws {
+        let text = environment("APNS_WORKER_SIMULATION_REPLAY") ?? ""
+        let (seed, options) = try #require(FleetSimulation.Options.replaying(text), "see FleetSimulation.swift")
+        let simulation = try FleetSimulation(seed: seed, options, on: try SimulatedServer())
+        defer { print(simulation.summary) }
+        try simulation.run()
+    }
+
+    @Test("while APNs refuses an app, one probe after the other is made in time, and everything ends")
+    func probes() throws {
+        let server = try SimulatedServer()
+        for seed in 1...5 as ClosedRange<UInt64> {
+            let options = FleetSimulation.Options(steps: 4000, faults: .appRefusals, faultInterval: 50...500)
+            try FleetSimulation(seed: seed, options, on: server).run()
+        }
+    }
+
+    @Test("each mutation of a script changes one")
+    func patches() {
+        let sources = QueueScript.allCases.map { String(decoding: $0.source, as: UTF8.self) }
+        for mutation in Mutation.allCases {
+            guard let text = mutation.patch?.find else { continue }
+            #expect(sources.contains { $0.contains(text) }, "\(mutation)")
+        }
+    }
+
     @Test("without any one of the protocol's rules, the simulation fails", arguments: Mutation.allCases)
     fileprivate func mutation(_ mutation: Mutation) throws {
-        if let only = environment("APNS_WORKER_SIMULATION_MUTATION"), !only.contains("\(mutation)") { return }
         let server = try SimulatedServer()
-        for seed in 1...UInt64(mutation.seeds) {
+        for seed in 1...mutation.seeds {
             let options = FleetSimulation.Options(
-                steps: 6000, faults: mutation.faults, mutation: mutation,
-                faultInterval: mutation.faultInterval)
-            let simulation = try FleetSimulation(seed: seed, options, on: server)
+                steps: 6000, faults: mutation.faults, mutation: mutation, faultInterval: mutation.faultInterval)
             do {
-                try simulation.run()
+                try FleetSimulation(seed: seed, options, on: server).run()
             } catch {
-                if isVerbose { print("\(mutation): \(error)") }
-                // It is the mutation that fails, and not the seed.
+                print("\(mutation): \(error)")
+                // The mutation fails, and not the seed.
                 var control = options
                 control.mutation = nil
                 try FleetSimulation(seed: seed, control, on: server).run()
@@ -74,7 +100,7 @@ struct FleetSimulationTests {
 
 extension Mutation {
     /// The number of seeds within which it is found.
-    fileprivate var seeds: Int { self == .constantStamp ? 60 : 30 }
+    fileprivate var seeds: UInt64 { self == .constantStamp ? 60 : 30 }
 
     fileprivate var faultInterval: ClosedRange<Int64> {
         switch self {
@@ -92,13 +118,15 @@ extension Mutation {
         case .lateClaimTakesJobs, .claimGivesNumbersAgain, .dropsResentSettlements, .confirmsFailedSettlements,
             .settlesAnyClaim:
             .breaks
+        case .confirmsRefusedSettlements: .refusals
         case .reclaimIgnoresLease: [.stops, .breaks]
+        case .claimsNewestFirst: .outages
+        case .probesAtAnyTime, .pausesDoNotGrow, .ignoresPauses, .sharesNoProviderToken: .appRefusals
+        case .forgetsThrottles, .hidesThrottles: .apns
+        case .grantsRateEarly: [.outages, .stops]
         default: .durable
         }
     }
 }
-
-/// Prints what happens.
-private let isVerbose = environment("APNS_WORKER_SIMULATION_VERBOSE") != nil
 
 private func environment(_ name: String) -> String? { ProcessInfo.processInfo.environment[name] }

@@ -1,0 +1,97 @@
+import NIOCore
+import PushQueue
+
+@testable import PushWorker
+@testable import Redis
+
+/// The checks of the whole state.
+extension FleetSimulation {
+    private static let auditedCounters = Outcome.allCases.map(\.rawValue)
+
+    /// Checks that each notification is in one place or has ended for a reason.
+    /// - Returns: the number of notifications that have not ended.
+    func audit() throws -> Int {
+        ledger.beginAudit()
+        let server = redis.server
+        var commands = [RedisCommand("SMEMBERS", redis.sharedKeys.invalidTokens)]
+        for keys in redis.queues {
+            commands += [
+                RedisCommand("LRANGE", keys.jobs, "0", "-1"), RedisCommand("LRANGE", keys.inbox, "0", "-1"),
+                RedisCommand("ZRANGE", keys.retry, "0", "-1"), RedisCommand("ZRANGE", keys.dead, "0", "-1"),
+                RedisCommand("KEYS", "push:{\(keys.queue)}:claimed:*"),
+            ]
+        }
+        let replies = server.run(commands)
+        for queue in redis.queues.indices {
+            let first = 1 + queue * 5
+            for place in 0..<4 {
+                for body in replies[first + place].root.children { try find(body, queue, isDead: place == 3) }
+            }
+            let lanes = replies[first + 4].root.children.compactMap(\.string).sorted()
+            for (lane, claims) in zip(lanes, lanes.isEmpty ? [] : server.run(lanes.map { RedisCommand("HGETALL", $0) }))
+            {
+                var elements = claims.root.children
+                while let field = elements.next()?.string, let body = elements.next() {
+                    if checks.isSettled("\(lane) \(field)") {
+                        throw error("the settled claim \(field) of \(lane) is still there")
+                    }
+                    try find(body, queue, isDead: false)
+                }
+            }
+        }
+        var invalid: Set<String>?
+        if !redis.hasRolledBack, ledger.needsInvalidTokens {
+            invalid = Set(replies[0].root.children.compactMap(\.string))
+        }
+        if let mistake = ledger.endAudit(invalid: invalid) { throw error(mistake) }
+        if options.faults == .appRefusals, hasFaults, let mistake = checks.lateProbe() { throw error(mistake) }
+        return ledger.openCount
+    }
+
+    private func find(_ body: RESPReply.Element, _ queue: Int, isDead: Bool) throws {
+        guard let bytes = body.bytes else { return }
+        if let mistake = ledger.found(bytes, queue: queue, isDead: isDead) { throw error(mistake) }
+    }
+
+    /// Describes the jobs that have not ended.
+    func remaining() -> String {
+        redis.queues.map { keys in
+            let counts = redis.server.run([
+                RedisCommand("LLEN", keys.jobs), RedisCommand("LLEN", keys.inbox), RedisCommand("ZCARD", keys.retry),
+            ]).map { $0.root.integer ?? -1 }
+            return "queue \(keys.queue): jobs, inbox, retries \(counts)"
+        }.joined(separator: "; ") + "; "
+            + workers.flatMap(\.lanes).flatMap(\.lane.consumers).compactMap(\.problem).joined(separator: " ")
+    }
+
+    /// Checks that the counters add up to the notifications, and that possible duplicates explain those that were accepted twice, if
+    /// Redis has kept everything.
+    func checkCounters() throws {
+        guard !redis.hasRolledBack else { return }
+        var counts: [String: Int] = [:]
+        for keys in redis.queues {
+            for key in redis.server.run(RedisCommand("KEYS", "push:{\(keys.queue)}:stats:*")).root.children {
+                var elements = redis.server.run(RedisCommand("HGETALL", key.string ?? "")).root.children
+                while let field = elements.next()?.string, let value = elements.next()?.string {
+                    counts[field, default: 0] += Int(value) ?? 0
+                }
+            }
+        }
+        let ended = Self.auditedCounters.reduce(0) { $0 + (counts[$1] ?? 0) }
+        guard ended == ledger.notificationCount else {
+            throw error(
+                """
+                \(ledger.notificationCount) notifications, and \(ended) ended by the counters: \
+                \(counts.sorted { $0.key < $1.key })
+                """)
+        }
+        let possible = fleet.all.flatMap(\.lanes).reduce(0) { $0 + $1.counters.possibleDuplicates }
+        guard ledger.duplicates <= possible else {
+            throw error(
+                """
+                \(ledger.duplicates) were accepted again, and \(possible) were counted as possible duplicates: \
+                \(ledger.mostDuplicated)
+                """)
+        }
+    }
+}

@@ -1,0 +1,95 @@
+@testable import PushQueue
+
+/// A rule of the protocol or of the engine that is taken out, to show that the checks notice it.
+enum Mutation: String, CaseIterable, Sendable {
+    // Rules of the scripts.
+
+    /// All claims have the same stamp.
+    case constantStamp
+    /// A settlement ends another claim if it does not find its own.
+    case settlesAnyClaim
+    /// Lanes are reclaimed before their lease has ended.
+    case reclaimIgnoresLease
+    /// An id is reserved although another job has it.
+    case reservesWithoutNX
+    /// A retry is not written.
+    case retryLosesBody
+    /// A repeated claim takes more jobs under the same numbers.
+    case claimGivesNumbersAgain
+    /// A claim that is delivered late takes jobs.
+    case lateClaimTakesJobs
+    /// Claims take the jobs that were pushed last.
+    case claimsNewestFirst
+    /// A claim does not renew the lease.
+    case claimsWithoutRenewing
+    /// Every lane that asks may probe a paused app.
+    case probesAtAnyTime
+    /// The pauses between probes stay as short as the first.
+    case pausesDoNotGrow
+    /// Portions of an app's rate may be used too early.
+    case grantsRateEarly
+    /// Each worker replaces the fleet's provider token.
+    case sharesNoProviderToken
+
+    // Rules of the engine.
+
+    /// Jobs are settled before their invalid tokens are written.
+    case settlesBeforeMarkingInvalid
+    /// A settlement without an answer is not sent again.
+    case dropsResentSettlements
+    /// Forgotten claims are not looked for.
+    case skipsRecovery
+    /// A settlement counts as confirmed although its connection was lost.
+    case confirmsFailedSettlements
+    /// A settlement counts as confirmed although Redis has refused it.
+    case confirmsRefusedSettlements
+    /// A lane's idea of Redis' time is five seconds ahead.
+    case goesByOwnClock
+    /// Lanes do not read which apps are paused.
+    case ignoresPauses
+    /// Lanes forget the tokens that APNs throttles.
+    case forgetsThrottles
+    /// Lanes do not read the tokens that other lanes have throttled.
+    case hidesThrottles
+    /// Provider tokens have a signature of zeros.
+    case sendsUnsignedTokens
+
+    /// The text in a script and what takes its place.
+    var patch: (find: String, by: String)? {
+        switch self {
+        case .constantStamp: ("local stamp = string.format('%s%x', nonce, now_in_us)", "local stamp = 'same'")
+        case .settlesAnyClaim:
+            (
+                "own = own + redis.call('HDEL', claimed, unpack(ARGV, start, math.min(start + CHUNK - 1, last)))",
+                """
+                for i = start, math.min(start + CHUNK - 1, last) do
+                    local field = ARGV[i]
+                    if redis.call('HEXISTS', claimed, field) == 0 then field = redis.call('HKEYS', claimed)[1] end
+                    if field then own = own + redis.call('HDEL', claimed, field) end
+                end
+                """
+            )
+        case .reclaimIgnoresLease: ("if not lease or tonumber(lease) >= now then", "if not lease then")
+        case .reservesWithoutNX: ("'NX', 'PX', ttl", "'PX', ttl")
+        case .retryLosesBody:
+            ("redis.call('ZADD', retry, due, head .. original_of(body, start, length) .. '}')", "")
+        case .lateClaimTakesJobs: ("elseif next_number and first < tonumber(next_number) then", "elseif false then")
+        case .claimGivesNumbersAgain:
+            ("local known, seen = limit > 0 and redis.pcall('GET', next_key), nil", "local known, seen = nil, nil")
+        case .claimsNewestFirst:
+            (
+                "local fresh = list_place(jobs, head == 'RIGHT',", "local fresh = list_place(jobs, head ~= 'RIGHT',"
+            )
+        case .claimsWithoutRenewing:
+            ("redis.call('ZADD', workers, now + (limit", "redis.call('ZADD', workers, 'NX', now + (limit")
+        case .probesAtAnyTime: ("if state['until'] > now then", "if false then")
+        case .pausesDoNotGrow: ("math.min(state.pause * 2, tonumber(longest_pause))", "state.pause")
+        case .grantsRateEarly: ("math.ceil((start - now) / 1000)", "math.ceil((start - now) / 2000) - 1000")
+        case .sharesNoProviderToken: ("if is_good and stored_at ~= tonumber(refused) then", "if false then")
+        case .settlesBeforeMarkingInvalid, .dropsResentSettlements, .skipsRecovery, .confirmsFailedSettlements,
+            .confirmsRefusedSettlements, .goesByOwnClock, .ignoresPauses, .forgetsThrottles, .hidesThrottles,
+            .sendsUnsignedTokens:
+            nil
+        }
+    }
+}

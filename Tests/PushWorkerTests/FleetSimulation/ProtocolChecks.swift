@@ -1,0 +1,287 @@
+import APNS
+import NIOCore
+
+@testable import PushQueue
+@testable import PushWorker
+@testable import Redis
+
+/// The checks of the protocol between lanes and Redis, one for each of its rules. They follow the commands that Redis executes, and
+/// compute from these what the scripts may answer; none asks Redis.
+final class ProtocolChecks {
+    /// The lease in milliseconds.
+    static let lease = 10_000
+    static let pauses: AppPauses.Durations = {
+        var pauses = AppPauses.Durations()
+        (pauses.first, pauses.longest, pauses.probe) = (1000, 4000, 5000)
+        return pauses
+    }()
+
+    /// The maximum time in milliseconds for which a probe may be late.
+    private static let longestWait: Int64 = 10_000
+
+    private struct Breaker {
+        /// The length of the app's pause, in milliseconds.
+        var length: Int64
+        /// The time from which a probe may be allowed.
+        var nextProbe: Int64
+    }
+
+    private unowned let simulation: FleetSimulation
+    /// The last claim that took jobs, by the key of the lane's claims.
+    private var granted: [String: (last: Int, stamp: String)] = [:]
+    /// The ends of the leases, by the queue's key of leases and the lane.
+    private var leases: [String: Int64] = [:]
+    /// The claims whose settlement was confirmed to a lane: the key of the lane's claims and the field.
+    private var confirmed: Set<String> = []
+    /// The claims whose jobs a lane has received, written the same way.
+    private var received: Set<String> = []
+    /// The order of jobs that were never claimed before: the last one of each queue.
+    private var claimOrder = ClaimOrder()
+    private var claimOrderOfSnapshot = ClaimOrder()
+    private var breakers: [String: Breaker] = [:]
+    /// The time at which the fleet's provider token was signed, in seconds since 1970.
+    private var providerTokenIssuedAt: Int64?
+    /// The times at which those provider tokens were signed that APNs has called expired.
+    private var expiredTokens: Set<Int64> = []
+
+    private struct ClaimOrder {
+        var last: [Int: Int] = [:]
+        /// True for the jobs that were claimed.
+        var wasClaimed: [Bool] = []
+    }
+
+    init(_ simulation: FleetSimulation) { self.simulation = simulation }
+
+    private var now: Int64 { simulation.time.milliseconds }
+
+    /// Redis has gone back to the snapshot: what was confirmed since then is lost.
+    func rollBack() {
+        granted = [:]
+        leases = [:]
+        confirmed = []
+        received = []
+        breakers = [:]
+        claimOrder = claimOrderOfSnapshot
+        providerTokenIssuedAt = nil
+    }
+
+    func takeSnapshot() { claimOrderOfSnapshot = claimOrder }
+
+    /// Checks the answer of a script.
+    func executed(_ script: QueueScript, _ arguments: CommandArguments, _ reply: RESPReply) {
+        switch script {
+        case .claim: claimed(arguments, reply)
+        case .reclaim: reclaimed(arguments, reply)
+        case .release: released(arguments, reply)
+        case .pauseApp: paused(arguments, reply)
+        case .probeApp: probed(arguments, reply)
+        case .resumeApp: if let app = arguments.key(0) { breakers[app] = nil }
+        case .shareProviderToken: shared(arguments, reply)
+        default: break
+        }
+    }
+
+    // MARK: Claims
+
+    private func claimed(_ arguments: CommandArguments, _ reply: RESPReply) {
+        guard let claims = arguments.key(2), let workers = arguments.key(4), let lane = arguments.value(0),
+            reply.root[0].integer != 2
+        else { return }
+        let isIdle = arguments.value(3) == "0" && reply.root[7].integer == 0
+        leases["\(workers) \(lane)"] = now + Int64(isIdle ? 30 * Self.lease : Self.lease)
+        let count = reply.root.count - 8
+        guard count > 0, let first = arguments.value(4).flatMap({ Int($0) }), let stamp = reply.root[6].string else {
+            return
+        }
+        if let last = granted[claims], last.stamp != stamp, first <= last.last {
+            simulation.fail("the claim \(first) of \(claims) was given again")
+        }
+        granted[claims] = (max(first + count - 1, granted[claims]?.last ?? 0), stamp)
+        for index in 8..<8 + count {
+            guard let number = reply.root[index].withUnsafeBytes(SimulationLedger.marker) ?? nil else { continue }
+            checkOrder(of: number)
+        }
+    }
+
+    /// Jobs that were never claimed before are claimed in the order in which they were pushed.
+    private func checkOrder(of number: Int) {
+        guard let job = simulation.ledger.job(number) else { return }
+        while claimOrder.wasClaimed.count <= number { claimOrder.wasClaimed.append(false) }
+        guard !claimOrder.wasClaimed[number] else { return }
+        claimOrder.wasClaimed[number] = true
+        if let last = claimOrder.last[job.queue], last > number {
+            simulation.fail("the job \(number) was claimed after the job \(last), which was pushed later")
+        }
+        claimOrder.last[job.queue] = number
+    }
+
+    private func reclaimed(_ arguments: CommandArguments, _ reply: RESPReply) {
+        guard let reclaimed = reply.root[0].integer, reclaimed >= 0, let workers = arguments.key(0),
+            let lane = arguments.value(0)
+        else { return }
+        if let end = leases["\(workers) \(lane)"], end >= now {
+            simulation.fail("the lane \(lane) was reclaimed although its lease lasts for \(end - now) ms more")
+        }
+        if reply.root[3].integer == 0 { leases["\(workers) \(lane)"] = nil }
+    }
+
+    private func released(_ arguments: CommandArguments, _ reply: RESPReply) {
+        guard let workers = arguments.key(0), let lane = arguments.value(0), reply.root[1].integer == 0 else { return }
+        leases["\(workers) \(lane)"] = nil
+    }
+
+    /// True while a lane may rely on its lease.
+    func hasLease(_ queue: Int, _ lane: String) -> Bool {
+        leases["\(simulation.redis.queues[queue].workers) \(lane)"].map { $0 >= now } ?? false
+    }
+
+    /// Notes that a lane got the confirmation of a settlement.
+    func confirm(_ settlement: Settlement, of lane: String) {
+        for claim in settlement.claims { confirmed.insert("\(lane) \(claim)") }
+    }
+
+    /// True if the settlement of a claim was confirmed.
+    /// - Parameter field: the key of the lane's claims, a space, and the field.
+    func isSettled(_ field: String) -> Bool { confirmed.contains(field) }
+
+    /// Notes that a lane has received the job of a claim, which happens once.
+    func receive(_ claim: ClaimID, of lane: String) {
+        guard received.insert("\(lane) \(claim)").inserted else {
+            return simulation.fail("the lane has taken the claim \(claim) of \(lane) twice")
+        }
+    }
+
+    // MARK: Breakers
+
+    private func paused(_ arguments: CommandArguments, _ reply: RESPReply) {
+        guard let app = arguments.key(0), let wait = reply.root[1].integer else { return }
+        let isProbe = arguments.value(4) == "1"
+        if var breaker = breakers[app] {
+            if isProbe {
+                breaker.length = min(breaker.length * 2, Self.pauses.longest)
+                breaker.nextProbe = now + breaker.length
+                breakers[app] = breaker
+            }
+        } else if reply.root[0].integer == 1 {
+            breakers[app] = Breaker(length: Self.pauses.first, nextProbe: now + Self.pauses.first)
+        }
+        if let breaker = breakers[app], Int64(wait) != max(0, breaker.nextProbe - now) {
+            simulation.fail("\(app) has its next probe in \(wait) ms, and should have it in \(breaker.nextProbe - now)")
+        }
+    }
+
+    private func probed(_ arguments: CommandArguments, _ reply: RESPReply) {
+        guard let app = arguments.key(0), reply.root[0].integer == 1, let breaker = breakers[app] else { return }
+        if now < breaker.nextProbe {
+            simulation.fail("a probe of \(app) was allowed \(breaker.nextProbe - now) ms too early")
+        }
+        breakers[app]?.nextProbe = now + Self.pauses.probe
+    }
+
+    /// Checks that no probe is late, in a run in which nothing else goes wrong and all apps have jobs.
+    /// - Returns: the mistake, if any.
+    func lateProbe() -> String? {
+        for (app, breaker) in breakers where now - breaker.nextProbe > Self.longestWait {
+            return "\(app) could have had a probe \(now - breaker.nextProbe) ms ago"
+        }
+        return nil
+    }
+
+    // MARK: Provider tokens
+
+    /// Notes that Redis has a provider token from the start.
+    func providerTokenExists(issuedAt: Int64) { providerTokenIssuedAt = issuedAt }
+
+    /// Notes that APNs has called a provider token expired: the fleet may have another.
+    func providerTokenExpired(issuedAt: Int64) { expiredTokens.insert(issuedAt) }
+
+    private func shared(_ arguments: CommandArguments, _ reply: RESPReply) {
+        guard reply.root[0].integer == 1, let issuedAt = arguments.value(0).flatMap({ Int64($0) }),
+            let token = arguments.value(1)
+        else { return }
+        simulation.apns.adopt(providerToken: token)
+        if let last = providerTokenIssuedAt, issuedAt - last < ProviderTokenSchedule.minimumAge,
+            !expiredTokens.contains(last)
+        {
+            simulation.fail("the fleet's provider token was renewed after \(issuedAt - last) s")
+        }
+        providerTokenIssuedAt = issuedAt
+    }
+}
+
+/// The checks of what one lane sends, given what it knows: the throttled tokens and paused apps of which it has received word.
+final class LaneChecks {
+    private struct Throttle {
+        /// The time before which nothing may be sent to the token, in milliseconds since 1970.
+        var until: Int64
+        /// The time at which the lane got to know it.
+        var since: NIODeadline
+    }
+
+    private struct Pause {
+        /// The number of probes that the lane may send.
+        var probes = 0
+        /// The notification that was sent as a probe.
+        var probe: Int?
+    }
+
+    private unowned let simulation: FleetSimulation
+    private var throttles: [String: Throttle] = [:]
+    private var pauses: [String: Pause] = [:]
+    /// The time at which the lane last received a job, by the job's number.
+    private var receptions: [Int: NIODeadline] = [:]
+    /// True if the lane could not get the fleet's provider token, and may sign its own.
+    var lacksFleetToken = false
+
+    init(_ simulation: FleetSimulation) { self.simulation = simulation }
+
+    private var now: NIODeadline { simulation.time.now }
+    private var milliseconds: Int64 { simulation.time.milliseconds }
+
+    func receive(_ body: ByteBuffer) {
+        guard let number = body.withUnsafeReadableBytes(SimulationLedger.marker) else { return }
+        receptions[number] = now
+    }
+
+    // MARK: Throttled tokens
+
+    /// The lane has received APNs' answer that it sends too much to a token.
+    func throttled(_ token: String, until: Int64) {
+        // Several requests can be in flight when the first is refused; the others come after it.
+        if let known = throttles[token], milliseconds < known.until { return }
+        throttles[token] = Throttle(until: until, since: now)
+    }
+
+    /// The lane has read the tokens that other lanes have throttled.
+    func learned(_ tokens: [(token: ByteBuffer, until: Int64)]) {
+        for (token, until) in tokens where until > milliseconds {
+            let token = String(buffer: token)
+            guard throttles[token] == nil else { continue }
+            throttles[token] = Throttle(until: until, since: now)
+        }
+    }
+
+    // MARK: Paused apps
+
+    func paused(_ app: String) { pauses[app] = Pause() }
+    func resumed(_ app: String) { pauses[app] = nil }
+    func allowedProbe(of app: String) { pauses[app]?.probes += 1 }
+
+    // MARK: Sending
+
+    /// Checks a request.
+    func submit(_ number: Int, of job: SimulatedJob, to token: String, app: String) {
+        if let throttle = throttles[token], milliseconds < throttle.until,
+            let received = receptions[job.number], received > throttle.since
+        {
+            simulation.fail(
+                "the job \(job.number) was sent to a throttled token \(throttle.until - milliseconds) ms too early")
+        }
+        guard let pause = pauses[app] else { return }
+        if pause.probes > 0 {
+            pauses[app] = Pause(probes: pause.probes - 1, probe: number)
+        } else if pause.probe != number {
+            simulation.fail("the job \(job.number) was sent although its app \(app) is paused, and not as a probe")
+        }
+    }
+}

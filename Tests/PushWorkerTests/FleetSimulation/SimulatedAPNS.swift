@@ -1,0 +1,325 @@
+import APNS
+import NIOCore
+import PushQueue
+import TLS
+
+@testable import APNSSimulator
+@testable import PushWorker
+
+/// A lane's connections to APNs, for one app.
+final class SimulatedTransport: Transport {
+    fileprivate final class Request {
+        let tag: UInt64
+        let notification: Int
+        let token: String
+        var isOpen = true
+
+        init(_ tag: UInt64, _ notification: Int, _ token: String) {
+            self.tag = tag
+            self.notification = notification
+            self.token = token
+        }
+    }
+
+    private unowned let simulation: FleetSimulation
+    private let lane: SimulatedLane
+    private let loop: SimulatedLoop
+    private let app: Int
+    var delegate: (any TransportDelegate)?
+    private var providerToken: String?
+    private var requests: [Request] = []
+    private var limit = 20
+    private var isConnected = true
+    private var closing: EventLoopPromise<Void>?
+    let isDormant = false
+    let answerState = AnswerState.answered
+    let lastFailure: (any Error)? = nil
+    let failureCounts: [String: Int] = [:]
+
+    init(app: Int, _ lane: SimulatedLane, _ loop: SimulatedLoop, in simulation: FleetSimulation) {
+        self.app = app
+        self.lane = lane
+        self.loop = loop
+        self.simulation = simulation
+    }
+
+    private var time: SimulatedTime { simulation.time }
+    private var random: SimulatedRandom { simulation.random }
+
+    var capacity: Int { isConnected ? max(0, limit - requests.count) : 0 }
+    var usableConnections: Int { isConnected ? 1 : 0 }
+
+    var statistics: PoolStatistics {
+        var statistics = PoolStatistics()
+        statistics.usable = usableConnections
+        statistics.streamsInUse = requests.count
+        statistics.streamLimit = limit
+        return statistics
+    }
+
+    func submit(_ notification: consuming APNS.Notification, tag: UInt64) -> Bool {
+        guard capacity > 0 else { return false }
+        let token = String(buffer: notification.deviceToken.hex)
+        guard
+            let number = simulation.apns.submitted(
+                token, notification.payload, id: notification.apnsID, app: app, by: lane)
+        else { return true }
+        let request = Request(tag, number, token)
+        requests.append(request)
+        let providerToken = providerToken
+        time.schedule(in: random.delay(1...40)) { [self] in
+            simulation.apns.arrived(number, token, app: app, providerToken, from: lane) { [self] result, delay in
+                time.schedule(in: delay, on: loop) { [self] in complete(request, result) }
+            }
+        }
+        return true
+    }
+
+    private func complete(_ request: Request, _ result: RequestResult) {
+        guard request.isOpen, let index = requests.firstIndex(where: { $0 === request }) else { return }
+        request.isOpen = false
+        requests.remove(at: index)
+        simulation.apns.completed(request.notification, by: lane)
+        delegate?.transport(self, completed: request.tag, with: result)
+        delegate?.transportChanged(self)
+        if requests.isEmpty { closing?.succeed(()) }
+    }
+
+    /// Loses the connection: no request in flight is answered, and some of them arrive.
+    func lose() {
+        guard isConnected else { return }
+        isConnected = false
+        let lost = requests
+        time.schedule(in: .zero, on: loop) { [self] in
+            for request in lost { complete(request, .uncertain(.connectionLost("lost"))) }
+        }
+        time.schedule(in: random.delay(50...4000), on: loop) { [self] in
+            isConnected = true
+            delegate?.transportChanged(self)
+        }
+    }
+
+    func change(limit: Int) {
+        self.limit = limit
+        time.schedule(in: .zero, on: loop) { [self] in delegate?.transportChanged(self) }
+    }
+
+    func dismantle() {
+        delegate = nil
+        closing?.succeed(())
+        closing = nil
+    }
+
+    func requestCapacity() {}
+    func flushConfirmations() {}
+    func check(now: NIODeadline) {}
+
+    func setProviderToken(_ providerToken: String?) {
+        self.providerToken = providerToken
+        guard simulation.options.mutation == .sendsUnsignedTokens, let providerToken else { return }
+        // A signature of 64 zeros.
+        self.providerToken = providerToken.dropLast(86) + String(repeating: "A", count: 86)
+    }
+
+    func setTLS(_: TLSContext) {}
+    func replaceConnections(reason: String) {}
+    func retireConnections(reason: String) {}
+
+    func close() -> EventLoopFuture<Void> {
+        let promise = closing ?? loop.makePromise(of: Void.self)
+        closing = promise
+        if requests.isEmpty { promise.succeed(()) }
+        return promise.futureResult
+    }
+
+    func closeNow() { while let request = requests.first { complete(request, .uncertain(.connectionLost("closed"))) } }
+}
+
+/// APNs: accepts and refuses requests, and checks what must hold for each of them.
+final class SimulatedAPNS {
+    static let apps = ["shop", "chat", "mail"]
+    /// The maximum number of notifications per second of the app `chat`.
+    static let chatRate = 40
+    private static let rateWindow = TimeAmount.seconds(10)
+    static let keyID = "ABC123DEFG"
+    static let teamID = "TEAM123456"
+    /// A key that is used nowhere else.
+    static let key = """
+        -----BEGIN PRIVATE KEY-----
+        MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgAi6eI5q4fUGD96nm
+        THzNHMvAfHaarcZiexhzC2HL012hRANCAARYcil8qrsbwtu7K8BUGcP9twbnN/VE
+        6YtnfTJ6CFT001PBQAId9yCoY05OutjOehpQYK98/9Pedy8jwWJV8rOc
+        -----END PRIVATE KEY-----
+        """
+
+    private unowned let simulation: FleetSimulation
+    /// The answers that an app gets to everything for a while.
+    private var refusals: [Int: (reason: APNSReason, until: NIODeadline)] = [:]
+    private var chatTimes: [NIODeadline] = []
+    /// The lanes that have a notification in flight, with the names of their leases.
+    private var inFlight: [Int: (lane: SimulatedLane, holder: String)] = [:]
+    private var providerTokens: ProviderTokens
+    /// The provider tokens that were verified, with the times at which they were signed.
+    private var verifiedTokens: [String: Int64] = [:]
+    /// The provider tokens that the fleet shares or has shared.
+    private var fleetTokens: Set<String> = []
+
+    init(_ simulation: FleetSimulation) throws {
+        self.simulation = simulation
+        providerTokens = ProviderTokens(
+            keys: [try ProviderKey(keyID: Self.keyID, teamID: Self.teamID, pem: Array(Self.key.utf8))],
+            minimumInterval: nil)
+    }
+
+    private var ledger: SimulationLedger { simulation.ledger }
+    private var time: SimulatedTime { simulation.time }
+    private var random: SimulatedRandom { simulation.random }
+
+    /// Lets something happen to APNs, or to the connections to it.
+    func happens(_ worker: SimulatedWorker) {
+        let transport = worker.transports[random.pick(0...worker.transports.count - 1)]
+        switch random.pick(0...9) {
+        case 0...3: transport.lose()
+        case 4...7: transport.change(limit: [1, 2, 5, 20, 60][random.pick(0...4)])
+        default: refuseApp()
+        }
+    }
+
+    /// Refuses all requests of an app for a while.
+    func refuseApp() {
+        let reason: APNSReason = random.chance(50) ? .invalidProviderToken : .expiredProviderToken
+        refusals[random.pick(0...2)] = (reason, time.now + random.delay(500...8000))
+    }
+
+    // MARK: Requests
+
+    /// Notes and checks a request.
+    /// - Returns: the notification's number.
+    func submitted(
+        _ token: String, _ payload: ByteBuffer, id: APNSID?, app: Int, by lane: SimulatedLane
+    ) -> Int? {
+        guard let (job, number) = ledger.notification(token, payload) else {
+            simulation.fail("APNs gets a notification that no producer has pushed: \(token)")
+            return nil
+        }
+        if job.app != app { simulation.fail("the job \(job.number) went through another app") }
+        if let sendAt = job.sendAt, time.milliseconds < sendAt {
+            simulation.fail("the job \(job.number) was sent before its time")
+        }
+        lane.checks.submit(number, of: job, to: token, app: Self.apps[app])
+        checkFlight(number, job, lane)
+        if !simulation.redis.hasRolledBack, let mistake = ledger.checkID(id.map { "\($0)" }, of: number) {
+            simulation.fail(mistake)
+        }
+        if app == 1 { checkRate() }
+        return number
+    }
+
+    /// A notification is in flight once, as long as the lane that sends it has its lease.
+    private func checkFlight(_ number: Int, _ job: SimulatedJob, _ lane: SimulatedLane) {
+        let holder = lane.holders[job.queue]
+        if let (other, otherHolder) = inFlight[number], otherHolder != holder, other.worker?.loop.state == .running,
+            !simulation.redis.hasRolledBack, simulation.checks.hasLease(job.queue, otherHolder)
+        {
+            simulation.fail("the job \(job.number) is sent by \(holder), and by \(otherHolder), which has its lease")
+        }
+        inFlight[number] = (lane, holder)
+    }
+
+    /// Notes that a request has ended.
+    func completed(_ number: Int, by lane: SimulatedLane) {
+        if inFlight[number]?.lane === lane { inFlight[number] = nil }
+    }
+
+    private func checkRate() {
+        chatTimes.append(time.now)
+        if chatTimes.count > 4000 { chatTimes.removeFirst(2000) }
+        guard !simulation.redis.hasRolledBack else { return }
+        // A portion may be used for a second, and each lane may have one.
+        let limit = Self.chatRate * 11 + 10 + 8 * (Self.chatRate / 20)
+        if chatTimes.count > limit, time.now - chatTimes[chatTimes.count - 1 - limit] < Self.rateWindow {
+            simulation.fail("the rate of an app was exceeded")
+        }
+    }
+
+    // MARK: Answers
+
+    /// Answers a request that has arrived.
+    func arrived(
+        _ number: Int, _ token: String, app: Int, _ providerToken: String?, from lane: SimulatedLane,
+        answer: (RequestResult, TimeAmount) -> Void
+    ) {
+        let issuedAt = verify(providerToken, lane)
+        let delay = random.delay(random.chance(3) ? 50...2500 : 1...80)
+        func refuse(_ reason: APNSReason, retryAfter: Int? = nil) {
+            if reason == .expiredProviderToken { simulation.checks.providerTokenExpired(issuedAt: issuedAt) }
+            answer(.response(Response(status: reason.status, reason: reason, retryAfter: retryAfter)), delay)
+        }
+        if let reason = ledger.refusal(of: token) { return refuse(reason) }
+        if simulation.hasFaults, let refusal = refusals[app], time.now < refusal.until { return refuse(refusal.reason) }
+        guard simulation.hasFaults, simulation.options.faults.contains(.apns) else {
+            return accept(number, delay, answer)
+        }
+        // Devices that get many notifications.
+        if token.hasPrefix("dd"), random.chance(25) { return refuse(.tooManyRequests, retryAfter: random.pick(1...3)) }
+        switch random.pick(0...999) {
+        case 0..<20:
+            let reason: APNSReason = random.chance(80) ? .unregistered : .badDeviceToken
+            ledger.refuse(token, reason)
+            refuse(reason)
+        case 20..<40: refuse(.tooManyRequests, retryAfter: random.chance(50) ? random.pick(1...3) : nil)
+        case 40..<60: refuse(random.chance(50) ? .internalServerError : .serviceUnavailable)
+        case 60..<70:
+            if random.chance(50) { accept(number) }
+            answer(.uncertain(.timedOut), .seconds(5))
+        case 70..<80: answer(.notProcessed(random.chance(50) ? .refusedStream : .goingAway(reason: nil)), delay)
+        default: accept(number, delay, answer)
+        }
+    }
+
+    private func accept(_ number: Int, _ delay: TimeAmount, _ answer: (RequestResult, TimeAmount) -> Void) {
+        accept(number)
+        answer(.response(Response(status: 200)), delay)
+    }
+
+    private func accept(_ number: Int) {
+        if let other = ledger.accept(number), !simulation.redis.hasRolledBack {
+            simulation.fail(
+                "the job \(other) and the job of the notification \(number) have one id, and both were sent")
+        }
+    }
+
+    // MARK: Provider tokens
+
+    /// Notes a token that the fleet shares.
+    func adopt(providerToken: String) { fleetTokens.insert(providerToken) }
+
+    /// Checks the provider token of a request.
+    /// - Returns: the time at which it was signed, in seconds since 1970.
+    private func verify(_ token: String?, _ lane: SimulatedLane) -> Int64 {
+        let now = time.milliseconds / 1000
+        guard let token else {
+            simulation.fail("a request has no provider token")
+            return 0
+        }
+        let issuedAt: Int64
+        if let known = verifiedTokens[token] {
+            issuedAt = known
+        } else {
+            guard
+                case .genuine(let time, _) = providerTokens.standing(
+                    authorization: Array("bearer \(token)".utf8), now: now)
+            else {
+                simulation.fail("APNs refuses a provider token")
+                return 0
+            }
+            issuedAt = time
+            verifiedTokens[token] = time
+            if !fleetTokens.contains(token), !lane.mayLackFleetToken, !simulation.redis.hasRolledBack {
+                simulation.fail("a lane sends a provider token of its own, and could have had the fleet's")
+            }
+        }
+        if ProviderTokens.isExpired(issuedAt: issuedAt, now: now) { simulation.fail("a provider token is too old") }
+        return issuedAt
+    }
+}

@@ -1,0 +1,151 @@
+import Foundation
+import NIOCore
+import TestSupport
+
+@testable import PushQueue
+@testable import Redis
+
+/// The real Redis of a simulation, over a blocking connection.
+final class SimulatedServer {
+    static let clock = "simulation:clock"
+    /// The scripts by the lengths of their sources.
+    static let scripts = Dictionary(
+        QueueScript.allCases.map { ($0.source(clock: .key(clock)).count, $0) }, uniquingKeysWith: { one, _ in one })
+
+    private let process: RedisServer
+    private let descriptor: Int32
+    private let decoder = RESPDecoder()
+    private var input = [UInt8](repeating: 0, count: RESPDecoder.portion)
+
+    init() throws {
+        let path = FileManager.default.temporaryDirectory.appendingPathComponent(
+            "simulation-\(UInt32.random(in: 0...UInt32.max)).sock"
+        ).path
+        process = try RedisServer(arguments: ["--unixsocket", path, "--maxmemory-policy", "noeviction"])
+        descriptor = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0)
+        var address = sockaddr_un()
+        address.sun_family = sa_family_t(AF_UNIX)
+        withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: path.utf8.prefix($0.count - 1)) }
+        let result = withUnsafePointer(to: &address) {
+            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
+            }
+        }
+        guard result == 0 else { throw FleetSimulation.Violation(description: "no connection to \(path)") }
+    }
+
+    deinit { close(descriptor) }
+
+    func reset() {
+        run([RedisCommand("CONFIG", "SET", "maxmemory", "0"), RedisCommand("FLUSHALL", "SYNC")])
+    }
+
+    @discardableResult
+    func run(_ command: RedisCommand) -> RESPReply { run([command])[0] }
+
+    /// Executes commands in one round trip.
+    @discardableResult
+    func run(_ commands: [RedisCommand]) -> [RESPReply] {
+        var output = ByteBuffer()
+        do {
+            for command in commands { try command.encode(into: &output) }
+            try write(output)
+            var replies: [RESPReply] = []
+            while replies.count < commands.count {
+                if let reply = try decoder.next() {
+                    replies.append(reply)
+                    continue
+                }
+                let count = read(descriptor, &input, input.count)
+                guard count > 0 else { preconditionFailure("redis-server has ended: \(process.log.suffix(2000))") }
+                try input.withUnsafeBytes { try decoder.feed(UnsafeRawBufferPointer(rebasing: $0[..<count])) }
+            }
+            return replies
+        } catch {
+            preconditionFailure("redis-server: \(error)")
+        }
+    }
+
+    private func write(_ bytes: ByteBuffer) throws {
+        bytes.withUnsafeReadableBytes { bytes in
+            var rest = bytes[...]
+            while !rest.isEmpty {
+                let count = Foundation.write(descriptor, UnsafeRawBufferPointer(rebasing: rest).baseAddress, rest.count)
+                guard count > 0 else { preconditionFailure("redis-server has ended: \(process.log.suffix(2000))") }
+                rest = rest.dropFirst(count)
+            }
+        }
+    }
+
+    /// All keys with their values.
+    func dump() -> [(key: String, dump: ByteBuffer)] {
+        let keys = run(RedisCommand("KEYS", "*")).root.children.compactMap(\.string).sorted()
+        let dumps = run(keys.map { RedisCommand("DUMP", $0) })
+        return zip(keys, dumps).compactMap { key, dump in dump.root.bytes.map { (key, $0) } }
+    }
+
+    func restore(_ dumps: [(key: String, dump: ByteBuffer)]) {
+        run(
+            [RedisCommand("FLUSHALL", "SYNC")]
+                + dumps.map { key, dump in
+                    var command = RedisCommand("RESTORE", key, "0")
+                    command.append(dump)
+                    return command
+                })
+    }
+}
+
+/// The arguments of a command.
+struct CommandArguments {
+    private let command: RedisCommand
+    private var starts: [Int] = []
+    /// The number of a script's keys.
+    private var keyCount = 0
+
+    init(_ command: RedisCommand) {
+        self.command = command
+        starts.reserveCapacity(command.lengths.count)
+        var start = command.arguments.readerIndex
+        for length in command.lengths {
+            starts.append(start)
+            start += length
+        }
+        if starts.count > 2, self[0].hasPrefix("EVAL") { keyCount = Int(self[2]) ?? 0 }
+    }
+
+    func text(_ index: Int) -> String {
+        command.arguments.getString(at: starts[index], length: command.lengths[index]) ?? ""
+    }
+
+    subscript(index: Int) -> String { index < starts.count ? text(index) : "" }
+
+    func length(_ index: Int) -> Int { index < starts.count ? command.lengths[index] : 0 }
+
+    /// A key of a script's, counted from 0.
+    func key(_ index: Int) -> String? { index < keyCount ? self[3 + index] : nil }
+
+    /// An argument of a script's, counted from 0.
+    func value(_ index: Int) -> String? {
+        let index = 3 + keyCount + index
+        return index < starts.count ? self[index] : nil
+    }
+
+    /// The command with another text in the source of its script.
+    func replacing(_ find: String, by replacement: String) -> RedisCommand {
+        let place: Int
+        switch self[0] {
+        case "EVAL": place = 1
+        case "SCRIPT": place = 2
+        default: return command
+        }
+        var changed = RedisCommand(self[0])
+        for index in 1..<starts.count {
+            if index == place {
+                changed.append(text(index).replacingOccurrences(of: find, with: replacement))
+            } else if let bytes = command.arguments.getSlice(at: starts[index], length: command.lengths[index]) {
+                changed.append(bytes)
+            }
+        }
+        return changed
+    }
+}

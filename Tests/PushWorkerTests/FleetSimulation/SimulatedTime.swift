@@ -1,0 +1,259 @@
+import Dispatch
+import NIOCore
+import TestSupport
+
+/// A task at a time of a simulation.
+///
+/// `@unchecked Sendable`: a simulation has one thread.
+final class SimulatedEvent: @unchecked Sendable {
+    fileprivate(set) var time: NIODeadline
+    /// Counts the events in the order in which they were scheduled.
+    let id: UInt64
+    /// The loop that executes the task; `nil` for a task of Redis, APNs or the network.
+    let loop: SimulatedLoop?
+    fileprivate var task: (() -> Void)?
+    /// Fails the promise of a task that is never executed: an open promise may not be released.
+    private var abandonment: (() -> Void)?
+
+    fileprivate init(
+        _ time: NIODeadline, _ id: UInt64, _ loop: SimulatedLoop?, _ abandonment: (() -> Void)?,
+        _ task: @escaping () -> Void
+    ) {
+        self.time = time
+        self.id = id
+        self.loop = loop
+        self.abandonment = abandonment
+        self.task = task
+    }
+
+    func cancel() {
+        task = nil
+        abandonment = nil
+    }
+
+    func abandon() {
+        let abandonment = abandonment
+        cancel()
+        abandonment?()
+    }
+}
+
+/// The time of a simulation, and all that is scheduled in it. The events of one time are executed in the order in which they
+/// were scheduled.
+final class SimulatedTime {
+    private(set) var now = NIODeadline.uptimeNanoseconds(3_600_000_000_000)
+    /// The number of executed events.
+    private(set) var steps = 0
+    /// A digest of everything that has happened, in order.
+    private(set) var trace: UInt64 = 0xcbf2_9ce4_8422_2325
+    private var heap = EventHeap()
+    private var lastID: UInt64 = 0
+
+    /// Redis' time in milliseconds since 1970.
+    var milliseconds: Int64 { 1_800_000_000_000 + Int64(now.uptimeNanoseconds / 1_000_000) }
+
+    /// The seconds since the simulation began.
+    var elapsed: Int { Int(now.uptimeNanoseconds / 1_000_000_000) - 3600 }
+
+    func note(_ value: UInt64) { trace = (trace ^ value) &* 0x100_0000_01b3 }
+
+    @discardableResult
+    func schedule(
+        at time: NIODeadline, on loop: SimulatedLoop? = nil, abandon: (() -> Void)? = nil, _ task: @escaping () -> Void
+    ) -> SimulatedEvent {
+        lastID += 1
+        let event = SimulatedEvent(max(time, now), lastID, loop, abandon, task)
+        heap.push(event, order: lastID)
+        return event
+    }
+
+    @discardableResult
+    func schedule(
+        in delay: TimeAmount, on loop: SimulatedLoop? = nil, _ task: @escaping () -> Void
+    ) -> SimulatedEvent {
+        schedule(at: now + delay, on: loop, task)
+    }
+
+    /// Executes the next event, or hands it to its loop if that is stopped.
+    /// - Returns: false if nothing is scheduled.
+    func step() -> Bool {
+        guard let event = heap.pop() else { return false }
+        guard let task = event.task else { return true }
+        now = event.time
+        if let loop = event.loop {
+            switch loop.state {
+            case .running: break
+            case .stopped:
+                loop.held.append(event)
+                return true
+            case .crashed:
+                event.abandon()
+                return true
+            }
+        }
+        event.cancel()
+        steps += 1
+        note(now.uptimeNanoseconds)
+        note(event.id)
+        task()
+        return true
+    }
+
+    /// Lets a stopped loop continue: what was due in the meantime is executed now.
+    func resume(_ loop: SimulatedLoop) {
+        loop.state = .running
+        let held = loop.held
+        loop.held = []
+        for event in held {
+            event.time = now
+            lastID += 1
+            heap.push(event, order: lastID)
+        }
+    }
+
+    /// Abandons all that is scheduled.
+    func end() { while let event = heap.pop() { event.abandon() } }
+}
+
+/// Events by time and order. The keys are in one array without references, because moving references is slow in a debug build.
+private struct EventHeap {
+    private struct Key {
+        var time: UInt64
+        var order: UInt64
+        var slot: Int
+    }
+
+    private var keys: [Key] = []
+    private var slots: [SimulatedEvent?] = []
+    private var freeSlots: [Int] = []
+
+    mutating func push(_ event: SimulatedEvent, order: UInt64) {
+        let slot: Int
+        if let free = freeSlots.popLast() {
+            slot = free
+            slots[slot] = event
+        } else {
+            slot = slots.count
+            slots.append(event)
+        }
+        let key = Key(time: event.time.uptimeNanoseconds, order: order, slot: slot)
+        keys.append(key)
+        var index = keys.count - 1
+        while index > 0 {
+            let parent = keys[(index - 1) / 2]
+            guard key.time < parent.time || (key.time == parent.time && key.order < parent.order) else { break }
+            keys[index] = parent
+            index = (index - 1) / 2
+        }
+        keys[index] = key
+    }
+
+    mutating func pop() -> SimulatedEvent? {
+        guard let last = keys.popLast() else { return nil }
+        guard !keys.isEmpty else { return release(last.slot) }
+        let first = keys[0]
+        var index = 0
+        while true {
+            var child = 2 * index + 1
+            guard child < keys.count else { break }
+            var least = keys[child]
+            if child + 1 < keys.count {
+                let other = keys[child + 1]
+                if other.time < least.time || (other.time == least.time && other.order < least.order) {
+                    child += 1
+                    least = other
+                }
+            }
+            guard least.time < last.time || (least.time == last.time && least.order < last.order) else { break }
+            keys[index] = least
+            index = child
+        }
+        keys[index] = last
+        return release(first.slot)
+    }
+
+    private mutating func release(_ slot: Int) -> SimulatedEvent? {
+        let event = slots[slot]
+        slots[slot] = nil
+        freeSlots.append(slot)
+        return event
+    }
+}
+
+/// The event loop of a worker, in a simulation's time. It can stop for a while, as a process that does not get to run.
+final class SimulatedLoop: EventLoop, @unchecked Sendable {
+    enum State {
+        case running
+        case stopped
+        case crashed
+    }
+
+    private let time: SimulatedTime
+    var state = State.running { didSet { if case .stopped = state { wasStopped = true } } }
+    /// True if the process was stopped before.
+    private(set) var wasStopped = false
+    /// The events that became due while it was stopped.
+    fileprivate var held: [SimulatedEvent] = []
+
+    init(_ time: SimulatedTime) { self.time = time }
+
+    /// Abandons everything that is scheduled on the loop.
+    func crash() {
+        state = .crashed
+        let abandoned = held
+        held = []
+        for event in abandoned { event.abandon() }
+    }
+
+    var inEventLoop: Bool { true }
+    var now: NIODeadline { time.now }
+
+    func execute(_ task: @escaping @Sendable () -> Void) { time.schedule(at: now, on: self, task) }
+
+    func submit<T>(_ task: @escaping @Sendable () throws -> T) -> EventLoopFuture<T> {
+        scheduleTask(deadline: now, task).futureResult
+    }
+
+    @discardableResult
+    func scheduleTask<T>(deadline: NIODeadline, _ task: @escaping @Sendable () throws -> T) -> Scheduled<T> {
+        let promise = makePromise(of: T.self)
+        let event = time.schedule(at: deadline, on: self, abandon: { promise.fail(EventLoopError.cancelled) }) {
+            do {
+                promise.assumeIsolated().succeed(try task())
+            } catch {
+                promise.fail(error)
+            }
+        }
+        return Scheduled(promise: promise, cancellationTask: { event.cancel() })
+    }
+
+    @discardableResult
+    func scheduleTask<T>(in time: TimeAmount, _ task: @escaping @Sendable () throws -> T) -> Scheduled<T> {
+        scheduleTask(deadline: now + time, task)
+    }
+
+    func shutdownGracefully(queue: DispatchQueue, _ callback: @escaping @Sendable ((any Error)?) -> Void) {
+        callback(nil)
+    }
+}
+
+/// The random numbers of a simulation. Its own arithmetic, because that of the standard library is generic, and slow in a debug
+/// build.
+final class SimulatedRandom {
+    private var generator: SeededGenerator
+
+    init(seed: UInt64) { generator = SeededGenerator(seed: seed) }
+
+    func next() -> UInt64 { generator.next() }
+
+    func chance(_ percent: Double) -> Bool { Double(generator.next() >> 11) * 0x1p-53 * 100 < percent }
+
+    func pick(_ range: ClosedRange<Int>) -> Int {
+        range.lowerBound + Int(generator.next() % UInt64(range.upperBound - range.lowerBound + 1))
+    }
+
+    func delay(_ milliseconds: ClosedRange<Int64>) -> TimeAmount {
+        let span = UInt64(milliseconds.upperBound - milliseconds.lowerBound) * 1000 + 1
+        return .microseconds(milliseconds.lowerBound * 1000 + Int64(generator.next() % span))
+    }
+}

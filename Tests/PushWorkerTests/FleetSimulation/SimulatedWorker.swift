@@ -1,0 +1,459 @@
+import APNS
+import Logging
+import NIOCore
+import TestSupport
+
+@testable import PushQueue
+@testable import PushWorker
+@testable import Redis
+
+/// A process with its lanes.
+final class SimulatedWorker {
+    let name: String
+    let loop: SimulatedLoop
+    private(set) var lanes: [SimulatedLane] = []
+    var isDraining = false
+    var isDrained = false
+    private var apps: [AppSender.Prepared] = []
+    private let simulation: FleetSimulation
+
+    var senders: [SimulatedSender] { lanes.map(\.sender) }
+    var transports: [SimulatedTransport] { lanes.flatMap(\.transports) }
+
+    init(_ name: String, lanes count: Int, seed: UInt64, in simulation: FleetSimulation) throws {
+        self.name = name
+        self.simulation = simulation
+        loop = SimulatedLoop(simulation.time)
+        apps = try SimulatedAPNS.apps.map { try AppSender.Prepared(Self.app($0)) }
+        var configuration = WorkerConfiguration(
+            redis: try RedisTopology(url: "redis://127.0.0.1:1"),
+            queues: zip(simulation.redis.queues, [3, 1]).map { QueueConfiguration(keys: $0, weight: $1) },
+            sharedKeys: simulation.redis.sharedKeys, apps: apps.map(\.configuration), workerName: name)
+        for index in configuration.queues.indices { configuration.queues[index].limits.lease = ProtocolChecks.lease }
+        configuration.retry.base = 500
+        configuration.retry.cap = 8000
+        configuration.appPause = ProtocolChecks.pauses
+        var seeds = SeededGenerator(seed: seed)
+        // Clocks of machines differ a little.
+        let lead = Int64(seeds.next() % 41) - 20
+        let issues = IssueLog()
+        for index in 0..<count {
+            let context = LaneContext(
+                configuration: configuration, index: index, eventLoop: loop,
+                logger: Logger(label: "simulation") { _ in SwiftLogNoOpLogHandler() }, issues: issues,
+                metrics: LaneMetrics(apps: apps.count, queues: configuration.queues.count, takesTimes: false),
+                generator: SeededGenerator(seed: seeds.next()),
+                wallClock: { [loop] in 1_800_000_000 + lead + Int64(loop.now.uptimeNanoseconds / 1_000_000_000) })
+            lanes.append(SimulatedLane(context, of: count, self, seed: seeds.next(), in: simulation))
+        }
+    }
+
+    private static let key = Result { try SigningKey(pem: SimulatedAPNS.key.utf8) }
+
+    /// All lanes of a worker share its source of provider tokens.
+    private static func app(_ name: String) throws -> AppConfiguration {
+        var app = try EngineScene.app(name)
+        if name == "chat" { app.maximumPerSecond = SimulatedAPNS.chatRate }
+        app.credential = .providerTokens([
+            try ProviderTokenSource(key: key.get(), keyID: SimulatedAPNS.keyID, teamID: SimulatedAPNS.teamID)
+        ])
+        return app
+    }
+
+    func start() {
+        let lanes = lanes.map(\.lane)
+        for (index, lane) in lanes.enumerated() {
+            lane.callbacks.backlog = { queue in
+                for (other, lane) in lanes.enumerated() where other != index { lane.wake(queue) }
+            }
+            lane.callbacks.due = { queue, time in lanes[0].wake(queue, at: time) }
+            lane.start(apps)
+        }
+    }
+
+    /// Drains all lanes.
+    func drain(completion: @escaping () -> Void) {
+        isDraining = true
+        let drained = lanes.map { $0.lane.drain(within: .seconds(3)) }
+        EventLoopFuture.andAllComplete(drained, on: loop).assumeIsolated().whenComplete { [self] _ in
+            isDrained = true
+            completion()
+        }
+    }
+
+    /// Dissolves the circles of references.
+    func dismantle() {
+        loop.crash()
+        for lane in lanes { lane.dismantle() }
+    }
+}
+
+/// A lane with what the simulation knows of it.
+final class SimulatedLane {
+    let sender: SimulatedSender
+    let checks: LaneChecks
+    private(set) weak var worker: SimulatedWorker?
+    /// The names under which the lane holds its leases, by queue.
+    fileprivate(set) var holders: [String] = []
+    fileprivate(set) var transports: [SimulatedTransport] = []
+    private var made: Lane?
+
+    init(_ context: LaneContext, of count: Int, _ worker: SimulatedWorker, seed: UInt64, in simulation: FleetSimulation)
+    {
+        self.worker = worker
+        sender = SimulatedSender(worker.loop, in: simulation)
+        checks = LaneChecks(simulation)
+        holders = simulation.redis.queues.map { _ in "\(worker.name).\(context.index)" }
+        let stores = SimulatedStores(context, self, worker, seed: seed, in: simulation)
+        let maker = TransportMaker(self, worker.loop, simulation)
+        made = Lane(context, of: count, stores: stores, makeTransport: { _, _, _ in maker.make() })
+    }
+
+    var lane: Lane {
+        guard let made else { preconditionFailure("a lane is used before it is made") }
+        return made
+    }
+
+    var counters: LaneCounters { lane.ledger.counters }
+
+    /// True if the lane may sign a provider token of its own, because it could not ask for the fleet's at some time.
+    var mayLackFleetToken: Bool {
+        checks.lacksFleetToken || sender.losses > 0 || worker?.loop.wasStopped ?? true
+    }
+
+    private final class TransportMaker: @unchecked Sendable {
+        private unowned let lane: SimulatedLane
+        private let loop: SimulatedLoop
+        private unowned let simulation: FleetSimulation
+
+        init(_ lane: SimulatedLane, _ loop: SimulatedLoop, _ simulation: FleetSimulation) {
+            self.lane = lane
+            self.loop = loop
+            self.simulation = simulation
+        }
+
+        func make() -> any Transport {
+            let transport = SimulatedTransport(app: lane.transports.count, lane, loop, in: simulation)
+            lane.transports.append(transport)
+            return transport
+        }
+    }
+
+    func dismantle() {
+        for transport in transports { transport.dismantle() }
+        sender.onStateChange = { _ in }
+        lane.callbacks = Lane.Callbacks()
+        lane.context.schedulePump = {}
+        lane.context.pump = {}
+    }
+}
+
+/// A lane's stores over its simulated connection.
+private final class SimulatedStores: LaneStores {
+    private unowned let lane: SimulatedLane
+    private unowned let worker: SimulatedWorker
+    private unowned let simulation: FleetSimulation
+    private let invalidTokens: InvalidTokenSet
+    private let random: () -> UInt32
+    let fleet: any FleetStore
+
+    init(
+        _ context: LaneContext, _ lane: SimulatedLane, _ worker: SimulatedWorker, seed: UInt64,
+        in simulation: FleetSimulation
+    ) {
+        self.lane = lane
+        self.worker = worker
+        self.simulation = simulation
+        let clock = ClockSource.key(SimulatedServer.clock)
+        invalidTokens = InvalidTokenSet(client: lane.sender, keys: simulation.redis.sharedKeys, clock: clock)
+        let store = RedisFleetStore(
+            lane.sender, configuration: context.configuration, lane: "\(worker.name).\(context.index)", clock: clock)
+        fleet = SimulatedFleetStore(store, lane, in: simulation)
+        var generator = SeededGenerator(seed: seed)
+        random = { UInt32(truncatingIfNeeded: generator.next()) }
+    }
+
+    func store(of queue: QueueContext, waits: Bool) -> any QueueStore {
+        let store = RedisQueueStore(
+            queue, client: lane.sender, waiter: nil, invalidTokens: invalidTokens,
+            clock: .key(SimulatedServer.clock), random: random)
+        return SimulatedQueueStore(store, queue, waits: waits, lane, worker, in: simulation)
+    }
+
+    func start(_ consumers: [QueueConsumer]) {
+        lane.sender.onStateChange = { [weak self] state in
+            guard self != nil else { return }
+            for consumer in consumers { consumer.redisChanged(state) }
+            if case .ready = state { for consumer in consumers { consumer.writeInvalidTokens() } }
+        }
+        lane.sender.connect()
+    }
+
+    func close() -> EventLoopFuture<Void> { lane.sender.eventLoop.makeSucceededVoidFuture() }
+}
+
+/// A queue's real store with a simulated blocking wait, the checks of what the lane receives, and the mutations of the engine's
+/// rules.
+private final class SimulatedQueueStore: QueueStore {
+    private let store: RedisQueueStore
+    private let queue: QueueContext
+    private let waits: Bool
+    private unowned let lane: SimulatedLane
+    private unowned let worker: SimulatedWorker
+    private unowned let simulation: FleetSimulation
+    private var wait: SimulatedWait?
+    private var sentSettlements: Set<String> = []
+
+    init(
+        _ store: RedisQueueStore, _ queue: QueueContext, waits: Bool, _ lane: SimulatedLane, _ worker: SimulatedWorker,
+        in simulation: FleetSimulation
+    ) {
+        self.store = store
+        self.queue = queue
+        self.waits = waits
+        self.lane = lane
+        self.worker = worker
+        self.simulation = simulation
+    }
+
+    private var mutation: Mutation? { simulation.options.mutation }
+    /// The key of the lane's claims.
+    private var claimed: String { queue.keys.claimed(lane.holders[queue.id.index]) }
+
+    var isReady: Bool { store.isReady }
+    var canWait: Bool { waits && lane.sender.isReady }
+    var holdsInvalidTokens: Bool { store.holdsInvalidTokens }
+
+    func use(holder: String) {
+        lane.holders[queue.id.index] = holder
+        store.use(holder: holder)
+    }
+
+    func claim(
+        _ claim: ClaimWindow.Claim, heartbeat: WorkerHeartbeat?,
+        completion: @escaping Completion<QueueConnection.Claimed>
+    ) {
+        let claimed = claimed
+        store.claim(claim, heartbeat: heartbeat) { [simulation, lane, mutation] result in
+            var result = result
+            if case .success(var answer) = result {
+                for (offset, body) in answer.bodies.enumerated() {
+                    simulation.checks.receive(ClaimID(number: claim.first + offset, stamp: answer.stamp), of: claimed)
+                    lane.checks.receive(body)
+                }
+                if mutation == .goesByOwnClock {
+                    answer.now += 5000
+                    result = .success(answer)
+                }
+            }
+            completion(result)
+        }
+    }
+
+    func reserve(_ reservations: [Reservation], completion: @escaping Completion<[ReservationResult]>) {
+        store.reserve(reservations, completion: completion)
+    }
+
+    func settle(_ settlement: Settlement, completion: @escaping Completion<QueueConnection.Settled>) {
+        let claimed = claimed
+        let confirm: Completion<QueueConnection.Settled> = { [simulation] result in
+            // A settlement that found no claim confirms nothing: after a rollback a recovered job may be reserved under its name.
+            if case .success(let settled) = result, settled.lost == 0 {
+                simulation.checks.confirm(settlement, of: claimed)
+            }
+            completion(result)
+        }
+        let nothing = QueueConnection.Settled(lost: 0, evicted: 0)
+        switch mutation {
+        case .dropsResentSettlements:
+            guard sentSettlements.insert("\(claimed) \(settlement.claims)").inserted else {
+                return confirm(.success(nothing))
+            }
+            store.settle(settlement, completion: confirm)
+        case .confirmsFailedSettlements:
+            store.settle(settlement) { result in
+                if case .failure = result { confirm(.success(nothing)) } else { confirm(result) }
+            }
+        case .confirmsRefusedSettlements:
+            store.settle(settlement) { result in
+                if case .failure(let failure) = result, failure.isAnswer {
+                    confirm(.success(nothing))
+                } else {
+                    confirm(result)
+                }
+            }
+        default: store.settle(settlement, completion: confirm)
+        }
+    }
+
+    func reclaim(_ other: String, completion: @escaping Completion<QueueConnection.Reclaimed?>) {
+        store.reclaim(other, completion: completion)
+    }
+
+    func release(endOf worker: String, completion: @escaping Completion<QueueConnection.Released>) {
+        store.release(endOf: worker, completion: completion)
+    }
+
+    func claims(completion: @escaping Completion<[ClaimID]>) {
+        if mutation == .skipsRecovery { return completion(.success([])) }
+        store.claims(completion: completion)
+    }
+
+    func bodies(of claims: [ClaimID], completion: @escaping Completion<[ByteBuffer?]>) {
+        let claimed = claimed
+        store.bodies(of: claims) { [simulation, lane] result in
+            if case .success(let bodies) = result {
+                for (claim, body) in zip(claims, bodies) {
+                    guard let body else { continue }
+                    simulation.checks.receive(claim, of: claimed)
+                    lane.checks.receive(body)
+                }
+            }
+            completion(result)
+        }
+    }
+
+    func gauges(completion: @escaping Completion<QueueGauges>) { store.gauges(completion: completion) }
+
+    func markInvalid(_ tokens: [InvalidToken], completion: @escaping Completion<Void>) {
+        guard mutation == .settlesBeforeMarkingInvalid else {
+            return store.markInvalid(tokens, completion: completion)
+        }
+        completion(.success(()))
+        worker.loop.assumeIsolated().scheduleTask(in: .milliseconds(200)) { [store] in
+            store.markInvalid(tokens) { _ in }
+        }
+    }
+
+    func waitForJob(seconds: Int, completion: @escaping Completion<Bool>) {
+        guard lane.sender.isReady, wait == nil else { return completion(.success(false)) }
+        let wait = SimulatedWait(queue.id.index, worker)
+        self.wait = wait
+        var isDone = false
+        let finish: (Bool) -> Void = { [weak self] hasCome in
+            guard !isDone else { return }
+            isDone = true
+            if self?.wait === wait { self?.wait = nil }
+            completion(.success(hasCome))
+        }
+        let loop = worker.loop
+        let (time, random) = (simulation.time, simulation.random)
+        wait.served = {
+            // The answer may be lost: the job is in the inbox, where every claim finds it.
+            guard !random.chance(3) else { return }
+            time.schedule(in: random.delay(0...4), on: loop) { finish(true) }
+        }
+        time.schedule(in: random.delay(0...4)) { [simulation] in simulation.redis.wait(wait) }
+        time.schedule(in: .seconds(Int64(seconds)), on: loop) { [simulation] in
+            simulation.redis.stopWait(wait)
+            finish(false)
+        }
+    }
+
+    func stopWaiting() { if let wait { simulation.redis.stopWait(wait) } }
+
+    func close() -> EventLoopFuture<Void> { store.close() }
+}
+
+/// The real store of the fleet's state, with the checks of what the lane gets to know, and the mutations of the engine's rules.
+private final class SimulatedFleetStore: FleetStore {
+    /// The time for which a lane waits for the fleet's provider token.
+    private static let patience = TimeAmount.milliseconds(1900)
+
+    private let store: RedisFleetStore
+    private unowned let lane: SimulatedLane
+    private unowned let simulation: FleetSimulation
+
+    init(_ store: RedisFleetStore, _ lane: SimulatedLane, in simulation: FleetSimulation) {
+        self.store = store
+        self.lane = lane
+        self.simulation = simulation
+    }
+
+    private var mutation: Mutation? { simulation.options.mutation }
+
+    var isReady: Bool { store.isReady }
+
+    var pauseDurations: AppPauses.Durations {
+        get { store.pauseDurations }
+        set { store.pauseDurations = newValue }
+    }
+
+    // MARK: Paused apps
+
+    func pauses(of apps: [String], completion: @escaping Completion<[AppPause?]>) {
+        store.pauses(of: apps) { [lane, mutation] result in
+            guard case .success(let pauses) = result else { return completion(result) }
+            for (app, pause) in zip(apps, pauses) where pause == nil { lane.checks.resumed(app) }
+            completion(mutation == .ignoresPauses ? .success(apps.map { _ in nil }) : result)
+        }
+    }
+
+    func pause(_ app: String, _ reason: Reason, isProbe: Bool, completion: @escaping Completion<Int64?>) {
+        store.pause(app, reason, isProbe: isProbe) { [lane] result in
+            if case .success = result { lane.checks.paused(app) }
+            completion(result)
+        }
+    }
+
+    func askForProbe(of app: String, completion: @escaping Completion<AppPauses.ProbeAnswer>) {
+        store.askForProbe(of: app) { [lane] result in
+            switch result {
+            case .success(.granted): lane.checks.allowedProbe(of: app)
+            case .success(.closed): lane.checks.resumed(app)
+            case .success(.wait), .failure: break
+            }
+            completion(result)
+        }
+    }
+
+    func resume(_ app: String, completion: @escaping Completion<Void>) {
+        lane.checks.resumed(app)
+        store.resume(app, completion: completion)
+    }
+
+    // MARK: Rates and tokens
+
+    func reserveRate(_ count: Int, of app: String, perSecond: Int, completion: @escaping Completion<Int64>) {
+        store.reserveRate(count, of: app, perSecond: perSecond, completion: completion)
+    }
+
+    func share(_ offer: SharedProviderTokens.Offer, completion: @escaping Completion<SharedProviderTokens.Answer>) {
+        let (asked, losses) = (simulation.time.now, lane.sender.losses)
+        store.share(offer) { [simulation, lane] result in
+            let isLate = simulation.time.now - asked > Self.patience
+            switch result {
+            case .success(.taken), .success(.other):
+                if isLate || lane.sender.losses > losses { lane.checks.lacksFleetToken = true }
+            case .success(.clocksDiffer), .failure: lane.checks.lacksFleetToken = true
+            }
+            completion(result)
+        }
+    }
+
+    func throttle(_ token: ByteBuffer, until: Int64, completion: @escaping Completion<Void>) {
+        lane.checks.throttled(String(buffer: token), until: until)
+        if mutation == .forgetsThrottles {
+            lane.lane.eventLoop.assumeIsolated().execute { [lane] in lane.lane.fleet.throttles = TokenThrottles() }
+        }
+        store.throttle(token, until: until, completion: completion)
+    }
+
+    func throttledTokens(now: Int64, completion: @escaping Completion<[(token: ByteBuffer, until: Int64)]>) {
+        store.throttledTokens(now: now) { [lane, mutation] result in
+            guard case .success(let tokens) = result else { return completion(result) }
+            lane.checks.learned(tokens)
+            completion(mutation == .hidesThrottles ? .success([]) : result)
+        }
+    }
+
+    func countInvalidTokens(completion: @escaping Completion<Int>) { store.countInvalidTokens(completion: completion) }
+
+    func findInvalid(_ tokens: TokenList, completion: @escaping Completion<[InvalidTokenSet.Found]>) {
+        store.findInvalid(tokens, completion: completion)
+    }
+
+    func register(_ devices: [InvalidTokenSet.Registration], completion: @escaping Completion<Void>) {
+        store.register(devices, completion: completion)
+    }
+}

@@ -1,0 +1,253 @@
+import APNS
+import Foundation
+import NIOCore
+
+/// The jobs that producers have pushed, the notifications that APNs has accepted, and the places where each was last found.
+final class SimulationLedger {
+    private struct State {
+        let job: Int
+        var accepted = 0
+        /// The audit that found it last.
+        var audit = 0
+        /// True once Redis has lost it with the time after a snapshot.
+        var isForgotten = false
+        var id: String?
+    }
+
+    /// A body in Redis, read once: most are found by many audits.
+    private struct Body {
+        let job: Int
+        /// The numbers of its notifications.
+        let notifications: [Int]
+        let mistake: String?
+        /// The mistake if it is a dead letter.
+        let deadMistake: String?
+    }
+
+    private(set) var jobs: [SimulatedJob] = []
+    private var states: [State] = []
+    /// The jobs that may still have to be somewhere.
+    private var openJobs: [Int] = []
+    /// The tokens that APNs calls invalid.
+    private var refused: [String: APNSReason] = [:]
+    private var uniqueJobs: [String: [Int]] = [:]
+    /// The jobs of which APNs has accepted a notification, by their unique ids.
+    private var sentJobs: [String: Int] = [:]
+    private var bodies: [ByteBuffer: Body] = [:]
+    private var audit = 0
+    /// The number of notifications that were accepted again.
+    private(set) var duplicates = 0
+    /// The number of notifications that the audit has found and that have not ended.
+    private(set) var openCount = 0
+
+    var notificationCount: Int { states.count }
+    var needsInvalidTokens: Bool { !refused.isEmpty }
+
+    func job(_ number: Int) -> SimulatedJob? { jobs.indices.contains(number) ? jobs[number] : nil }
+
+    func add(_ job: SimulatedJob) {
+        var job = job
+        job.first = states.count
+        for _ in 0..<job.count { states.append(State(job: job.number)) }
+        if let id = job.uniqueID { uniqueJobs[id, default: []].append(job.number) }
+        openJobs.append(job.number)
+        jobs.append(job)
+    }
+
+    /// Removes the job that was added last, because Redis has not accepted it.
+    func removeLast() {
+        guard let job = jobs.popLast() else { return }
+        states.removeLast(job.count)
+        openJobs.removeLast()
+        if let id = job.uniqueID { uniqueJobs[id]?.removeLast() }
+    }
+
+    /// Notes that Redis has lost the jobs after the first ones.
+    func forget(after count: Int) {
+        for job in jobs[count...] {
+            for index in job.first..<job.first + job.count { states[index].isForgotten = true }
+        }
+    }
+
+    /// The job with most of the notifications that were accepted again.
+    var mostDuplicated: String {
+        let most = jobs.map { job in
+            (job, (0..<job.count).reduce(0) { $0 + max(0, states[job.first + $1].accepted - 1) })
+        }
+        .max { $0.1 < $1.1 }
+        return most.map { "\($0.1) of the job \($0.0.number), \($0.0.body.prefix(200))" } ?? ""
+    }
+
+    func refuse(_ token: String, _ reason: APNSReason) { refused[token] = reason }
+
+    func refusal(of token: String) -> APNSReason? { refused[token] }
+
+    /// Notes that APNs has accepted a notification.
+    /// - Returns: the number of another job with the same id of which a notification was accepted.
+    func accept(_ number: Int) -> Int? {
+        if states[number].accepted > 0 { duplicates += 1 }
+        states[number].accepted += 1
+        let job = states[number].job
+        guard let id = jobs[job].uniqueID else { return nil }
+        guard let other = sentJobs[id] else {
+            sentJobs[id] = job
+            return nil
+        }
+        return other == job ? nil : other
+    }
+
+    /// Finds the notification of a request.
+    func notification(_ token: String, _ payload: ByteBuffer) -> (SimulatedJob, Int)? {
+        guard let number = payload.withUnsafeReadableBytes(Self.marker), let job = job(number),
+            let index = Self.index(of: token, in: job)
+        else { return nil }
+        return (job, job.first + index)
+    }
+
+    /// Checks that each resend carries the same id.
+    /// - Returns: the mistake, if any.
+    func checkID(_ id: String?, of number: Int) -> String? {
+        guard let known = states[number].id else {
+            states[number].id = id
+            return nil
+        }
+        return known == id ? nil : "the job \(states[number].job) was sent with the ids \(known) and \(id ?? "none")"
+    }
+
+    private static func index(of token: some StringProtocol, in job: SimulatedJob) -> Int? {
+        if job.tokens.count == 1 { return job.tokens[0] == token ? 0 : nil }
+        if token.hasPrefix("dd") { return job.tokens.firstIndex { $0 == token } }
+        guard let index = Int(token.dropFirst(8).prefix(8), radix: 16), index < job.tokens.count else { return nil }
+        return job.tokens[index] == token ? index : nil
+    }
+
+    /// Returns the job's number, which is between two `#`.
+    static func marker(_ bytes: UnsafeRawBufferPointer) -> Int? {
+        guard let base = bytes.baseAddress, let hash = memchr(base, 0x23, bytes.count) else { return nil }
+        var index = UnsafeRawPointer(hash) - base + 1
+        var number = 0
+        while index < bytes.count {
+            let byte = bytes[index]
+            if byte == 0x23 { return number }
+            guard byte >= 0x30, byte <= 0x39 else { return nil }
+            number = number * 10 + Int(byte) - 0x30
+            index += 1
+        }
+        return nil
+    }
+
+    // MARK: Audits
+
+    func beginAudit() {
+        audit += 1
+        openCount = 0
+    }
+
+    /// Notes a body that was found in a place.
+    /// - Returns: the mistake, if any.
+    func found(_ bytes: ByteBuffer, queue: Int, isDead: Bool) -> String? {
+        let body: Body
+        if let known = bodies[bytes] {
+            body = known
+        } else {
+            body = read(bytes)
+            // A copy: the buffer shares the storage of a whole reply.
+            bodies[ByteBuffer(bytes: bytes.readableBytesView)] = body
+        }
+        if let mistake = body.mistake ?? (isDead ? body.deadMistake : nil) { return mistake }
+        guard jobs[body.job].queue == queue else { return "the job \(body.job) is in another queue" }
+        for state in body.notifications {
+            if states[state].audit == audit {
+                return "the notification \(state - jobs[body.job].first) of the job \(body.job) is in two places"
+            }
+            states[state].audit = audit
+        }
+        if !isDead { openCount += body.notifications.count }
+        return nil
+    }
+
+    private func read(_ bytes: ByteBuffer) -> Body {
+        func wrong(_ mistake: String) -> Body { Body(job: 0, notifications: [], mistake: mistake, deadMistake: nil) }
+        guard let number = bytes.withUnsafeReadableBytes(Self.marker), let job = job(number) else {
+            return wrong("a job that no producer has pushed: \(String(buffer: bytes).prefix(300))")
+        }
+        var notifications = Array(job.first..<job.first + job.count)
+        if !job.isBroken, let tokens = Self.tokens(bytes) {
+            let indexes = tokens.compactMap { Self.index(of: $0, in: job) }
+            guard indexes.count == tokens.count else { return wrong("the job \(number) has another's tokens") }
+            notifications = indexes.map { job.first + $0 }
+        }
+        return Body(
+            job: number, notifications: notifications, mistake: nil,
+            deadMistake: job.isBroken ? nil : Self.unexpected(bytes, job))
+    }
+
+    /// A good job may only be a dead letter because it had no attempt left.
+    private static func unexpected(_ body: ByteBuffer, _ job: SimulatedJob) -> String? {
+        let text = String(buffer: body)
+        let reasons = ["AttemptsExhausted", "Poison", "BadDeviceToken"]
+        return reasons.contains { text.hasPrefix(#"{"v":1,"reason":"\#($0)""#) }
+            ? nil : "the good job \(job.number) became a dead letter: \(text.prefix(300))"
+    }
+
+    /// The tokens that a wrapper or a dead letter names; `nil` for all of the job.
+    private static func tokens(_ body: ByteBuffer) -> [Substring]? {
+        let text = String(buffer: body)
+        let head: Substring
+        if text.hasPrefix(#"{"apns_worker":1,"#) {
+            head = text[..<(text.firstRange(of: #""job":"#)?.lowerBound ?? text.startIndex)]
+        } else if text.hasPrefix(#"{"v":1,"#) {
+            head = text.prefix { $0 != "\n" }
+        } else {
+            return nil
+        }
+        guard let start = head.firstRange(of: #""tokens":["#)?.upperBound,
+            let end = head[start...].firstIndex(of: "]")
+        else { return nil }
+        return head[start..<end].split(separator: ",").map { $0.dropFirst().dropLast() }
+    }
+
+    /// Checks all that the audit has not found.
+    /// - Parameter invalid: the set of invalid tokens; `nil` if it need not be complete.
+    /// - Returns: the mistake, if any.
+    func endAudit(invalid: Set<String>?) -> String? {
+        var open: [Int] = []
+        for number in openJobs {
+            let job = jobs[number]
+            var mayEnd = true
+            for state in job.first..<job.first + job.count
+            where states[state].accepted == 0 && !states[state].isForgotten {
+                mayEnd = false
+                if states[state].audit == audit { continue }
+                if let mistake = missing(state - job.first, of: job, invalid) { return mistake }
+            }
+            if !mayEnd { open.append(number) }
+        }
+        openJobs = open
+        return nil
+    }
+
+    /// Returns the mistake if a notification that was not accepted may not be missing.
+    private func missing(_ index: Int, of job: SimulatedJob, _ invalid: Set<String>?) -> String? {
+        if job.isBroken { return "the broken job \(job.number) is nowhere: \(job.body)" }
+        if job.expires { return nil }
+        let token = job.tokens[index]
+        if let id = job.uniqueID, let others = uniqueJobs[id], others.count > 1 {
+            if others.contains(where: { $0 != job.number && isKnown(jobs[$0]) }) { return nil }
+            if refused[token] == nil { return "all jobs with the id \(id) have ended as duplicates" }
+        }
+        guard refused[token] != nil else {
+            return "the notification \(index) of the job \(job.number) is nowhere, and was not sent: \(job.body)"
+        }
+        guard let invalid, !invalid.contains(token) else { return nil }
+        return "the job \(job.number) was settled, and its invalid token is not in the set: \(job.body)"
+    }
+
+    /// True if a job is somewhere, or has ended otherwise than as a duplicate.
+    private func isKnown(_ job: SimulatedJob) -> Bool {
+        (0..<job.count).contains { index in
+            let state = states[job.first + index]
+            return state.audit == audit || state.accepted > 0 || state.isForgotten || refused[job.tokens[index]] != nil
+        }
+    }
+}
