@@ -22,7 +22,7 @@ public struct RedisEndpoint: Sendable, Equatable {
 
     /// Where the server listens.
     public var location: Location
-    /// Who we are to it, and how we talk to it.
+    /// The login, the database and the use of TLS.
     public var access: RedisAccess
 
     /// An endpoint from place and access.
