@@ -11,7 +11,7 @@ struct RedisClientLog {
         self.topology = topology
     }
 
-    /// A server was connected to.
+    /// Logs a new connection.
     /// - Parameter recovery: the reported outage that this ends, if any.
     func connected(to server: RedisEndpoint.Location, after recovery: ReconnectState.Recovery?) {
         var metadata: Logger.Metadata = ["redis": "\(topology)", "server": "\(server.address)"]
@@ -26,7 +26,7 @@ struct RedisClientLog {
         }
     }
 
-    /// A connection was lost, or an attempt to make one has failed.
+    /// Logs a lost connection or a failed attempt to connect: as a warning if it is the first for some time.
     func failed(_ error: RedisError, _ retry: ReconnectState.Retry) {
         logger.log(
             level: retry.isReported ? .warning : .debug, "\(error.headline)",
@@ -36,7 +36,7 @@ struct RedisClientLog {
             ])
     }
 
-    /// The only server of the URL is a node of a Cluster. Logged once.
+    /// Logs, once, that the only server of the URL is a node of a Cluster.
     mutating func serverIsClusterNode() {
         guard !hasReportedCluster else { return }
         hasReportedCluster = true

@@ -7,29 +7,45 @@ struct RedisEndpointTests {
         "is taken apart",
         arguments: [
             ("redis://cache", RedisEndpoint(location: .host("cache", port: 6379))),
-            ("redis://cache:7000/3", RedisEndpoint(location: .host("cache", port: 7000), database: 3)),
+            (
+                "redis://cache:7000/3",
+                RedisEndpoint(location: .host("cache", port: 7000), access: RedisAccess(database: 3))
+            ),
             ("REDIS://cache/", RedisEndpoint(location: .host("cache", port: 6379))),
-            ("rediss://cache:1", RedisEndpoint(location: .host("cache", port: 1), usesTLS: true)),
-            ("redis://:pw@10.0.0.1:65535", RedisEndpoint(location: .host("10.0.0.1", port: 65535), password: "pw")),
-            ("redis://me:pw@c", RedisEndpoint(location: .host("c", port: 6379), user: "me", password: "pw")),
-            ("redis://me:@c", RedisEndpoint(location: .host("c", port: 6379), user: "me", password: "")),
+            ("rediss://cache:1", RedisEndpoint(location: .host("cache", port: 1), access: RedisAccess(usesTLS: true))),
+            (
+                "redis://:pw@10.0.0.1:65535",
+                RedisEndpoint(location: .host("10.0.0.1", port: 65535), access: RedisAccess(password: "pw"))
+            ),
+            (
+                "redis://me:pw@c",
+                RedisEndpoint(location: .host("c", port: 6379), access: RedisAccess(user: "me", password: "pw"))
+            ),
+            (
+                "redis://me:@c",
+                RedisEndpoint(location: .host("c", port: 6379), access: RedisAccess(user: "me", password: ""))
+            ),
             ("redis://:@c", RedisEndpoint(location: .host("c", port: 6379))),
             ("redis://@c", RedisEndpoint(location: .host("c", port: 6379))),
             (
                 "redis://a%40b:p%2F%3a%C3%A9@c",
-                RedisEndpoint(location: .host("c", port: 6379), user: "a@b", password: "p/:é")
+                RedisEndpoint(location: .host("c", port: 6379), access: RedisAccess(user: "a@b", password: "p/:é"))
             ),
-            ("redis://:a:b@c@d", RedisEndpoint(location: .host("d", port: 6379), password: "a:b@c")),
+            (
+                "redis://:a:b@c@d",
+                RedisEndpoint(location: .host("d", port: 6379), access: RedisAccess(password: "a:b@c"))
+            ),
             ("redis://[::1]", RedisEndpoint(location: .host("::1", port: 6379))),
             (
                 "redis://:p@[fe80::1]:7/2",
-                RedisEndpoint(location: .host("fe80::1", port: 7), password: "p", database: 2)
+                RedisEndpoint(location: .host("fe80::1", port: 7), access: RedisAccess(password: "p", database: 2))
             ),
             ("redis://redis_1.push-net:6379", RedisEndpoint(location: .host("redis_1.push-net", port: 6379))),
             ("unix:///run/redis.sock", RedisEndpoint(location: .unixSocket("/run/redis.sock"))),
             (
                 "redis+unix://u:p@/run/a%20b?db=4",
-                RedisEndpoint(location: .unixSocket("/run/a b"), user: "u", password: "p", database: 4)
+                RedisEndpoint(
+                    location: .unixSocket("/run/a b"), access: RedisAccess(user: "u", password: "p", database: 4))
             ),
         ])
     func parsing(url: String, expected: RedisEndpoint) throws {

@@ -6,7 +6,7 @@ import Testing
 @Suite("What goes before the first command")
 struct RedisHandshakeTests {
     let endpoint = RedisEndpoint(
-        location: .host("cache", port: 6379), user: "me", password: "hunter2", database: 3)
+        location: .host("cache", port: 6379), access: RedisAccess(user: "me", password: "hunter2", database: 3))
 
     @Test("is login, database, name and a PING, each only where it is needed")
     func steps() {

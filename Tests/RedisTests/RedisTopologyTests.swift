@@ -58,12 +58,12 @@ struct RedisTopologyTests {
 
     @Test("takes a password from a file, for the user that stands alone or none")
     func passwordFile() throws {
-        let both = RedisEndpoint(location: .host("c", port: 6379), user: "me", passwordFile: "/p")
+        let both = RedisEndpoint(location: .host("c", port: 6379), access: RedisAccess(user: "me", passwordFile: "/p"))
         #expect(try RedisEndpoint(url: "redis://me@c?password_file=/p") == both)
         #expect(try RedisEndpoint(url: "redis://me:@c?password_file=/p") == both)
         #expect(
             try RedisEndpoint(url: "unix:///r?db=2&password_file=/p")
-                == RedisEndpoint(location: .unixSocket("/r"), database: 2, passwordFile: "/p"))
+                == RedisEndpoint(location: .unixSocket("/r"), access: RedisAccess(passwordFile: "/p", database: 2)))
     }
 
     @Test(

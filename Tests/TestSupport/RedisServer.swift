@@ -145,7 +145,7 @@ public final class RedisServer: Sendable {
     public static func freePort() throws -> Int {
         for _ in 0..<100 {
             let port = Int.random(in: 10_000..<32_000)
-            if isFree(port) { return port }
+            if claim([port]) { return port }
         }
         throw Failure(description: "no free port on 127.0.0.1 from 10000 to 31999")
     }
@@ -155,9 +155,21 @@ public final class RedisServer: Sendable {
     private static func freePortOfNode() throws -> Int {
         for _ in 0..<100 {
             let port = Int.random(in: 10_000..<22_000)
-            if isFree(port), isFree(port + 10_000) { return port }
+            if claim([port, port + 10_000]) { return port }
         }
         throw Failure(description: "no port on 127.0.0.1 that is free together with the one 10,000 above")
+    }
+
+    private static let claimed = Mutex<Set<Int>>([])
+
+    /// Reserves ports that are free, for this process: a server that is stopped keeps its own.
+    private static func claim(_ ports: [Int]) -> Bool {
+        guard ports.allSatisfy(isFree) else { return false }
+        return claimed.withLock { claimed in
+            guard claimed.isDisjoint(with: ports) else { return false }
+            claimed.formUnion(ports)
+            return true
+        }
     }
 
     private static func isFree(_ port: Int) -> Bool {

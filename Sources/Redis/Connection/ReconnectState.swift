@@ -28,7 +28,7 @@ struct ReconnectState {
     static let reportInterval: TimeAmount = .seconds(30)
 
     private(set) var phase: Phase = .idle
-    /// Why there is no connection; `nil` while there is one, and before the first attempt has failed.
+    /// The reason why there is no connection; `nil` while there is one, and before the first attempt has failed.
     private(set) var lastError: RedisError?
     private let backoff: ReconnectBackoff
     private var failures = 0

@@ -22,35 +22,13 @@ public struct RedisEndpoint: Sendable, Equatable {
 
     /// Where the server listens.
     public var location: Location
-    /// The ACL user; `nil` for the default user.
-    public var user: String?
-    /// The password; `nil` for no authentication, or for one from a file.
-    public var password: String?
-    /// A file that holds the password, read again for each connection; a newline at its end does not count.
-    public var passwordFile: String?
-    /// The number of the database.
-    public var database: Int
-    /// Whether the connection is over TLS (`rediss://`).
-    public var usesTLS: Bool
-
-    /// An endpoint from its parts.
-    public init(
-        location: Location, user: String? = nil, password: String? = nil, database: Int = 0, usesTLS: Bool = false,
-        passwordFile: String? = nil
-    ) {
-        self.location = location
-        self.user = user
-        self.password = password
-        self.passwordFile = passwordFile
-        self.database = database
-        self.usesTLS = usesTLS
-    }
+    /// The login, the database and the use of TLS.
+    public var access: RedisAccess
 
     /// An endpoint from place and access.
-    public init(location: Location, access: RedisAccess) {
-        self.init(
-            location: location, user: access.user, password: access.password, database: access.database,
-            usesTLS: access.usesTLS, passwordFile: access.passwordFile)
+    public init(location: Location, access: RedisAccess = RedisAccess()) {
+        self.location = location
+        self.access = access
     }
 
     /// Parses `redis://[user[:password]@]host[:port][/db]`, the same with `rediss://` for TLS, and
@@ -73,9 +51,10 @@ public struct RedisEndpoint: Sendable, Equatable {
         let (authority, path) = place.splitOnce(at: "/") ?? (place, "")
         let (credentials, server) = try RedisURLText.splitCredentials(authority, passwordFile: query["password_file"])
         self.init(
-            location: try RedisURLText.server(server), user: credentials.user, password: credentials.password,
-            database: path.isEmpty ? 0 : try RedisURLText.database(path), usesTLS: usesTLS,
-            passwordFile: credentials.passwordFile)
+            location: try RedisURLText.server(server),
+            access: RedisAccess(
+                user: credentials.user, password: credentials.password, passwordFile: credentials.passwordFile,
+                database: path.isEmpty ? 0 : try RedisURLText.database(path), usesTLS: usesTLS))
     }
 
     private init(socket rest: Substring) throws(RedisURLError) {
@@ -85,9 +64,10 @@ public struct RedisEndpoint: Sendable, Equatable {
             place[..<slash], passwordFile: query["password_file"])
         guard host.isEmpty, place[slash...].count > 1 else { throw .socketPath }
         self.init(
-            location: .unixSocket(try RedisURLText.percentDecoded(place[slash...])), user: credentials.user,
-            password: credentials.password, database: try query["db"].map(RedisURLText.database) ?? 0,
-            passwordFile: credentials.passwordFile)
+            location: .unixSocket(try RedisURLText.percentDecoded(place[slash...])),
+            access: RedisAccess(
+                user: credentials.user, password: credentials.password, passwordFile: credentials.passwordFile,
+                database: try query["db"].map(RedisURLText.database) ?? 0))
     }
 
     /// The address as people write it: `host:port`, `[::1]:6379` or the socket's path.
@@ -97,19 +77,18 @@ public struct RedisEndpoint: Sendable, Equatable {
 extension RedisEndpoint: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
     /// The URL without its password.
     public var description: String {
-        let access = RedisAccess(user: user, password: password, passwordFile: passwordFile)
         let scheme: String
         var path = ""
         var query: [String] = []
         switch location {
         case .host:
-            scheme = usesTLS ? "rediss" : "redis"
-            if database != 0 { path = "/\(database)" }
+            scheme = access.usesTLS ? "rediss" : "redis"
+            if access.database != 0 { path = "/\(access.database)" }
         case .unixSocket:
             scheme = "unix"
-            if database != 0 { query.append("db=\(database)") }
+            if access.database != 0 { query.append("db=\(access.database)") }
         }
-        if let passwordFile { query.append("password_file=\(passwordFile)") }
+        if let passwordFile = access.passwordFile { query.append("password_file=\(passwordFile)") }
         return "\(scheme)://\(access.shownCredentials)\(address)\(path)"
             + (query.isEmpty ? "" : "?" + query.joined(separator: "&"))
     }
@@ -145,7 +124,7 @@ extension RedisEndpoint {
     ///
     /// - Throws: `.connect` that names the file.
     func withPasswordRead() throws(RedisError) -> RedisEndpoint {
-        guard let passwordFile else { return self }
+        guard let passwordFile = access.passwordFile else { return self }
         let descriptor = open(passwordFile, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
         guard descriptor >= 0 else { throw unreadable(passwordFile, because: errno) }
         defer { close(descriptor) }
@@ -167,7 +146,7 @@ extension RedisEndpoint {
                     + "\(Self.maximumPasswordSize) bytes")
         }
         var endpoint = self
-        endpoint.password = text
+        endpoint.access.password = text
         return endpoint
     }
 

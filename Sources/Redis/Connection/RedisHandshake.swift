@@ -25,16 +25,16 @@ struct RedisHandshake {
 
     init(endpoint: RedisEndpoint, clientName: String?) {
         address = endpoint.address
-        usesTLS = endpoint.usesTLS
+        usesTLS = endpoint.access.usesTLS
         var commands: [(step: Step, command: RedisCommand)] = []
-        if let password = endpoint.password {
+        if let password = endpoint.access.password {
             var command = RedisCommand("AUTH", expecting: 2)
-            if let user = endpoint.user { command.append(user) }
+            if let user = endpoint.access.user { command.append(user) }
             command.append(password)
             commands.append((.authenticate, command))
         }
-        if endpoint.database != 0 {
-            commands.append((.select, RedisCommand("SELECT", String(endpoint.database))))
+        if endpoint.access.database != 0 {
+            commands.append((.select, RedisCommand("SELECT", String(endpoint.access.database))))
         }
         if let clientName {
             commands.append((.setName, RedisCommand("CLIENT", "SETNAME", Self.printable(clientName))))

@@ -66,7 +66,7 @@ public enum RedisTopology: Sendable, Equatable {
     /// Whether connections are over TLS.
     public var usesTLS: Bool {
         switch self {
-        case .single(let endpoint): endpoint.usesTLS
+        case .single(let endpoint): endpoint.access.usesTLS
         case .sentinel(let sentinel): sentinel.access.usesTLS
         case .cluster(let cluster): cluster.access.usesTLS
         }
