@@ -531,3 +531,8 @@ final class FakeFleet: FleetStore {
         later(completion) {}
     }
 }
+
+extension Reason: ExpressibleByStringLiteral {
+    /// Reads a code.
+    public init(stringLiteral code: String) { self.init(.init(text: code)) }
+}
