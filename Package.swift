@@ -7,8 +7,6 @@ let nioHTTP1 = Target.Dependency.product(name: "NIOHTTP1", package: "swift-nio")
 let nioConcurrency = Target.Dependency.product(name: "NIOConcurrencyHelpers", package: "swift-nio")
 let nioEmbedded = Target.Dependency.product(name: "NIOEmbedded", package: "swift-nio")
 let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
-let coreMetrics = Target.Dependency.product(name: "CoreMetrics", package: "swift-metrics")
-let metricsTestKit = Target.Dependency.product(name: "MetricsTestKit", package: "swift-metrics")
 let lifecycle = Target.Dependency.product(name: "ServiceLifecycle", package: "swift-service-lifecycle")
 let unixSignals = Target.Dependency.product(name: "UnixSignals", package: "swift-service-lifecycle")
 let hummingbird = Target.Dependency.product(name: "Hummingbird", package: "hummingbird")
@@ -27,7 +25,6 @@ let package = Package(
     dependencies: [
         .package(url: "https://github.com/apple/swift-nio.git", from: "2.101.0"),
         .package(url: "https://github.com/apple/swift-log.git", from: "1.6.0"),
-        .package(url: "https://github.com/apple/swift-metrics.git", from: "2.7.0"),
         .package(url: "https://github.com/apple/swift-argument-parser.git", from: "1.5.0"),
         .package(url: "https://github.com/jpsim/Yams.git", from: "6.2.0"),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle.git", from: "2.6.0"),
@@ -56,13 +53,13 @@ let package = Package(
         .target(
             name: "PushWorker",
             dependencies: [
-                "APNS", "PrintableText", "PushJob", "PushQueue", nioCore, nioPosix, coreMetrics, logging, lifecycle,
+                "APNS", "PrintableText", "PushJob", "PushQueue", "Telemetry", nioCore, nioPosix, logging, lifecycle,
             ]),
         .target(
             name: "Telemetry",
             dependencies: [
                 "HTTPPort", "PrintableText", "Sockets", hummingbird, lifecycle, nioConcurrency, nioCore, nioPosix,
-                coreMetrics, logging,
+                logging,
             ]),
         .target(
             name: "APNSSimulator",
@@ -120,14 +117,14 @@ let package = Package(
         .testTarget(
             name: "PushWorkerTests",
             dependencies: [
-                "PushJob", "PushWorker", "APNSSimulator", "Redis", "TLS", "TestSupport", coreMetrics, metricsTestKit,
-                nioEmbedded, nioPosix, logging,
+                "PushJob", "PushWorker", "APNSSimulator", "Redis", "TLS", "Telemetry", "TestSupport", nioEmbedded,
+                nioPosix, logging,
             ],
             exclude: ["schema_verdicts.py"]),
         .testTarget(
             name: "TelemetryTests",
             dependencies: [
-                "HTTPPort", "PrintableText", "Telemetry", "TestSupport", coreMetrics, logging, nioCore, nioPosix,
+                "HTTPPort", "PrintableText", "Telemetry", "TestSupport", logging, nioCore, nioPosix,
             ]),
         .testTarget(
             name: "APNSSimulatorTests",

@@ -1,4 +1,3 @@
-import CoreMetrics
 import Logging
 import NIOConcurrencyHelpers
 import NIOCore
@@ -7,6 +6,7 @@ import PushQueue
 import Redis
 import ServiceLifecycle
 import Synchronization
+import Telemetry
 
 /// A worker process: lanes on event loops, started, watched and drained together.
 public final class Worker: Service {
@@ -16,6 +16,8 @@ public final class Worker: Service {
     private let wallClock: @Sendable () -> Int64
     private let group: MultiThreadedEventLoopGroup
     let lanes: [Lane]
+    /// The first lane's clients, by queue.
+    private let queueClients: [(client: RedisClient, keys: QueueKeys)]
     /// How often a configuration was taken up.
     private let reloads = Atomic(0)
     /// What people have ordered, and whether the worker is quiet.
@@ -30,12 +32,11 @@ public final class Worker: Service {
     private let collector: MetricsCollector?
 
     /// - Parameters:
-    ///   - metrics: where it is measured what the worker does, whenever ``collectMetrics()`` is called; see
-    ///     ``WorkerMetric/all``. Without it hardly anything is.
+    ///   - isMeasured: false for a worker whose ``metrics()`` nothing reads: it measures no times.
     ///   - version: the program's, for metrics.
     ///   - wallClock: seconds since 1970, for provider tokens.
     public init(
-        configuration: WorkerConfiguration, logger: Logger, metrics: (any MetricsFactory)? = nil, version: String = "",
+        configuration: WorkerConfiguration, logger: Logger, isMeasured: Bool = false, version: String = "",
         wallClock: @escaping @Sendable () -> Int64
     ) {
         var configuration = configuration
@@ -51,25 +52,29 @@ public final class Worker: Service {
         self.group = group
         let issues = IssueLog()
         self.issues = issues
+        var queueClients: [(client: RedisClient, keys: QueueKeys)] = []
         let lanes = (0..<count).map { index in
             var logger = logger
             if count > 1 { logger[metadataKey: "lane"] = "\(index)" }
             let context = LaneContext(
                 configuration: configuration, index: index, eventLoop: group.next(), logger: logger, issues: issues,
                 metrics: LaneMetrics(
-                    apps: configuration.apps.count, queues: configuration.queues.count, takesTimes: metrics != nil),
+                    apps: configuration.apps.count, queues: configuration.queues.count, takesTimes: isMeasured),
                 wallClock: wallClock)
-            return Lane(context, of: count, stores: RedisLaneStores(context))
+            let stores = RedisLaneStores(context)
+            if index == 0 { queueClients = configuration.queues.map { (stores.client(of: $0.keys), $0.keys) } }
+            return Lane(context, of: count, stores: stores)
         }
+        self.queueClients = queueClients
         self.lanes = lanes
         let servers = ServerWatch(logger)
         self.servers = servers
-        collector = metrics.map { factory in
-            MetricsCollector(
-                lanes: lanes, servers: servers, factory: factory, version: version,
-                leaseLength: configuration.queues.map(\.limits.lease).max() ?? 0,
-                wallClock: wallClock)
-        }
+        collector =
+            isMeasured
+            ? MetricsCollector(
+                lanes: lanes, servers: servers, version: version,
+                leaseLength: configuration.queues.map(\.limits.lease).max() ?? 0, logger: logger,
+                wallClock: wallClock) : nil
     }
 
     private var configuration: WorkerConfiguration { current.withLockedValue { $0 } }
@@ -97,7 +102,7 @@ public final class Worker: Service {
         logger.info("started", metadata: metadata)
         hasStarted.store(true, ordering: .releasing)
         let keeper = Task { await keepAllCredentials() }
-        let watch = Task { [servers] in await servers.run(queueClients()) }
+        let watch = Task { [servers, queueClients] in await servers.run(queueClients) }
         let interval = configuration.summaryInterval
         let summaries = interval > 0 ? Task { await summarize(every: interval) } : nil
         await waitForTheEnd()
@@ -105,14 +110,6 @@ public final class Worker: Service {
         watch.cancel()
         summaries?.cancel()
         await drain(then: watch)
-    }
-
-    /// The first lane's clients, by queue.
-    private func queueClients() async -> [(client: RedisClient, keys: QueueKeys)] {
-        guard let lane = lanes.first else { return [] }
-        let clients = lane.eventLoop.submit { lane.queueClients }
-        // Only a loop that has ended does not answer.
-        return (try? await clients.get()) ?? []
     }
 
     /// Until a graceful shutdown, cancellation or an order: all of them drain.
@@ -201,7 +198,7 @@ public final class Worker: Service {
         }
         await watch.value
         let total = await counters()
-        await collector?.collect(isLast: true)
+        _ = await collector?.collect(isLast: true)
         final.withLockedValue { $0 = total }
         issues.logOverdue(logger, all: true, now: .now())
         logger.info(
@@ -253,9 +250,8 @@ public final class Worker: Service {
             })
     }
 
-    /// Hands what the lanes have counted to the metrics that the worker was made with, and sets the gauges. For whoever
-    /// writes or scrapes them, before that; nothing is done for metrics between.
-    public func collectMetrics() async { await collector?.collect() }
+    /// Returns what the lanes have counted and are doing, for a scrape; nothing is done for metrics in between.
+    package func metrics() async -> MetricsPage { await collector?.collect() ?? MetricsPage() }
 
     /// What is under way in all lanes.
     func load() async -> WorkSummary.Load {
@@ -293,7 +289,7 @@ extension Worker {
                 Double((now - began).components.seconds)
                 + Double((now - began).components.attoseconds) / 1e18
             if let metadata = summary.next(await counters(), await load(), seconds: seconds) {
-                logger.info("working", metadata: metadata)
+                logger.info("working", metadata: metadata.merging(["event": "working"]) { $1 })
             }
             began = now
         }

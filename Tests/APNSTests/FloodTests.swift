@@ -96,8 +96,8 @@ struct FloodTests {
                 }
                 let answers = try await client.results(5)
                 #expect(answers == .delivered(5))
-                let told = client.log.lines.filter { $0.hasPrefix("error") }
-                #expect(told.count == 1 && told[0].contains(flood.says), "\(told)")
+                let failures = client.log.lines(of: "apns_connection_failed")
+                #expect(failures.count == 1 && failures[0].message.contains(flood.says), "\(failures)")
                 try await eventually("the end of the first") { peer.seen.withLockedValue(\.ended) >= 1 }
             }
         }

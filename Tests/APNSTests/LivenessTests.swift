@@ -95,7 +95,7 @@ struct LivenessTests {
                 #expect(peer.count(.headers) == 0)
                 try await expect(future, .delivered)
                 #expect(try await client.ask { $0.failureCounts } == ["Unresponsive": 2])
-                #expect(client.log.lines.filter { $0.hasPrefix("error: no connection to APNs") }.count == 1)
+                #expect(client.log.lines(of: "apns_connection_failed").count == 1)
             }
         }
     }

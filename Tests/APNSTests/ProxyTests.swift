@@ -101,7 +101,7 @@ struct ProxyTests {
                 #expect(failure.hasPrefix("cannot connect to 127.0.0.1:1 through http://127.0.0.1:\(port): "))
                 #expect(!failure.contains("hunter2"))
                 #expect(try await client.ask { $0.state.connecting } <= 1)
-                #expect(client.log.lines.filter { $0.hasPrefix("error") }.count == 1)
+                #expect(client.log.lines(of: "apns_connection_failed").count == 1)
             }
         }
     }

@@ -18,13 +18,12 @@ struct ReconnectTests {
             try await eventually("three failures") { try await client.ask { $0.state.failures } >= 3 }
             #expect(try await client.ask { $0.state.connecting } <= 1)
             #expect(try await client.ask { "\($0.lastFailure, default: "none")" }.contains("127.0.0.1:\(port)"))
-            let errors = client.log.lines.filter { $0.hasPrefix("error") }
-            #expect(errors.count == 1)
+            #expect(client.log.lines(of: "apns_connection_failed").count == 1)
             let peer = try await ScriptedPeer.start(port: port, script: answersAll)
             try await expect(future, .delivered)
             #expect(try await client.ask { $0.lastFailure == nil })
             #expect(peer.seen.withLockedValue(\.connections) == 1)
-            #expect(client.log.lines.contains("notice: connected to APNs again"))
+            #expect(client.log.lines(of: "apns_connection_restored").count == 1)
             try await peer.stop()
         }
     }

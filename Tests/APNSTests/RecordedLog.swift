@@ -1,11 +1,24 @@
 import Logging
 import NIOConcurrencyHelpers
 
-/// What was logged, as `level: message`.
+/// The lines that were logged.
 final class RecordedLog: Sendable {
-    private let recorded = NIOLockedValueBox<[String]>([])
+    struct Line {
+        let level: Logger.Level
+        let message: String
+        let metadata: Logger.Metadata
 
-    var lines: [String] { recorded.withLockedValue { $0 } }
+        var event: String { self["event"] }
+
+        subscript(key: String) -> String { metadata[key].map { "\($0)" } ?? "" }
+    }
+
+    private let recorded = NIOLockedValueBox<[Line]>([])
+
+    var lines: [Line] { recorded.withLockedValue { $0 } }
+
+    func lines(of event: String) -> [Line] { lines.filter { $0.event == event } }
+
     var handler: any LogHandler { Handler(log: self) }
 
     private struct Handler: LogHandler {
@@ -19,7 +32,10 @@ final class RecordedLog: Sendable {
         }
 
         func log(event: LogEvent) {
-            log.recorded.withLockedValue { $0.append("\(event.level): \(event.message)") }
+            let line = Line(
+                level: event.level, message: "\(event.message)",
+                metadata: metadata.merging(event.metadata ?? [:]) { $1 })
+            log.recorded.withLockedValue { $0.append(line) }
         }
     }
 }

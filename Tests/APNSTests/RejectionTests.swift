@@ -98,7 +98,7 @@ struct RejectionTests {
             if isPlain, count == failures { break }
             _ = try await client.ask { $0.check(now: notBefore) }
         }
-        #expect(client.log.lines.filter { $0.hasPrefix("error") }.count == 1)
+        #expect(client.log.lines(of: "apns_connection_failed").count == 1)
         var good: ScriptedPeer?
         if isPlain {
             try await peer.stop()

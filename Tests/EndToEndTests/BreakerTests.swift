@@ -56,7 +56,10 @@ extension EndToEnd {
             // Two workers with up to a thousand streams each have asked a few times, and not two hundred.
             let account = try await simulator.account()
             #expect((account.answers["403 InvalidProviderToken"] ?? 0) < 20)
-            #expect(workers.allSatisfy { $0.log.contains("the app is paused: InvalidProviderToken") })
+            #expect(
+                workers.allSatisfy { worker in
+                    worker.lines(of: "app_paused").contains { $0.contains("InvalidProviderToken") }
+                })
 
             let right = try TestCertificates.path("AuthKey_ABC123DEFG.p8")
             try Data(contentsOf: URL(filePath: right)).write(to: key, options: .atomic)
@@ -64,7 +67,7 @@ extension EndToEnd {
                 try QueueContents(redis).count("delivered") == 2201
             }
             try await eventually("nothing is paused any more") { try Self.pause("other", redis) == nil }
-            #expect(workers.allSatisfy { $0.log.contains("took a changed credential into use") })
+            #expect(workers.allSatisfy { $0.lines(of: "credential_replaced").count == 1 })
             for worker in workers { _ = try await worker.stop() }
             let queue = try QueueContents(redis)
             #expect(queue.isSettled && queue.dead.isEmpty && queue.count("retried") == 0)

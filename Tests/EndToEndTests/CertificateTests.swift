@@ -16,10 +16,7 @@ extension EndToEnd {
             let simulator = try await SimulatorProcess(certificate: certificate)
             try redis.push(TestJob.many(20))
             let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port, authority: authority)
-            try await eventually("the worker tells why it cannot connect") {
-                worker.log.contains("no connection to APNs")
-            }
-            #expect(worker.log.contains(words), "\(worker.log)")
+            try await worker.logs("apns_connection_failed", words)
             let account = try await worker.stop()
             let queue = try QueueContents(redis)
             #expect(queue.jobs.count + queue.retries.count == 20 && queue.claims == 0 && queue.dead.isEmpty)

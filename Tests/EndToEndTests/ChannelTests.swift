@@ -116,7 +116,7 @@ extension EndToEnd {
             let channel = created.output.trimmingCharacters(in: .whitespacesAndNewlines)
             try await enqueue(channel)
             let worker = try WorkerProcess(redis: redis.url, endpoint: other.port)
-            try await worker.says("FeatureNotEnabled")
+            try await worker.logs("broadcasts_not_enabled")
             try await eventually("the broadcast is put off") { try QueueContents(redis).retries.count == 1 }
             try redis.push(TestJob.many(5, prefix: "ab"))
             try await eventually("the others go on") { try QueueContents(redis).count("delivered") == 5 }

@@ -46,8 +46,7 @@ extension EndToEnd {
             try await eventually("it is refused some times") {
                 try await scene.simulator.account().gateway.refusedClients >= 3
             }
-            try await eventually("the worker tells") { worker.log.contains("no connection to the gateway: ") }
-            #expect(worker.log.contains("certificate"), "\(worker.log)")
+            try await worker.logs("apns_connection_failed", "certificate")
             let account = try await worker.stop()
             let queue = try scene.queue()
             #expect(queue.jobs.count + queue.retries.count == 20 && queue.claims == 0 && queue.dead.isEmpty)
@@ -95,7 +94,7 @@ extension EndToEnd {
             let detail = try #require(pause["detail"] as? String)
             #expect(detail.hasPrefix("the certificate (Apple Push Services: com.example.app)"))
             #expect(detail.contains("not for the topic com.other.app"))
-            #expect(worker.log.contains("nothing is sent for it until its certificate or its topic is changed"))
+            try await worker.logs("app_blocked")
             let ready = try await MetricsTests.get(port, "/readyz")
             #expect(ready.status == 503 && ready.body.contains("CertificateNotForTopic"), "\(ready.body)")
 
@@ -122,7 +121,7 @@ extension EndToEnd {
             try await eventually("the right certificate is taken up, and all is delivered", within: .seconds(120)) {
                 try scene.queue().count("delivered") == 20
             }
-            #expect(worker.log.contains("the app is sending again"))
+            #expect(!worker.lines(of: "app_resumed").isEmpty)
             _ = try await worker.stop()
             let queue = try scene.queue()
             #expect(queue.isSettled && queue.dead.isEmpty && queue.count("retried") == 0)
@@ -147,7 +146,7 @@ extension EndToEnd {
             worker.process.send(SIGHUP)
             try await eventually("all are sent") { try scene.queue().count("delivered") == 20 }
             #expect(try BreakerTests.pause("old", scene.redis) == nil)
-            #expect(worker.log.contains("the app is sending again"))
+            #expect(!worker.lines(of: "app_resumed").isEmpty)
 
             try folder.write(configuration("com.other.app"))
             worker.process.send(SIGHUP)
@@ -194,10 +193,7 @@ extension EndToEnd {
             let simulator = try await SimulatorProcess(certificate: "wronghost", gateway: [])
             try redis.push(TestJob.many(20, prefix: "a"))
             let worker = try WorkerProcess(redis: redis.url, gateway: try #require(simulator.gatewayPort))
-            try await eventually("the worker tells why it cannot connect") {
-                worker.log.contains("no connection to the gateway: ")
-            }
-            #expect(worker.log.contains("example.invalid"), "\(worker.log)")
+            try await worker.logs("apns_connection_failed", "example.invalid")
             #expect(try await worker.stop().submitted == 0)
             let queue = try QueueContents(redis)
             #expect(queue.jobs.count + queue.retries.count == 20 && queue.dead.isEmpty)

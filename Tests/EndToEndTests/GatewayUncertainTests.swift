@@ -69,7 +69,8 @@ extension EndToEnd {
                 options: ["--request-timeout", "300", "--max-connections", "1"], exactlyOnce: false)
             #expect(result.worker.delivered == 1500 && result.simulator.acceptedByToken.count == 1500)
             #expect(result.simulator.gateway.hangs == 1 && result.worker.possibleDuplicates > 0)
-            #expect(result.log.contains("does not respond: nothing of what was written was acknowledged"))
+            let events = ["apns_connection_ended", "apns_connection_failed"]
+            #expect(events.contains { !result.log.lines(of: $0).isEmpty }, "\(result.log)")
         }
 
         @Test("connections that the network cuts or resets lose nothing")

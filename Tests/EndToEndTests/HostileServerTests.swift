@@ -22,9 +22,9 @@ extension EndToEnd {
                 redis: redis.url, endpoint: port, options: ["--max-attempts", "1000", "--exit-when-done"])
             try await eventually("the worker tells what is wrong") {
                 if let ending = silent.ending { throw silent.failure("ended with \(ending)") }
-                return worker.log.contains("sent no HTTP/2 SETTINGS")
+                return !worker.lines(of: "apns_connection_failed").isEmpty
             }
-            #expect(worker.log.contains("localhost:\(port)"), "\(worker.log)")
+            try await worker.logs("apns_connection_failed", "SETTINGS", " endpoint=localhost:\(port) ")
             let before = try QueueContents(redis)
             #expect(before.dead.isEmpty && before.count("delivered") == 0)
             silent.kill()

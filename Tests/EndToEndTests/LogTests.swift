@@ -50,7 +50,8 @@ extension EndToEnd {
             #expect(account.delivered == ids.count && account.dead == broken.count + 1)
             let lines = try Self.parsed(worker)
             #expect(lines.allSatisfy { $0["time"]?.hasSuffix("Z") == true && $0["logger"] == "apns-worker" })
-            let ends = lines.filter { $0["message"]?.hasPrefix("notification ") == true }
+            #expect(lines.allSatisfy { $0["event"]?.isEmpty == false }, "\(lines)")
+            let ends = lines.filter { $0["event"]?.hasPrefix("notification_") == true }
             let delivered = ends.filter { $0["outcome"] == "delivered" }
             let decoded = try ids.map { try JSONDecoder().decode(String.self, from: Data("\"\($0)\"".utf8)) }
             #expect(Set(delivered.compactMap { $0["job"] }) == Set(decoded))
@@ -76,7 +77,7 @@ extension EndToEnd {
             let account = try await worker.finish(within: .seconds(300))
             #expect(account.dead == 50_000 && account.delivered == 100)
             let lines = worker.log.split(separator: "\n")
-            let letters = lines.filter { $0.contains("event=dead_letter") }
+            let letters = worker.lines(of: "dead_letter")
             // A slow machine needs more than a minute, and writes another line for each.
             #expect((4...20).contains(letters.count) && lines.count < 40, "\(worker.log)")
             #expect(letters.contains { $0.contains(" reason=MalformedToken") && $0.contains(" app=default") })
@@ -95,9 +96,7 @@ extension EndToEnd {
             let worker = try WorkerProcess(
                 redis: redis.url, endpoint: simulator.port, options: ["--log-summary", "200"])
             try redis.push(TestJob.many(50, prefix: "a") + TestJob.many(3, prefix: "5"))
-            func summaries() -> [Substring] {
-                worker.log.split(separator: "\n").filter { $0.contains(" info working ") }
-            }
+            func summaries() -> [Substring] { worker.lines(of: "working") }
             func sum(_ name: String) throws -> Int {
                 let number = try Regex(" \(name)=(\\d+)", as: (Substring, Substring).self)
                 return summaries().reduce(0) { $0 + ($1.firstMatch(of: number).flatMap { Int($0.1) } ?? 0) }
@@ -129,7 +128,7 @@ extension EndToEnd {
                 options: ["--exit-when-done", "--log-level", "debug", "--log-format", "json", "--results", "all"],
                 environment: ["APNS_WORKER_LOG_FORMAT": ""])
             #expect(try await worker.finish().delivered == 1202)
-            let ends = try Self.parsed(worker).filter { $0["message"]?.hasPrefix("notification ") == true }
+            let ends = try Self.parsed(worker).filter { $0["event"]?.hasPrefix("notification_") == true }
             let traced = ends.filter { $0["trace_id"] == "0af7651916cd43dd8448eb211c80319c" }
             #expect(traced.filter { $0["job"] == "big" && $0["outcome"] == "delivered" }.count == 1200)
             let again = traced.filter { $0["job"] == "again" }

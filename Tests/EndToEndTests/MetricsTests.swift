@@ -83,6 +83,11 @@ extension EndToEnd {
             #expect(!text.contains(/[0-9a-f]{32}/) && !text.contains("Hello") && !text.contains("NewReason"))
             #expect(try await Promtool.check(text).isEmpty)
             #expect(page.families.values.allSatisfy { $0.help?.isEmpty == false })
+            let labels = Set(page.families.values.flatMap(\.samples).flatMap(\.labels.keys))
+            let known: Set = [
+                "app", "queue", "push_type", "outcome", "reason", "state", "lane", "version", "server", "le",
+            ]
+            #expect(known.isSuperset(of: labels), "\(labels)")
 
             let account = try await worker.stop()
             let simulated = try await simulator.stop()
@@ -203,7 +208,7 @@ extension EndToEnd {
             for isOpen in [false, true] {
                 let worker = try WorkerProcess(
                     redis: redis.url, endpoint: simulator.port, options: isOpen ? ["--admin-port", "0"] : [])
-                try await worker.says("started")
+                try await worker.logs("started")
                 // 127.0.0.1 in the kernel's own spelling.
                 let expected =
                     isOpen ? ["0100007F:" + String(try await worker.adminPort(), radix: 16, uppercase: true)] : []
@@ -287,8 +292,8 @@ extension EndToEnd {
 extension WorkerProcess {
     /// The port that its log tells.
     func adminPort() async throws -> Int {
-        try await says("the admin port answers")
-        let line = log.split(separator: "\n").first { $0.contains("the admin port answers") } ?? ""
+        try await logs("admin_port_opened")
+        let line = lines(of: "admin_port_opened").first ?? ""
         let match = try #require(line.firstMatch(of: /port=(\d+)/), "\(line)")
         return try #require(Int(match.1))
     }

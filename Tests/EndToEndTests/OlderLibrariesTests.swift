@@ -92,15 +92,12 @@ extension EndToEnd {
             let port = try RedisServer.freePort()
             try redis.push(TestJob.many(200, prefix: "a"))
             let worker = try WorkerProcess(redis: redis.url, gateway: port, options: ["--exit-when-done"])
-            try await eventually("the worker tells that it cannot connect") {
-                worker.log.contains("no connection to the gateway: cannot connect to localhost:\(port)")
-            }
-            #expect(worker.log.contains("retry_in_ms="), "\(worker.log)")
+            try await worker.logs("apns_connection_failed", " endpoint=localhost:\(port) ", " retry_in_ms=")
             let simulator = try await GatewayScene.gateway(on: port)
             let account = try await worker.finish()
             expectAgreement(account, try QueueContents(redis))
-            #expect(worker.log.contains("the gateway takes notifications again"))
-            #expect(worker.log.ranges(of: "no connection to the gateway").count == 1, "\(worker.log)")
+            #expect(worker.lines(of: "apns_connection_restored").count == 1)
+            #expect(worker.lines(of: "apns_connection_failed").count == 1, "\(worker.log)")
             #expect(account.delivered == 200 && account.retried == 0 && account.possibleDuplicates == 0)
             #expect(try await simulator.stop().gateway.accepted == 200)
         }
@@ -112,8 +109,7 @@ extension EndToEnd {
                 exactlyOnce: false)
             #expect(result.worker.delivered == 50 && result.simulator.gateway.accepted == 50)
             #expect(result.queue.dead.isEmpty)
-            #expect(
-                result.log.contains("it may not accept the client certificate for this environment"), "\(result.log)")
+            #expect(!result.log.lines(of: "apns_connection_failed").isEmpty, "\(result.log)")
             // Once for the first connection at the most, and then for one at a time.
             #expect(result.worker.retried <= 50 + 4)
         }
@@ -131,7 +127,7 @@ extension EndToEnd {
             let pause = try #require(try BreakerTests.pause("default", redis))
             #expect(pause["reason"] as? String == "HungUp")
             #expect((pause["detail"] as? String)?.contains("is the certificate right") == true)
-            #expect(worker.log.contains("the app is paused: HungUp"), "\(worker.log)")
+            #expect(worker.lines(of: "app_paused").contains { $0.contains("HungUp") }, "\(worker.log)")
             let connections = try await bad.account().gateway.connections
             try await eventually("probes go on") {
                 try await bad.account().gateway.connections >= connections + 2
@@ -146,7 +142,7 @@ extension EndToEnd {
             let account = try await worker.finish(within: .seconds(150))
             expectAgreement(account, try QueueContents(redis))
             #expect(account.delivered == 100 && account.dead == 0)
-            #expect(worker.log.contains("the app is sending again"))
+            #expect(worker.lines(of: "app_resumed").count == 1)
             #expect(try await good.stop().gateway.accepted == 100)
         }
     }

@@ -35,9 +35,6 @@ struct OutageScene {
             options: ["--max-connections", "1", "--max-streams", "200", "--exit-when-done"] + options)
     }
 
-    /// Waits until the worker has written this to its log.
-    func says(_ words: String) async throws { try await worker.says(words) }
-
     /// Waits until APNs gets nothing more: all that the worker had claimed has been answered.
     func apnsIsQuiet() async throws { try await simulator.isQuiet() }
 
@@ -72,16 +69,6 @@ extension SimulatorProcess {
 }
 
 extension WorkerProcess {
-    /// Waits until it has written this to its log.
-    func says(_ words: String) async throws {
-        try await eventually("the worker says: \(words)") {
-            let ending = process.ending
-            if log.contains(words) { return true }
-            if let ending { throw process.failure("ended with \(ending) and never said: \(words)") }
-            return false
-        }
-    }
-
     /// The lines in which it says that something is wrong, besides how the tests' Redis is set up.
     var complaints: [String] {
         log.split(separator: "\n").filter { line in

@@ -33,9 +33,7 @@ extension EndToEnd {
             let worker = try WorkerProcess(
                 redis: redis.url, endpoint: simulator.port,
                 environment: ["APNS_WORKER_PROXY": "http://worker:wrong@127.0.0.1:\(proxy.port)"])
-            try await eventually("the worker tells why it cannot connect") {
-                worker.log.contains("no connection to APNs")
-            }
+            try await worker.logs("apns_connection_failed")
             #expect(worker.log.contains("127.0.0.1:\(proxy.port)") && !worker.log.contains("wrong"), "\(worker.log)")
             _ = try await worker.stop()
             let queue = try QueueContents(redis)

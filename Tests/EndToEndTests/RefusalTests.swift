@@ -11,12 +11,17 @@ extension EndToEnd {
             let scene = try await OutageScene()
             // Of a master that does not exist: it keeps its data.
             try scene.redis.run("REPLICAOF", "127.0.0.1", "\(RedisServer.freePort())")
-            try await scene.says("READONLY")
-            try await scene.says("not ready: Redis ")
-            try await Task.sleep(for: .seconds(2))
+            try await scene.worker.logs("redis_refused", "READONLY")
+            try await scene.worker.logs("not_ready")
+            func refusals() throws -> Int {
+                let errors = try scene.redis.run("INFO", "errorstats").text ?? ""
+                return errors.firstMatch(of: /errorstat_READONLY:count=(\d+)/).flatMap { Int($0.1) } ?? 0
+            }
+            let first = try refusals()
+            try await eventually("it goes on trying") { try refusals() >= first + 3 }
             try scene.redis.run("REPLICAOF", "NO", "ONE")
-            try await scene.says("event=redis_accepted")
-            try await scene.says("ready again")
+            try await scene.worker.logs("redis_accepted")
+            try await scene.worker.logs("ready_again")
             try await scene.finishWithoutDuplicates()
         }
 
@@ -31,7 +36,7 @@ extension EndToEnd {
             scene.redis.stop()
             try await scene.apnsIsQuiet()
             try scene.redis.start()
-            try await scene.says("ready again")
+            try await scene.worker.logs("ready_again")
             try await scene.finishWithoutDuplicates()
             #expect(scene.worker.log.contains("LOADING"), "\(scene.worker.log)")
         }
@@ -40,12 +45,12 @@ extension EndToEnd {
         func busy() async throws {
             let scene = try await OutageScene(arguments: ["--lua-time-limit", "100"])
             let script = try EndlessScript(on: scene.redis)
-            try await scene.says("Redis answered: BUSY")
-            try await scene.says("not ready: Redis refuses claims of the queue default: Redis answered: BUSY")
+            try await scene.worker.logs("redis_refused", "BUSY")
+            try await scene.worker.logs("not_ready", "BUSY")
             try scene.redis.run("SCRIPT", "KILL")
             try await script.ended()
-            try await scene.says("event=redis_accepted")
-            try await scene.says("ready again")
+            try await scene.worker.logs("redis_accepted")
+            try await scene.worker.logs("ready_again")
             try await scene.finishWithoutDuplicates()
         }
 
@@ -68,8 +73,11 @@ extension EndToEnd {
         func noScript() async throws {
             let scene = try await OutageScene(count: 8000)
             for _ in 0..<100 {
+                let settled = try scene.redis.counted("delivered")
                 try scene.redis.run("SCRIPT", "FLUSH")
-                try await Task.sleep(for: .milliseconds(15))
+                try await eventually("it goes on, or has ended") {
+                    try scene.redis.counted("delivered") > settled || scene.worker.process.ending != nil
+                }
             }
             try await scene.finishWithoutDuplicates(complaints: 0...0)
         }
@@ -80,19 +88,19 @@ extension EndToEnd {
             let simulator = try await SimulatorProcess()
             let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
             for round in 0..<4 {
-                var waiter = ""
-                try await eventually("the worker waits for jobs") {
-                    let blocked = (try redis.run("CLIENT", "LIST").text ?? "").split(separator: "\n").filter {
+                func blocked() throws -> String {
+                    let waits = (try redis.run("CLIENT", "LIST").text ?? "").split(separator: "\n").filter {
                         $0.contains(":wait") && $0.contains(" flags=b ")
                     }
-                    waiter = blocked.first?.split(separator: " ").first?.dropFirst("id=".count).description ?? ""
-                    return !waiter.isEmpty
+                    return waits.first?.split(separator: " ").first?.dropFirst("id=".count).description ?? ""
                 }
+                try await eventually("the worker waits for jobs") { try !blocked().isEmpty }
+                let waiter = try blocked()
                 if round < 3 {
                     try redis.run("CLIENT", "UNBLOCK", waiter, round == 0 ? "TIMEOUT" : "ERROR")
                 } else {
                     try redis.run("REPLICAOF", "127.0.0.1", "\(RedisServer.freePort())")
-                    try await Task.sleep(for: .seconds(1))
+                    try await eventually("the wait has ended") { try blocked() != waiter }
                     try redis.run("REPLICAOF", "NO", "ONE")
                 }
                 try redis.push(TestJob.many(100, prefix: "\(round)"))
@@ -110,14 +118,14 @@ extension EndToEnd {
         func unsettled() async throws {
             let scene = try await OutageScene(count: 14_000)
             try scene.redis.run("ACL", "SETUSER", "default", "-hdel")
-            try await scene.says("Redis refuses settlements")
+            try await scene.worker.logs("redis_refused", "settlements")
             let settled = try scene.redis.counted("delivered")
             let requests = try await scene.simulator.isQuiet(after: settled + 10_000)
             #expect(requests - settled <= 10_000 + 256 + 200)
-            try await scene.says("not ready: Redis refuses settlements of the queue default")
+            try await scene.worker.logs("not_ready", "settlements")
             try scene.redis.run("ACL", "SETUSER", "default", "+@all")
-            try await scene.says("event=redis_accepted")
-            try await scene.says("ready again")
+            try await scene.worker.logs("redis_accepted")
+            try await scene.worker.logs("ready_again")
             try await scene.finishWithoutDuplicates()
         }
 
@@ -129,13 +137,13 @@ extension EndToEnd {
             try redis.run("SET", "push:{shared}:invalid-tokens", "what is this?")
             let simulator = try await SimulatorProcess(rules: ["answer=410"])
             let worker = try OutageScene.worker(redis, simulator)
-            try await worker.says("event=invalid_tokens_refused")
+            try await worker.logs("invalid_tokens_refused", "WRONGTYPE")
             let requests = try await simulator.isQuiet(after: 10_000)
             #expect(requests <= 10_000 + 256 + 200)
             #expect(try redis.counted("invalid_token") == 0)
-            try await worker.says("not ready: Redis refuses invalid tokens: Redis answered: WRONGTYPE")
+            try await worker.logs("not_ready", "WRONGTYPE")
             try redis.run("DEL", "push:{shared}:invalid-tokens")
-            try await worker.says("event=invalid_tokens_accepted")
+            try await worker.logs("invalid_tokens_accepted")
             let account = try await worker.finish()
             let queue = try QueueContents(redis)
             expectAgreement(account, queue, try await simulator.stop())

@@ -19,13 +19,13 @@ extension EndToEnd {
 
         /// The URL that the log names.
         private func control(_ worker: WorkerProcess) async throws -> String {
-            var url: Substring?
+            var address: Substring?
             try await eventually("the log names the control port") {
                 if let ending = worker.process.ending { throw worker.process.failure("ended with \(ending)") }
-                url = worker.log.firstMatch(of: #/simulating APNs: nothing is sent to any device; (http:\S+)\/ /#)?.1
-                return url != nil
+                address = worker.lines(of: "simulation_started").first?.firstMatch(of: #/ control=(\S+)/#)?.1
+                return address != nil
             }
-            return String(try #require(url))
+            return "http://\(try #require(address))"
         }
 
         private func ask(_ url: String, _ arguments: String...) async throws -> Object {
@@ -82,8 +82,7 @@ extension EndToEnd {
             #expect(NSDictionary(dictionary: first) == NSDictionary(dictionary: notification))
             // A drain may ask the gateway for certainty, with an item that is bad on purpose.
             #expect(recorded.dropFirst().allSatisfy { $0["accepted"] as? Bool == false && transport == "gateway" })
-            #expect(worker.log.contains("nothing was sent to any device"))
-            let end = try #require(worker.log.split(separator: "\n").last { $0.contains("simulated APNs has stopped") })
+            let end = try #require(worker.lines(of: "simulation_stopped").last)
             #expect(end.contains("accepted=1") && end.contains("by_gateway=1") == (transport == "gateway"))
         }
 
@@ -160,7 +159,7 @@ extension EndToEnd {
             let worker = try worker(redis, ["--exit-when-done", "--log-level", "error"])
             #expect(try await worker.finish().delivered == 500)
             // Nobody is to take it for the real thing, whatever the log's level.
-            #expect(worker.log.contains("simulating APNs: nothing is sent to any device"))
+            #expect(worker.lines(of: "simulation_started").count == 1)
         }
 
         @Test("can be run again at once, and beside another, on the same Redis")
@@ -182,7 +181,7 @@ extension EndToEnd {
             try redis.push([TestJob.text(TestJob.token("aa", 1))])
             let worker = try worker(redis, ["--exit-when-done", "--simulate-record", "/dev/full"])
             #expect(try await worker.process.wait() == .exited(1))
-            #expect(worker.log.contains("cannot record to /dev/full"))
+            #expect(worker.lines(of: "simulation_record_failed").contains { $0.contains("/dev/full") })
             #expect(try QueueContents(redis).count("delivered") == 1)
         }
 

@@ -53,10 +53,9 @@ extension EndToEnd {
 
         /// Expects one line when it began and one when it was over.
         private func expectTold(_ worker: WorkerProcess) {
-            let lines = worker.log.split(separator: "\n")
-            let began = lines.filter { $0.contains(" error no answers from APNs: ") }
-            #expect(began.count == 1 && began.first?.contains("Apple's status page") == true, "\(worker.log)")
-            #expect(lines.count { $0.contains(" event=answers_again") } == 1)
+            let began = worker.lines(of: "no_answers")
+            #expect(began.count == 1 && began.first?.contains(" error ") == true, "\(worker.log)")
+            #expect(worker.lines(of: "answers_again").count == 1)
             worker.expectComplaints(1...2)
         }
 
@@ -68,11 +67,17 @@ extension EndToEnd {
                 options: ["--request-timeout", "1000", "--max-attempts", "3"])
             let tokens = (0..<10).map { "\"\(TestJob.token("b", $0))\"" }.joined(separator: ",")
             try redis.push([#"{"tokens":[\#(tokens)],"payload":{"aps":{"alert":"x"}}}"#])
-            for number in 0..<40 {
-                try redis.push([TestJob.text(TestJob.token("a", number))])
-                // Some come while the connection is of no use, some after.
-                try await Task.sleep(for: .milliseconds(100))
+            // Some come while the connection is of no use, some after.
+            func push(_ part: Int) throws {
+                try redis.push((0..<10).map { TestJob.text(TestJob.token("a", part * 10 + $0)) })
             }
+            try push(0)
+            try await eventually("they have no answer") { try await simulator.account().silenced >= 10 }
+            try push(1)
+            try await eventually("the first are given up") { try redis.counted("retried") >= 1 }
+            try push(2)
+            try await eventually("there is another connection") { try await simulator.account().connections == 2 }
+            try push(3)
             try await eventually("all are delivered") { try redis.counted("delivered") == 50 }
             let account = try await worker.stop()
             let accepted = try await simulator.stop()
@@ -112,7 +117,7 @@ extension EndToEnd {
             try await eventually("it is not ready", within: .seconds(5)) {
                 try await body(port).contains("- the app default has no connection to APNs (")
             }
-            try await worker.says("sent no HTTP/2 SETTINGS within 5 s; check the endpoint")
+            try await worker.logs("apns_connection_failed", "SETTINGS")
             try await eventually("status reports it", within: .seconds(10)) {
                 try await FleetView(redis.url).kinds == ["app_unconnected default"]
             }
@@ -151,6 +156,7 @@ extension EndToEnd {
             try await eventually("each was refused three times") { try await simulator.account().requests >= 60 }
             // Twice at once, and then after pauses of about a second, two, four …
             #expect(ContinuousClock.now - start > .milliseconds(500))
+            // That no more come can be seen only by waiting.
             while ContinuousClock.now - start < .seconds(8) {
                 #expect(try await simulator.account().requests < 200)
                 try await Task.sleep(for: .milliseconds(500))
@@ -173,7 +179,7 @@ extension EndToEnd {
             try await simulator.control("POST", "/rules", #"{"rule":"at=connect,answer=wedge"}"#)
             try await simulator.control("POST", "/faults/wedge")
             try redis.push(TestJob.many(50, prefix: "b"))
-            try await worker.says("no answers from APNs: ")
+            try await worker.logs("no_answers")
             try await eventually("status reports it", within: .seconds(10)) {
                 try await FleetView(redis.url).kinds == ["app_unanswered default"]
             }
@@ -206,7 +212,7 @@ extension EndToEnd {
                 try await FleetView(redis.url).kinds == ["app_unanswered good"]
             }
             #expect(try await body(port) == "ready\n")
-            #expect(worker.log.contains("no answers from APNs: ") && worker.log.contains("app=good"))
+            #expect(worker.lines(of: "no_answers").contains { $0.contains(" app=good ") }, "\(worker.log)")
             try redis.push(BreakerTests.jobs(100, "other", prefix: "c"))
             try await eventually("the other goes on") { try redis.counted("delivered") == 200 }
             worker.process.kill()

@@ -10,7 +10,7 @@ import Testing
 
 @Suite("A port for HTTP", .timeLimit(.minutes(3)))
 struct HTTPPortTests {
-    /// Lines that were logged.
+    /// The events that were logged.
     private final class Lines: LogHandler, @unchecked Sendable {
         static let all = Mutex<[String]>([])
         var metadata: Logger.Metadata = [:]
@@ -21,7 +21,7 @@ struct HTTPPortTests {
             set { metadata[key] = newValue }
         }
 
-        func log(event: LogEvent) { Self.all.withLock { $0.append("\(event.message)") } }
+        func log(event: LogEvent) { Self.all.withLock { $0.append("\(event.metadata?["event"], default: "")") } }
     }
 
     /// Requests that are held until ``open()``.
@@ -228,7 +228,7 @@ struct HTTPPortTests {
                 // Another one takes the place of the probe, which has gone.
                 drippers.append(try Self.dripper(port))
             }
-            let warnings = Lines.all.withLock { $0.filter { $0.contains("the test port is full") } }
+            let warnings = Lines.all.withLock { $0.filter { $0 == "port_full" } }
             #expect(warnings.count == 1)
         }
     }

@@ -11,38 +11,38 @@ struct AppBreakerTests {
     /// A breaker that was tripped, and whose pause Redis has told.
     private func open() -> AppBreaker {
         var breaker = AppBreaker()
-        check(breaker.tripped(reason: "x", isProbe: false, now: start))
-        check(!breaker.learned(reason: "x", wait: pause, now: start))
+        #expect(breaker.tripped(reason: "x", isProbe: false, now: start) == true)
+        #expect(breaker.learned(reason: "x", wait: pause, now: start) == false)
         return breaker
     }
 
     @Test("lets everything through until it is tripped")
     func closed() {
         let breaker = AppBreaker()
-        check(breaker.decide(now: start) == .send)
-        check(!breaker.isOpen && !breaker.wantsProbe(now: start))
+        #expect(breaker.decide(now: start) == .send)
+        #expect(!breaker.isOpen && !breaker.wantsProbe(now: start))
     }
 
     @Test("tells of a fault once, though many requests were under way")
     func once() {
         var breaker = open()
-        check(!breaker.tripped(reason: "x", isProbe: false, now: start + .seconds(1)))
-        check(breaker.decide(now: start + .seconds(2)) == .wait(until: start + pause))
-        check(breaker.decide(now: start + pause) == .ask)
+        #expect(breaker.tripped(reason: "x", isProbe: false, now: start + .seconds(1)) == false)
+        #expect(breaker.decide(now: start + .seconds(2)) == .wait(until: start + pause))
+        #expect(breaker.decide(now: start + pause) == .ask)
     }
 
     @Test("asks Redis for a probe after the pause, once, and sends one when Redis grants it, and only one")
     func probe() {
         var breaker = open()
         let later = start + pause
-        check(!breaker.wantsProbe(now: start))
-        check(breaker.wantsProbe(now: later))
+        #expect(!breaker.wantsProbe(now: start))
+        #expect(breaker.wantsProbe(now: later))
         breaker.asked()
-        check(breaker.decide(now: later) != .ask && breaker.decide(now: later) != .probe)
+        #expect(breaker.decide(now: later) != .ask && breaker.decide(now: later) != .probe)
         breaker.granted()
-        check(breaker.decide(now: later) == .probe)
+        #expect(breaker.decide(now: later) == .probe)
         breaker.probeSent()
-        check(breaker.decide(now: later) != .probe && breaker.decide(now: later + .hours(1)) != .ask)
+        #expect(breaker.decide(now: later) != .probe && breaker.decide(now: later + .hours(1)) != .ask)
     }
 
     @Test("waits when somebody else makes the probe")
@@ -51,8 +51,8 @@ struct AppBreakerTests {
         let later = start + pause
         breaker.asked()
         breaker.denied(reason: "y", wait: .seconds(30), now: later)
-        check(breaker.decide(now: later) == .wait(until: later + .seconds(30)))
-        check(breaker.reason == "y")
+        #expect(breaker.decide(now: later) == .wait(until: later + .seconds(30)))
+        #expect(breaker.reason == "y")
     }
 
     @Test("what is read of the pause while a probe is asked for does not lose the probe, which nobody else would get")
@@ -60,9 +60,9 @@ struct AppBreakerTests {
         var breaker = open()
         let later = start + pause
         breaker.asked()
-        check(!breaker.learned(reason: "x", wait: .seconds(30), now: later))
+        #expect(breaker.learned(reason: "x", wait: .seconds(30), now: later) == false)
         breaker.granted()
-        check(breaker.decide(now: later) == .probe)
+        #expect(breaker.decide(now: later) == .probe)
     }
 
     @Test("closes when the probe gets through, and says what the fault was")
@@ -71,9 +71,9 @@ struct AppBreakerTests {
         breaker.asked()
         breaker.granted()
         breaker.probeSent()
-        check(breaker.closed() == "x")
-        check(breaker.decide(now: start + pause) == .send)
-        check(breaker.closed() == nil)
+        #expect(breaker.closed() == "x")
+        #expect(breaker.decide(now: start + pause) == .send)
+        #expect(breaker.closed() == nil)
     }
 
     @Test("a probe that is refused too waits for what Redis says")
@@ -83,10 +83,10 @@ struct AppBreakerTests {
         breaker.asked()
         breaker.granted()
         breaker.probeSent()
-        check(!breaker.tripped(reason: "x", isProbe: true, now: later))
-        check(breaker.decide(now: later) == .wait(until: later + AppBreaker.patience))
-        check(!breaker.learned(reason: "x", wait: .seconds(30), now: later))
-        check(breaker.decide(now: later) == .wait(until: later + .seconds(30)))
+        #expect(breaker.tripped(reason: "x", isProbe: true, now: later) == false)
+        #expect(breaker.decide(now: later) == .wait(until: later + AppBreaker.patience))
+        #expect(breaker.learned(reason: "x", wait: .seconds(30), now: later) == false)
+        #expect(breaker.decide(now: later) == .wait(until: later + .seconds(30)))
     }
 
     @Test("an answer to what was under way does not end a probe")
@@ -95,9 +95,9 @@ struct AppBreakerTests {
         breaker.asked()
         breaker.granted()
         breaker.probeSent()
-        check(!breaker.tripped(reason: "x", isProbe: false, now: start + pause))
-        check(!breaker.learned(reason: "x", wait: .zero, now: start + pause))
-        check(breaker.decide(now: start + pause) != .ask)
+        #expect(breaker.tripped(reason: "x", isProbe: false, now: start + pause) == false)
+        #expect(breaker.learned(reason: "x", wait: .zero, now: start + pause) == false)
+        #expect(breaker.decide(now: start + pause) != .ask)
     }
 
     @Test("tries again when a probe was lost, or Redis could not be asked")
@@ -106,25 +106,25 @@ struct AppBreakerTests {
         let later = start + pause
         breaker.asked()
         breaker.askingFailed(now: later)
-        check(breaker.decide(now: later) == .wait(until: later + AppBreaker.patience))
-        check(breaker.decide(now: later + AppBreaker.patience) == .ask)
+        #expect(breaker.decide(now: later) == .wait(until: later + AppBreaker.patience))
+        #expect(breaker.decide(now: later + AppBreaker.patience) == .ask)
         breaker.asked()
         breaker.granted()
         breaker.probeSent()
         breaker.probeInconclusive(now: later)
-        check(breaker.decide(now: later + AppBreaker.patience) == .ask)
+        #expect(breaker.decide(now: later + AppBreaker.patience) == .ask)
     }
 
     @Test("opens when others have found the fault, and has another version then")
     func othersFault() {
         var breaker = AppBreaker()
         let version = breaker.version
-        check(breaker.learned(reason: "x", wait: pause, now: start))
-        check(!breaker.learned(reason: "x", wait: pause, now: start))
-        check(breaker.version != version)
+        #expect(breaker.learned(reason: "x", wait: pause, now: start) == true)
+        #expect(breaker.learned(reason: "x", wait: pause, now: start) == false)
+        #expect(breaker.version != version)
         let open = breaker.version
-        check(breaker.closed() == "x")
-        check(breaker.version != open && breaker.version != version)
+        #expect(breaker.closed() == "x")
+        #expect(breaker.version != open && breaker.version != version)
     }
 
     @Test("sends nothing while it is blocked, no probe either, whatever Redis says")
@@ -133,38 +133,38 @@ struct AppBreakerTests {
         let later = start + pause
         breaker.asked()
         breaker.granted()
-        check(breaker.allows(isProbe: true) && !breaker.allows(isProbe: false))
+        #expect(breaker.allows(isProbe: true) && !breaker.allows(isProbe: false))
         breaker.block("wrong certificate")
-        check(breaker.decide(now: later) == .wait(until: .distantFuture))
-        check(!breaker.wantsProbe(now: later + .hours(1000)))
-        check(!breaker.allows(isProbe: true) && !breaker.allows(isProbe: false))
-        check(breaker.reason == "wrong certificate" && breaker.isOpen && !breaker.isPausedByOperator)
+        #expect(breaker.decide(now: later) == .wait(until: .distantFuture))
+        #expect(!breaker.wantsProbe(now: later + .hours(1000)))
+        #expect(!breaker.allows(isProbe: true) && !breaker.allows(isProbe: false))
+        #expect(breaker.reason == "wrong certificate" && breaker.isOpen && !breaker.isPausedByOperator)
         // Another worker, whose certificate is right, has ended the pause.
-        check(breaker.closed() == "x")
-        check(breaker.closed() == nil)
-        check(breaker.isOpen && breaker.decide(now: later) == .wait(until: .distantFuture))
+        #expect(breaker.closed() == "x")
+        #expect(breaker.closed() == nil)
+        #expect(breaker.isOpen && breaker.decide(now: later) == .wait(until: .distantFuture))
     }
 
     @Test("goes on where it was when the block ends: with the fleet's pause, or without one")
     func unblocked() {
         var breaker = AppBreaker()
         breaker.block("wrong certificate")
-        check(breaker.learned(reason: "wrong certificate", wait: pause, now: start))
+        #expect(breaker.learned(reason: "wrong certificate", wait: pause, now: start) == true)
         breaker.block(nil)
-        check(breaker.decide(now: start) == .wait(until: start + pause))
-        check(breaker.decide(now: start + pause) == .ask)
-        check(breaker.closed() == "wrong certificate")
+        #expect(breaker.decide(now: start) == .wait(until: start + pause))
+        #expect(breaker.decide(now: start + pause) == .ask)
+        #expect(breaker.closed() == "wrong certificate")
         breaker.block("wrong certificate")
         breaker.block(nil)
-        check(!breaker.isOpen && breaker.decide(now: start) == .send && breaker.allows(isProbe: false))
+        #expect(!breaker.isOpen && breaker.decide(now: start) == .send && breaker.allows(isProbe: false))
     }
 
     @Test("a pause that a person ordered has no probes")
     func ordered() {
         var breaker = AppBreaker()
-        check(breaker.learned(reason: "maintenance", wait: nil, now: start))
-        check(breaker.decide(now: start + .hours(1000)) == .wait(until: .distantFuture))
-        check(!breaker.wantsProbe(now: start + .hours(1000)))
-        check(breaker.isPausedByOperator && !open().isPausedByOperator)
+        #expect(breaker.learned(reason: "maintenance", wait: nil, now: start) == true)
+        #expect(breaker.decide(now: start + .hours(1000)) == .wait(until: .distantFuture))
+        #expect(!breaker.wantsProbe(now: start + .hours(1000)))
+        #expect(breaker.isPausedByOperator && !open().isPausedByOperator)
     }
 }

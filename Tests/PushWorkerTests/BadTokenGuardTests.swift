@@ -27,7 +27,7 @@ struct BadTokenGuardTests {
         var guarding = BadTokenGuard()
         for _ in 0..<1000 {
             for _ in 0..<9 { guarding.good() }
-            check(guarding.bad() == .mark)
+            #expect(guarding.bad() == .mark)
         }
     }
 
@@ -54,15 +54,15 @@ struct BadTokenGuardTests {
     @Test("a single bad token, of which nothing else tells, is not believed at once")
     func alone() {
         var guarding = BadTokenGuard()
-        check(guarding.bad() == .hold)
+        #expect(guarding.bad() == .hold)
         guarding.good()
-        check(guarding.bad() == .mark)
+        #expect(guarding.bad() == .mark)
     }
 
     @Test("the share is a setting, and at 1 every word is believed")
     func share() {
         var believing = BadTokenGuard(maximumShare: 1)
-        for _ in 0..<100 { check(believing.bad() == .mark) }
+        for _ in 0..<100 { #expect(believing.bad() == .mark) }
         var strict = BadTokenGuard(maximumShare: 0.25)
         for _ in 0..<32 { strict.good() }
         var count = 0

@@ -11,45 +11,45 @@ struct ClaimWindowTests {
     @Test("never asks for more than is free, nor for more than a batch")
     func bounds() {
         var window = ClaimWindow()
-        check(window.next(free: 7, busy: 0, now: start) == .init(first: 1, count: 7, join: true))
+        #expect(window.next(free: 7, busy: 0, now: start) == .init(first: 1, count: 7, join: true))
         _ = window.answered(received: 7, isPaused: false, nextDue: 0, now: start)
-        check(window.next(free: 5000, busy: 0, now: start)?.count == ClaimWindow.maximumCount)
+        #expect(window.next(free: 5000, busy: 0, now: start)?.count == ClaimWindow.maximumCount)
     }
 
     @Test("asks for nothing while a claim is under way or nothing is free")
     func oneAtATime() {
         var window = ClaimWindow()
-        check(window.next(free: 0, busy: 0, now: start) == nil)
-        check(window.next(free: 10, busy: 0, now: start) != nil)
-        check(window.next(free: 10, busy: 0, now: start) == nil)
-        check(window.renewal(now: start) == nil)
+        #expect(window.next(free: 0, busy: 0, now: start) == nil)
+        #expect(window.next(free: 10, busy: 0, now: start) != nil)
+        #expect(window.next(free: 10, busy: 0, now: start) == nil)
+        #expect(window.renewal(now: start) == nil)
     }
 
     @Test("waits, while busy, until a third of the streams are free")
     func batches() {
         var window = ClaimWindow()
-        check(window.next(free: 100, busy: 400, now: start) == nil)
-        check(window.next(free: 170, busy: 330, now: start)?.count == 170)
+        #expect(window.next(free: 100, busy: 400, now: start) == nil)
+        #expect(window.next(free: 170, busy: 330, now: start)?.count == 170)
     }
 
     @Test("numbers its claims one after the other")
     func numbers() {
         var window = ClaimWindow()
-        check(window.next(free: 10, busy: 0, now: start)?.first == 1)
-        check(window.answered(received: 10, isPaused: false, nextDue: 0, now: start))
-        check(window.next(free: 10, busy: 0, now: start) == .init(first: 11, count: 10, join: false))
+        #expect(window.next(free: 10, busy: 0, now: start)?.first == 1)
+        #expect(window.answered(received: 10, isPaused: false, nextDue: 0, now: start) == true)
+        #expect(window.next(free: 10, busy: 0, now: start) == .init(first: 11, count: 10, join: false))
     }
 
     @Test("leaves Redis alone for a while when there was nothing, and looks at once when it is woken")
     func idle() {
         var window = ClaimWindow()
         _ = window.next(free: 10, busy: 0, now: start)
-        check(!window.answered(received: 3, isPaused: false, nextDue: nil, now: start))
-        check(window.next(free: 10, busy: 0, now: start) == nil)
-        check(window.next(free: 10, busy: 0, now: start + ClaimWindow.idlePoll) != nil)
+        #expect(window.answered(received: 3, isPaused: false, nextDue: nil, now: start) == false)
+        #expect(window.next(free: 10, busy: 0, now: start) == nil)
+        #expect(window.next(free: 10, busy: 0, now: start + ClaimWindow.idlePoll) != nil)
         _ = window.answered(received: 0, isPaused: false, nextDue: nil, now: start)
         window.wake()
-        check(window.next(free: 10, busy: 0, now: start) != nil)
+        #expect(window.next(free: 10, busy: 0, now: start) != nil)
     }
 
     @Test("looks more often at a queue that is paused, so that it goes on within a second")
@@ -57,19 +57,19 @@ struct ClaimWindowTests {
         var window = ClaimWindow()
         _ = window.next(free: 10, busy: 0, now: start)
         _ = window.answered(received: 0, isPaused: true, nextDue: 5, now: start)
-        check(window.next(free: 10, busy: 0, now: start + .milliseconds(600)) == nil)
-        check(window.next(free: 10, busy: 0, now: start + .milliseconds(800)) != nil)
+        #expect(window.next(free: 10, busy: 0, now: start + .milliseconds(600)) == nil)
+        #expect(window.next(free: 10, busy: 0, now: start + .milliseconds(800)) != nil)
     }
 
     @Test("keeps room for what a claim may bring, unless its answer takes long")
     func reserved() {
         var window = ClaimWindow()
-        check(window.reserved(now: start) == 0)
+        #expect(window.reserved(now: start) == 0)
         _ = window.next(free: 10, busy: 0, now: start)
-        check(window.reserved(now: start + .milliseconds(99)) == 10)
-        check(window.reserved(now: start + .milliseconds(100)) == 0)
+        #expect(window.reserved(now: start + .milliseconds(99)) == 10)
+        #expect(window.reserved(now: start + .milliseconds(100)) == 0)
         _ = window.answered(received: 10, isPaused: false, nextDue: nil, now: start)
-        check(window.reserved(now: start) == 0)
+        #expect(window.reserved(now: start) == 0)
     }
 
     @Test("looks again when the next retry is due")
@@ -77,8 +77,8 @@ struct ClaimWindowTests {
         var window = ClaimWindow()
         _ = window.next(free: 10, busy: 0, now: start)
         _ = window.answered(received: 0, isPaused: false, nextDue: 200, now: start)
-        check(window.next(free: 10, busy: 0, now: start + .milliseconds(199)) == nil)
-        check(window.next(free: 10, busy: 0, now: start + .milliseconds(200)) != nil)
+        #expect(window.next(free: 10, busy: 0, now: start + .milliseconds(199)) == nil)
+        #expect(window.next(free: 10, busy: 0, now: start + .milliseconds(200)) != nil)
     }
 
     @Test("polls more often where no blocking wait brings new jobs")
@@ -86,25 +86,25 @@ struct ClaimWindowTests {
         var window = ClaimWindow()
         _ = window.next(free: 10, busy: 0, now: start)
         _ = window.answered(received: 0, isPaused: false, nextDue: nil, isWatched: false, now: start)
-        check(window.next(free: 10, busy: 0, now: start + .milliseconds(999)) == nil)
-        check(window.next(free: 10, busy: 0, now: start + .seconds(1)) != nil)
+        #expect(window.next(free: 10, busy: 0, now: start + .milliseconds(999)) == nil)
+        #expect(window.next(free: 10, busy: 0, now: start + .seconds(1)) != nil)
     }
 
     @Test("a lane that does not poll claims when it is woken, and as long as jobs wait")
     func notPolling() {
         var window = ClaimWindow(polls: false)
         _ = window.next(free: 10, busy: 0, now: start)
-        check(!window.answered(received: 0, isPaused: false, nextDue: 5, now: start))
-        check(window.nextClaim == .distantFuture && !window.cannotPoll(now: start + .hours(1)))
+        #expect(window.answered(received: 0, isPaused: false, nextDue: 5, now: start) == false)
+        #expect(window.nextClaim == .distantFuture && !window.cannotPoll(now: start + .hours(1)))
         window.wake()
-        check(window.next(free: 10, busy: 0, now: start) != nil)
-        check(window.answered(received: 10, isPaused: false, nextDue: 0, now: start))
-        check(window.next(free: 10, busy: 0, now: start) != nil)
+        #expect(window.next(free: 10, busy: 0, now: start) != nil)
+        #expect(window.answered(received: 10, isPaused: false, nextDue: 0, now: start) == true)
+        #expect(window.next(free: 10, busy: 0, now: start) != nil)
         _ = window.answered(received: 0, isPaused: false, nextDue: nil, now: start)
         // A renewal of the lease sees that jobs wait, should the polling lane not have noticed.
         _ = window.renewal(now: start)
         _ = window.answered(received: 0, isPaused: false, nextDue: 0, now: start)
-        check(window.next(free: 10, busy: 0, now: start) != nil)
+        #expect(window.next(free: 10, busy: 0, now: start) != nil)
     }
 
     @Test("the polling lane notices that it can't poll, so that others do")
@@ -112,17 +112,17 @@ struct ClaimWindowTests {
         var window = ClaimWindow()
         _ = window.next(free: 10, busy: 0, now: start)
         _ = window.answered(received: 10, isPaused: false, nextDue: 0, now: start)
-        check(!window.cannotPoll(now: start + .milliseconds(999)))
-        check(window.cannotPoll(now: start + .seconds(1)))
+        #expect(!window.cannotPoll(now: start + .milliseconds(999)))
+        #expect(window.cannotPoll(now: start + .seconds(1)))
     }
 
     @Test("a claim that brings nothing although jobs wait is made again after a pause, with later numbers")
     func emptyHanded() {
         var window = ClaimWindow()
         _ = window.next(free: 10, busy: 0, now: start)
-        check(window.answered(received: 0, isPaused: false, nextDue: 0, now: start))
-        check(window.next(free: 10, busy: 0, now: start) == nil)
-        check(window.next(free: 10, busy: 0, now: start + .milliseconds(10))?.first == 11)
+        #expect(window.answered(received: 0, isPaused: false, nextDue: 0, now: start) == true)
+        #expect(window.next(free: 10, busy: 0, now: start) == nil)
+        #expect(window.next(free: 10, busy: 0, now: start + .milliseconds(10))?.first == 11)
     }
 
     @Test("repeats a claim whose reply was lost with the same numbers, whatever is free now")
@@ -131,13 +131,13 @@ struct ClaimWindowTests {
         let claim = window.next(free: 10, busy: 0, now: start)
         window.failed(mayHaveRun: true, now: start)
         // The lease must not expire while the claim can't be repeated, and a renewal is no answer to the claim.
-        check(window.renewal(now: start)?.count == 0)
+        #expect(window.renewal(now: start)?.count == 0)
         _ = window.answered(received: 0, isPaused: false, nextDue: nil, now: start)
-        check(window.isInDoubt)
-        check(window.next(free: 0, busy: 10, now: start) == claim)
+        #expect(window.isInDoubt)
+        #expect(window.next(free: 0, busy: 10, now: start) == claim)
         _ = window.answered(received: 4, isPaused: false, nextDue: nil, now: start)
         window.wake()
-        check(window.next(free: 10, busy: 0, now: start)?.first == 5)
+        #expect(window.next(free: 10, busy: 0, now: start)?.first == 5)
     }
 
     @Test("repeats it until it is answered, also when it is refused or not sent in the meantime")
@@ -145,24 +145,24 @@ struct ClaimWindowTests {
         var window = ClaimWindow()
         let claim = window.next(free: 10, busy: 0, now: start)
         window.failed(mayHaveRun: true, now: start)
-        check(window.next(free: 5, busy: 0, now: start) == claim)
+        #expect(window.next(free: 5, busy: 0, now: start) == claim)
         window.refused(now: start, pause: .seconds(1))
-        check(window.next(free: 5, busy: 0, now: start) == claim)
+        #expect(window.next(free: 5, busy: 0, now: start) == claim)
         window.failed(mayHaveRun: false, now: start)
-        check(window.next(free: 5, busy: 0, now: start) == claim)
-        check(!window.wasAnswered(1))
+        #expect(window.next(free: 5, busy: 0, now: start) == claim)
+        #expect(!window.wasAnswered(1))
         _ = window.answered(received: 2, isPaused: false, nextDue: nil, now: start)
-        check(window.wasAnswered(1) && window.wasAnswered(11))
+        #expect(window.wasAnswered(1) && window.wasAnswered(11))
         // One that was not in doubt was not executed when it is refused.
         window.wake()
-        check(window.next(free: 5, busy: 0, now: start)?.first == 3)
-        check(window.wasAnswered(2) && !window.wasAnswered(3))
+        #expect(window.next(free: 5, busy: 0, now: start)?.first == 3)
+        #expect(window.wasAnswered(2) && !window.wasAnswered(3))
         window.refused(now: start, pause: .seconds(1))
-        check(window.next(free: 7, busy: 0, now: start + .seconds(1)) == .init(first: 3, count: 7, join: false))
+        #expect(window.next(free: 7, busy: 0, now: start + .seconds(1)) == .init(first: 3, count: 7, join: false))
         // A claim that Redis listed has its number.
         window.refused(now: start, pause: .seconds(1))
         window.adopted(9)
-        check(window.next(free: 1, busy: 0, now: start + .seconds(2))?.first == 10)
+        #expect(window.next(free: 1, busy: 0, now: start + .seconds(2))?.first == 10)
     }
 
     @Test("does not repeat a claim that was never sent")
@@ -170,7 +170,7 @@ struct ClaimWindowTests {
         var window = ClaimWindow()
         _ = window.next(free: 10, busy: 0, now: start)
         window.failed(mayHaveRun: false, now: start)
-        check(window.next(free: 3, busy: 0, now: start) == .init(first: 1, count: 3, join: true))
+        #expect(window.next(free: 3, busy: 0, now: start) == .init(first: 1, count: 3, join: true))
     }
 
     @Test("joins anew under a new name, with none of the old claims in doubt")
@@ -181,20 +181,20 @@ struct ClaimWindowTests {
         _ = window.next(free: 10, busy: 0, now: start)
         window.failed(mayHaveRun: true, now: start)
         window.startAfresh()
-        check(window.next(free: 2, busy: 0, now: start) == .init(first: 11, count: 2, join: true))
+        #expect(window.next(free: 2, busy: 0, now: start) == .init(first: 11, count: 2, join: true))
     }
 
     @Test("an answer that takes long is overdue, to a renewal as to a claim")
     func overdue() {
         var window = ClaimWindow()
-        check(!window.isOverdue(now: start))
+        #expect(!window.isOverdue(now: start))
         _ = window.next(free: 10, busy: 0, now: start)
-        check(!window.isOverdue(now: start + .milliseconds(999)))
-        check(window.isOverdue(now: start + .seconds(1)))
+        #expect(!window.isOverdue(now: start + .milliseconds(999)))
+        #expect(window.isOverdue(now: start + .seconds(1)))
         _ = window.answered(received: 10, isPaused: false, nextDue: nil, now: start + .seconds(1))
-        check(!window.isOverdue(now: start + .seconds(9)))
+        #expect(!window.isOverdue(now: start + .seconds(9)))
         _ = window.renewal(now: start + .seconds(9))
-        check(window.isOverdue(now: start + .seconds(10)))
+        #expect(window.isOverdue(now: start + .seconds(10)))
     }
 
     @Test(
@@ -217,9 +217,9 @@ struct ClaimWindowTests {
                     ? window.next(free: free, busy: Int.random(in: 0...600, using: &random), now: now)
                     : window.renewal(now: now)
                 guard let claim else { continue }
-                check(underWay == nil)
-                check(claim.count <= ClaimWindow.maximumCount)
-                check(claim.first > answeredTo)
+                #expect(underWay == nil)
+                #expect(claim.count <= ClaimWindow.maximumCount)
+                #expect(claim.first > answeredTo)
                 underWay = claim
             case 2, 3:
                 guard let claim = underWay else { continue }
@@ -247,21 +247,21 @@ struct ClaimWindowTests {
                 guard Int.random(in: 0..<10, using: &random) == 0 else { continue }
                 window.startAfresh()
                 underWay = nil
-                check(!window.hasJoined)
+                #expect(!window.hasJoined)
                 checkItGoesOn(window, now: now)
             default:
                 window.wake()
                 if underWay == nil { checkItGoesOn(window, now: now) }
             }
-            check(window.isAsking == (underWay != nil))
-            check(underWay != nil || window.reserved(now: now) == 0)
+            #expect(window.isAsking == (underWay != nil))
+            #expect(underWay != nil || window.reserved(now: now) == 0)
         }
     }
 
     /// Expects that jobs would be asked for by then, if there were room.
     private func checkItGoesOn(_ window: ClaimWindow, now: NIODeadline) {
         var window = window
-        check((window.next(free: 10, busy: 0, now: now)?.count ?? 0) > 0)
+        #expect((window.next(free: 10, busy: 0, now: now)?.count ?? 0) > 0)
     }
 }
 
@@ -272,19 +272,19 @@ struct LeaseContinuityTests {
     @Test("needs a lease that was renewed without a gap for 15 s")
     func steady() {
         var continuity = LeaseContinuity()
-        check(!continuity.isSteady(now: start))
+        #expect(!continuity.isSteady(now: start))
         for second in stride(from: 0, through: 15, by: 5) {
             continuity.renewed(now: start + .seconds(Int64(second)))
-            check(continuity.isSteady(now: start + .seconds(Int64(second))) == (second == 15))
+            #expect(continuity.isSteady(now: start + .seconds(Int64(second))) == (second == 15))
         }
         // Redis went away.
-        check(!continuity.isSteady(now: start + .seconds(26)))
+        #expect(!continuity.isSteady(now: start + .seconds(26)))
         continuity.renewed(now: start + .seconds(40))
-        check(!continuity.isSteady(now: start + .seconds(41)))
+        #expect(!continuity.isSteady(now: start + .seconds(41)))
         continuity.renewed(now: start + .seconds(48))
         continuity.renewed(now: start + .seconds(55))
-        check(continuity.isSteady(now: start + .seconds(55)))
+        #expect(continuity.isSteady(now: start + .seconds(55)))
         continuity.lost()
-        check(!continuity.isSteady(now: start + .seconds(55)))
+        #expect(!continuity.isSteady(now: start + .seconds(55)))
     }
 }

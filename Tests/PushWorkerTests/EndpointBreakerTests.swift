@@ -22,14 +22,17 @@ struct EndpointBreakerTests {
     func opens() {
         var breaker = EndpointBreaker()
         for _ in 1..<EndpointBreaker.limit { check(!fail(&breaker, at: start)) }
-        check(breaker.answered(now: start) == nil)
+        #expect(breaker.answered(now: start) == nil)
         for _ in 1..<EndpointBreaker.limit { check(!fail(&breaker, at: start)) }
-        check(fail(&breaker, at: start) && breaker.isOpen && breaker.reason == "ServiceUnavailable")
-        check(!fail(&breaker, at: start))
+        #expect(fail(&breaker, at: start) == true)
+        #expect(breaker.isOpen)
+        #expect(breaker.reason == "ServiceUnavailable")
+        #expect(fail(&breaker, at: start) == false)
 
         var quiet = EndpointBreaker()
-        check(!fail(&quiet, at: start) && !fail(&quiet, at: start + .seconds(40)))
-        check(fail(&quiet, at: start + .seconds(50)))
+        #expect(fail(&quiet, at: start) == false)
+        #expect(fail(&quiet, at: start + .seconds(40)) == false)
+        #expect(fail(&quiet, at: start + .seconds(50)) == true)
     }
 
     @Test("allows one probe at a time, after pauses that double")
@@ -39,16 +42,19 @@ struct EndpointBreakerTests {
         for _ in 0..<12 {
             let wait = breaker.wait(now: now)
             pauses.append(wait)
-            check(!breaker.allowsProbe(now: now) && breaker.wantsProbe(now: now + wait))
+            #expect(breaker.allowsProbe(now: now) == false)
+            #expect(breaker.wantsProbe(now: now + wait) == true)
             now = now + wait
-            check(breaker.allowsProbe(now: now))
+            #expect(breaker.allowsProbe(now: now) == true)
             breaker.probeSent()
-            check(!breaker.allowsProbe(now: now + .hours(1)) && !breaker.wantsProbe(now: now))
-            check(!fail(&breaker, at: now))
-            check(!breaker.allowsProbe(now: now))
+            #expect(breaker.allowsProbe(now: now + .hours(1)) == false)
+            #expect(breaker.wantsProbe(now: now) == false)
+            #expect(fail(&breaker, at: now) == false)
+            #expect(breaker.allowsProbe(now: now) == false)
             _ = fail(&breaker, isProbe: true, at: now)
         }
-        check(pauses[..<4] == [.seconds(1), .seconds(2), .seconds(4), .seconds(8)] && pauses.last == longest)
+        #expect(pauses[..<4] == [.seconds(1), .seconds(2), .seconds(4), .seconds(8)])
+        #expect(pauses.last == longest)
     }
 
     @Test("closes with any answer, and goes on with longer pauses if it opens again at once")
@@ -57,31 +63,35 @@ struct EndpointBreakerTests {
         let later = start + .seconds(1)
         breaker.probeSent()
         _ = fail(&breaker, isProbe: true, at: later)
-        check(breaker.answered(now: later) == "ServiceUnavailable" && !breaker.isOpen && !breaker.isInDoubt)
+        #expect(breaker.answered(now: later) == "ServiceUnavailable")
+        #expect(!breaker.isOpen)
+        #expect(!breaker.isInDoubt)
         for _ in 0..<EndpointBreaker.limit { _ = fail(&breaker, at: later) }
-        check(breaker.wait(now: later) == .seconds(4))
-        check(breaker.answered(now: later) != nil)
+        #expect(breaker.wait(now: later) == .seconds(4))
+        #expect(breaker.answered(now: later) != nil == true)
         let muchLater = later + .minutes(2)
         for _ in 0..<EndpointBreaker.limit { _ = fail(&breaker, at: muchLater) }
-        check(breaker.wait(now: muchLater) == .seconds(1))
+        #expect(breaker.wait(now: muchLater) == .seconds(1))
     }
 
     @Test("opens when nothing is answered, without waiting for deadlines")
     func unanswered() {
         var breaker = EndpointBreaker()
-        check(breaker.foundUnanswered(longest: longest, now: start, jitter: 0))
-        check(!breaker.foundUnanswered(longest: longest, now: start, jitter: 0))
-        check(breaker.isOpen && breaker.reason?.isNoAnswer == true)
-        check(breaker.answered(now: start) != nil)
+        #expect(breaker.foundUnanswered(longest: longest, now: start, jitter: 0) == true)
+        #expect(breaker.foundUnanswered(longest: longest, now: start, jitter: 0) == false)
+        #expect(breaker.isOpen)
+        #expect(breaker.reason?.isNoAnswer == true)
+        #expect(breaker.answered(now: start) != nil == true)
     }
 
     @Test("probes again soon after a probe that says nothing")
     func inconclusive() {
         var breaker = open()
         breaker.probeInconclusive(now: start)
-        check(breaker.wait(now: start) == .seconds(1))
+        #expect(breaker.wait(now: start) == .seconds(1))
         breaker.probeSent()
         breaker.probeInconclusive(now: start + .seconds(5))
-        check(!breaker.allowsProbe(now: start + .seconds(5)) && breaker.allowsProbe(now: start + .seconds(6)))
+        #expect(breaker.allowsProbe(now: start + .seconds(5)) == false)
+        #expect(breaker.allowsProbe(now: start + .seconds(6)) == true)
     }
 }

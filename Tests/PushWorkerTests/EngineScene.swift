@@ -570,3 +570,8 @@ extension ByteBuffer {
         return getSlice(at: readerIndex + range.lowerBound, length: range.count) ?? ByteBuffer()
     }
 }
+
+extension Reason: ExpressibleByStringLiteral {
+    /// Reads a code.
+    public init(stringLiteral code: String) { self.init(.init(text: code)) }
+}

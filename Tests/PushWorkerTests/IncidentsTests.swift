@@ -11,30 +11,30 @@ struct LogThrottleTests {
     @Test("is told at once, and then once a minute with how many there were")
     func counted() {
         var incidents = LogThrottle<String>()
-        check(incidents.occurred("a", now: start) { "first" } == 1)
+        #expect(incidents.occurred("a", now: start) { "first" } == 1)
         for second in 1..<60 {
-            check(incidents.occurred("a", count: 1000, now: start + .seconds(Int64(second))) { "no line" } == nil)
+            #expect(incidents.occurred("a", count: 1000, now: start + .seconds(Int64(second))) { "no line" } == nil)
         }
-        check(incidents.occurred("a", now: start + .seconds(60)) { "second" } == 59_001)
-        check(incidents.occurred("a", now: start + .seconds(61)) { "no line" } == nil)
-        check(incidents.occurred("a", now: start + .minutes(10)) { "third" } == 2)
+        #expect(incidents.occurred("a", now: start + .seconds(60)) { "second" } == 59_001)
+        #expect(incidents.occurred("a", now: start + .seconds(61)) { "no line" } == nil)
+        #expect(incidents.occurred("a", now: start + .minutes(10)) { "third" } == 2)
     }
 
     @Test("is told when the minute is over though it happens no more, and at the end")
     func overdue() {
         var incidents = LogThrottle<String>()
-        check(incidents.overdue(now: start).isEmpty)
+        #expect(incidents.overdue(now: start).count == 0)
         for name in ["b", "a"] {
             for _ in 0..<5 { _ = incidents.occurred(name, now: start) { "line \(name)" } }
         }
-        check(incidents.overdue(now: start + .seconds(59)).isEmpty)
+        #expect(incidents.overdue(now: start + .seconds(59)).count == 0)
         let due = incidents.overdue(now: start + .seconds(60))
-        check(due.map(\.line) == ["line a", "line b"] && due.map(\.count) == [4, 4])
-        check(incidents.overdue(now: start + .minutes(5)).isEmpty)
+        #expect(due.map(\.line) == ["line a", "line b"] && due.map(\.count) == [4, 4])
+        #expect(incidents.overdue(now: start + .minutes(5)).count == 0)
         _ = incidents.occurred("a", now: start + .minutes(2)) { "again" }
         _ = incidents.occurred("a", now: start + .minutes(2)) { "no line" }
-        check(incidents.overdue(now: start + .minutes(2)).isEmpty)
-        check(incidents.overdue(now: start + .minutes(2), all: true).map(\.line) == ["again"])
+        #expect(incidents.overdue(now: start + .minutes(2)).count == 0)
+        #expect(incidents.overdue(now: start + .minutes(2), all: true).map(\.line) == ["again"])
     }
 
     @Test("does not fill the memory with its kinds")
@@ -42,8 +42,8 @@ struct LogThrottleTests {
         var incidents = LogThrottle<String>()
         var told = 0
         for number in 0..<5000 where incidents.occurred("\(number)", now: start, line: { "" }) != nil { told += 1 }
-        check(told == LogThrottle<String>.maximumKinds)
-        check(incidents.occurred("new", now: start + .minutes(2)) { "" } == 1)
+        #expect(told == LogThrottle<String>.maximumKinds)
+        #expect(incidents.occurred("new", now: start + .minutes(2)) { "" } == 1)
     }
 
     @Test("is counted right in any order of events", arguments: 0..<100)
@@ -54,7 +54,7 @@ struct LogThrottleTests {
         var (happened, told) = ([0, 0, 0], [0, 0, 0])
         var lastTold: [NIODeadline?] = [nil, nil, nil]
         func tell(_ kind: Int, _ count: Int) {
-            if let last = lastTold[kind] { check(now - last >= .minutes(1)) }
+            if let last = lastTold[kind] { #expect(now - last >= .minutes(1)) }
             lastTold[kind] = now
             told[kind] += count
         }
@@ -70,6 +70,6 @@ struct LogThrottleTests {
             for (line, count) in incidents.overdue(now: now) { tell(Int(line) ?? 0, count) }
         }
         for (line, count) in incidents.overdue(now: now, all: true) { told[Int(line) ?? 0] += count }
-        check(told == happened)
+        #expect(told == happened)
     }
 }

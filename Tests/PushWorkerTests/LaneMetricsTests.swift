@@ -110,7 +110,7 @@ struct LaneHistogramTests {
 
     @Test("the worker's buckets ascend, and are whole in the units in which they are counted")
     func bounds() {
-        for (metric, unit) in [(WorkerMetric.sendTime, 1_000_000.0), (.queueTime, 1000)] {
+        for (metric, unit) in [(WorkerMetric.sendTime, 1_000_000.0), (WorkerMetric.queueTime, 1000)] {
             let bounds = metric.buckets.map { UInt32($0 * unit) }
             #expect(bounds == bounds.sorted() && Set(bounds).count == bounds.count)
             for (bound, bucket) in zip(bounds, metric.buckets) { #expect(Double(bound) / unit == bucket) }

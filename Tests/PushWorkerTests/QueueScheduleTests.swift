@@ -65,9 +65,9 @@ struct QueueScheduleTests {
         var schedule = QueueSchedule(weights: [1, 1000], isStrict: true)
         #expect(run(&schedule, rounds: 100) == [0: 10_000])
         #expect(run(&schedule, rounds: 100, where: { $0 == 1 }) == [1: 10_000])
-        check(schedule.next({ _ in .unavailable }) == nil)
+        #expect(schedule.next({ _ in .unavailable }) == nil)
         // Not while it is not known whether the first has more.
-        check(schedule.next({ $0 == 0 ? .asked : .ready }) == nil)
+        #expect(schedule.next({ $0 == 0 ? .asked : .ready }) == nil)
     }
 
     @Test("all have their share in any order of events", arguments: 0..<100)

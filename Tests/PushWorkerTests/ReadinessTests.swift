@@ -11,20 +11,20 @@ struct ReadinessTests {
     @Test("is not told of when it is lost for less than a moment")
     func moment() {
         var readiness = Readiness()
-        check(readiness.update(isReady: false, now: start) == nil)
-        check(readiness.update(isReady: false, now: start + .milliseconds(999)) == nil)
-        check(readiness.update(isReady: true, now: start + .milliseconds(999)) == nil)
-        check(readiness.update(isReady: false, now: start + .milliseconds(1500)) == nil)
+        #expect(readiness.update(isReady: false, now: start) == nil)
+        #expect(readiness.update(isReady: false, now: start + .milliseconds(999)) == nil)
+        #expect(readiness.update(isReady: true, now: start + .milliseconds(999)) == nil)
+        #expect(readiness.update(isReady: false, now: start + .milliseconds(1500)) == nil)
     }
 
     @Test("is told of once when it is lost, and once when it is back")
     func once() {
         var readiness = Readiness()
-        check(readiness.update(isReady: false, now: start) == nil)
-        check(readiness.update(isReady: false, now: start + .seconds(1)) == .lost)
-        check(readiness.update(isReady: false, now: start + .seconds(3600)) == nil)
-        check(readiness.update(isReady: true, now: start + .seconds(3601)) == .regained(after: .seconds(3601)))
-        check(readiness.update(isReady: true, now: start + .seconds(3602)) == nil)
+        #expect(readiness.update(isReady: false, now: start) == nil)
+        #expect(readiness.update(isReady: false, now: start + .seconds(1)) == .lost)
+        #expect(readiness.update(isReady: false, now: start + .seconds(3600)) == nil)
+        #expect(readiness.update(isReady: true, now: start + .seconds(3601)) == .regained(after: .seconds(3601)))
+        #expect(readiness.update(isReady: true, now: start + .seconds(3602)) == nil)
     }
 
     @Test("comes and goes in turns, in any order of events", arguments: 0..<100)

@@ -11,10 +11,10 @@ struct RecentRateTests {
     @Test("is nothing before there are two looks, and then what was between them")
     func first() {
         var rate = RecentRate()
-        check(rate.update(500, now: start) == 0)
-        check(rate.update(500, now: start) == 0)
-        check(rate.update(530, now: start + .seconds(3)) == 10)
-        check(rate.update(530, now: start + .seconds(6)) == 5)
+        #expect(rate.update(500, now: start) == 0)
+        #expect(rate.update(500, now: start) == 0)
+        #expect(rate.update(530, now: start + .seconds(3)) == 10)
+        #expect(rate.update(530, now: start + .seconds(6)) == 5)
     }
 
     @Test("forgets what was longer ago")
@@ -23,8 +23,8 @@ struct RecentRateTests {
         for second in 0...600 {
             // A hundred a second for five minutes, and nothing then.
             let value = rate.update(min(second, 300) * 100, now: start + .seconds(Int64(second)))
-            if (60...300).contains(second) { check(value == 100) }
-            if second >= 360 { check(value == 0) }
+            if (60...300).contains(second) { #expect(value == 100) }
+            if second >= 360 { #expect(value == 0) }
         }
     }
 
@@ -33,7 +33,7 @@ struct RecentRateTests {
         var rate = RecentRate()
         for look in 0...10_000 {
             let value = rate.update(look, now: start + .milliseconds(Int64(look) * 10))
-            if look > 200 { check(abs(value - 100) < 0.001) }
+            if look > 200 { #expect(abs(value - 100) < 0.001) }
         }
     }
 }
@@ -43,11 +43,11 @@ struct WorkerCommandsTests {
     @Test("each once, however often and on however many queues it is seen, and none that a later one took back")
     func once() {
         var orders = WorkerCommands()
-        check(orders.isNew(.init(.quiet, at: 10)))
-        check(!orders.isNew(.init(.quiet, at: 10)))
-        check(orders.isNew(.init(.work, at: 20)))
-        check(!orders.isNew(.init(.quiet, at: 10)))
-        check(!orders.isNew(.init(.work, at: 20)))
-        check(orders.isNew(.init(.stop, at: 21)))
+        #expect(orders.isNew(.init(.quiet, at: 10)) == true)
+        #expect(orders.isNew(.init(.quiet, at: 10)) == false)
+        #expect(orders.isNew(.init(.work, at: 20)) == true)
+        #expect(orders.isNew(.init(.quiet, at: 10)) == false)
+        #expect(orders.isNew(.init(.work, at: 20)) == false)
+        #expect(orders.isNew(.init(.stop, at: 21)) == true)
     }
 }

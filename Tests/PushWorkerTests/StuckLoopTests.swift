@@ -1,13 +1,12 @@
 import APNS
-import CoreMetrics
 import Dispatch
 import Foundation
 import Logging
-import MetricsTestKit
 import NIOCore
 import PushQueue
 import Redis
 import ServiceLifecycle
+import Telemetry
 import TestSupport
 import Testing
 
@@ -18,16 +17,17 @@ struct StuckLoopTests {
     @Test("is told of at once, keeps neither probe nor scrape waiting, and is forgotten when it turns again")
     func stuck() async throws {
         let redis = try RedisServer()
-        let metrics = TestMetrics()
-        let worker = try Self.worker(redis, metrics)
+        let worker = try Self.worker(redis)
+        func measured(_ metric: Metric) async throws -> Double? {
+            try Exposition(await worker.metrics().text).value(metric.name)
+        }
         let running = Task { try await worker.run() }
         try await eventually("both lanes are at work") {
             let problems = await worker.health().problems
             return !problems.isEmpty && problems.allSatisfy { $0.contains("no connection to APNs") }
         }
         #expect(worker.liveness(patience: .minutes(10)).isReady)
-        await worker.collectMetrics()
-        #expect(try metrics.expectMeter("apns_worker_lanes_stuck").lastValue == 0)
+        #expect(try await measured(WorkerMetric.lanesStuck) == 0)
 
         let block = DispatchSemaphore(value: 0)
         worker.lanes[1].eventLoop.execute { block.wait() }
@@ -43,21 +43,19 @@ struct StuckLoopTests {
         }
         #expect(worker.liveness().details.first.map { $0.seconds >= 10 } == true)
         #expect(await worker.health().problems == [stuck])
-        await worker.collectMetrics()
-        #expect(try metrics.expectMeter("apns_worker_lanes_stuck").lastValue == 1)
-        // What it last told is shown still.
-        #expect(try metrics.expectMeter("apns_worker_lanes").lastValue == 2)
+        #expect(try await measured(WorkerMetric.lanesStuck) == 1)
+        #expect(try await measured(WorkerMetric.lanes) == 2)
 
         block.signal()
         try await eventually("it turns again") { worker.liveness(patience: .seconds(4)).isReady }
         running.cancel()
         try await running.value
         #expect(await worker.health().problems == ["the worker has stopped"])
-        await worker.collectMetrics()
+        #expect(try await measured(WorkerMetric.requests) == 0, "the last page stays")
     }
 
     /// A worker of two lanes whose APNs nobody answers at.
-    private static func worker(_ redis: RedisServer, _ metrics: TestMetrics) throws -> Worker {
+    private static func worker(_ redis: RedisServer) throws -> Worker {
         let source = try ProviderTokenSource(
             key: SigningKey(pem: Data(contentsOf: URL(filePath: TestCertificates.path("AuthKey_ABC123DEFG.p8")))),
             keyID: "ABC123DEFG",
@@ -72,6 +70,6 @@ struct StuckLoopTests {
         configuration.drainTimeout = 1000
         return Worker(
             configuration: configuration, logger: Logger(label: "stuck", factory: { _ in SwiftLogNoOpLogHandler() }),
-            metrics: metrics, wallClock: { 1_800_000_000 })
+            isMeasured: true, wallClock: { 1_800_000_000 })
     }
 }

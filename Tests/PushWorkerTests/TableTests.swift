@@ -12,10 +12,10 @@ struct TableTests {
         let table = Table<FlightID, InFlight>()
         let first = table.insert(InFlight(job: JobID(index: 1)))
         let second = table.insert(InFlight(job: JobID(index: 2)))
-        check(table[first].job.index == 1 && table[second].job.index == 2 && table.count == 2)
+        #expect(table[first].job.index == 1 && table[second].job.index == 2 && table.count == 2)
         table.remove(first)
-        check(table[second].job.index == 2 && table.count == 1)
-        check(table.insert(InFlight(job: JobID(index: 3))) == first)
+        #expect(table[second].job.index == 2 && table.count == 1)
+        #expect(table.insert(InFlight(job: JobID(index: 3))) == first)
     }
 
     @Test("line entries up in order, through any mixture of coming and going", arguments: 0..<50)
@@ -31,13 +31,13 @@ struct TableTests {
                 model.append(index)
             } else {
                 let index = line.removeFirst(in: table)
-                check(index == model.first)
+                #expect(index == model.first)
                 if let index {
                     model.removeFirst()
                     table.remove(index)
                 }
             }
-            check(line.count == model.count && line.isEmpty == model.isEmpty && line.first == model.first)
+            #expect(line.count == model.count && line.isEmpty == model.isEmpty && line.first == model.first)
         }
     }
 }
@@ -57,9 +57,9 @@ struct LineTests {
         line.prepend(contentsOf: other, in: table)
         let last = table.insert(InFlight())
         line.append(last, in: table)
-        check(line.count == model.count + 1)
-        for index in model + [last] { check(line.removeFirst(in: table) == index) }
-        check(line.isEmpty && line.count == 0)
+        #expect(line.count == model.count + 1)
+        for index in model + [last] { #expect(line.removeFirst(in: table) == index) }
+        #expect(line.isEmpty && line.count == 0)
     }
 }
 
@@ -72,8 +72,8 @@ struct NotificationIDTests {
     @Test("is the same for the same job and token, wherever it is made")
     func stable() {
         // A constant on purpose: workers of different builds share a queue.
-        check(id("job-1", "00ff").description == id("job-1", "00ff").description)
-        check(APNSID(Array(id("job-1", "00ff").description.utf8)) == id("job-1", "00ff"))
+        #expect(id("job-1", "00ff").description == id("job-1", "00ff").description)
+        #expect(APNSID(Array(id("job-1", "00ff").description.utf8)) == id("job-1", "00ff"))
     }
 
     @Test("differs between jobs, tokens, and where one ends and the other begins")
@@ -82,16 +82,16 @@ struct NotificationIDTests {
         for job in 0..<200 {
             for token in 0..<200 { seen.insert(id("job-\(job)", "token-\(token)")) }
         }
-        check(seen.count == 40_000)
-        check(id("ab", "c") != id("a", "bc"))
-        check(id("", "") != id("", "a"))
+        #expect(seen.count == 40_000)
+        #expect(id("ab", "c") != id("a", "bc"))
+        #expect(id("", "") != id("", "a"))
     }
 
     @Test("is a UUID of version 8 and the standard variant")
     func uuid() {
         let text = Array(id("job", "token").description.utf8)
-        check(text[14] == UInt8(ascii: "8"))
-        check([UInt8(ascii: "8"), UInt8(ascii: "9"), UInt8(ascii: "a"), UInt8(ascii: "b")].contains(text[19]))
+        #expect(text[14] == UInt8(ascii: "8"))
+        #expect([UInt8(ascii: "8"), UInt8(ascii: "9"), UInt8(ascii: "a"), UInt8(ascii: "b")].contains(text[19]))
     }
 }
 

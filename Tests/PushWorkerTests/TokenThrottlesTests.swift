@@ -12,26 +12,26 @@ struct TokenThrottlesTests {
     @Test("nothing waits for a token that APNs has not had enough of")
     func unthrottled() {
         var throttles = TokenThrottles()
-        check(throttles.throttled(token, retryAt: 2000, now: 1000) == 2000)
-        check(throttles.decide(other, isReturning: false, now: 1000) == .send)
-        check(throttles.count == 1)
+        #expect(throttles.throttled(token, retryAt: 2000, now: 1000) == 2000)
+        #expect(throttles.decide(other, isReturning: false, now: 1000) == .send)
+        #expect(throttles.count == 1)
     }
 
     @Test("what comes meanwhile waits behind, in its order")
     func order() {
         var throttles = TokenThrottles()
         _ = throttles.throttled(token, retryAt: 2000, now: 1000)
-        check(throttles.decide(token, isReturning: false, now: 1100) == .wait(until: 2000 + spacing))
-        check(throttles.decide(token, isReturning: false, now: 1200) == .wait(until: 2000 + 2 * spacing))
+        #expect(throttles.decide(token, isReturning: false, now: 1100) == .wait(until: 2000 + spacing))
+        #expect(throttles.decide(token, isReturning: false, now: 1200) == .wait(until: 2000 + 2 * spacing))
         // The first one's turn; the second comes back while it is under way, and so does a new one.
-        check(throttles.decide(token, isReturning: true, now: 2000) == .send)
-        check(throttles.decide(token, isReturning: false, now: 2001) == .wait(until: 2000 + 3 * spacing))
+        #expect(throttles.decide(token, isReturning: true, now: 2000) == .send)
+        #expect(throttles.decide(token, isReturning: false, now: 2001) == .wait(until: 2000 + 3 * spacing))
         throttles.ended(token, now: 2050)
-        check(throttles.decide(token, isReturning: true, now: 2000 + spacing) == .send)
-        check(throttles.decide(token, isReturning: true, now: 2000 + 2 * spacing) == .wait(until: 2000 + 4 * spacing))
+        #expect(throttles.decide(token, isReturning: true, now: 2000 + spacing) == .send)
+        #expect(throttles.decide(token, isReturning: true, now: 2000 + 2 * spacing) == .wait(until: 2000 + 4 * spacing))
         throttles.ended(token, now: 2000 + 2 * spacing)
         // A new one does not overtake those that still wait.
-        check(throttles.decide(token, isReturning: false, now: 2000 + 2 * spacing) != .send)
+        #expect(throttles.decide(token, isReturning: false, now: 2000 + 2 * spacing) != .send)
     }
 
     @Test("the first stays the first when it is refused again")
@@ -39,13 +39,13 @@ struct TokenThrottlesTests {
         var throttles = TokenThrottles()
         _ = throttles.throttled(token, retryAt: 2000, now: 1000)
         _ = throttles.decide(token, isReturning: false, now: 1100)
-        check(throttles.decide(token, isReturning: true, now: 2000) == .send)
-        check(throttles.throttled(token, retryAt: 5000, now: 2050) == 5000)
+        #expect(throttles.decide(token, isReturning: true, now: 2000) == .send)
+        #expect(throttles.throttled(token, retryAt: 5000, now: 2050) == 5000)
         guard case .wait(let until) = throttles.decide(token, isReturning: true, now: 2000 + spacing) else {
             Issue.record("the second must not be sent before the first")
             return
         }
-        check(until > 5000)
+        #expect(until > 5000)
     }
 
     @Test("those that were under way together come back one after the other")
@@ -54,20 +54,20 @@ struct TokenThrottlesTests {
         let first = throttles.throttled(token, retryAt: 2000, now: 1000)
         let second = throttles.throttled(token, retryAt: 1500, now: 1001)
         let third = throttles.throttled(token, retryAt: 1200, now: 1002)
-        check(first < second && second < third)
+        #expect(first < second && second < third)
     }
 
     @Test("is forgotten when nobody waits any more")
     func forgotten() {
         var throttles = TokenThrottles()
         _ = throttles.throttled(token, retryAt: 2000, now: 1000)
-        check(throttles.decide(token, isReturning: true, now: 2000) == .send)
-        check(throttles.isEmpty)
+        #expect(throttles.decide(token, isReturning: true, now: 2000) == .send)
+        #expect(throttles.isEmpty)
         _ = throttles.throttled(token, retryAt: 3000, now: 2000)
         throttles.forget(before: 2999)
-        check(!throttles.isEmpty)
+        #expect(!throttles.isEmpty)
         throttles.forget(before: 3000)
-        check(throttles.isEmpty)
+        #expect(throttles.isEmpty)
     }
 
     @Test("one that was to be tried and never was does not block the token for ever")
@@ -75,22 +75,22 @@ struct TokenThrottlesTests {
         var throttles = TokenThrottles()
         _ = throttles.throttled(token, retryAt: 2000, now: 1000)
         _ = throttles.decide(token, isReturning: false, now: 1000)
-        check(throttles.decide(token, isReturning: true, now: 2000) == .send)
-        check(throttles.decide(token, isReturning: true, now: 3000) != .send)
-        check(throttles.decide(token, isReturning: true, now: 100_000) == .send)
+        #expect(throttles.decide(token, isReturning: true, now: 2000) == .send)
+        #expect(throttles.decide(token, isReturning: true, now: 3000) != .send)
+        #expect(throttles.decide(token, isReturning: true, now: 100_000) == .send)
     }
 
     @Test("what others were told counts, as long as it lasts, and is bounded")
     func learned() {
         var throttles = TokenThrottles()
         throttles.learned(token, until: 2000, now: 3000)
-        check(throttles.isEmpty)
+        #expect(throttles.isEmpty)
         throttles.learned(token, until: 4000, now: 3000)
-        check(throttles.decide(token, isReturning: false, now: 3000) == .wait(until: 4000 + spacing))
+        #expect(throttles.decide(token, isReturning: false, now: 3000) == .wait(until: 4000 + spacing))
         for number in 0..<TokenThrottles.maximumCount + 10 {
             throttles.learned(ByteBuffer(integer: number), until: 9000, now: 3000)
             _ = throttles.throttled(ByteBuffer(integer: -number - 1), retryAt: 9000, now: 3000)
         }
-        check(throttles.count == TokenThrottles.maximumCount)
+        #expect(throttles.count == TokenThrottles.maximumCount)
     }
 }

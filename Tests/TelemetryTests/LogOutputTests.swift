@@ -31,12 +31,14 @@ struct LogOutputTests {
         let (reading, writing) = (ends[0], ends[1])
         let logger = logger(writing)
         let text = Mutex("")
+        let hasEnded = DispatchSemaphore(value: 0)
         let reader = Thread {
             var bytes = [UInt8](repeating: 0, count: 1 << 16)
             var all: [UInt8] = []
             while case let count = read(reading, &bytes, bytes.count), count > 0 { all += bytes[..<count] }
             text.withLock { $0 = String(decoding: all, as: UTF8.self) }
             close(reading)
+            hasEnded.signal()
         }
         reader.start()
         DispatchQueue.concurrentPerform(iterations: 8) { thread in
@@ -46,7 +48,7 @@ struct LogOutputTests {
             }
         }
         close(writing)
-        while !reader.isFinished { usleep(1000) }
+        hasEnded.wait()
         let lines = text.withLock { $0 }.split(separator: "\n")
         #expect(lines.count == 8 * 200)
         let numbers = try Set(
@@ -88,7 +90,9 @@ struct LogOutputTests {
             logger.info("four")
             let lines = try String(contentsOf: file, encoding: .utf8).split(separator: "\n")
             #expect(lines.count == 3)
-            #expect(lines[1].contains("are lost") && lines[1].contains(#""count":"2""#) && lines[2].contains("four"))
+            #expect(
+                lines[1].contains(#""event":"log_lines_lost""#) && lines[1].contains(#""count":"2""#)
+                    && lines[2].contains("four"))
         }
     }
 

@@ -75,8 +75,22 @@ public final class WorkerProcess: Sendable {
         try? FileManager.default.removeItem(at: accountPath)
     }
 
-    /// What it has written to its log.
+    /// Its log.
     public var log: String { process.errors }
+
+    /// The lines of its log with an event.
+    public func lines(of event: String) -> [Substring] { log.lines(of: event) }
+
+    /// Waits until its log has a line with an event and all of these words.
+    /// - Throws: ``ChildProcess/Failure`` when it ends without, or not in time.
+    public func logs(_ event: String, _ words: String...) async throws {
+        try await eventually("the worker logs \(event) \(words)") {
+            let ending = process.ending
+            if lines(of: event).contains(where: { line in words.allSatisfy(line.contains) }) { return true }
+            if let ending { throw process.failure("ended with \(ending) and never logged \(event) \(words)") }
+            return false
+        }
+    }
 
     /// Waits until it ends by itself, because it was told to `--exit-when-done`.
     /// - Returns: what it has done.
@@ -93,5 +107,12 @@ public final class WorkerProcess: Sendable {
     public func stop(by signal: Int32 = SIGTERM) async throws -> Account {
         process.send(signal)
         return try await finish()
+    }
+}
+
+extension String {
+    /// The lines of a log in the text format with an event.
+    public func lines(of event: String) -> [Substring] {
+        split(separator: "\n").filter { $0.contains(" event=\(event) ") || $0.hasSuffix(" event=\(event)") }
     }
 }

@@ -69,6 +69,8 @@ final class AppSender {
         var unconnectedSince: NIODeadline?
         /// The time at which its block was last written to Redis; `nil` if it has not been.
         var blockReportedAt: NIODeadline?
+        /// The failed connections of transports that others have replaced, by code.
+        var pastFailures: [String: Int] = [:]
     }
 
     init(
@@ -153,6 +155,9 @@ final class AppSender {
 
     // MARK: Observation
 
+    /// The number of connections that failed, by code.
+    var failureCounts: [String: Int] { watch.pastFailures.merging(transport.failureCounts, uniquingKeysWith: +) }
+
     /// The problem that keeps the app from sending, if any.
     var problem: String? {
         if let reason = breaker.reason { return "the app \(name) is paused: \(reason.explanation)" }
@@ -236,6 +241,7 @@ final class AppSender {
         transport = new
         watch.unconnectedSince = nil
         forgetEndpoint()
+        watch.pastFailures.merge(old.failureCounts, uniquingKeysWith: +)
         retiring.append(old)
         old.flushConfirmations()
         old.close().assumeIsolated().whenComplete { [self] _ in retiring.removeAll { $0 === old } }

@@ -34,9 +34,6 @@ struct Drain {
         return step
     }
 
-    /// True when the lane may stop.
-    /// - Parameters:
-    ///   - hasAnswers: false while requests are in flight, or look-ups.
-    ///   - isSettled: false while Redis has not confirmed a settlement.
-    func isDone(hasAnswers: Bool, isSettled: Bool) -> Bool { step == .givenUp || (hasAnswers && isSettled) }
+    /// True when nothing is awaited any more.
+    var isGivenUp: Bool { step == .givenUp }
 }

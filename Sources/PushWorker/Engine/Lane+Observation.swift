@@ -131,12 +131,6 @@ extension Lane {
         return WorkerHeartbeat(report, uptime: (now - observation.startedAt).nanoseconds / 1_000_000)
     }
 
-    /// The clients of the queues, with their keys; none without Redis. On the event loop.
-    var queueClients: [(client: RedisClient, keys: QueueKeys)] {
-        guard let stores = stores as? RedisLaneStores else { return [] }
-        return consumers.map { (stores.client(of: $0.queue.keys), $0.queue.keys) }
-    }
-
     // MARK: Counts
 
     /// What the lane has done so far. From any thread; after the end, its last state.
@@ -157,7 +151,7 @@ extension Lane {
         let apps = senders.map { sender in
             LaneReport.App(
                 name: sender.name, isRemoved: sender.isRemoved, statistics: sender.transport.statistics,
-                failures: sender.transport.failureCounts, waiting: sender.line.waiting + sender.line.resends.count,
+                failures: sender.failureCounts, waiting: sender.line.waiting + sender.line.resends.count,
                 breaker: BreakerState(sender.breaker, sender.watch.endpoint),
                 providerTokenAge: sender.credential.providerTokenAge(now: wall),
                 certificateEnd: sender.credential.certificateEnd,

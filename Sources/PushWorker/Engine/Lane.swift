@@ -56,7 +56,7 @@ final class Lane: @unchecked Sendable {
         /// The number of rounds of claims.
         var turn = 0
         var isPumping = false
-        var isPumpScheduled = false
+        let pump: SoonTask
         var thread = ThreadClock()
     }
 
@@ -80,7 +80,7 @@ final class Lane: @unchecked Sendable {
             weights: context.configuration.queues.map(\.weight),
             isStrict: context.configuration.queueOrder == .strict)
         observation = LaneObservation(laneCount: laneCount, startedAt: context.now)
-        clock = TickClock()
+        clock = TickClock(pump: SoonTask(context.eventLoop))
         consumers = queues.map { queue in
             QueueConsumer(
                 queue, store: stores.store(of: queue, waits: polls), lane: context, ledger: ledger, delegate: self,
@@ -243,12 +243,8 @@ final class Lane: @unchecked Sendable {
     private func repeatClaims() { for consumer in consumers { consumer.repeatClaim() } }
 
     private func schedulePump() {
-        guard !clock.isPumpScheduled else { return }
-        clock.isPumpScheduled = true
-        eventLoop.assumeIsolated().execute { [self] in
-            clock.isPumpScheduled = false
-            if context.isWorking || context.isDraining { pump() }
-        }
+        guard !clock.pump.isScheduled else { return }
+        clock.pump.schedule { [self] in if context.isWorking || context.isDraining { pump() } }
     }
 
     /// The number of requests in flight, and of those to be sent again.
@@ -356,10 +352,9 @@ final class Lane: @unchecked Sendable {
 
     private func finishDrainIfDone() {
         guard case .draining(let drain) = context.state else { return }
-        let hasAnswers = inFlight == 0 && intake.lookUpsInFlight == 0
-        guard drain.isDone(hasAnswers: hasAnswers, isSettled: true) else { return }
+        guard drain.isGivenUp || (inFlight == 0 && intake.lookUpsInFlight == 0) else { return }
         for consumer in consumers { consumer.flush() }
-        guard drain.isDone(hasAnswers: hasAnswers, isSettled: consumers.allSatisfy(\.isSettled)) else { return }
+        guard drain.isGivenUp || consumers.allSatisfy(\.isSettled) else { return }
         context.state = .stopped
         observation.pulse.stop()
         clock.next?.cancel()

@@ -12,6 +12,31 @@ enum LaneState {
     case stopped
 }
 
+/// Work that is done soon, and once however often it is wanted until then. Belongs to the event loop.
+final class SoonTask {
+    private let eventLoop: any EventLoop
+    /// Checked before ``schedule(in:_:)``, so that a repeated wish costs no closure.
+    private(set) var isScheduled = false
+
+    init(_ eventLoop: any EventLoop) { self.eventLoop = eventLoop }
+
+    /// Schedules the work, unless it is scheduled.
+    /// - Parameter delay: `nil` for the end of this turn of the event loop.
+    func schedule(in delay: TimeAmount? = nil, _ work: @escaping () -> Void) {
+        guard !isScheduled else { return }
+        isScheduled = true
+        let task = { [self] in
+            isScheduled = false
+            work()
+        }
+        if let delay {
+            eventLoop.assumeIsolated().scheduleTask(in: delay, task)
+        } else {
+            eventLoop.assumeIsolated().execute(task)
+        }
+    }
+}
+
 /// What the parts of a lane share: event loop, time, randomness, log, configuration, and the jobs that it works on.
 ///
 /// Belongs to the lane's event loop.
@@ -76,6 +101,11 @@ final class LaneContext {
 
     /// The pause after Redis has refused a command.
     var refusalPause: TimeAmount { .milliseconds(random(in: 500...1500)) }
+
+    /// Does something again that Redis has refused, after a pause.
+    func afterRefusal(_ again: @escaping () -> Void) {
+        eventLoop.assumeIsolated().scheduleTask(in: refusalPause, again)
+    }
 
     // MARK: Log
 

@@ -274,10 +274,8 @@ final class Ledger {
         let keeps = unsent.queue.limits.results.includes(outcome)
         guard keeps || logsEach else { return results }
         let job = unsent.job
-        var result = NotificationResult(outcome, reason: reason.code.text, attempt: unsent.envelope.attempt - 1)
-        result.id = job.flatMap { job in job.id.map(job.text) }
-        result.app = unsent.appName
-        result.trace = job?.trace
+        var result = Self.result(
+            outcome, reason, of: job, app: unsent.appName, attempt: unsent.envelope.attempt - 1)
         func add() {
             if keeps { results.append(result) }
             if logsEach, isCertain { log(result, unsent.queue) }
@@ -296,6 +294,19 @@ final class Ledger {
 
     // MARK: Results and log
 
+    private static func result(
+        _ outcome: Outcome, _ reason: Reason?, status: Int? = nil, of job: Job?, app: String?, attempt: Int,
+        to recipient: ByteBuffer? = nil
+    ) -> NotificationResult {
+        var result = NotificationResult(outcome, reason: reason?.code.text, attempt: attempt)
+        result.id = job.flatMap { job in job.id.map(job.text) }
+        result.token = recipient
+        result.status = status
+        result.app = app
+        result.trace = job?.trace
+        return result
+    }
+
     private func describe(
         _ outcome: Outcome, _ reason: Reason?, cause: Reason?, status: Int?, of id: JobID, to recipient: ByteBuffer?,
         wasSent: Bool
@@ -304,13 +315,9 @@ final class Ledger {
         let keeps = queue.limits.results.includes(outcome)
         guard keeps || logsEach, let job = lane.jobs[id].job else { return }
         let app = apps[lane.jobs[id].app.index]
-        var result = NotificationResult(
-            outcome, reason: reason?.code.text, attempt: job.envelope.attempt - (wasSent ? 0 : 1))
-        result.id = job.id.map(job.text)
-        result.token = recipient
-        result.status = status
-        result.app = app.name
-        result.trace = job.trace
+        var result = Self.result(
+            outcome, reason, status: status, of: job, app: app.name,
+            attempt: job.envelope.attempt - (wasSent ? 0 : 1), to: recipient)
         if wasSent, !app.usesGateway, let token = recipient {
             let own = job.tokens == nil ? job.apnsID.flatMap { APNSID(job.text($0).readableBytesView) } : nil
             let identity = queue.identity(
@@ -326,12 +333,10 @@ final class Ledger {
         _ delay: Int64
     ) {
         guard let job = lane.jobs[id].job else { return }
-        var result = NotificationResult(.dropped, reason: reason.code.text, attempt: job.envelope.attempt)
-        result.id = job.id.map(job.text)
-        result.token = recipient
-        result.status = status
-        result.app = apps[lane.jobs[id].app.index].name
-        result.trace = job.trace
+        // The outcome that is logged is the postponement.
+        let result = Self.result(
+            .dropped, reason, status: status, of: job, app: apps[lane.jobs[id].app.index].name,
+            attempt: job.envelope.attempt, to: recipient)
         log(
             result, queues[lane.jobs[id].queue.index], outcome: postponement.rawValue,
             more: ["retry_in_ms": "\(delay)"])

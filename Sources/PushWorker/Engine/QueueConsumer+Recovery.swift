@@ -18,7 +18,7 @@ extension QueueConsumer {
 
         private(set) var entries: [Entry] = []
         var isAsking = false
-        var isAskScheduled = false
+        let ask: SoonTask
 
         var isEmpty: Bool { entries.isEmpty }
         var count: Int { entries.count }
@@ -59,12 +59,8 @@ extension QueueConsumer {
     /// Keeps a job until it has its reservation. All of a claim are asked for together.
     func reserve(_ reservation: Reservation, isRecovered: Bool) {
         reservations.append(.init(reservation: reservation, isRecovered: isRecovered))
-        guard !reservations.isAsking, !reservations.isAskScheduled else { return }
-        reservations.isAskScheduled = true
-        lane.eventLoop.assumeIsolated().execute { [self] in
-            reservations.isAskScheduled = false
-            reserveNext()
-        }
+        guard !reservations.isAsking, !reservations.ask.isScheduled else { return }
+        reservations.ask.schedule { [self] in reserveNext() }
     }
 
     /// Asks for reservations, those first that have waited longest.
@@ -87,7 +83,7 @@ extension QueueConsumer {
                 break  // Asked for again when the connection is back; what was granted is granted again.
             case .failure(let failure):
                 refused(.reservations, failure)
-                lane.eventLoop.assumeIsolated().scheduleTask(in: lane.refusalPause) { [self] in reserveNext() }
+                lane.afterRefusal { [self] in reserveNext() }
             }
         }
     }

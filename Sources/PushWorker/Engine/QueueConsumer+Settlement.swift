@@ -19,7 +19,7 @@ extension QueueConsumer {
         /// The settlements to write next.
         var settlement = Settlement()
         var unconfirmed = UnconfirmedSettlements()
-        var isFlushScheduled = false
+        let flush: SoonTask
         /// The time at which the first of the retries in ``settlement`` is due.
         var nextRetry = NIODeadline.distantFuture
         /// Ended jobs whose invalid tokens must be in the set before they are settled.
@@ -188,12 +188,8 @@ extension QueueConsumer: JobSettler {
         if outbox.settlement.count >= Outbox.batch || outbox.settlement.copiedBytes >= Outbox.batchBytes {
             return flush()
         }
-        guard !outbox.isFlushScheduled else { return }
-        outbox.isFlushScheduled = true
-        lane.eventLoop.assumeIsolated().scheduleTask(in: Outbox.batchDelay) { [self] in
-            outbox.isFlushScheduled = false
-            flush()
-        }
+        guard !outbox.flush.isScheduled else { return }
+        outbox.flush.schedule(in: Outbox.batchDelay) { [self] in flush() }
     }
 
     /// Writes what has not been written.
@@ -225,7 +221,7 @@ extension QueueConsumer: JobSettler {
             case .failure(let failure):
                 refused(.settlements, failure)
                 outbox.unconfirmed.wasRefused(number)
-                lane.eventLoop.assumeIsolated().scheduleTask(in: lane.refusalPause) { [self] in
+                lane.afterRefusal { [self] in
                     // A new connection may have written it in the meantime: once is enough.
                     if outbox.unconfirmed.takeRefused(number) { write(number, again: true) }
                 }
@@ -253,7 +249,7 @@ extension QueueConsumer: JobSettler {
                 break  // Written again when the connection is back.
             case .failure(let failure):
                 invalidTokensRefused(failure)
-                lane.eventLoop.assumeIsolated().scheduleTask(in: lane.refusalPause) { [self] in
+                lane.afterRefusal { [self] in
                     if generation == queue.generation, store.isReady { resendUnconfirmed() }
                 }
             }

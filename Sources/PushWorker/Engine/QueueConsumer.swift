@@ -72,9 +72,9 @@ final class QueueConsumer {
     private(set) var hasBacklog = false
     /// The lane's round in which the queue last had its turn.
     private var lastTurn = 0
-    var reservations = PendingReservations()
+    var reservations: PendingReservations
     var recovery: Recovery
-    var outbox = Outbox()
+    var outbox: Outbox
 
     /// The lane's lease on the queue.
     private struct Lease {
@@ -114,7 +114,9 @@ final class QueueConsumer {
         window = ClaimWindow(polls: polls)
         lease = Lease()
         lease.continuity.longestGap = min(.seconds(10), .milliseconds(Int64(queue.limits.lease) / 2))
+        reservations = PendingReservations(ask: SoonTask(lane.eventLoop))
         recovery = Recovery(checkedAt: lane.now)
+        outbox = Outbox(flush: SoonTask(lane.eventLoop))
     }
 
     /// Notes a change of the connection to Redis.

@@ -37,7 +37,6 @@ struct WorkSummary {
         let rate = Double(counters[.delivered] - last[.delivered]) / max(seconds, 0.001)
         // Whole numbers are enough, but for a rate so small that it would be none.
         metadata["per_second"] = rate >= 10 ? "\(Int(rate))" : "\(Double(Int(rate * 10)) / 10)"
-        metadata["event"] = "working"
         metadata["seconds"] = "\(Int(seconds.rounded()))"
         return metadata
     }

@@ -1,6 +1,7 @@
 import APNS
 import NIOCore
 import PushQueue
+import Telemetry
 
 /// All that a lane has counted and is doing, at one moment.
 struct LaneReport: Sendable {
@@ -35,12 +36,6 @@ struct LaneReport: Sendable {
         var gauges: QueueGaugeReadings.Queue?
     }
 
-    /// Values in buckets, and their sum in seconds.
-    struct HistogramCounts: Sendable, Equatable {
-        var counts: [Int]
-        var sum: Double
-    }
-
     var lane: Int
     /// Whether it can do its work.
     var isReady: Bool
@@ -72,18 +67,10 @@ enum BreakerState: String, CaseIterable, Comparable {
     }
 }
 
-extension LaneReport.HistogramCounts {
+extension HistogramCounts {
+    /// - Parameter row: the number of values by bucket, and their sum in another unit than seconds.
     init(_ row: (counts: [Int], sum: Int), unitsPerSecond: Double) {
         self.init(counts: row.counts, sum: Double(row.sum) / unitsPerSecond)
-    }
-
-    /// What has come since an earlier state.
-    static func - (now: Self, before: Self) -> Self {
-        Self(counts: zip(now.counts, before.counts).map { $0 - $1 }, sum: now.sum - before.sum)
-    }
-
-    static func + (one: Self, other: Self) -> Self {
-        Self(counts: zip(one.counts, other.counts).map { $0 + $1 }, sum: one.sum + other.sum)
     }
 }
 

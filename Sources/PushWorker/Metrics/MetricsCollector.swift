@@ -1,11 +1,12 @@
 import APNS
-import CoreMetrics
+import Logging
 import NIOCore
 import PushQueue
+import Telemetry
 
-/// Gathers what all lanes have counted and are doing, and hands it to swift-metrics: when somebody asks, and never else.
+/// Gathers what all lanes have counted and are doing, for a scrape and never else.
 actor MetricsCollector {
-    /// How long the lanes are waited for. One that is busy answers in less; of one that is stuck the last report counts.
+    /// The time for which the lanes are waited for. One that is busy answers sooner; of a stuck one the last report counts.
     private static let patience = Duration.seconds(1)
 
     private let lanes: [Lane]
@@ -13,14 +14,16 @@ actor MetricsCollector {
     private let version: String
     private let leaseLength: Int
     private let wallClock: @Sendable () -> Int64
-    private var handover: MetricsHandover
+    private let logger: Logger
+    private var page = MetricsPage()
     private var reports: [Int: LaneReport] = [:]
     private var collection: Task<Void, Never>?
     private var isFinished = false
+    private var hasLoggedDropped = false
 
     /// - Parameter leaseLength: in milliseconds.
     init(
-        lanes: [Lane], servers: ServerWatch, factory: any MetricsFactory, version: String, leaseLength: Int,
+        lanes: [Lane], servers: ServerWatch, version: String, leaseLength: Int, logger: Logger,
         wallClock: @escaping @Sendable () -> Int64
     ) {
         self.lanes = lanes
@@ -28,22 +31,23 @@ actor MetricsCollector {
         self.version = version
         self.leaseLength = leaseLength
         self.wallClock = wallClock
-        handover = MetricsHandover(factory: factory)
+        self.logger = logger
     }
 
-    /// Hands over what there is now. Whoever asks while that goes on waits for the same.
-    /// - Parameter isLast: whether the lanes end after this, and cannot be asked any more.
-    func collect(isLast: Bool = false) async {
+    /// Returns the metrics as they are now. Those who ask while they are gathered wait for the same.
+    /// - Parameter isLast: true if the lanes end after this, and can't be asked any more.
+    func collect(isLast: Bool = false) async -> MetricsPage {
         while let collection {
             await collection.value
-            if !isLast { return }
+            if !isLast { return page }
         }
-        guard !isFinished else { return }
+        guard !isFinished else { return page }
         isFinished = isLast
         let collection = Task { await gather() }
         self.collection = collection
         await collection.value
         self.collection = nil
+        return page
     }
 
     private func gather() async {
@@ -57,39 +61,52 @@ actor MetricsCollector {
         for (index, answer) in answers {
             if let report = await answer.get(until: deadline) { reports[index] = report }
         }
-        handOver(stuck: lanes.count - turning.count)
+        write(stuck: lanes.count - turning.count)
     }
 
-    private func handOver(stuck: Int) {
+    private func write(stuck: Int) {
+        page.begin()
         let reports = reports.values.sorted { $0.lane < $1.lane }
-        handover.set(.ready, [], stuck == 0 && !reports.isEmpty && reports.allSatisfy(\.isReady) ? 1 : 0)
-        handover.set(.lanes, [], lanes.count)
-        handover.set(.lanesStuck, [], stuck)
-        handover.set(.buildInfo, [version], 1)
-        handover.set(.leaseLength, [], Double(leaseLength) / 1000)
-        handOverCounters(reports)
-        handOverApps(Dictionary(grouping: reports.flatMap(\.apps), by: \.name))
+        page.set(WorkerMetric.ready, stuck == 0 && !reports.isEmpty && reports.allSatisfy(\.isReady) ? 1 : 0)
+        page.set(WorkerMetric.lanes, lanes.count)
+        page.set(WorkerMetric.lanesStuck, stuck)
+        page.set(WorkerMetric.buildInfo, by: [version], 1)
+        page.set(WorkerMetric.leaseLength, Double(leaseLength) / 1000)
+        writeCounters(reports)
+        writeApps(Dictionary(grouping: reports.flatMap(\.apps), by: \.name))
         for report in reports {
             for queue in report.queues {
-                if let age = queue.leaseAge { handover.set(.leaseAge, [queue.name, "\(report.lane)"], age) }
+                if let age = queue.leaseAge {
+                    page.set(WorkerMetric.leaseAge, by: [queue.name, "\(report.lane)"], age)
+                }
             }
         }
-        handOverQueues(Dictionary(grouping: reports.flatMap(\.queues), by: \.name))
-        if let tokens = reports.compactMap(\.invalidTokens).first { handover.set(.invalidTokens, [], tokens) }
-        for server in servers.latest { handOver(server) }
-        handover.finishRound()
+        writeQueues(Dictionary(grouping: reports.flatMap(\.queues), by: \.name))
+        if let tokens = reports.compactMap(\.invalidTokens).first { page.set(WorkerMetric.invalidTokens, tokens) }
+        for server in servers.latest { write(server) }
+        guard page.dropped > 0 else { return }
+        page.set(WorkerMetric.droppedSeries, page.dropped)
+        guard !hasLoggedDropped else { return }
+        hasLoggedDropped = true
+        logger.warning(
+            "there are too many metric series: new ones are left out",
+            metadata: ["event": "metric_series_dropped", "count": "\(page.dropped)"])
     }
 
-    private func handOver(_ server: QueueServer) {
-        handover.set(.redisWritesRefused, [server.address], server.refusesWrites ? 1 : 0)
+    private func write(_ server: QueueServer) {
+        page.set(WorkerMetric.redisWritesRefused, by: [server.address], server.refusesWrites ? 1 : 0)
         guard case .success(let info) = server.info else { return }
-        if let used = info.usedMemory { handover.set(.redisMemoryUsed, [server.address], used) }
-        if let limit = info.memoryLimit, limit > 0 { handover.set(.redisMemoryMaximum, [server.address], limit) }
-        if let keeps = info.keepsAppendOnlyFile { handover.set(.redisAppendOnly, [server.address], keeps ? 1 : 0) }
-        if info.evictionPolicy != nil { handover.set(.redisEvicts, [server.address], info.evicts ? 1 : 0) }
+        if let used = info.usedMemory { page.set(WorkerMetric.redisMemoryUsed, by: [server.address], used) }
+        if let limit = info.memoryLimit, limit > 0 {
+            page.set(WorkerMetric.redisMemoryMaximum, by: [server.address], limit)
+        }
+        if let keeps = info.keepsAppendOnlyFile {
+            page.set(WorkerMetric.redisAppendOnly, by: [server.address], keeps ? 1 : 0)
+        }
+        if info.evictionPolicy != nil { page.set(WorkerMetric.redisEvicts, by: [server.address], info.evicts ? 1 : 0) }
     }
 
-    private func handOverCounters(_ reports: [LaneReport]) {
+    private func writeCounters(_ reports: [LaneReport]) {
         var notifications: [[String]: Int] = [:]
         for report in reports {
             for (key, count) in report.notifications {
@@ -103,69 +120,69 @@ actor MetricsCollector {
                 notifications[labels, default: 0] += count
             }
         }
-        for (labels, count) in notifications { handover.count(.notifications, labels, total: count) }
+        for (labels, count) in notifications { page.set(WorkerMetric.notifications, by: labels, count) }
         let sum = reports.reduce(LaneCounters()) { $0 + $1.counters }
-        handover.count(.lostClaims, total: sum.lostClaims)
-        handover.count(.possibleDuplicates, total: sum.possibleDuplicates)
-        handover.count(.requests, total: sum.submitted)
-        handover.count(.redisConnections, total: reports.reduce(0) { $0 + $1.redisConnections })
-        handover.count(.redisFailures, total: reports.reduce(0) { $0 + $1.redisFailures })
+        page.set(WorkerMetric.lostClaims, sum.lostClaims)
+        page.set(WorkerMetric.possibleDuplicates, sum.possibleDuplicates)
+        page.set(WorkerMetric.requests, sum.submitted)
+        page.set(WorkerMetric.redisConnections, reports.reduce(0) { $0 + $1.redisConnections })
+        page.set(WorkerMetric.redisFailures, reports.reduce(0) { $0 + $1.redisFailures })
     }
 
-    private func handOverApps(_ apps: [String: [LaneReport.App]]) {
+    private func writeApps(_ apps: [String: [LaneReport.App]]) {
         let now = wallClock()
         for (name, lanes) in apps {
             let failures = lanes.reduce(into: [String: Int]()) { $0.merge($1.failures, uniquingKeysWith: +) }
             for (reason, count) in failures {
-                handover.count(.connectionFailures, [name, reason], total: count)
+                page.set(WorkerMetric.connectionFailures, by: [name, reason], count)
             }
             let first = lanes[0].sendTimes
-            handover.record(.sendTime, [name], total: lanes.dropFirst().reduce(first) { $0 + $1.sendTimes })
+            page.set(WorkerMetric.sendTime, by: [name], lanes.dropFirst().reduce(first) { $0 + $1.sendTimes })
             // Of an app that is gone, what it did is told, and not that it does nothing.
             let lanes = lanes.filter { !$0.isRemoved }
             guard !lanes.isEmpty else { continue }
             let statistics = lanes.map(\.statistics)
-            handover.set(.inFlight, [name], statistics.reduce(0) { $0 + $1.streamsInUse })
-            handover.set(.waiting, [name], lanes.reduce(0) { $0 + $1.waiting })
-            handover.set(.connections, [name, "connecting"], statistics.reduce(0) { $0 + $1.connecting })
-            handover.set(.connections, [name, "usable"], statistics.reduce(0) { $0 + $1.usable })
-            handover.set(.connections, [name, "draining"], statistics.reduce(0) { $0 + $1.draining })
-            handover.set(.streams, [name, "used"], statistics.reduce(0) { $0 + $1.streamsInUse })
-            handover.set(.streams, [name, "allowed"], statistics.reduce(0) { $0 + $1.streamLimit })
+            page.set(WorkerMetric.inFlight, by: [name], statistics.reduce(0) { $0 + $1.streamsInUse })
+            page.set(WorkerMetric.waiting, by: [name], lanes.reduce(0) { $0 + $1.waiting })
+            page.set(WorkerMetric.connections, by: [name, "connecting"], statistics.reduce(0) { $0 + $1.connecting })
+            page.set(WorkerMetric.connections, by: [name, "usable"], statistics.reduce(0) { $0 + $1.usable })
+            page.set(WorkerMetric.connections, by: [name, "draining"], statistics.reduce(0) { $0 + $1.draining })
+            page.set(WorkerMetric.streams, by: [name, "used"], statistics.reduce(0) { $0 + $1.streamsInUse })
+            page.set(WorkerMetric.streams, by: [name, "allowed"], statistics.reduce(0) { $0 + $1.streamLimit })
             let breaker = lanes.map(\.breaker).max() ?? .closed
             for state in BreakerState.allCases {
-                handover.set(.breakerState, [name, state.rawValue], state == breaker ? 1 : 0)
+                page.set(WorkerMetric.breakerState, by: [name, state.rawValue], state == breaker ? 1 : 0)
             }
             if let age = lanes.compactMap(\.providerTokenAge).max() {
-                handover.set(.providerTokenAge, [name], Int(age))
+                page.set(WorkerMetric.providerTokenAge, by: [name], Int(age))
             }
             if let end = lanes.compactMap(\.certificateEnd).min() {
-                handover.set(.certificateDays, [name], Int((Double(end - now) / 86_400).rounded(.down)))
+                page.set(WorkerMetric.certificateDays, by: [name], Int((Double(end - now) / 86_400).rounded(.down)))
             }
         }
     }
 
-    private func handOverQueues(_ queues: [String: [LaneReport.Queue]]) {
+    private func writeQueues(_ queues: [String: [LaneReport.Queue]]) {
         for (name, lanes) in queues {
-            handover.count(.claimedJobs, [name], total: lanes.reduce(0) { $0 + $1.claims.claimed })
-            handover.count(.reclaimed, [name], total: lanes.reduce(0) { $0 + $1.claims.reclaimed })
-            handover.count(.poisoned, [name], total: lanes.reduce(0) { $0 + $1.claims.poisoned })
+            page.set(WorkerMetric.claimedJobs, by: [name], lanes.reduce(0) { $0 + $1.claims.claimed })
+            page.set(WorkerMetric.reclaimed, by: [name], lanes.reduce(0) { $0 + $1.claims.reclaimed })
+            page.set(WorkerMetric.poisoned, by: [name], lanes.reduce(0) { $0 + $1.claims.poisoned })
             for (index, fate) in Fate.ofJobs.enumerated() {
-                handover.count(.jobs, [name, fate.label], total: lanes.reduce(0) { $0 + $1.jobs[index] })
+                page.set(WorkerMetric.jobs, by: [name, fate.label], lanes.reduce(0) { $0 + $1.jobs[index] })
             }
             let first = lanes[0].queueTimes
-            handover.record(.queueTime, [name], total: lanes.dropFirst().reduce(first) { $0 + $1.queueTimes })
-            handover.set(.settlements, [name], lanes.reduce(0) { $0 + $1.settlements })
-            handover.set(.settlementBytes, [name], lanes.reduce(0) { $0 + $1.settlementBytes })
-            handover.set(.redisUp, [name], lanes.allSatisfy(\.isConnected) ? 1 : 0)
+            page.set(WorkerMetric.queueTime, by: [name], lanes.dropFirst().reduce(first) { $0 + $1.queueTimes })
+            page.set(WorkerMetric.settlements, by: [name], lanes.reduce(0) { $0 + $1.settlements })
+            page.set(WorkerMetric.settlementBytes, by: [name], lanes.reduce(0) { $0 + $1.settlementBytes })
+            page.set(WorkerMetric.redisUp, by: [name], lanes.allSatisfy(\.isConnected) ? 1 : 0)
             guard let gauges = lanes.compactMap(\.gauges).first else { continue }
-            handover.set(.queueJobs, [name, "waiting"], gauges.jobs)
-            handover.set(.queueJobs, [name, "retry"], gauges.retries)
-            handover.set(.queueJobs, [name, "claimed"], gauges.claims)
-            handover.set(.queueJobs, [name, "dead"], gauges.dead)
-            handover.set(.deadLetterBytes, [name], gauges.deadBytes)
-            handover.set(.queueOldest, [name], Double(gauges.oldest) / 1000)
-            handover.set(.queuePaused, [name], gauges.isPaused ? 1 : 0)
+            page.set(WorkerMetric.queueJobs, by: [name, "waiting"], gauges.jobs)
+            page.set(WorkerMetric.queueJobs, by: [name, "retry"], gauges.retries)
+            page.set(WorkerMetric.queueJobs, by: [name, "claimed"], gauges.claims)
+            page.set(WorkerMetric.queueJobs, by: [name, "dead"], gauges.dead)
+            page.set(WorkerMetric.deadLetterBytes, by: [name], gauges.deadBytes)
+            page.set(WorkerMetric.queueOldest, by: [name], Double(gauges.oldest) / 1000)
+            page.set(WorkerMetric.queuePaused, by: [name], gauges.isPaused ? 1 : 0)
         }
     }
 }

@@ -89,7 +89,7 @@ struct AdminRoutes: Sendable {
         router.middlewares.add(UnknownPaths())
         router.get("/") { _, _ in Self.text(Self.overview) }
         router.get("/metrics") { [sources] _, _ in
-            Self.text(await sources.metrics(), type: PrometheusMetrics.contentType)
+            Self.text(await sources.metrics(), type: MetricsPage.contentType)
         }
         router.get("/healthz") { [sources] _, _ in Self.answer(await sources.health()) }
         router.get("/readyz") { [sources] _, _ in Self.answer(await sources.readiness()) }

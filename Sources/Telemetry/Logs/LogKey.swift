@@ -54,7 +54,7 @@ package enum LogKey: String, CaseIterable, Sendable {
     /// Where the admin port is.
     case host, port
     /// The ports of a simulator.
-    case apns, gateway, feedback
+    case apns, control, gateway, feedback
 
     // How much, how often, how long.
 

@@ -1,58 +1,39 @@
-import CoreMetrics
 import Glibc
-import NIOConcurrencyHelpers
 import Sockets
 
 /// What the process costs, under the names that Prometheus' own client libraries give it.
 ///
 /// Source: Prometheus, "Writing client libraries", standard and runtime collectors: process metrics. What cannot be read is
 /// left out.
-package final class ProcessMetrics: Sendable {
-    /// What the metrics are.
-    package static let families = [
-        MetricFamily("process_cpu_seconds_total", help: "Processor time of the process, user and system, in seconds."),
-        MetricFamily("process_resident_memory_bytes", help: "Memory of the process that is in RAM, in bytes."),
-        MetricFamily("process_virtual_memory_bytes", help: "Address space of the process, in bytes."),
-        MetricFamily("process_open_fds", help: "Open file descriptors."),
-        MetricFamily("process_max_fds", help: "How many file descriptors the process may have open."),
-        MetricFamily("process_start_time_seconds", help: "When the process began, in seconds since 1970."),
-    ]
-
-    private let factory: any MetricsFactory
-    private let processor: any FloatingPointCounterHandler
-    /// What the counter has, in seconds.
-    private let processorTime = NIOLockedValueBox(0.0)
-
-    /// - Parameter factory: where it is measured.
-    package init(factory: any MetricsFactory) {
-        self.factory = factory
-        processor = factory.makeFloatingPointCounter(label: "process_cpu_seconds_total", dimensions: [])
-    }
+package enum ProcessMetrics {
+    private static let processor = Metric(
+        "process_cpu_seconds_total", .counter, "Processor time of the process, user and system, in seconds.")
+    private static let residentMemory = Metric(
+        "process_resident_memory_bytes", .gauge, "Memory of the process that is in RAM, in bytes.")
+    private static let virtualMemory = Metric(
+        "process_virtual_memory_bytes", .gauge, "Address space of the process, in bytes.")
+    private static let openFiles = Metric("process_open_fds", .gauge, "Open file descriptors.")
+    private static let maximumFiles = Metric(
+        "process_max_fds", .gauge, "How many file descriptors the process may have open.")
+    private static let startTime = Metric(
+        "process_start_time_seconds", .gauge, "When the process began, in seconds since 1970.")
 
     /// Measures everything once.
-    package func measure() {
+    package static func measure(on page: inout MetricsPage) {
+        func set(_ metric: Metric, _ value: Double?) { if let value { page.set(metric, value) } }
         var usage = rusage()
-        if getrusage(Self.thisProcess, &usage) == 0 {
-            let time = Self.seconds(usage.ru_utime) + Self.seconds(usage.ru_stime)
-            let new = processorTime.withLockedValue { counted in
-                defer { counted = max(time, counted) }
-                return time - counted
-            }
-            if new > 0 { processor.increment(by: new) }
+        if getrusage(thisProcess, &usage) == 0 {
+            set(processor, seconds(usage.ru_utime) + seconds(usage.ru_stime))
         }
         // The command's name, which may hold anything, ends with the last parenthesis; behind it is field 3.
-        if let stat = Self.contents("/proc/self/stat"), let end = stat.lastIndex(of: ")") {
+        if let stat = contents("/proc/self/stat"), let end = stat.lastIndex(of: ")") {
             let fields = stat[end...].split(separator: " ").dropFirst().map { Double($0) }
-            set("process_virtual_memory_bytes", fields.count > 20 ? fields[20] : nil)
-            set("process_resident_memory_bytes", fields.count > 21 ? fields[21].map { $0 * Self.pageSize } : nil)
-            set("process_start_time_seconds", fields.count > 19 ? Self.startTime(ticks: fields[19]) : nil)
+            set(virtualMemory, fields.count > 20 ? fields[20] : nil)
+            set(residentMemory, fields.count > 21 ? fields[21].map { $0 * pageSize } : nil)
+            set(startTime, fields.count > 19 ? startTime(ticks: fields[19]) : nil)
         }
-        set("process_open_fds", Self.openFiles())
-        set("process_max_fds", DescriptorLimit.current.map(Double.init))
-    }
-
-    private func set(_ name: String, _ value: Double?) {
-        if let value { factory.makeMeter(label: name, dimensions: []).set(value) }
+        set(openFiles, openFileCount())
+        set(maximumFiles, DescriptorLimit.current.map(Double.init))
     }
 
     private static let thisProcess = __rusage_who_t(RUSAGE_SELF.rawValue)
@@ -69,7 +50,7 @@ package final class ProcessMetrics: Sendable {
         return boot + ticks / Double(sysconf(Int32(_SC_CLK_TCK)))
     }
 
-    private static func openFiles() -> Double? {
+    private static func openFileCount() -> Double? {
         guard let directory = opendir("/proc/self/fd") else { return nil }
         defer { closedir(directory) }
         // `.`, `..`, and the directory itself.

@@ -3,35 +3,21 @@ import PushWorker
 import ServiceLifecycle
 import Telemetry
 
-/// What a worker that has an admin port measures, and answers there.
+/// The admin port of a worker.
 struct Admin {
-    /// Where the worker is measured.
-    let metrics: PrometheusMetrics
-    private let address: (host: String, port: Int)
-    private let logger: Logger
-
-    init(address: (host: String, port: Int), logger: Logger) {
-        self.address = address
-        self.logger = logger
-        let worker = WorkerMetric.all.map { metric in
-            MetricFamily(metric.name, help: metric.help, buckets: metric.buckets.isEmpty ? nil : metric.buckets)
-        }
-        metrics = PrometheusMetrics(
-            families: worker + ProcessMetrics.families, droppedName: "apns_worker_metric_series_dropped_total",
-            onProblem: { logger.warning("metrics: \($0)", metadata: ["event": "metric_series_dropped"]) })
-    }
+    let address: (host: String, port: Int)
+    let logger: Logger
 
     /// Begins to listen.
     /// - Throws: `HTTPPortFailure`.
     func start(for worker: Worker) async throws -> AdminServer {
-        let process = ProcessMetrics(factory: metrics)
         let server = try await AdminServer.start(
             host: address.host, port: address.port,
             sources: .init(
-                metrics: { [metrics] in
-                    await worker.collectMetrics()
-                    process.measure()
-                    return metrics.text()
+                metrics: {
+                    var page = await worker.metrics()
+                    ProcessMetrics.measure(on: &page)
+                    return page.text
                 },
                 health: {
                     let liveness = worker.liveness()
@@ -50,8 +36,6 @@ struct Admin {
         return server
     }
 }
-
-extension HistogramSeries: BatchRecorder {}
 
 extension WorkerHealth {
     fileprivate var probeProblems: [Probe.Problem] { details.map { .init($0.sentence, seconds: $0.seconds) } }

@@ -74,12 +74,13 @@ struct Simulation: Service, CustomStringConvertible {
 
     /// Whatever the log's level: nobody is to take it for the real thing.
     private func tellLoudly() {
-        var loud = logger
-        loud.logLevel = min(logger.logLevel, .warning)
+        var loudLogger = logger
+        loudLogger.logLevel = min(logger.logLevel, .warning)
         var metadata: Logger.Metadata = ["event": "simulation_started", "apns": "127.0.0.1:\(server.port)"]
+        if let port = server.controlPort { metadata["control"] = "127.0.0.1:\(port)" }
         if let port = server.gatewayPort { metadata["gateway"] = "127.0.0.1:\(port)" }
         if let port = server.feedbackPort { metadata["feedback"] = "127.0.0.1:\(port)" }
-        loud.warning(
+        loudLogger.warning(
             """
             simulating APNs: nothing is sent to any device; http://127.0.0.1:\(server.controlPort ?? 0)/ tells what was \
             received, and what else it does

@@ -1,0 +1,130 @@
+/// The metrics of a process in Prometheus' text format: what a scrape is answered with.
+///
+/// Kept from scrape to scrape: counters and histograms stay, and gauges must be set for each. The number of series is bounded,
+/// because each costs memory here and in Prometheus: beyond the limit new ones are left out and counted.
+///
+/// Source: Prometheus, "Exposition formats", text-based format, version 0.0.4.
+package struct MetricsPage: Sendable {
+    /// The media type of ``text``.
+    package static let contentType = "text/plain; version=0.0.4; charset=utf-8"
+    package static let maximumSeries = 10_000
+
+    private enum Value {
+        case whole(Int)
+        case number(Double)
+        case histogram(HistogramCounts)
+    }
+
+    private struct Family {
+        let metric: Metric
+        /// By labels, as they are written.
+        var series: [String: Value] = [:]
+    }
+
+    private var families: [String: Family] = [:]
+    private let maximum: Int
+    private var count = 0
+    private var leftOut = 0
+    /// The largest number of series that were left out of a page.
+    package private(set) var dropped = 0
+
+    /// - Parameter maximumSeries: the limit of series with labels; those without can't multiply.
+    package init(maximumSeries: Int = Self.maximumSeries) { maximum = maximumSeries }
+
+    /// Begins the next page. A gauge that is not set for it is absent: its last value would look like the present one.
+    package mutating func begin() {
+        leftOut = 0
+        for (name, family) in families where family.metric.kind == .gauge {
+            if !family.metric.labels.isEmpty { count -= family.series.count }
+            families[name] = nil
+        }
+    }
+
+    /// Sets a counter or a gauge.
+    /// - Parameter values: the values of the metric's labels, in their order.
+    package mutating func set(_ metric: Metric, by values: [String] = [], _ value: Int) {
+        set(metric, values, .whole(value))
+    }
+
+    /// Sets a counter or a gauge.
+    package mutating func set(_ metric: Metric, by values: [String] = [], _ value: Double) {
+        set(metric, values, .number(value))
+    }
+
+    /// Sets a histogram, counted in the metric's buckets.
+    package mutating func set(_ metric: Metric, by values: [String] = [], _ value: HistogramCounts) {
+        precondition(value.counts.count == metric.buckets.count + 1, "\(metric.name) has other buckets")
+        set(metric, values, .histogram(value))
+    }
+
+    private mutating func set(_ metric: Metric, _ values: [String], _ value: Value) {
+        precondition(values.count == metric.labels.count, "\(metric.name) has other labels")
+        let labels = zip(metric.labels, values).sorted { $0.0 < $1.0 }
+            .map { "\($0)=\"\(Self.escaped($1, quotes: true))\"" }.joined(separator: ",")
+        if families[metric.name]?.series[labels] == nil, !values.isEmpty {
+            guard count < maximum else {
+                leftOut += 1
+                dropped = max(dropped, leftOut)
+                return
+            }
+            count += 1
+        }
+        families[metric.name, default: Family(metric: metric)].series[labels] = value
+    }
+
+    // MARK: Text
+
+    /// The page: families sorted by name, series by labels.
+    package var text: String {
+        var text = ""
+        for (name, family) in families.sorted(by: { $0.key < $1.key }) {
+            text += "# HELP \(name) \(Self.escaped(family.metric.help, quotes: false))\n"
+            text += "# TYPE \(name) \(family.metric.kind.rawValue)\n"
+            for (labels, value) in family.series.sorted(by: { $0.key < $1.key }) {
+                switch value {
+                case .whole(let value): text += "\(Self.series(name, labels)) \(value)\n"
+                case .number(let value): text += "\(Self.series(name, labels)) \(Self.written(value))\n"
+                case .histogram(let value): Self.write(value, family.metric, labels, to: &text)
+                }
+            }
+        }
+        return text
+    }
+
+    private static func write(_ value: HistogramCounts, _ metric: Metric, _ labels: String, to text: inout String) {
+        var count = 0
+        for (bound, values) in zip(metric.buckets + [.infinity], value.counts) {
+            count += values
+            let bucket = "le=\"\(written(bound))\""
+            let labels = labels.isEmpty ? bucket : "\(labels),\(bucket)"
+            text += "\(series(metric.name + "_bucket", labels)) \(count)\n"
+        }
+        text += "\(series(metric.name + "_sum", labels)) \(written(value.sum))\n"
+        text += "\(series(metric.name + "_count", labels)) \(count)\n"
+    }
+
+    private static func series(_ name: String, _ labels: String) -> String {
+        labels.isEmpty ? name : "\(name){\(labels)}"
+    }
+
+    private static func written(_ value: Double) -> String {
+        if value.isNaN { return "NaN" }
+        if value.isInfinite { return value < 0 ? "-Inf" : "+Inf" }
+        // Beyond this not every whole number is one of these.
+        if value == value.rounded(), abs(value) < 9_007_199_254_740_992 { return "\(Int64(value))" }
+        return "\(value)"
+    }
+
+    private static func escaped(_ text: String, quotes: Bool) -> String {
+        var escaped = ""
+        for character in text.unicodeScalars {
+            switch character {
+            case "\\": escaped += "\\\\"
+            case "\n": escaped += "\\n"
+            case "\"" where quotes: escaped += "\\\""
+            default: escaped.unicodeScalars.append(character)
+            }
+        }
+        return escaped
+    }
+}

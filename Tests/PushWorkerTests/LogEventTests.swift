@@ -1,0 +1,138 @@
+import Foundation
+import PushQueue
+import Testing
+
+/// The calls in the sources that log a line, as far as their text shows what they log.
+private struct LoggedLine {
+    /// The code of the call, from the logger to the closing parenthesis.
+    let call: Substring
+    let file: String
+    /// The values of `event`, as they are written in the code.
+    let events: [String]
+
+    /// All of them. The functions that log for others (`IssueLog`, `LaneContext`) are left out: they add nothing to the event.
+    static func all() throws -> [LoggedLine] {
+        let root = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../../Sources").standardized
+        let files = try #require(FileManager.default.enumerator(at: root, includingPropertiesForKeys: nil))
+        let start =
+            #/
+            (?: [lL]ogger \)? \?? \. (?: trace | debug | info | notice | warning | error | critical | log )
+              | \b (?: logOngoing | logEnd | logThrottled ) ) \(
+            /#
+        var all: [LoggedLine] = []
+        for case let file as URL in files where file.pathExtension == "swift" {
+            guard !["IssueLog.swift", "LogLine.swift"].contains(file.lastPathComponent) else { continue }
+            let text = try String(contentsOf: file, encoding: .utf8)
+            for match in text.matches(of: start) {
+                // A declaration, or a mention in a comment.
+                let line = text[..<match.range.lowerBound].split(separator: "\n", omittingEmptySubsequences: false).last
+                guard let line, !line.contains("func "), !line.contains("//") else { continue }
+                let call = text[match.range.lowerBound..<end(of: match.range.upperBound, in: text)]
+                let events = events(in: call, after: text[..<match.range.lowerBound])
+                guard events != [#"\(event)"#] else { continue }
+                let path = file.standardized.path.dropFirst(root.path.count + 1)
+                all.append(LoggedLine(call: call, file: String(path), events: events))
+            }
+        }
+        return all
+    }
+
+    /// The end of a call's arguments. Parentheses within texts are balanced.
+    private static func end(of start: String.Index, in text: String) -> String.Index {
+        var (index, depth) = (start, 1)
+        while depth > 0, index < text.endIndex {
+            if text[index] == "(" { depth += 1 } else if text[index] == ")" { depth -= 1 }
+            index = text.index(after: index)
+        }
+        return index
+    }
+
+    private static func events(in call: Substring, after before: Substring) -> [String] {
+        // In the call, also as a choice of two.
+        for match in call.matches(of: #/(?:"event"|\bevent): ([^,\])]*(?:\([^)]*\)[^,\])]*)*)/#) {
+            let events = match.1.matches(of: #/"((?:[^"\\]|\\\([^)]*\))*)"/#).map { String($0.1) }
+            if !events.isEmpty { return events }
+        }
+        // The first text that a function of the engine is given.
+        if let match = call.prefixMatch(of: #/log(?:Ongoing|End|Throttled)\(\s*(?:\.\w+,\s*)?"(\w+)"/#) {
+            return [String(match.1)]
+        }
+        // In a variable of the function.
+        guard let name = call.firstMatch(of: #/metadata: (\w+)\s*[,)]/#)?.1,
+            let body = before.ranges(of: "func ").last.map({ before[$0.lowerBound...] })
+        else { return [] }
+        let pattern =
+            #"\b"# + name + #"(?:\["event"\] = |: Logger\.Metadata = \[\s*"event": )"((?:[^"\\]|\\\([^)]*\))*)""#
+        guard let assignment = try? Regex(pattern, as: (Substring, Substring).self) else { return [] }
+        return body.matches(of: assignment).last.map { [String($0.1)] } ?? []
+    }
+
+    /// The level as the code has it.
+    var level: String {
+        if let match = call.prefixMatch(of: #/log(Ongoing|End|Throttled)\(\s*(?:\.(\w+))?/#) {
+            return String(match.2 ?? (match.1 == "End" ? "notice" : "error"))
+        }
+        let level = call.firstMatch(of: #/\.(\w+)\(/#)?.1 ?? ""
+        return level == "log" ? "varies" : String(level)
+    }
+
+    /// The message, with an ellipsis for each value in it.
+    var message: String {
+        let texts = call.matches(of: #/"""\s*((?s:.*?))"""|"((?:[^"\\]|\\.)*)"/#).map { String($0.1 ?? $0.2 ?? "") }
+        let message = texts.first { $0.contains(" ") || $0.contains("\\(") || !events.contains($0) } ?? ""
+        return message.replacing(#/\\\n\s*|\n\s*/#, with: "").replacing(#/\\\((?:[^()]|\([^()]*\))*\)/#, with: "…")
+            .trimmingCharacters(in: .whitespacesAndNewlines)
+    }
+}
+
+@Suite("The events of the log")
+struct LogEventTests {
+    /// Events that are computed, by their expressions in the code.
+    private static let computed: [String: [String]] = [
+        #"notification_\(outcome)"#: Outcome.allCases.map { "notification_\($0.rawValue)" }
+            + Postponement.allCases.map { "notification_\($0.rawValue)" },
+        #"\(finding.kind.rawValue)"#: QueueServer.Finding.Kind.allCases.map(\.rawValue),
+        #"\(kind.rawValue)_ended"#: QueueServer.Finding.Kind.allCases.map { "\($0.rawValue)_ended" },
+    ]
+
+    /// Events that mean the same wherever they are logged: by both transports, and by lanes and by other clients of Redis.
+    private static let shared: Set = [
+        "apns_connection_closed", "apns_connection_ended", "apns_connections_replaced", "redis_back", "redis_lost",
+    ]
+
+    private static func entries() throws -> [(event: String, line: LoggedLine)] {
+        try LoggedLine.all().flatMap { line in
+            line.events.flatMap { computed[$0] ?? [$0] }.map { ($0, line) }
+        }
+    }
+
+    @Test("every line has one")
+    func complete() throws {
+        let lines = try LoggedLine.all()
+        #expect(lines.count > 50)
+        for line in lines { #expect(!line.events.isEmpty, "\(line.file): \(line.call)") }
+    }
+
+    @Test("no two places log the same one, unless it means the same")
+    func unique() throws {
+        for (event, lines) in Dictionary(grouping: try Self.entries(), by: \.event) {
+            #expect(lines.count == 1 || Self.shared.contains(event), "\(event): \(lines.map(\.line.file))")
+        }
+    }
+
+    @Test("are words in lower case with underscores")
+    func spelling() throws {
+        for (event, line) in try Self.entries() {
+            #expect(event.wholeMatch(of: /[a-z]+(_[a-z0-9]+)*/) != nil, "\(event) in \(line.file)")
+        }
+    }
+
+    /// For the reference: `LOG_EVENTS=1` prints the events with levels and messages, as a table in Markdown.
+    @Test("can be listed", .enabled(if: ProcessInfo.processInfo.environment["LOG_EVENTS"] != nil))
+    func list() throws {
+        let rows = try Self.entries().map {
+            "| `\($0.event)` | \($0.line.level) | \($0.line.message) | \($0.line.file) |"
+        }
+        print("| event | level | message | logged in |\n|---|---|---|---|\n" + rows.sorted().joined(separator: "\n"))
+    }
+}

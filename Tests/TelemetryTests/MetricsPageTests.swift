@@ -1,0 +1,155 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import Telemetry
+
+@Suite("Metrics in Prometheus' text format")
+struct MetricsPageTests {
+    private static let counter = Metric("c_total", .counter, ["l"], "Counts.")
+    private static let gauge = Metric("g", .gauge, "Measures.")
+    private static let histogram = Metric("wait_seconds", .histogram, ["queue"], buckets: [0.5, 2], "Waits.")
+
+    @Test("a counter, a gauge and a histogram are written byte for byte as the format has them")
+    func written() {
+        let jobs = Metric("jobs_total", .counter, ["queue", "app"], "Jobs.")
+        var page = MetricsPage()
+        page.set(Self.gauge, 2.5)
+        page.set(jobs, by: ["b", "a"], 3)
+        page.set(jobs, by: ["a", "z"], 1)
+        page.set(
+            Metric("wait_seconds", .histogram, [], buckets: [0.5, 2], "Waits."), .init(counts: [2, 1, 1], sum: 9.75))
+        page.set(Metric("x_seconds", .histogram, ["q"], buckets: [1], "X."), by: ["a"], .init(counts: [0, 0], sum: 0))
+        #expect(
+            page.text == """
+                # HELP g Measures.
+                # TYPE g gauge
+                g 2.5
+                # HELP jobs_total Jobs.
+                # TYPE jobs_total counter
+                jobs_total{app="a",queue="b"} 3
+                jobs_total{app="z",queue="a"} 1
+                # HELP wait_seconds Waits.
+                # TYPE wait_seconds histogram
+                wait_seconds_bucket{le="0.5"} 2
+                wait_seconds_bucket{le="2"} 3
+                wait_seconds_bucket{le="+Inf"} 4
+                wait_seconds_sum 9.75
+                wait_seconds_count 4
+                # HELP x_seconds X.
+                # TYPE x_seconds histogram
+                x_seconds_bucket{q="a",le="1"} 0
+                x_seconds_bucket{q="a",le="+Inf"} 0
+                x_seconds_sum{q="a"} 0
+                x_seconds_count{q="a"} 0
+
+                """)
+    }
+
+    @Test("whatever a label or a help text holds, the page can be read, and gives it back")
+    func hostile() throws {
+        let value = "quote \" back \\ line \n brace } comma , é \u{1F600} \\n"
+        var page = MetricsPage()
+        page.set(Metric("a_b", .gauge, ["l"], "back\\slash\nand line"), by: [value], 1)
+        let read = try Exposition(page.text)
+        #expect(read.value("a_b", ["l": value]) == 1)
+        #expect(read.families["a_b"]?.help == "back\\slash\nand line")
+    }
+
+    @Test(
+        "numbers are written so that Prometheus reads the same",
+        arguments: [
+            0, 1, -1, 0.1, 1e-9, 123_456_789.25, 9_007_199_254_740_991, 1e300, .infinity, -.infinity,
+            Double.leastNonzeroMagnitude,
+        ])
+    func numbers(_ value: Double) throws {
+        var page = MetricsPage()
+        page.set(Self.gauge, value)
+        #expect(try Exposition(page.text).value("g") == value)
+    }
+
+    @Test("a gauge that is not a number says so, and large counts are written to the last digit")
+    func extremes() {
+        var page = MetricsPage()
+        page.set(Self.gauge, .nan)
+        page.set(Self.counter, by: ["a"], 9_007_199_254_740_993)
+        #expect(page.text.contains("\ng NaN\n") && page.text.contains("} 9007199254740993\n"))
+    }
+
+    @Test("a gauge that is not set for a page is not on it; counters and histograms stay")
+    func gauges() throws {
+        let other = Metric("other", .gauge, ["l"], "Other.")
+        var page = MetricsPage(maximumSeries: 3)
+        for round in 1...5 {
+            page.begin()
+            page.set(other, by: ["\(round)"], round)
+            if round == 1 {
+                page.set(Self.gauge, 1)
+                page.set(Self.counter, by: ["a"], 1)
+                page.set(Self.histogram, by: ["a"], .init(counts: [1, 0, 0], sum: 0.1))
+            }
+        }
+        let read = try Exposition(page.text)
+        #expect(read.value("g") == nil && read.value("c_total", ["l": "a"]) == 1)
+        #expect(read.value("wait_seconds_count", ["queue": "a"]) == 1)
+        #expect(read.families["other"]?.samples.map(\.value) == [5] && page.dropped == 0)
+    }
+
+    @Test("beyond the limit new series are left out and counted; those that there are go on")
+    func limit() throws {
+        var page = MetricsPage(maximumSeries: 2)
+        for round in 1...2 {
+            page.begin()
+            for label in round == 1 ? ["m", "n", "o", "p"] : ["a", "b", "c", "m", "n"] {
+                page.set(Self.counter, by: [label], round)
+            }
+            page.set(Self.gauge, 7)
+        }
+        let read = try Exposition(page.text)
+        #expect(read.families["c_total"]?.samples.map(\.labels) == [["l": "m"], ["l": "n"]])
+        #expect(read.sum("c_total") == 4 && page.dropped == 3)
+        #expect(read.value("g") == 7, "a metric without labels is one series")
+        page.begin()
+        #expect(page.dropped == 3, "a counter never falls")
+    }
+
+    @Test("Prometheus' own tool has nothing to say against the page")
+    func promtool() async throws {
+        var page = MetricsPage()
+        page.set(Metric("jobs_total", .counter, ["queue"], "Jobs with \\ and \n in it."), by: ["a\"\\\n{}"], 1)
+        page.set(Self.histogram, by: ["a"], .init(counts: [1, 0, 0], sum: 0.2))
+        ProcessMetrics.measure(on: &page)
+        let findings = try await Promtool.check(page.text)
+        #expect(findings.isEmpty, "\(findings)")
+    }
+
+    @Test("the tool finds what is wrong, or the test before would say nothing")
+    func promtoolFinds() async throws {
+        let findings = try await Promtool.check("# TYPE a counter\na{b=\"1} 1\n")
+        #expect(!findings.isEmpty)
+    }
+
+    @Test("the process' own metrics have sound values, and the processor's time grows")
+    func process() throws {
+        func measured() throws -> Exposition {
+            var page = MetricsPage()
+            ProcessMetrics.measure(on: &page)
+            return try Exposition(page.text)
+        }
+        let before = try measured()
+        #expect(before.families["process_cpu_seconds_total"]?.type == "counter")
+        let spent = try #require(before.value("process_cpu_seconds_total"))
+        var work = 0
+        let deadline = ContinuousClock.now + .seconds(60)
+        while try measured().value("process_cpu_seconds_total") ?? 0 <= spent {
+            for number in 0..<1_000_000 { work &+= number }
+            try #require(ContinuousClock.now < deadline, "\(work)")
+        }
+        #expect(try #require(before.value("process_resident_memory_bytes")) > 1_000_000)
+        #expect(try #require(before.value("process_virtual_memory_bytes")) > 1_000_000)
+        #expect(try #require(before.value("process_open_fds")) >= 3)
+        #expect(try #require(before.value("process_max_fds")) >= 3)
+        let started = try #require(before.value("process_start_time_seconds"))
+        #expect(started <= Date.now.timeIntervalSince1970 + 60 && started > 1_500_000_000)
+    }
+}
