@@ -162,6 +162,7 @@ public final class ConnectionPool: Transport {
         for connection in connections {
             noteAnswers(connection, now: now)
             noteWindow(connection, now: now)
+            noteAge(connection, now: now)
             connection.http2.check(now: now)
         }
         let before = drought.state
@@ -276,6 +277,9 @@ extension ConnectionPool: HTTP2ConnectionOwner {
         connection.handshakeTimer?.cancel()
         connection.handshakeTimer = nil
         state.connected()
+        logger.debug(
+            "connected to APNs",
+            metadata: ["event": "connected", "endpoint": "\(endpoint)", "connections": "\(state.usable)"])
         guard connection.generation < generation else { return }
         // It was being made when all were to be replaced.
         replace([connection], reason: "it was made before", keeping: .current, now: eventLoop.now)

@@ -29,6 +29,17 @@ extension AppSender: TransportDelegate {
 
     func transportChanged(_: any Transport) { lane.pump() }
 
+    func transport(_: any Transport, refusedLate token: ByteBuffer, with status: GatewayStatus) {
+        // It counted as delivered; what can still be done is to send no more to that token.
+        guard case .tokenSuspect(let reason) = Verdict(.refused(status), topicIsConfigured: true), !breaker.isOpen,
+            badTokens.bad() == .mark
+        else { return }
+        let invalid = InvalidToken(
+            token: token, at: lane.wallClock() * 1000, reason: reason.code.text, topic: app.topic,
+            environment: configuration.environment, source: .gateway)
+        fleet.store.markInvalid([invalid]) { [self] in fleet.log($0) }
+    }
+
     func transport(_: any Transport, completed tag: UInt64, with result: RequestResult) {
         let flight = FlightID(index: Int(tag))
         let id = inFlight[flight].job

@@ -156,7 +156,10 @@ extension Lane {
         let apps = senders.map { sender in
             LaneReport.App(
                 name: sender.name, isRemoved: sender.isRemoved, statistics: sender.transport.statistics,
-                failures: sender.transport.failureCounts, waiting: sender.line.waiting + sender.line.resends.count,
+                failures: sender.transport.failureCounts,
+                droppedAfterConfirmation: sender.configuration.usesGateway
+                    ? sender.transport.droppedAfterConfirmation : nil,
+                waiting: sender.line.waiting + sender.line.resends.count,
                 breaker: BreakerState(sender.breaker, sender.watch.endpoint),
                 providerTokenAge: sender.credential.providerTokenAge(now: wall),
                 certificateEnd: sender.credential.certificateEnd,

@@ -118,6 +118,10 @@ actor MetricsCollector {
             for (reason, count) in failures {
                 handover.count(.connectionFailures, [name, reason], total: count)
             }
+            let dropped = lanes.compactMap(\.droppedAfterConfirmation)
+            if !dropped.isEmpty {
+                handover.count(.droppedAfterConfirmation, [name], total: dropped.reduce(0, +))
+            }
             let first = lanes[0].sendTimes
             handover.record(.sendTime, [name], total: lanes.dropFirst().reduce(first) { $0 + $1.sendTimes })
             // Of an app that is gone, what it did is told, and not that it does nothing.

@@ -68,11 +68,15 @@ public struct WorkerMetric: Sendable {
     static let connectionFailures = WorkerMetric(
         "connection_failures_total", .counter, ["app", "reason"],
         "Connections to APNs that could not be made, or went before they got an answer.")
+    static let droppedAfterConfirmation = WorkerMetric(
+        "gateway_dropped_after_confirmation_total", .counter, ["app"],
+        "Notifications that the binary gateway dropped although they had counted as delivered: its error packet came too "
+            + "late.")
 
     private static let counters = [
         notifications, jobs, claimedJobs, reclaimed, poisoned, lostClaims, possibleDuplicates, requests,
         redisConnections,
-        redisFailures, connectionFailures,
+        redisFailures, connectionFailures, droppedAfterConfirmation,
     ]
 
     // MARK: Histograms
