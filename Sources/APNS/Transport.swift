@@ -49,6 +49,8 @@ public protocol Transport: AnyObject {
     /// How many connections could not be made or were given up before they got an answer, by the word of what was wrong.
     var failureCounts: [String: Int] { get }
 
+    /// True if responses have their ``Response/uniqueID``.
+    var keepsUniqueIDs: Bool { get set }
     /// The number of notifications that the binary gateway dropped after they had been completed as confirmed.
     var droppedAfterConfirmation: Int { get }
 
@@ -89,6 +91,11 @@ public protocol Transport: AnyObject {
 extension Transport {
     /// Does nothing: a transport whose answers name no connection.
     public func retireConnection(_ connection: Int, reason: String) -> Int { 0 }
+    /// False: answers have none.
+    public var keepsUniqueIDs: Bool {
+        get { false }
+        set {}
+    }
     /// None: each request has an answer of its own.
     public var droppedAfterConfirmation: Int { 0 }
 }

@@ -281,9 +281,13 @@ struct GatewayPoolTests {
         try await withGateway({ $0.confirmAfter = .milliseconds(50) }, script: script) { client, _ in
             try await expectConfirmed(client.send((0..<5).map { .example($0) }))
             try await eventually("the complaint") {
-                client.log.lines.contains { $0.contains("raise the time after which they are confirmed") }
+                client.log.lines.contains { $0.contains("Raise gateway.confirm_after") }
             }
-            #expect(client.log.lines.contains { $0.contains("dropped 3 notifications") })
+            #expect(try await client.ask { $0.droppedAfterConfirmation } == 3)
+            // Twice as long, and a second at least: this packet comes in time.
+            let results = try await client.results(5)
+            #expect(results.count { $0 == .refused(.invalidToken) } == 1)
+            #expect(try await client.ask { $0.droppedAfterConfirmation } == 3)
         }
     }
 

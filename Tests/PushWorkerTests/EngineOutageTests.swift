@@ -227,6 +227,23 @@ struct EngineOutageTests {
         #expect(line?.level == .error && line?.metadata["reason"] == "QuiteNew")
     }
 
+    @Test("marks the token that a gateway names too late, while it accepts others")
+    func lateToken() throws {
+        let scene = try EngineScene()
+        let token = ByteBuffer(string: "abcd")
+        scene.transport.delegate?.transport(scene.transport, refusedLate: token, with: .invalidToken)
+        scene.run()
+        #expect(scene.stores.fakeFleet.invalid.isEmpty, "it may be the certificate")
+        for number in 0..<3 {
+            scene.pushOne(token: String(1000 + number))
+            scene.answer(.confirmed)
+        }
+        scene.transport.delegate?.transport(scene.transport, refusedLate: token, with: .invalidToken)
+        scene.transport.delegate?.transport(scene.transport, refusedLate: token, with: .processingError)
+        scene.run()
+        #expect(scene.stores.fakeFleet.invalid.map(\.token) == [token])
+    }
+
     @Test("tries the next key also for the spelling of a wrong environment that APNs really sends")
     func spellings() {
         #expect(Reason(.badEnvironmentKeyInToken).concernsKey && Reason(.badEnvironmentKeyIDInToken).concernsKey)

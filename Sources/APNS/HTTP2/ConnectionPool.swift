@@ -21,6 +21,11 @@ public final class ConnectionPool: Transport {
         drought.state == .unanswered && state.usable == 0 && !failures.isOfAnswers ? .unansweredLately : drought.state
     }
 
+    /// See ``Transport/keepsUniqueIDs``.
+    public var keepsUniqueIDs = false {
+        didSet { for connection in connections { connection.http2.session.keepsUniqueIDs = keepsUniqueIDs } }
+    }
+
     var configuration: Configuration
     let eventLoop: any EventLoop
     let logger: Logger

@@ -54,7 +54,9 @@ extension AppSender: TransportDelegate {
             if watch.forbidden != nil { watch.forbidden = nil }
             if breaker.isOpen, inFlight[flight].isProbe { resume() }
             if !fleet.throttles.isEmpty { fleet.throttles.ended(token(of: flight), now: ledger.queue(of: id).now) }
-            ledger.record(.delivered, status: result.status, of: id, to: recipient(of: flight), wasSent: true)
+            ledger.record(
+                .delivered, status: result.status, of: id, to: recipient(of: flight), wasSent: true,
+                uniqueID: result.uniqueID)
             inFlight.remove(flight)
             return ledger.close(1, of: id)
         }
@@ -134,7 +136,9 @@ extension AppSender: TransportDelegate {
                 metadata: logMetadata.merging(["reason": "\(reason.code.text)", "status": "\(attempt.status ?? 0)"]) { $1 })
             retryRarely(attempt, reason)
         case .dead(let reason):
-            ledger.record(.dead, reason, status: attempt.status, of: attempt.id, to: attempt.token, wasSent: true)
+            ledger.record(
+                .dead, reason, status: attempt.status, of: attempt.id, to: attempt.token, wasSent: true,
+                uniqueID: result.uniqueID)
         }
         return true
     }
@@ -392,6 +396,9 @@ extension RequestResult {
         case .notProcessed, .uncertain: false
         }
     }
+
+    /// The `apns-unique-id` of an answer, if it is kept.
+    fileprivate var uniqueID: APNSID? { if case .response(let response) = self { response.uniqueID } else { nil } }
 
     /// The HTTP status of an answer, or the gateway's.
     fileprivate var status: Int? {

@@ -128,7 +128,10 @@ final class AppSender {
         let now = lane.now
         // What changes slowly need not be checked ten times per second; but without a token nothing is sent.
         if isFullSecond || !credential.canSend { keepProviderToken() }
-        if isFullSecond { reportBlock() }
+        if isFullSecond {
+            reportBlock()
+            if transport.keepsUniqueIDs != ledger.wantsAnswers { transport.keepsUniqueIDs = ledger.wantsAnswers }
+        }
         transport.check(now: now)
         for transport in retiring { transport.check(now: now) }
         watchAnswers()
