@@ -18,7 +18,8 @@ extension EndToEnd {
         private func worker(_ options: [String] = []) throws -> WorkerProcess {
             try WorkerProcess(
                 redis: redis.url, endpoint: simulator.port,
-                options: ["--admin-port", "0", "--max-connections", "1", "--pause", "500", "--pause-cap", "500"] + options)
+                options: ["--admin-port", "0", "--max-connections", "1", "--pause", "500", "--pause-cap", "500"]
+                    + options)
         }
 
         private func body(_ port: Int) async throws -> String { try await MetricsTests.get(port, "/readyz").body }

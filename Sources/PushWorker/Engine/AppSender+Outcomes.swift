@@ -133,7 +133,9 @@ extension AppSender: TransportDelegate {
                 .error, "unknown_reason",
                 "APNs gives a reason that this version does not know; its notifications are tried up to three times",
                 kind: "unknown reason \(name) \(reason.code.text)",
-                metadata: logMetadata.merging(["reason": "\(reason.code.text)", "status": "\(attempt.status ?? 0)"]) { $1 })
+                metadata: logMetadata.merging(["reason": "\(reason.code.text)", "status": "\(attempt.status ?? 0)"]) {
+                    $1
+                })
             retryRarely(attempt, reason)
         case .dead(let reason):
             ledger.record(

@@ -109,7 +109,8 @@ final class Ledger {
         let recipient = outcome == .dead || isDescribed ? recipient() : nil
         if isDescribed {
             describe(
-                outcome, reason, cause: cause, status: status, of: id, to: recipient, wasSent: wasSent, uniqueID: uniqueID)
+                outcome, reason, cause: cause, status: status, of: id, to: recipient, wasSent: wasSent,
+                uniqueID: uniqueID)
         }
         switch outcome {
         // A plain delivery needs no tally; its result has made one.
