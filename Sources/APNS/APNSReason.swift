@@ -55,10 +55,12 @@ public enum APNSReason: String, CaseIterable, Sendable {
         case .badChannelID, .badCollapseID, .badDeviceToken, .badExpirationDate, .badMessageID, .badPriority,
             .badRequestParams, .badRequestPayload, .badTopic, .broadcastFeatureNotEnabled, .cannotCreateChannelConfig,
             .channelNotRegistered, .deviceTokenNotForTopic, .duplicateHeaders, .featureNotEnabled, .idleTimeout,
-            .invalidPushType, .missingChannelID, .missingDeviceToken, .missingPushType, .missingTopic, .payloadEmpty, .topicDisallowed:
+            .invalidPushType, .missingChannelID, .missingDeviceToken, .missingPushType, .missingTopic, .payloadEmpty,
+            .topicDisallowed:
             400
         case .badCertificate, .badCertificateEnvironment, .badEnvironmentKeyIDInToken, .badEnvironmentKeyInToken,
-            .expiredProviderToken, .forbidden, .invalidProviderToken, .missingProviderToken, .topicMismatch, .unrelatedKeyIDInToken:
+            .expiredProviderToken, .forbidden, .invalidProviderToken, .missingProviderToken, .topicMismatch,
+            .unrelatedKeyIDInToken:
             403
         case .badPath: 404
         case .methodNotAllowed: 405

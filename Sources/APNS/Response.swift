@@ -12,6 +12,8 @@ public struct Response: Sendable, Equatable {
     public var timestamp: Int64?
     /// `Retry-After` in seconds.
     public var retryAfter: Int?
+    /// `apns-unique-id`, by which Apple's console finds the notification's delivery log; `nil` unless the transport keeps it.
+    public var uniqueID: APNSID?
     /// The connection, for an answer after which APNs accepts nothing on it any more; see ``turnsAgainstConnection``.
     public var connection: Int?
 

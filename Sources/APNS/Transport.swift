@@ -7,6 +7,14 @@ public protocol TransportDelegate: AnyObject {
     func transport(_ transport: any Transport, completed tag: UInt64, with result: RequestResult)
     /// There is room for more, or connections came or went.
     func transportChanged(_ transport: any Transport)
+    /// The binary gateway named a notification that had been completed as confirmed.
+    /// - Parameter token: its device token, as hexadecimal digits.
+    func transport(_ transport: any Transport, refusedLate token: ByteBuffer, with status: GatewayStatus)
+}
+
+extension TransportDelegate {
+    /// Does nothing.
+    public func transport(_ transport: any Transport, refusedLate token: ByteBuffer, with status: GatewayStatus) {}
 }
 
 /// The state of the answers to a transport's requests.
@@ -40,6 +48,11 @@ public protocol Transport: AnyObject {
     var lastFailure: (any Error)? { get }
     /// How many connections could not be made or were given up before they got an answer, by the word of what was wrong.
     var failureCounts: [String: Int] { get }
+
+    /// True if responses have their ``Response/uniqueID``.
+    var keepsUniqueIDs: Bool { get set }
+    /// The number of notifications that the binary gateway dropped after they had been completed as confirmed.
+    var droppedAfterConfirmation: Int { get }
 
     /// Sends a notification.
     /// - Parameter tag: comes back with the result.
@@ -78,6 +91,13 @@ public protocol Transport: AnyObject {
 extension Transport {
     /// Does nothing: a transport whose answers name no connection.
     public func retireConnection(_ connection: Int, reason: String) -> Int { 0 }
+    /// False: answers have none.
+    public var keepsUniqueIDs: Bool {
+        get { false }
+        set {}
+    }
+    /// None: each request has an answer of its own.
+    public var droppedAfterConfirmation: Int { 0 }
 }
 
 /// What the connections of a pool are doing, for metrics.

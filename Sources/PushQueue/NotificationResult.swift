@@ -15,6 +15,8 @@ public struct NotificationResult: Sendable {
     public var status: Int?
     /// The `apns-id` that it was sent with.
     public var apnsID: String?
+    /// The `apns-unique-id` that APNs answered.
+    public var apnsUniqueID: String?
     /// The app that it went through.
     public var app: String?
     /// How many attempts were made.
@@ -68,7 +70,7 @@ public struct PackedResults: Sendable {
     /// Adds one.
     public mutating func append(_ result: NotificationResult) {
         count += 1
-        values.writeInteger(UInt8(0x9A))
+        values.writeInteger(UInt8(0x9B))
         write(result.id)
         write(result.token.map { $0.getSlice(at: $0.readerIndex, length: Self.maximumTokenLength) ?? $0 })
         write(result.outcome.rawValue)
@@ -79,6 +81,7 @@ public struct PackedResults: Sendable {
         write(String(result.attempt))
         write(result.trace?.traceID)
         write(result.trace?.parentID)
+        write(result.apnsUniqueID)
     }
 
     /// The script's argument.

@@ -105,7 +105,8 @@ package struct Reason: Sendable, Equatable {
         Reason(
             .http(status),
             detail:
-                "HTTP status \(status) without a reason of APNs; is this APNs? Check the endpoint, and any proxy before it")
+                "HTTP status \(status) without a reason of APNs; is this APNs? Check the endpoint, and any proxy before it"
+        )
     }
 
     /// The code and the detail in one line.

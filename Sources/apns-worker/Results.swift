@@ -83,7 +83,7 @@ struct Results: AsyncParsableCommand {
         let time = result["time"].flatMap { Int64($0) }.map { LogTime(milliseconds: $0).text } ?? result.entry
         var parts = [time, result["outcome"] ?? "?"]
         if let reason = result["reason"] { parts.append(LogEscape.escaped(reason)) }
-        for name in ["status", "app", "id", "attempt", "apns_id", "trace_id"] {
+        for name in ["status", "app", "id", "attempt", "apns_id", "apns_unique_id", "trace_id"] {
             if let value = result[name] { parts.append("\(name)=\(LogEscape.escaped(value))") }
         }
         if let token = result["token"] { parts.append("token=\(LogEscape.escaped(String(token.prefix(8))))…") }

@@ -282,8 +282,13 @@ struct GatewayPoolTests {
         try await withGateway({ $0.confirmAfter = .milliseconds(50) }, script: script) { client, _ in
             try await expectConfirmed(client.send((0..<5).map { .example($0) }))
             try await eventually("the complaint") {
-                client.log.lines(of: "gateway_notifications_lost").map { $0["count"] } == ["3"]
+                client.log.lines(of: "gateway_packet_late").map { $0["count"] } == ["3"]
             }
+            #expect(try await client.ask { $0.droppedAfterConfirmation } == 3)
+            // Twice as long, and a second at least: this packet comes in time.
+            let results = try await client.results(5)
+            #expect(results.count { $0 == .refused(.invalidToken) } == 1)
+            #expect(try await client.ask { $0.droppedAfterConfirmation } == 3)
         }
     }
 

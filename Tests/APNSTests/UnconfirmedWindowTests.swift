@@ -19,6 +19,23 @@ struct UnconfirmedWindowTests {
         GatewayPacket(status: status, identifier: identifier)
     }
 
+    @Test("remembers the token of one that was confirmed, for a packet that names it later")
+    func lateToken() throws {
+        var window = UnconfirmedWindow()
+        let tokens = try (0..<3).map { try DeviceToken(ByteBuffer(string: String(repeating: "\($0)a", count: 32))) }
+        for (number, token) in tokens.enumerated() { _ = window.send(tag: UInt64(number), size: 100, token: token) }
+        window.left(position: 300)
+        window.arrived(upTo: 300, now: Self.start)
+        #expect(window.confirm(arrivedBefore: Self.start) == [0, 1, 2])
+        let findings = window.answered(packet(.invalidToken, 2))
+        #expect(findings.lost == 2 && findings.lateToken == tokens[1].hex)
+        var old = RecentTokens()
+        old.remember(tokens[0], of: 1)
+        let capacity = UInt32(RecentTokens.capacity)
+        #expect(old.token(of: 1, next: 1 + capacity) == tokens[0].hex && old.token(of: 1, next: 2 + capacity) == nil)
+        #expect(old.token(of: 2, next: 3) == nil)
+    }
+
     @Test("numbers notifications from 1 and keeps count of their bytes")
     func numbers() {
         var window = UnconfirmedWindow()

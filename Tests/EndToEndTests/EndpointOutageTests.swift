@@ -18,7 +18,8 @@ extension EndToEnd {
         private func worker(_ options: [String] = []) throws -> WorkerProcess {
             try WorkerProcess(
                 redis: redis.url, endpoint: simulator.port,
-                options: ["--admin-port", "0", "--max-connections", "1", "--pause", "500", "--pause-cap", "500"] + options)
+                options: ["--admin-port", "0", "--max-connections", "1", "--pause", "500", "--pause-cap", "500"]
+                    + options)
         }
 
         private func body(_ port: Int) async throws -> String { try await MetricsTests.get(port, "/readyz").body }
@@ -91,6 +92,23 @@ extension EndToEnd {
             #expect(account.delivered == 500 && account.dead == 0)
             #expect(account.possibleDuplicates == accepted.silenced && accepted.silenced < 500)
             #expect(worker.log.split(separator: "\n").count { $0.contains(" error ") } == 1, "\(worker.log)")
+        }
+
+        @Test(
+            "turns against a connection: what was sent on it goes out again on another, with no attempt spent",
+            arguments: ["UnrelatedKeyIdInToken", "TooManyProviderTokenUpdates"])
+        func connection(reason: String) async throws {
+            try await simulator.control("POST", "/rules", "{\"rule\":\"connection=1,answer=\(reason)\"}")
+            let worker = try worker(["--max-attempts", "1", "--results", "all"])
+            try redis.push(TestJob.many(300))
+            try await eventually("all are delivered") { try redis.counted("delivered") == 300 }
+            #expect(try BreakerTests.pause("default", redis) == nil)
+            let account = try await worker.stop()
+            let accepted = try await simulator.stop()
+            expectAgreement(account, try QueueContents(redis), accepted)
+            #expect(account.delivered == 300 && account.retried == 0 && account.deferred == 0 && account.dead == 0)
+            #expect(account.resent >= 1 && accepted.connections == 2)
+            #expect(worker.log.contains("event=connection_refused"))
         }
 
         @Test("is something else: an HTML page for every request pauses the app, and no attempt is spent")

@@ -21,9 +21,9 @@ struct EndpointBreakerTests {
     @Test("opens after many failures in a row, or after a few that last")
     func opens() {
         var breaker = EndpointBreaker()
-        for _ in 1..<EndpointBreaker.limit { check(!fail(&breaker, at: start)) }
+        for _ in 1..<EndpointBreaker.limit { #expect(fail(&breaker, at: start) == false) }
         #expect(breaker.answered(now: start) == nil)
-        for _ in 1..<EndpointBreaker.limit { check(!fail(&breaker, at: start)) }
+        for _ in 1..<EndpointBreaker.limit { #expect(fail(&breaker, at: start) == false) }
         #expect(fail(&breaker, at: start) == true)
         #expect(breaker.isOpen)
         #expect(breaker.reason == "ServiceUnavailable")

@@ -15,13 +15,16 @@ struct EngineOutageTests {
         case serverErrors, silence
     }
 
-    @Test("loses nothing and gives up nothing in an hour of it, and delivers all afterwards", arguments: Outage.allCases)
+    @Test(
+        "loses nothing and gives up nothing in an hour of it, and delivers all afterwards", arguments: Outage.allCases)
     func hour(of outage: Outage) throws {
         let jobs = 400
         let scene = try EngineScene { $0.queues[0].limits.results = .off }
         scene.queue.jobs = (0..<jobs).map { EngineScene.job(String(10_000 + $0) + "0") }
         let begin = scene.loop.now
-        scene.pass(.hours(1)) { outage == .silence ? nil : .response(Response(status: 503, reason: .serviceUnavailable)) }
+        scene.pass(.hours(1)) {
+            outage == .silence ? nil : .response(Response(status: 503, reason: .serviceUnavailable))
+        }
         let requests = scene.transport.sent.count
         // What was in flight when it began, and then one after the other.
         #expect(requests >= 100 && requests < 100 + 40, "\(requests) requests")
@@ -90,7 +93,9 @@ struct EngineOutageTests {
         #expect(attempts == [hours >= 24, false])
     }
 
-    @Test("spends no attempt on requests without an answer while none is answered, but drops those that must not be repeated")
+    @Test(
+        "spends no attempt on requests without an answer while none is answered, but drops those that must not be repeated"
+    )
     func unanswered() throws {
         let scene = try EngineScene()
         scene.push(EngineScene.job("aa"), EngineScene.job("bb", #""alert":"x","on_uncertain":"drop""#))
@@ -225,6 +230,23 @@ struct EngineOutageTests {
         #expect(zip(times, times.dropFirst()).allSatisfy { $1 - $0 >= .minutes(1) })
         let line = scene.log.lines.first { $0.metadata["event"] == "unknown_reason" }
         #expect(line?.level == .error && line?.metadata["reason"] == "QuiteNew")
+    }
+
+    @Test("marks the token that a gateway names too late, while it accepts others")
+    func lateToken() throws {
+        let scene = try EngineScene()
+        let token = ByteBuffer(string: "abcd")
+        scene.transport.delegate?.transport(scene.transport, refusedLate: token, with: .invalidToken)
+        scene.run()
+        #expect(scene.stores.fakeFleet.invalid.isEmpty, "it may be the certificate")
+        for number in 0..<3 {
+            scene.pushOne(token: String(1000 + number))
+            scene.answer(.confirmed)
+        }
+        scene.transport.delegate?.transport(scene.transport, refusedLate: token, with: .invalidToken)
+        scene.transport.delegate?.transport(scene.transport, refusedLate: token, with: .processingError)
+        scene.run()
+        #expect(scene.stores.fakeFleet.invalid.map(\.token) == [token])
     }
 
     @Test("tries the next key also for the spelling of a wrong environment that APNs really sends")

@@ -546,6 +546,10 @@ final class FakeFleet: FleetStore {
 
     func countInvalidTokens(completion: @escaping Completion<Int>) { later(completion) { [self] in invalid.count } }
 
+    func markInvalid(_ tokens: [InvalidToken], completion: @escaping Completion<Void>) {
+        later(completion) { [self] in invalid += tokens }
+    }
+
     func findInvalid(_ tokens: TokenList, completion: @escaping Completion<[InvalidTokenSet.Found]>) {
         lookUps += 1
         later(completion) { [self] in

@@ -125,7 +125,8 @@ struct VerdictTests {
         #expect(verdict(410) == .tokenInvalid(reason: "HTTP410", since: nil))
     }
 
-    @Test("is that something else than APNs answers, for a refusal without a reason and for statuses APNs does not have")
+    @Test(
+        "is that something else than APNs answers, for a refusal without a reason and for statuses APNs does not have")
     func notAPNs() {
         for status in [201, 204, 301, 302, 400, 401, 403, 404, 405, 407, 408, 421, 429, 431, 600] {
             let verdict = Verdict(.response(Response(status: status)), topicIsConfigured: true)

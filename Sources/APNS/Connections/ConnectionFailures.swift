@@ -15,7 +15,7 @@ struct ConnectionFailures {
     private let logger: Logger
     private var lastLogged = NIODeadline.distantPast
     /// True if the log has a line of the failures since a connection last worked.
-    private var isLogged = false
+    private(set) var isLogged = false
 
     /// - Parameter service: what the connections lead to, in words.
     init(_ service: StaticString, _ endpoint: APNSEndpoint, _ logger: Logger) {

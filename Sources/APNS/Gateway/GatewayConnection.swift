@@ -10,7 +10,9 @@ protocol GatewayConnectionOwner: AnyObject {
     func connection(_ connection: GatewayConnection, completed tag: UInt64, with result: RequestResult)
     /// An error packet has come.
     /// - Parameter progress: how many notifications the connection had taken before what it names.
-    func connection(_ connection: GatewayConnection, answered packet: GatewayPacket, progress: Int, lost: Int)
+    func connection(
+        _ connection: GatewayConnection, answered packet: GatewayPacket, progress: Int,
+        findings: UnconfirmedWindow.Findings)
     /// What the results of notifications are of which nobody can tell.
     func uncertainResult(of connection: GatewayConnection) -> RequestResult
     /// The connection is gone, and all its notifications have been completed.
@@ -79,8 +81,9 @@ final class GatewayConnection: ChannelInboundHandler, HandshakingConnection {
         let estimate = notification.payload.readableBytes + 128
         if output.readableBytes > 0, output.readableBytes + estimate > batching.bytes { flush() }
         let before = output.readableBytes
+        let token = notification.deviceToken
         batching.frame.write(notification, identifier: state.window.next, into: &output)
-        state.send(tag: tag, size: output.readableBytes - before)
+        state.send(tag: tag, size: output.readableBytes - before, token: token)
         if output.readableBytes >= batching.bytes { return flush() }
         scheduleFlush()
     }
@@ -111,6 +114,9 @@ final class GatewayConnection: ChannelInboundHandler, HandshakingConnection {
         if wasOpen { owner?.connectionChanged(self) }
         closeIfDrained()
     }
+
+    /// See ``GatewayConnectionState/confirm(after:)``.
+    func confirm(after time: TimeAmount) { state.confirm(after: time) }
 
     // MARK: The channel
 
@@ -155,7 +161,7 @@ final class GatewayConnection: ChannelInboundHandler, HandshakingConnection {
         }
         failure =
             failure ?? APNSConnectionError.closedByPeer(endpoint, whileConnecting: false, reason: packet.status.name)
-        owner?.connection(self, answered: packet, progress: progress, lost: findings.lost)
+        owner?.connection(self, answered: packet, progress: progress, findings: findings)
         if let context { closeChannel(context) }
     }
 

@@ -53,7 +53,7 @@ struct GatewayConnectionState {
     private(set) var isWritable = true
     private(set) var openedAt = NIODeadline.distantPast
 
-    private let limits: Limits
+    private var limits: Limits
     private var position = 0
     private var acknowledged = 0
     private var acknowledgedAt = NIODeadline.distantPast
@@ -100,10 +100,13 @@ struct GatewayConnectionState {
 
     /// A notification is sent.
     /// - Parameter size: of its frame, in bytes.
-    mutating func send(tag: UInt64, size: Int) {
+    mutating func send(tag: UInt64, size: Int, token: DeviceToken = .none) {
         hasSent = true
-        _ = window.send(tag: tag, size: size)
+        _ = window.send(tag: tag, size: size, token: token)
     }
+
+    /// Confirms what is sent from now on, and what is not confirmed yet, after this time.
+    mutating func confirm(after time: TimeAmount) { limits.confirmAfter = time }
 
     /// All that was sent so far has been given to the channel.
     /// - Parameter position: how many bytes it has been given in all.

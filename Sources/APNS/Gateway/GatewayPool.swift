@@ -34,6 +34,10 @@ public final class GatewayPool: Transport {
     private var failures: ConnectionFailures
     private var closed: EventLoopPromise<Void>?
 
+    /// The longest time after which notifications are confirmed, unless the configuration's is longer.
+    private static let longestConfirmation = TimeAmount.minutes(10)
+    /// See ``Transport/droppedAfterConfirmation``.
+    public private(set) var droppedAfterConfirmation = 0
     /// After so many connections that took a notification and were dropped without a word, it is the certificate.
     private static let patience = 3
 
@@ -283,6 +287,9 @@ extension GatewayPool: GatewayConnectionOwner {
             if member.isUsable {
                 member.handshakeTimer?.cancel()
                 state.connected()
+                logger.debug(
+                    "connected to the gateway",
+                    metadata: ["event": "connected", "endpoint": "\(endpoint)", "connections": "\(state.usable)"])
                 // It was being made when all were to be replaced.
                 if member.generation < generation { return connection.drain() }
             } else {
@@ -299,22 +306,30 @@ extension GatewayPool: GatewayConnectionOwner {
         delegate?.transport(self, completed: tag, with: result)
     }
 
-    func connection(_ connection: GatewayConnection, answered packet: GatewayPacket, progress: Int, lost: Int) {
+    func connection(
+        _ connection: GatewayConnection, answered packet: GatewayPacket, progress: Int,
+        findings: UnconfirmedWindow.Findings
+    ) {
         if connection.state.isProven { worked() }
         if packet.identifier != connection.state.window.barrier, packet.status != .shutdown {
             adaptiveWindow.refused(progress: progress, now: eventLoop.now)
         }
-        guard lost > 0 else { return }
+        guard findings.lost > 0 else { return }
+        droppedAfterConfirmation += findings.lost
+        let before = configuration.confirmAfter
+        configuration.confirmAfter = max(before, min(max(before + before, .seconds(1)), Self.longestConfirmation))
+        for connection in connections { connection.confirm(after: configuration.confirmAfter) }
         logger.error(
             """
-            the gateway dropped \(lost) notifications that had been taken for delivered, because its error packet came \
-            later than \(configuration.confirmAfter.formatted) after they were sent: raise the time after which they are \
-            confirmed
+            the gateway dropped notifications that counted as delivered, because its error packet came later than \
+            \(before.formatted) after they were sent; they are confirmed after \(configuration.confirmAfter.formatted) from \
+            now on, until a restart. Raise gateway.confirm_after
             """,
             metadata: [
-                "event": "gateway_notifications_lost", "endpoint": "\(endpoint)", "status": "\(packet.status)",
-                "count": "\(lost)",
+                "event": "gateway_packet_late", "endpoint": "\(endpoint)", "status": "\(packet.status)",
+                "count": "\(findings.lost)",
             ])
+        if let token = findings.lateToken { delegate?.transport(self, refusedLate: token, with: packet.status) }
     }
 
     func uncertainResult(of connection: GatewayConnection) -> RequestResult {

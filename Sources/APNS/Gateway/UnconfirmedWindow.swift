@@ -35,10 +35,12 @@ struct UnconfirmedWindow {
         var uncertain: [UInt64] = []
         /// How many had been taken for confirmed, and were not.
         var lost = 0
+        /// The token of the one that the packet named, if that was among them.
+        var lateToken: ByteBuffer?
 
         static func == (one: Findings, other: Findings) -> Bool {
             one.confirmed == other.confirmed && one.discarded == other.discarded && one.uncertain == other.uncertain
-                && one.lost == other.lost && one.named?.tag == other.named?.tag
+                && one.lost == other.lost && one.lateToken == other.lateToken && one.named?.tag == other.named?.tag
                 && one.named?.status == other.named?.status
         }
     }
@@ -51,6 +53,7 @@ struct UnconfirmedWindow {
     private(set) var bytes = 0
     /// The identifier of the deliberately bad item, when it was sent.
     private(set) var barrier: UInt32?
+    private var tokens = RecentTokens()
 
     /// Notifications that are not confirmed.
     var count: Int { sent.count }
@@ -60,10 +63,13 @@ struct UnconfirmedWindow {
     var oldestArrival: NIODeadline? { batches.first?.arrivedAt }
 
     /// A notification is sent.
-    /// - Parameter size: of its frame, in bytes.
+    /// - Parameters:
+    ///   - size: of its frame, in bytes.
+    ///   - token: remembered for a packet that comes too late.
     /// - Returns: its identifier.
-    mutating func send(tag: UInt64, size: Int) -> UInt32 {
+    mutating func send(tag: UInt64, size: Int, token: DeviceToken = .none) -> UInt32 {
         let identifier = next
+        tokens.remember(token, of: identifier)
         sent.append(Sent(tag: tag, size: size))
         bytes += size
         return identifier
@@ -120,6 +126,7 @@ struct UnconfirmedWindow {
         } else if identifier > 0, identifier < first {
             // Confirmed for its age, wrongly.
             findings.lost = Int(first - identifier) - (isGood ? 1 : 0)
+            if !isGood { findings.lateToken = tokens.token(of: identifier, next: next) }
             findings.discarded = takeAll()
         } else {
             findings.uncertain = takeAll()
@@ -142,6 +149,39 @@ struct UnconfirmedWindow {
         while let batch = batches.first, batch.last < first { batches.removeFirst() }
         return taken
     }
+}
+
+/// The tokens of the newest notifications of a connection, by identifier: an error packet may name one that was confirmed.
+struct RecentTokens {
+    /// The number of tokens that are remembered.
+    static let capacity = 16_384
+    /// The digits of each; longer tokens are not remembered.
+    private static let digits = 2 * GatewayFrame.tokenSize
+
+    /// Empty until the first is remembered, and then a megabyte.
+    private var bytes: [UInt8] = []
+
+    mutating func remember(_ token: DeviceToken, of identifier: UInt32) {
+        let hex = token.hex
+        guard hex.readableBytes > 0 else { return }
+        if bytes.isEmpty { bytes = [UInt8](repeating: 0, count: Self.capacity * Self.digits) }
+        let start = Self.start(of: identifier)
+        let isKept = hex.readableBytes == Self.digits
+        hex.withUnsafeReadableBytes { hex in
+            for offset in 0..<Self.digits { bytes[start + offset] = isKept ? hex[offset] : 0 }
+        }
+    }
+
+    /// The token of a notification, if it is still remembered.
+    /// - Parameter next: the identifier of what is sent next.
+    func token(of identifier: UInt32, next: UInt32) -> ByteBuffer? {
+        guard !bytes.isEmpty, identifier < next, next - identifier <= Self.capacity else { return nil }
+        let start = Self.start(of: identifier)
+        guard bytes[start] != 0 else { return nil }
+        return ByteBuffer(bytes: bytes[start..<start + Self.digits])
+    }
+
+    private static func start(of identifier: UInt32) -> Int { Int(identifier) % capacity * digits }
 }
 
 /// How far to run ahead of what the gateway can have looked at, without any I/O.

@@ -14,6 +14,14 @@ extension ConnectionPool {
         if answered { connection.isSuspect = false }
     }
 
+    /// Records that a connection on which nothing was sent has lasted: whatever kept connections from being made is over.
+    func noteAge(_ connection: PooledConnection, now: NIODeadline) {
+        guard failures.isLogged, connection.isUsable, connection.http2.state.requests == 0,
+            connection.usableSince.map({ now - $0 > .seconds(10) }) ?? false
+        else { return }
+        failures.worked(&state, news: "connected to APNs again")
+    }
+
     /// Opens another connection for what comes from now on, so that it need not wait for the deadlines of what was sent
     /// before.
     func suspectConnections() {

@@ -40,6 +40,7 @@ extension ConnectionPool {
     /// together, each on a channel of its own, and the connection belongs to the one that succeeds.
     private func adopt(_ http2: HTTP2Connection, on channel: any Channel, _ dialer: Dialer) {
         let connection = PooledConnection(http2, generation: generation)
+        http2.session.keepsUniqueIDs = keepsUniqueIDs
         connections.append(connection)
         do {
             try channel.pipeline.syncOperations.addHandler(http2)

@@ -21,6 +21,11 @@ public final class ConnectionPool: Transport {
         drought.state == .unanswered && state.usable == 0 && !failures.isOfAnswers ? .unansweredLately : drought.state
     }
 
+    /// See ``Transport/keepsUniqueIDs``.
+    public var keepsUniqueIDs = false {
+        didSet { for connection in connections { connection.http2.session.keepsUniqueIDs = keepsUniqueIDs } }
+    }
+
     var configuration: Configuration
     let eventLoop: any EventLoop
     let logger: Logger
@@ -162,6 +167,7 @@ public final class ConnectionPool: Transport {
         for connection in connections {
             noteAnswers(connection, now: now)
             noteWindow(connection, now: now)
+            noteAge(connection, now: now)
             connection.http2.check(now: now)
         }
         let before = drought.state
@@ -278,6 +284,9 @@ extension ConnectionPool: HTTP2ConnectionOwner {
         connection.handshakeTimer?.cancel()
         connection.handshakeTimer = nil
         state.connected()
+        logger.debug(
+            "connected to APNs",
+            metadata: ["event": "connected", "endpoint": "\(endpoint)", "connections": "\(state.usable)"])
         guard connection.generation < generation else { return }
         // It was being made when all were to be replaced.
         replace([connection], reason: "it was made before", keeping: .current, now: eventLoop.now)

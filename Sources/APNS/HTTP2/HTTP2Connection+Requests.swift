@@ -98,6 +98,7 @@ extension RequestSlot {
     func response(on connection: Int = 0) -> Response? {
         guard status > 0 else { return nil }
         var response = Response(status: Int(status), body: body, retryAfter: retryAfter >= 0 ? Int(retryAfter) : nil)
+        if uniqueID != nil { response.uniqueID = uniqueID }
         if status != 200, response.turnsAgainstConnection { response.connection = connection }
         return response
     }

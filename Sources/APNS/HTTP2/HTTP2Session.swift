@@ -39,6 +39,8 @@ final class HTTP2Session {
     /// notification.
     var closedStreams: [ClosedStream] = []
     var slots: RequestSlots
+    /// True if answers are read for their `apns-unique-id`.
+    var keepsUniqueIDs = false
     /// What the server did that HTTP/2 forbids, in nghttp2's words, once it has done so.
     private(set) var complaint: String?
 

@@ -66,6 +66,9 @@ private func onHeader(
     } else if nameLength == 11, matches(name, "retry-after") {
         slot.pointee.retryAfter = RetryAfter.seconds(UnsafeBufferPointer(start: value, count: valueLength)) ?? -1
     }
+    if nameLength == 14, matches(name, "apns-unique-id"), session(context)?.keepsUniqueIDs ?? false {
+        slot.pointee.uniqueID = APNSID(UnsafeBufferPointer(start: value, count: valueLength))
+    }
     return 0
 }
 

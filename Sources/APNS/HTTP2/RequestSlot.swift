@@ -19,6 +19,8 @@ struct RequestSlot {
     var status: Int32 = 0
     /// `Retry-After` in seconds; -1 where there was none.
     var retryAfter: Int32 = -1
+    /// The response's `apns-unique-id`, if it is kept.
+    var uniqueID: APNSID?
     /// The size of the response's header fields so far, as SETTINGS_MAX_HEADER_LIST_SIZE counts it.
     var headerSize: Int32 = 0
     /// The response's body, as far as it came.

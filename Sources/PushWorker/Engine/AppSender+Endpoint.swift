@@ -55,9 +55,11 @@ extension AppSender {
 
     /// Submits one notification if the endpoint may be probed.
     func dispatchEndpointProbe() {
-        while watch.endpoint.allowsProbe(now: lane.now), transport.capacity > 0,
+        var jobsToTry = line.ready.count
+        while jobsToTry > 0, watch.endpoint.allowsProbe(now: lane.now), transport.capacity > 0,
             let id = line.ready.removeFirst(in: lane.jobs)
         {
+            jobsToTry -= 1
             guard submitProbe(id) else { return }
         }
         if transport.capacity == 0, watch.endpoint.allowsProbe(now: lane.now) { transport.requestCapacity() }

@@ -29,6 +29,17 @@ extension AppSender: TransportDelegate {
 
     func transportChanged(_: any Transport) { lane.pump() }
 
+    func transport(_: any Transport, refusedLate token: ByteBuffer, with status: GatewayStatus) {
+        // It counted as delivered; what can still be done is to send no more to that token.
+        guard case .tokenSuspect(let reason) = Verdict(.refused(status), topicIsConfigured: true), !breaker.isOpen,
+            badTokens.bad() == .mark
+        else { return }
+        let invalid = InvalidToken(
+            token: token, at: lane.wallClock() * 1000, reason: reason.code.text, topic: app.topic,
+            environment: configuration.environment, source: .gateway)
+        fleet.store.markInvalid([invalid]) { [self] in fleet.log($0) }
+    }
+
     func transport(_: any Transport, completed tag: UInt64, with result: RequestResult) {
         let flight = FlightID(index: Int(tag))
         let id = inFlight[flight].job
@@ -43,7 +54,9 @@ extension AppSender: TransportDelegate {
             if watch.forbidden != nil { watch.forbidden = nil }
             if breaker.isOpen, inFlight[flight].isProbe { resume() }
             if !fleet.throttles.isEmpty { fleet.throttles.ended(token(of: flight), now: ledger.queue(of: id).now) }
-            ledger.record(.delivered, status: result.status, of: id, to: recipient(of: flight), wasSent: true)
+            ledger.record(
+                .delivered, status: result.status, of: id, to: recipient(of: flight), wasSent: true,
+                uniqueID: result.uniqueID)
             inFlight.remove(flight)
             return ledger.close(1, of: id)
         }
@@ -120,10 +133,14 @@ extension AppSender: TransportDelegate {
                 .error, "unknown_reason",
                 "APNs gives a reason that this version does not know; its notifications are tried up to three times",
                 kind: "unknown reason \(name) \(reason.code.text)",
-                metadata: logMetadata.merging(["reason": "\(reason.code.text)", "status": "\(attempt.status ?? 0)"]) { $1 })
+                metadata: logMetadata.merging(["reason": "\(reason.code.text)", "status": "\(attempt.status ?? 0)"]) {
+                    $1
+                })
             retryRarely(attempt, reason)
         case .dead(let reason):
-            ledger.record(.dead, reason, status: attempt.status, of: attempt.id, to: attempt.token, wasSent: true)
+            ledger.record(
+                .dead, reason, status: attempt.status, of: attempt.id, to: attempt.token, wasSent: true,
+                uniqueID: result.uniqueID)
         }
         return true
     }
@@ -381,6 +398,9 @@ extension RequestResult {
         case .notProcessed, .uncertain: false
         }
     }
+
+    /// The `apns-unique-id` of an answer, if it is kept.
+    fileprivate var uniqueID: APNSID? { if case .response(let response) = self { response.uniqueID } else { nil } }
 
     /// The HTTP status of an answer, or the gateway's.
     fileprivate var status: Int? {

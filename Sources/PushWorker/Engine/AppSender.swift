@@ -71,6 +71,7 @@ final class AppSender {
         var blockReportedAt: NIODeadline?
         /// The failed connections of transports that others have replaced, by code.
         var pastFailures: [String: Int] = [:]
+        var pastDropped = 0
     }
 
     init(
@@ -130,7 +131,10 @@ final class AppSender {
         let now = lane.now
         // What changes slowly need not be checked ten times per second; but without a token nothing is sent.
         if isFullSecond || !credential.canSend { keepProviderToken() }
-        if isFullSecond { reportBlock() }
+        if isFullSecond {
+            reportBlock()
+            if transport.keepsUniqueIDs != ledger.wantsAnswers { transport.keepsUniqueIDs = ledger.wantsAnswers }
+        }
         transport.check(now: now)
         for transport in retiring { transport.check(now: now) }
         watchAnswers()
@@ -156,6 +160,11 @@ final class AppSender {
     // MARK: Observation
 
     /// The number of connections that failed, by code.
+    /// See ``Transport/droppedAfterConfirmation``, of former transports too; nil for an app that uses no binary gateway.
+    var droppedAfterConfirmation: Int? {
+        configuration.usesGateway ? watch.pastDropped + transport.droppedAfterConfirmation : nil
+    }
+
     var failureCounts: [String: Int] { watch.pastFailures.merging(transport.failureCounts, uniquingKeysWith: +) }
 
     /// The problem that keeps the app from sending, if any.
@@ -242,6 +251,7 @@ final class AppSender {
         watch.unconnectedSince = nil
         forgetEndpoint()
         watch.pastFailures.merge(old.failureCounts, uniquingKeysWith: +)
+        watch.pastDropped += old.droppedAfterConfirmation
         retiring.append(old)
         old.flushConfirmations()
         old.close().assumeIsolated().whenComplete { [self] _ in retiring.removeAll { $0 === old } }

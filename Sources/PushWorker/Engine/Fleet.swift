@@ -30,6 +30,7 @@ protocol FleetStore: AnyObject {
     func throttledTokens(now: Int64, completion: @escaping Completion<[(token: ByteBuffer, until: Int64)]>)
 
     func countInvalidTokens(completion: @escaping Completion<Int>)
+    func markInvalid(_ tokens: [InvalidToken], completion: @escaping Completion<Void>)
     func findInvalid(_ tokens: TokenList, completion: @escaping Completion<[InvalidTokenSet.Found]>)
     func register(_ devices: [InvalidTokenSet.Registration], completion: @escaping Completion<Void>)
 }
@@ -159,6 +160,10 @@ final class RedisFleetStore: FleetStore {
 
     func countInvalidTokens(completion: @escaping Completion<Int>) {
         invalidTokens.count { completion($0.mapError(QueueConnection.Failure.redis)) }
+    }
+
+    func markInvalid(_ tokens: [InvalidToken], completion: @escaping Completion<Void>) {
+        invalidTokens.mark(tokens) { completion($0.map { _ in }) }
     }
 
     func findInvalid(_ tokens: TokenList, completion: @escaping Completion<[InvalidTokenSet.Found]>) {

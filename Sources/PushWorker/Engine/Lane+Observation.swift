@@ -151,7 +151,9 @@ extension Lane {
         let apps = senders.map { sender in
             LaneReport.App(
                 name: sender.name, isRemoved: sender.isRemoved, statistics: sender.transport.statistics,
-                failures: sender.failureCounts, waiting: sender.line.waiting + sender.line.resends.count,
+                failures: sender.failureCounts,
+                droppedAfterConfirmation: sender.droppedAfterConfirmation,
+                waiting: sender.line.waiting + sender.line.resends.count,
                 breaker: BreakerState(sender.breaker, sender.watch.endpoint),
                 providerTokenAge: sender.credential.providerTokenAge(now: wall),
                 certificateEnd: sender.credential.certificateEnd,

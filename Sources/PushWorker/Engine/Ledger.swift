@@ -78,6 +78,9 @@ final class Ledger {
     /// Notes the log's level, which may change at any time.
     func refresh() { logsEach = lane.logger.logLevel <= .debug }
 
+    /// True if any end of a notification is described with what APNs answered.
+    var wantsAnswers: Bool { logsEach || resultsKept != .off }
+
     /// True if a notification with this outcome must be described. Asked for each notification.
     private func describes(_ outcome: Outcome) -> Bool { logsEach || resultsKept.includes(outcome) }
 
@@ -89,9 +92,10 @@ final class Ledger {
     ///   - status: APNs' HTTP status, or the gateway's.
     ///   - recipient: the device token or channel.
     ///   - wasSent: true if it was sent in this attempt.
+    ///   - uniqueID: the `apns-unique-id` that APNs answered.
     func record(
         _ outcome: Outcome, _ reason: Reason? = nil, cause: Reason? = nil, status: Int? = nil, of id: JobID,
-        to recipient: @autoclosure () -> ByteBuffer?, wasSent: Bool
+        to recipient: @autoclosure () -> ByteBuffer?, wasSent: Bool, uniqueID: APNSID? = nil
     ) {
         counters.outcomes[outcome] += 1
         if outcome == .delivered {
@@ -104,7 +108,9 @@ final class Ledger {
         let isDescribed = describes(outcome)
         let recipient = outcome == .dead || isDescribed ? recipient() : nil
         if isDescribed {
-            describe(outcome, reason, cause: cause, status: status, of: id, to: recipient, wasSent: wasSent)
+            describe(
+                outcome, reason, cause: cause, status: status, of: id, to: recipient, wasSent: wasSent,
+                uniqueID: uniqueID)
         }
         switch outcome {
         // A plain delivery needs no tally; its result has made one.
@@ -309,7 +315,7 @@ final class Ledger {
 
     private func describe(
         _ outcome: Outcome, _ reason: Reason?, cause: Reason?, status: Int?, of id: JobID, to recipient: ByteBuffer?,
-        wasSent: Bool
+        wasSent: Bool, uniqueID: APNSID?
     ) {
         let queue = queues[lane.jobs[id].queue.index]
         let keeps = queue.limits.results.includes(outcome)
@@ -324,6 +330,7 @@ final class Ledger {
                 of: job, claim: lane.jobs[id].claim, generation: lane.jobs[id].generation)
             result.apnsID = (own ?? APNSID(jobID: identity, token: token)).description
         }
+        result.apnsUniqueID = uniqueID?.description
         if keeps { tally(of: id).results.append(result) }
         if logsEach { log(result, queue, more: cause.map { ["cause": "\($0.code.text)"] } ?? [:]) }
     }
@@ -354,6 +361,7 @@ final class Ledger {
         if let reason = result.reason { metadata["reason"] = "\(reason)" }
         if let status = result.status { metadata["status"] = "\(status)" }
         if let apnsID = result.apnsID { metadata["apns_id"] = "\(apnsID)" }
+        if let uniqueID = result.apnsUniqueID { metadata["apns_unique_id"] = "\(uniqueID)" }
         metadata.merge(Self.metadata(id: result.id, token: result.token, trace: result.trace)) { $1 }
         metadata.merge(more) { $1 }
         lane.logger.debug("notification \(outcome)", metadata: metadata)

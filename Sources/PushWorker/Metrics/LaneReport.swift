@@ -12,6 +12,8 @@ struct LaneReport: Sendable {
         var isRemoved: Bool
         var statistics: PoolStatistics
         var failures: [String: Int]
+        /// `nil` for an app whose notifications do not travel through the binary gateway.
+        var droppedAfterConfirmation: Int?
         var waiting: Int
         var breaker: BreakerState
         /// In seconds.

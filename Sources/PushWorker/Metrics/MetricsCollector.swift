@@ -136,6 +136,10 @@ actor MetricsCollector {
             for (reason, count) in failures {
                 page.set(WorkerMetric.connectionFailures, by: [name, reason], count)
             }
+            let dropped = lanes.compactMap(\.droppedAfterConfirmation)
+            if !dropped.isEmpty {
+                page.set(WorkerMetric.droppedAfterConfirmation, by: [name], dropped.reduce(0, +))
+            }
             let first = lanes[0].sendTimes
             page.set(WorkerMetric.sendTime, by: [name], lanes.dropFirst().reduce(first) { $0 + $1.sendTimes })
             // Of an app that is gone, what it did is told, and not that it does nothing.

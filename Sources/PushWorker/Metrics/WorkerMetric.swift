@@ -44,6 +44,10 @@ enum WorkerMetric {
     static let connectionFailures = metric(
         "connection_failures_total", .counter, ["app", "reason"],
         "Connections to APNs that could not be made, or went before they got an answer.")
+    static let droppedAfterConfirmation = metric(
+        "gateway_dropped_after_confirmation_total", .counter, ["app"],
+        "Notifications that the binary gateway dropped although they had counted as delivered: its error packet came too "
+            + "late.")
     static let droppedSeries = metric(
         "metric_series_dropped_total", .counter, "Series that are not here, because there are too many.")
 

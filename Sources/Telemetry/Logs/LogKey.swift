@@ -36,6 +36,8 @@ package enum LogKey: String, CaseIterable, Sendable {
     case status
     /// The `apns-id` of the request.
     case apnsID = "apns_id"
+    /// The `apns-unique-id` that APNs answered.
+    case apnsUniqueID = "apns_unique_id"
     /// How many attempts were made.
     case attempt
 

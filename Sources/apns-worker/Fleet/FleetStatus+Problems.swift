@@ -58,7 +58,8 @@ extension FleetStatus {
                 problems.append(
                     Problem(
                         kind: .appServerErrors, subject: app.name,
-                        message: "app \(app.name) gets only server errors from \(app.endpoints.joined(separator: ", ")): "
+                        message:
+                            "app \(app.name) gets only server errors from \(app.endpoints.joined(separator: ", ")): "
                             + "\(error) (\(app.lanesWithServerErrors) of \(app.lanes) lanes)",
                         advice: "see Apple's status page, and any proxy in front of it; the jobs stay, and sending "
                             + "resumes by itself"))
