@@ -159,12 +159,12 @@ final class AppSender {
 
     // MARK: Observation
 
-    /// The number of connections that failed, by code.
     /// See ``Transport/droppedAfterConfirmation``, of former transports too; nil for an app that uses no binary gateway.
     var droppedAfterConfirmation: Int? {
         configuration.usesGateway ? watch.pastDropped + transport.droppedAfterConfirmation : nil
     }
 
+    /// The number of connections that failed, by code.
     var failureCounts: [String: Int] { watch.pastFailures.merging(transport.failureCounts, uniquingKeysWith: +) }
 
     /// The problem that keeps the app from sending, if any.
