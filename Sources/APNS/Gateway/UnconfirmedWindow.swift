@@ -155,8 +155,8 @@ struct UnconfirmedWindow {
 struct RecentTokens {
     /// The number of tokens that are remembered.
     static let capacity = 16_384
-    /// The digits of each; longer tokens are not remembered.
-    private static let digits = 2 * GatewayFrame.tokenSize
+    /// The digits of each, of 32 bytes; longer tokens are not remembered.
+    private static let digits = 2 * GatewayFrame.tokenSizes.lowerBound
 
     /// Empty until the first is remembered, and then a megabyte.
     private var bytes: [UInt8] = []
