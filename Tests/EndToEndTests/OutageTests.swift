@@ -199,8 +199,8 @@ extension EndToEnd {
             let scene = try await OutageScene()
             for _ in 0..<25 {
                 try await eventually("it is connected, or has ended") {
-                    scene.worker.process.ending != nil
-                        || (try scene.redis.run("CLIENT", "LIST").text ?? "").contains("name=apns-worker:")
+                    let clients = try scene.redis.run("CLIENT", "LIST").text ?? ""
+                    return scene.worker.process.ending != nil || clients.contains("name=apns-worker:")
                 }
                 try scene.redis.run("CLIENT", "KILL", "TYPE", "normal")
             }
