@@ -64,8 +64,8 @@ extension FleetSimulation {
             + workers.flatMap(\.lanes).flatMap(\.lane.consumers).compactMap(\.problem).joined(separator: " ")
     }
 
-    /// Checks that the counters add up to the notifications, and that possible duplicates explain those that were accepted twice, if
-    /// Redis has kept everything.
+    /// Checks that the counters add up to the notifications, and that possible duplicates explain those that were
+    /// accepted twice, if Redis has kept everything.
     func checkCounters() throws {
         guard !redis.hasRolledBack else { return }
         var counts: [String: Int] = [:]

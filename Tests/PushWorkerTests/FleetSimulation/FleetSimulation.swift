@@ -5,16 +5,17 @@ import PushQueue
 @testable import PushWorker
 @testable import Redis
 
-/// A whole fleet from one seed: workers with the real lanes and the real scripts in a real Redis, a simulated network, a simulated
-/// APNs, producers, and faults of all of these, in virtual time on one thread.
+/// A whole fleet from one seed: workers with the real lanes and the real scripts in a real Redis, a simulated network,
+/// a simulated APNs, producers, and faults of all of these, in virtual time on one thread.
 ///
-/// The same options give the same run, event by event. A step is one event: a command that Redis executes, an answer, a timer, a
-/// push, or a fault. A failure prints the options of its run; they replay it, with a log of what happens:
+/// The same options give the same run, event by event. A step is one event: a command that Redis executes, an answer, a
+/// timer, a push, or a fault. A failure prints the options of its run; they replay it, with a log of what happens:
 ///
 ///     APNS_WORKER_SIMULATION_REPLAY=17:255:8000:50-1000 swift test --filter FleetSimulationTests/replay
 ///
-/// The fields are the seed, the faults (see ``Faults``), the steps, the milliseconds between two faults, and the mutation, if any.
-/// `APNS_WORKER_SIMULATION_STEPS` and `APNS_WORKER_SIMULATION_SEED` set the number of steps and the first seed of a search.
+/// The fields are the seed, the faults (see ``Faults``), the steps, the milliseconds between two faults, and the
+/// mutation, if any. `APNS_WORKER_SIMULATION_STEPS` and `APNS_WORKER_SIMULATION_SEED` set the number of steps and the
+/// first seed of a search.
 ///
 /// | file | has |
 /// |---|---|

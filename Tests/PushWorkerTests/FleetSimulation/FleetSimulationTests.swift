@@ -7,10 +7,11 @@ import Testing
 /// The real engine and the real scripts under all faults of a fleet (see ``FleetSimulation``).
 @Suite("A fleet in a simulation", .serialized)
 struct FleetSimulationTests {
-    /// The number of steps of all runs together; the variable `APNS_WORKER_SIMULATION_STEPS` sets another for a long run.
+    /// The number of steps of all runs together; the variable `APNS_WORKER_SIMULATION_STEPS` sets another for a long
+    /// run.
     private static let steps = environment("APNS_WORKER_SIMULATION_STEPS").flatMap { Int($0) } ?? 1_000_000
     /// The steps of a run before its faults end.
-    private static let stepsOfRun = 8000
+    private static let stepsOfRun = 12_000
     /// The first seed, to search elsewhere.
     private static let firstSeed = environment("APNS_WORKER_SIMULATION_SEED").flatMap { UInt64($0) } ?? 1
 
@@ -33,6 +34,7 @@ struct FleetSimulationTests {
             do { try simulation.run() } catch { Issue.record("\(error)") }
             done += simulation.time.steps
             seed += 1
+            if seed % 100 == 0 { print("\(done) steps, the seeds \(Self.firstSeed) to \(seed - 1)") }
         }
         print("\(done) steps, the seeds \(Self.firstSeed) to \(seed - 1)")
     }
@@ -120,7 +122,10 @@ extension Mutation {
             .breaks
         case .confirmsRefusedSettlements: .refusals
         case .reclaimIgnoresLease: [.stops, .breaks]
-        case .claimsNewestFirst: .outages
+        case .claimsNewestFirst, .claimsAnySize: .outages
+        case .stopsWhenMemoryIsFull: .fullMemory
+        case .ignoresFleetToken: .drains
+        case .recoversOthersClaims, .reclaimsAtOnce: [.breaks, .crashes, .outages]
         case .probesAtAnyTime, .pausesDoNotGrow, .ignoresPauses, .sharesNoProviderToken: .appRefusals
         case .forgetsThrottles, .hidesThrottles: .apns
         case .grantsRateEarly: [.outages, .stops]

@@ -8,6 +8,8 @@ enum Mutation: String, CaseIterable, Sendable {
     case constantStamp
     /// A settlement ends another claim if it does not find its own.
     case settlesAnyClaim
+    /// A reclaimed job does not keep its identity.
+    case reclaimForgetsOrigin
     /// Lanes are reclaimed before their lease has ended.
     case reclaimIgnoresLease
     /// An id is reserved although another job has it.
@@ -18,6 +20,10 @@ enum Mutation: String, CaseIterable, Sendable {
     case claimGivesNumbersAgain
     /// A claim that is delivered late takes jobs.
     case lateClaimTakesJobs
+    /// A claim takes as many jobs as are allowed, however large they are.
+    case claimsAnySize
+    /// The scripts that free memory are refused if it is full.
+    case stopsWhenMemoryIsFull
     /// Claims take the jobs that were pushed last.
     case claimsNewestFirst
     /// A claim does not renew the lease.
@@ -39,6 +45,10 @@ enum Mutation: String, CaseIterable, Sendable {
     case dropsResentSettlements
     /// Forgotten claims are not looked for.
     case skipsRecovery
+    /// A lane looks for forgotten claims among those of another lane.
+    case recoversOthersClaims
+    /// A lane reclaims as soon as it finds an expired lane.
+    case reclaimsAtOnce
     /// A settlement counts as confirmed although its connection was lost.
     case confirmsFailedSettlements
     /// A settlement counts as confirmed although Redis has refused it.
@@ -51,6 +61,8 @@ enum Mutation: String, CaseIterable, Sendable {
     case forgetsThrottles
     /// Lanes do not read the tokens that other lanes have throttled.
     case hidesThrottles
+    /// A lane sends its own provider token although the fleet has another.
+    case ignoresFleetToken
     /// Provider tokens have a signature of zeros.
     case sendsUnsignedTokens
 
@@ -70,6 +82,7 @@ enum Mutation: String, CaseIterable, Sendable {
                 """
             )
         case .reclaimIgnoresLease: ("if not lease or tonumber(lease) >= now then", "if not lease then")
+        case .reclaimForgetsOrigin: (#"origin = origin and '' or ',"origin":' .."#, #"origin = true and '' or "#)
         case .reservesWithoutNX: ("'NX', 'PX', ttl", "'PX', ttl")
         case .retryLosesBody:
             ("redis.call('ZADD', retry, due, head .. original_of(body, start, length) .. '}')", "")
@@ -80,6 +93,8 @@ enum Mutation: String, CaseIterable, Sendable {
             (
                 "local fresh = list_place(jobs, head == 'RIGHT',", "local fresh = list_place(jobs, head ~= 'RIGHT',"
             )
+        case .claimsAnySize: ("tonumber(max_job_bytes), tonumber(max_bytes)", "tonumber(max_job_bytes), 2 ^ 40")
+        case .stopsWhenMemoryIsFull: ("redis.call('PERSIST', key)", "")
         case .claimsWithoutRenewing:
             ("redis.call('ZADD', workers, now + (limit", "redis.call('ZADD', workers, 'NX', now + (limit")
         case .probesAtAnyTime: ("if state['until'] > now then", "if false then")
@@ -88,7 +103,7 @@ enum Mutation: String, CaseIterable, Sendable {
         case .sharesNoProviderToken: ("if is_good and stored_at ~= tonumber(refused) then", "if false then")
         case .settlesBeforeMarkingInvalid, .dropsResentSettlements, .skipsRecovery, .confirmsFailedSettlements,
             .confirmsRefusedSettlements, .goesByOwnClock, .ignoresPauses, .forgetsThrottles, .hidesThrottles,
-            .sendsUnsignedTokens:
+            .sendsUnsignedTokens, .ignoresFleetToken, .recoversOthersClaims, .reclaimsAtOnce:
             nil
         }
     }

@@ -5,11 +5,13 @@ import NIOCore
 @testable import PushWorker
 @testable import Redis
 
-/// The checks of the protocol between lanes and Redis, one for each of its rules. They follow the commands that Redis executes, and
-/// compute from these what the scripts may answer; none asks Redis.
+/// The checks of the protocol between lanes and Redis, one for each of its rules. They follow the commands that Redis
+/// executes, and compute from these what the scripts may answer; none asks Redis.
 final class ProtocolChecks {
     /// The lease in milliseconds.
     static let lease = 10_000
+    /// The size in bytes with which a claim ends.
+    static let claimSize = 8192
     static let pauses: AppPauses.Durations = {
         var pauses = AppPauses.Durations()
         (pauses.first, pauses.longest, pauses.probe) = (1000, 4000, 5000)
@@ -81,6 +83,12 @@ final class ProtocolChecks {
         }
     }
 
+    /// Notes that Redis has refused a script because its memory is full.
+    func refusedForMemory(_ script: QueueScript) {
+        guard script != .gauges else { return }
+        simulation.fail("Redis refuses the script \(script) because its memory is full")
+    }
+
     // MARK: Claims
 
     private func claimed(_ arguments: CommandArguments, _ reply: RESPReply) {
@@ -97,7 +105,10 @@ final class ProtocolChecks {
             simulation.fail("the claim \(first) of \(claims) was given again")
         }
         granted[claims] = (max(first + count - 1, granted[claims]?.last ?? 0), stamp)
+        var bytes = 0
         for index in 8..<8 + count {
+            if bytes >= Self.claimSize { simulation.fail("a claim brought \(bytes) bytes, and then another job") }
+            bytes += reply.root[index].withUnsafeBytes(\.count) ?? 0
             guard let number = reply.root[index].withUnsafeBytes(SimulationLedger.marker) ?? nil else { continue }
             checkOrder(of: number)
         }
@@ -209,7 +220,8 @@ final class ProtocolChecks {
     }
 }
 
-/// The checks of what one lane sends, given what it knows: the throttled tokens and paused apps of which it has received word.
+/// The checks of what one lane sends, given what it knows: the throttled tokens and paused apps of which it has
+/// received word.
 final class LaneChecks {
     private struct Throttle {
         /// The time before which nothing may be sent to the token, in milliseconds since 1970.
@@ -225,13 +237,21 @@ final class LaneChecks {
         var probe: Int?
     }
 
+    /// The maximum time in milliseconds by which a lane's idea of Redis' time is late.
+    private static let clockLag: Int64 = 4000
+    /// Somewhat less than the time for which a lane waits for the fleet's provider token.
+    private static let patience = TimeAmount.milliseconds(1900)
+
     private unowned let simulation: FleetSimulation
     private var throttles: [String: Throttle] = [:]
     private var pauses: [String: Pause] = [:]
-    /// The time at which the lane last received a job, by the job's number.
+    /// The time at which the lane first received a job, by the job's number. A lane that loses its lease may receive a job
+    /// again while it still sends it.
     private var receptions: [Int: NIODeadline] = [:]
-    /// True if the lane could not get the fleet's provider token, and may sign its own.
-    var lacksFleetToken = false
+    /// True if the lane could not get the fleet's provider token.
+    private var lacksFleetToken = false
+    /// The times at which the lane asked for the token, without an answer.
+    private var tokenRequests: [NIODeadline] = []
 
     init(_ simulation: FleetSimulation) { self.simulation = simulation }
 
@@ -239,16 +259,32 @@ final class LaneChecks {
     private var milliseconds: Int64 { simulation.time.milliseconds }
 
     func receive(_ body: ByteBuffer) {
-        guard let number = body.withUnsafeReadableBytes(SimulationLedger.marker) else { return }
+        guard let number = body.withUnsafeReadableBytes(SimulationLedger.marker), receptions[number] == nil else {
+            return
+        }
         receptions[number] = now
     }
+
+    // MARK: Provider tokens
+
+    func askedForToken() { tokenRequests.append(now) }
+
+    /// The lane has received an answer to its oldest request for a provider token.
+    func receivedToken(_ isReceived: Bool) {
+        if !isReceived || mayLackFleetToken { lacksFleetToken = true }
+        tokenRequests.removeFirst()
+    }
+
+    /// True if the lane may sign its own provider token, because it could not get the fleet's in time.
+    var mayLackFleetToken: Bool { lacksFleetToken || tokenRequests.first.map { now - $0 > Self.patience } ?? false }
 
     // MARK: Throttled tokens
 
     /// The lane has received APNs' answer that it sends too much to a token.
     func throttled(_ token: String, until: Int64) {
-        // Several requests can be in flight when the first is refused; the others come after it.
-        if let known = throttles[token], milliseconds < known.until { return }
+        // Several requests can be in flight when the first is refused; the others come after it. The lane goes by its idea of
+        // Redis' time, which is a little late.
+        if let known = throttles[token], milliseconds < known.until + Self.clockLag { return }
         throttles[token] = Throttle(until: until, since: now)
     }
 

@@ -79,7 +79,8 @@ final class SimulatedTransport: Transport {
         guard request.isOpen, let index = requests.firstIndex(where: { $0 === request }) else { return }
         request.isOpen = false
         requests.remove(at: index)
-        simulation.apns.completed(request.notification, by: lane)
+        simulation.apns.completed(request.notification, result, by: lane)
+        simulation.log("\(lane.name) gets an answer for \(request.token.prefix(16)): \(result)")
         delegate?.transport(self, completed: request.tag, with: result)
         delegate?.transportChanged(self)
         if requests.isEmpty { closing?.succeed(()) }
@@ -205,9 +206,11 @@ final class SimulatedAPNS {
         if let sendAt = job.sendAt, time.milliseconds < sendAt {
             simulation.fail("the job \(job.number) was sent before its time")
         }
+        simulation.log(
+            "\(lane.name) sends the notification \(number - job.first) of the job \(job.number) for \(Self.apps[app])")
         lane.checks.submit(number, of: job, to: token, app: Self.apps[app])
         checkFlight(number, job, lane)
-        if !simulation.redis.hasRolledBack, let mistake = ledger.checkID(id.map { "\($0)" }, of: number) {
+        if let mistake = ledger.checkID(id.map { "\($0)" }, of: number), !simulation.redis.hasRolledBack {
             simulation.fail(mistake)
         }
         if app == 1 { checkRate() }
@@ -226,8 +229,13 @@ final class SimulatedAPNS {
     }
 
     /// Notes that a request has ended.
-    func completed(_ number: Int, by lane: SimulatedLane) {
+    func completed(_ number: Int, _ result: RequestResult, by lane: SimulatedLane) {
         if inFlight[number]?.lane === lane { inFlight[number] = nil }
+        switch result {
+        case .notProcessed: ledger.refused(number)
+        case .response(let response) where response.reason != nil: ledger.refused(number)
+        default: break
+        }
     }
 
     private func checkRate() {

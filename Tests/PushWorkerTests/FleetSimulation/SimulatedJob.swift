@@ -62,7 +62,7 @@ struct SimulatedJob {
         }
         job.body = "{\(members)}"
         // A producer may push a wrapped job.
-        if kind == 10 { job.body = #"{"apns_worker":1,"attempt":2,"job":\#(job.body)}"# }
+        if kind < 10, !hasID { job.body = #"{"apns_worker":1,"attempt":2,"job":\#(job.body)}"# }
         return job
     }
 

@@ -4,8 +4,8 @@ import NIOCore
 @testable import PushQueue
 @testable import Redis
 
-/// The fleet's Redis, with its faults: it can be unreachable, refuse every command, have no memory left, and go back to an older
-/// state.
+/// The fleet's Redis, with its faults: it can be unreachable, refuse every command, have no memory left, and go back to
+/// an older state.
 final class SimulatedRedis {
     let server: SimulatedServer
     let queues: [QueueKeys]
@@ -48,7 +48,11 @@ final class SimulatedRedis {
         }
         let reply = runOnTime(command)
         time.note(UInt64(reply.arena.readableBytes) << 16 ^ UInt64(reply.nodes.count))
+        simulation.log(
+            "\(script.map { "\($0) \(arguments.value(0) ?? "")" } ?? arguments[0]): \(reply.error.map { "\($0)" } ?? "\(reply)")"
+        )
         if let error = reply.error {
+            if let script, error.prefix == "OOM" { simulation.checks.refusedForMemory(script) }
             if !["OOM", "NOSCRIPT"].contains(error.prefix) { simulation.fail("Redis refuses \(command): \(error)") }
             return .failure(.server(error))
         }
@@ -161,8 +165,8 @@ final class SimulatedRedis {
 
     func takeSnapshot() { snapshot = server.dump() }
 
-    /// Goes back to the snapshot, as after a failover to a replica that is behind. Commands that are on their way to the old server
-    /// reach the new one late.
+    /// Goes back to the snapshot, as after a failover to a replica that is behind. Commands that are on their way to
+    /// the old server reach the new one late.
     /// - Returns: false without a snapshot, or while Redis is down.
     func rollBack() -> Bool {
         guard let snapshot, isUp else { return false }
@@ -212,6 +216,7 @@ final class SimulatedSender: RedisSender {
     }
 
     private unowned let simulation: FleetSimulation
+    private let name: String
     private let loop: SimulatedLoop
     /// Called with each change, before commands that are lost to it fail.
     var onStateChange: (RedisClient.State) -> Void = { _ in }
@@ -224,7 +229,8 @@ final class SimulatedSender: RedisSender {
     private var lastArrival = NIODeadline.distantPast
     private var lastAnswer = NIODeadline.distantPast
 
-    init(_ loop: SimulatedLoop, in simulation: FleetSimulation) {
+    init(_ name: String, _ loop: SimulatedLoop, in simulation: FleetSimulation) {
+        self.name = name
         self.loop = loop
         self.simulation = simulation
     }
@@ -280,11 +286,13 @@ final class SimulatedSender: RedisSender {
     /// Loses the connection while one of the next commands is on its way.
     func loseSoon() { commandsUntilLoss = random.pick(1...4) }
 
-    /// Loses the connection. Of the commands that were not executed, some still are, some are later, and the rest never.
+    /// Loses the connection. Of the commands that were not executed, some still are, some are later, and the rest
+    /// never.
     func lose() {
         guard isReady else { return }
         isReady = false
         losses += 1
+        simulation.log("\(name) loses its connection to Redis")
         let entries = pending
         pending = []
         let waiting = entries.filter { !$0.isExecuted }

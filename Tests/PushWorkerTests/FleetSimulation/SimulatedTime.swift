@@ -38,8 +38,8 @@ final class SimulatedEvent: @unchecked Sendable {
     }
 }
 
-/// The time of a simulation, and all that is scheduled in it. The events of one time are executed in the order in which they
-/// were scheduled.
+/// The time of a simulation, and all that is scheduled in it. The events of one time are executed in the order in which
+/// they were scheduled.
 final class SimulatedTime {
     private(set) var now = NIODeadline.uptimeNanoseconds(3_600_000_000_000)
     /// The number of executed events.
@@ -115,7 +115,8 @@ final class SimulatedTime {
     func end() { while let event = heap.pop() { event.abandon() } }
 }
 
-/// Events by time and order. The keys are in one array without references, because moving references is slow in a debug build.
+/// Events by time and order. The keys are in one array without references, because moving references is slow in a debug
+/// build.
 private struct EventHeap {
     private struct Key {
         var time: UInt64
@@ -237,8 +238,8 @@ final class SimulatedLoop: EventLoop, @unchecked Sendable {
     }
 }
 
-/// The random numbers of a simulation. Its own arithmetic, because that of the standard library is generic, and slow in a debug
-/// build.
+/// The random numbers of a simulation. Its own arithmetic, because that of the standard library is generic, and slow in
+/// a debug build.
 final class SimulatedRandom {
     private var generator: SeededGenerator
 

@@ -29,7 +29,10 @@ final class SimulatedWorker {
             redis: try RedisTopology(url: "redis://127.0.0.1:1"),
             queues: zip(simulation.redis.queues, [3, 1]).map { QueueConfiguration(keys: $0, weight: $1) },
             sharedKeys: simulation.redis.sharedKeys, apps: apps.map(\.configuration), workerName: name)
-        for index in configuration.queues.indices { configuration.queues[index].limits.lease = ProtocolChecks.lease }
+        for index in configuration.queues.indices {
+            configuration.queues[index].limits.lease = ProtocolChecks.lease
+            configuration.queues[index].limits.maximumClaimSize = ProtocolChecks.claimSize
+        }
         configuration.retry.base = 500
         configuration.retry.cap = 8000
         configuration.appPause = ProtocolChecks.pauses
@@ -90,6 +93,7 @@ final class SimulatedWorker {
 
 /// A lane with what the simulation knows of it.
 final class SimulatedLane {
+    let name: String
     let sender: SimulatedSender
     let checks: LaneChecks
     private(set) weak var worker: SimulatedWorker?
@@ -101,9 +105,10 @@ final class SimulatedLane {
     init(_ context: LaneContext, of count: Int, _ worker: SimulatedWorker, seed: UInt64, in simulation: FleetSimulation)
     {
         self.worker = worker
-        sender = SimulatedSender(worker.loop, in: simulation)
+        name = "\(worker.name).\(context.index)"
+        sender = SimulatedSender(name, worker.loop, in: simulation)
         checks = LaneChecks(simulation)
-        holders = simulation.redis.queues.map { _ in "\(worker.name).\(context.index)" }
+        holders = simulation.redis.queues.map { [name] _ in name }
         let stores = SimulatedStores(context, self, worker, seed: seed, in: simulation)
         let maker = TransportMaker(self, worker.loop, simulation)
         made = Lane(context, of: count, stores: stores, makeTransport: { _, _, _ in maker.make() })
@@ -118,7 +123,7 @@ final class SimulatedLane {
 
     /// True if the lane may sign a provider token of its own, because it could not ask for the fleet's at some time.
     var mayLackFleetToken: Bool {
-        checks.lacksFleetToken || sender.losses > 0 || worker?.loop.wasStopped ?? true
+        checks.mayLackFleetToken || sender.losses > 0 || worker?.loop.wasStopped ?? true
     }
 
     private final class TransportMaker: @unchecked Sendable {
@@ -167,7 +172,7 @@ private final class SimulatedStores: LaneStores {
         let clock = ClockSource.key(SimulatedServer.clock)
         invalidTokens = InvalidTokenSet(client: lane.sender, keys: simulation.redis.sharedKeys, clock: clock)
         let store = RedisFleetStore(
-            lane.sender, configuration: context.configuration, lane: "\(worker.name).\(context.index)", clock: clock)
+            lane.sender, configuration: context.configuration, lane: lane.name, clock: clock)
         fleet = SimulatedFleetStore(store, lane, in: simulation)
         var generator = SeededGenerator(seed: seed)
         random = { UInt32(truncatingIfNeeded: generator.next()) }
@@ -192,8 +197,8 @@ private final class SimulatedStores: LaneStores {
     func close() -> EventLoopFuture<Void> { lane.sender.eventLoop.makeSucceededVoidFuture() }
 }
 
-/// A queue's real store with a simulated blocking wait, the checks of what the lane receives, and the mutations of the engine's
-/// rules.
+/// A queue's real store with a simulated blocking wait, the checks of what the lane receives, and the mutations of the
+/// engine's rules.
 private final class SimulatedQueueStore: QueueStore {
     private let store: RedisQueueStore
     private let queue: QueueContext
@@ -203,6 +208,29 @@ private final class SimulatedQueueStore: QueueStore {
     private unowned let simulation: FleetSimulation
     private var wait: SimulatedWait?
     private var sentSettlements: Set<String> = []
+    private var renewals = Renewals()
+
+    /// The renewals of the lane's lease.
+    private struct Renewals {
+        /// The longest time between two of them that is no gap: half the lease.
+        private static let longestGap = TimeAmount.milliseconds(Int64(ProtocolChecks.lease) / 2)
+        /// The time for which a lane must have renewed its lease without a gap before it reclaims.
+        private static let steadyTime = TimeAmount.seconds(15)
+
+        private var last = NIODeadline.distantPast
+        private var steadySince = NIODeadline.distantFuture
+
+        mutating func renewed(now: NIODeadline) {
+            if now - last > Self.longestGap { steadySince = now }
+            last = now
+        }
+
+        mutating func lost() { last = .distantPast }
+
+        func allowsReclaim(now: NIODeadline) -> Bool {
+            now - last <= Self.longestGap && steadySince + Self.steadyTime <= now
+        }
+    }
 
     init(
         _ store: RedisQueueStore, _ queue: QueueContext, waits: Bool, _ lane: SimulatedLane, _ worker: SimulatedWorker,
@@ -234,9 +262,11 @@ private final class SimulatedQueueStore: QueueStore {
         completion: @escaping Completion<QueueConnection.Claimed>
     ) {
         let claimed = claimed
-        store.claim(claim, heartbeat: heartbeat) { [simulation, lane, mutation] result in
+        store.claim(claim, heartbeat: heartbeat) { [self, simulation, lane, mutation] result in
             var result = result
             if case .success(var answer) = result {
+                if answer.leaseLost { renewals.lost() } else { renewals.renewed(now: simulation.time.now) }
+                if mutation == .reclaimsAtOnce, let other = answer.expiredWorker { reclaim(other) { _ in } }
                 for (offset, body) in answer.bodies.enumerated() {
                     simulation.checks.receive(ClaimID(number: claim.first + offset, stamp: answer.stamp), of: claimed)
                     lane.checks.receive(body)
@@ -257,7 +287,8 @@ private final class SimulatedQueueStore: QueueStore {
     func settle(_ settlement: Settlement, completion: @escaping Completion<QueueConnection.Settled>) {
         let claimed = claimed
         let confirm: Completion<QueueConnection.Settled> = { [simulation] result in
-            // A settlement that found no claim confirms nothing: after a rollback a recovered job may be reserved under its name.
+            // A settlement that found no claim confirms nothing: after a rollback a recovered job may be reserved under
+            // its name.
             if case .success(let settled) = result, settled.lost == 0 {
                 simulation.checks.confirm(settlement, of: claimed)
             }
@@ -287,6 +318,9 @@ private final class SimulatedQueueStore: QueueStore {
     }
 
     func reclaim(_ other: String, completion: @escaping Completion<QueueConnection.Reclaimed?>) {
+        if !renewals.allowsReclaim(now: simulation.time.now) {
+            simulation.fail("\(lane.name) reclaims \(other), and has not renewed its own lease for long enough")
+        }
         store.reclaim(other, completion: completion)
     }
 
@@ -296,20 +330,32 @@ private final class SimulatedQueueStore: QueueStore {
 
     func claims(completion: @escaping Completion<[ClaimID]>) {
         if mutation == .skipsRecovery { return completion(.success([])) }
-        store.claims(completion: completion)
+        asOther { store.claims(completion: completion) }
+    }
+
+    /// With the mutation, reads the claims of another lane instead of the lane's own.
+    private func asOther(_ read: () -> Void) {
+        let holders = simulation.workers.flatMap(\.lanes).map { $0.holders[queue.id.index] }
+        let own = lane.holders[queue.id.index]
+        guard mutation == .recoversOthersClaims, let other = holders.first(where: { $0 != own }) else { return read() }
+        store.use(holder: other)
+        read()
+        store.use(holder: own)
     }
 
     func bodies(of claims: [ClaimID], completion: @escaping Completion<[ByteBuffer?]>) {
         let claimed = claimed
-        store.bodies(of: claims) { [simulation, lane] result in
-            if case .success(let bodies) = result {
-                for (claim, body) in zip(claims, bodies) {
-                    guard let body else { continue }
-                    simulation.checks.receive(claim, of: claimed)
-                    lane.checks.receive(body)
+        asOther {
+            store.bodies(of: claims) { [simulation, lane] result in
+                if case .success(let bodies) = result {
+                    for (claim, body) in zip(claims, bodies) {
+                        guard let body else { continue }
+                        simulation.checks.receive(claim, of: claimed)
+                        lane.checks.receive(body)
+                    }
                 }
+                completion(result)
             }
-            completion(result)
         }
     }
 
@@ -355,11 +401,9 @@ private final class SimulatedQueueStore: QueueStore {
     func close() -> EventLoopFuture<Void> { store.close() }
 }
 
-/// The real store of the fleet's state, with the checks of what the lane gets to know, and the mutations of the engine's rules.
+/// The real store of the fleet's state, with the checks of what the lane gets to know, and the mutations of the
+/// engine's rules.
 private final class SimulatedFleetStore: FleetStore {
-    /// The time for which a lane waits for the fleet's provider token.
-    private static let patience = TimeAmount.milliseconds(1900)
-
     private let store: RedisFleetStore
     private unowned let lane: SimulatedLane
     private unowned let simulation: FleetSimulation
@@ -419,15 +463,13 @@ private final class SimulatedFleetStore: FleetStore {
     }
 
     func share(_ offer: SharedProviderTokens.Offer, completion: @escaping Completion<SharedProviderTokens.Answer>) {
-        let (asked, losses) = (simulation.time.now, lane.sender.losses)
-        store.share(offer) { [simulation, lane] result in
-            let isLate = simulation.time.now - asked > Self.patience
+        lane.checks.askedForToken()
+        store.share(offer) { [lane, mutation] result in
             switch result {
-            case .success(.taken), .success(.other):
-                if isLate || lane.sender.losses > losses { lane.checks.lacksFleetToken = true }
-            case .success(.clocksDiffer), .failure: lane.checks.lacksFleetToken = true
+            case .success(.taken), .success(.other): lane.checks.receivedToken(true)
+            case .success(.clocksDiffer), .failure: lane.checks.receivedToken(false)
             }
-            completion(result)
+            completion(mutation == .ignoresFleetToken ? .success(.taken) : result)
         }
     }
 

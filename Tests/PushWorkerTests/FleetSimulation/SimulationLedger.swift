@@ -2,7 +2,8 @@ import APNS
 import Foundation
 import NIOCore
 
-/// The jobs that producers have pushed, the notifications that APNs has accepted, and the places where each was last found.
+/// The jobs that producers have pushed, the notifications that APNs has accepted, and the places where each was last
+/// found.
 final class SimulationLedger {
     private struct State {
         let job: Int
@@ -12,6 +13,8 @@ final class SimulationLedger {
         /// True once Redis has lost it with the time after a snapshot.
         var isForgotten = false
         var id: String?
+        /// The number of requests with this id that APNs may have processed.
+        var requests = 0
     }
 
     /// A body in Redis, read once: most are found by many audits.
@@ -104,15 +107,19 @@ final class SimulationLedger {
         return (job, job.first + index)
     }
 
-    /// Checks that each resend carries the same id.
+    /// Checks that a request carries the same id as those before it that APNs may have processed.
     /// - Returns: the mistake, if any.
     func checkID(_ id: String?, of number: Int) -> String? {
-        guard let known = states[number].id else {
+        states[number].requests += 1
+        guard let known = states[number].id, states[number].requests > 1 else {
             states[number].id = id
             return nil
         }
         return known == id ? nil : "the job \(states[number].job) was sent with the ids \(known) and \(id ?? "none")"
     }
+
+    /// Notes that APNs has refused a request, or has not processed it.
+    func refused(_ number: Int) { states[number].requests -= 1 }
 
     private static func index(of token: some StringProtocol, in job: SimulatedJob) -> Int? {
         if job.tokens.count == 1 { return job.tokens[0] == token ? 0 : nil }

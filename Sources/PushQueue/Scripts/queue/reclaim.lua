@@ -62,14 +62,14 @@ for _, field in ipairs(fields) do
             field, 'Poison', string.format('reclaimed %d times from lanes whose lease had expired', reclaims), members,
             original,
         }
-    elseif head then
-        -- The head from the comma behind the mark on, without its old counter.
-        local rest = string.gsub(string.sub(head, #WRAPPER), ',"reclaims":[^,]+', '', 1)
-        bodies[#bodies + 1] = WRAPPER .. string.format('"reclaims":%d', reclaims) .. rest .. original .. '}'
     else
-        -- A job without an id gets its identity from its first claim, so that each resend carries the same apns-id.
-        bodies[#bodies + 1] = WRAPPER
-            .. '"reclaims":1,"origin":' .. cjson.encode(lane .. ':' .. field) .. ',"job":' .. original .. '}'
+        -- The head from the comma behind the mark on, without its old counter.
+        local rest = head and string.gsub(string.sub(head, #WRAPPER), ',"reclaims":[^,]+', '', 1) or ',"job":'
+        -- A job without an id gets its identity from its first claim, so that each resend carries the same apns-id. A
+        -- wrapper that a producer or a requeue has made may lack both, too.
+        local origin = members.id or members.origin
+        origin = origin and '' or ',"origin":' .. cjson.encode(lane .. ':' .. field)
+        bodies[#bodies + 1] = WRAPPER .. string.format('"reclaims":%d', reclaims) .. origin .. rest .. original .. '}'
     end
 end
 
