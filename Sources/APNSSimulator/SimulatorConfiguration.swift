@@ -20,7 +20,7 @@ package struct SimulatorConfiguration: Sendable {
     package var devices: [RegisteredDevice] = []
     /// How many `apns-id`s, device tokens and channels the account counts apart, each; the oldest are forgotten, up to as many
     /// again later. nil forgets none.
-    package var accountLimit: Int? = 50_000
+    package var accountLimit: Int? = 40_000
     /// How many broadcast channels an app may have.
     ///
     /// Source: Apple, "Sending channel management requests to APNs": up to 10,000 in each environment.

@@ -222,7 +222,7 @@ struct SimulatorCommand: AsyncParsableCommand {
             "How many apns-ids and device tokens the account counts apart, at least; the oldest are forgotten. "
                 + "--record-tokens and --token-counts forget none.",
             valueName: "number"))
-    var accountLimit = 50_000
+    var accountLimit = 40_000
 
     @OptionGroup(title: "Gateway and feedback options")
     var gateway: GatewayOptions

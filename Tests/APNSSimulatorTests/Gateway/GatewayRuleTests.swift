@@ -63,7 +63,8 @@ struct GatewayRuleTests {
         ])
         func statuses(_ tokens: [UInt8]) -> [String] {
             tokens.enumerated().map { index, byte in
-                switch script.effect(on: token(byte), ordinal: index + 1, &generator)?.answer {
+                let effect = GatewayEffect(of: &script, on: token(byte), ordinal: index + 1, &generator)
+                return switch effect?.answer {
                 case .packet(let packet)?: packet.status.label
                 case .close?: "close"
                 case nil: "-"
@@ -76,9 +77,10 @@ struct GatewayRuleTests {
                 "8 InvalidToken", "-", "1 ProcessingError", "close", "-", "1 ProcessingError",
             ])
         #expect(script.judgesMoreThanConnections)
-        let late = script.effect(on: token(0xBB), ordinal: 1, &generator)
+        let late = GatewayEffect(of: &script, on: token(0xBB), ordinal: 1, &generator)
         #expect(late?.delay == 2000 && late?.accepts == true)
-        #expect(script.connectionEffect(&generator) == nil)
+        let connection = GatewayEffect(ofNextConnection: &script, &generator)
+        #expect(connection == nil)
     }
 
     @Test("meet the first connections, or a share of them")
@@ -88,12 +90,12 @@ struct GatewayRuleTests {
             try GatewayRule("at=connect,times=2,answer=close"), try GatewayRule("at=connect,after=4,answer=hang"),
         ])
         var answers: [GatewayAction.Answer?] = []
-        for _ in 0..<8 { answers.append(first.connectionEffect(&generator)?.answer) }
+        for _ in 0..<8 { answers.append(GatewayEffect(ofNextConnection: &first, &generator)?.answer) }
         #expect(answers == [.close, .close, nil, .hang, nil, nil, nil, .hang])
         #expect(!first.judgesMoreThanConnections)
         var share = RuleScript([try GatewayRule("at=connect,rate=0.25,answer=reset")])
         var met = 0
-        for _ in 0..<1000 where share.connectionEffect(&generator) != nil { met += 1 }
+        for _ in 0..<1000 where GatewayEffect(ofNextConnection: &share, &generator) != nil { met += 1 }
         #expect((180...320).contains(met))
     }
 
