@@ -2,9 +2,9 @@
 public enum TLSTrust: Sendable, Equatable {
     /// The system's, where OpenSSL looks for them (`SSL_CERT_FILE` and `SSL_CERT_DIR` included).
     case system
-    /// Those of a PEM file, and no others. An intermediate or the peer's own certificate may stand there too.
+    /// Those of a PEM file, or that of a DER file, and no others. An intermediate or the peer's own certificate may be there too.
     case file(String)
-    /// Those of a PEM text, and no others.
+    /// Those of a PEM text, or that of a DER certificate, and no others.
     case pem([UInt8])
 }
 

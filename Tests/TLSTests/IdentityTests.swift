@@ -82,6 +82,18 @@ struct IdentityTests {
         #expect(error.description.contains(certificate) && error.description.contains(key))
     }
 
+    @Test("of authorities may be DER")
+    func binaryAuthorities() throws {
+        let pem = String(decoding: try contents("ca.pem"), as: UTF8.self)
+        let lines = pem.split(separator: "\n").drop { !$0.hasPrefix("-----BEGIN CERTIFICATE") }.dropFirst()
+        let der = try #require(Data(base64Encoded: lines.prefix { !$0.hasPrefix("-----") }.joined()))
+        var configuration = TLSClientConfiguration()
+        configuration.trust = .pem([UInt8](der))
+        #expect(throws: Never.self) { try TLSContext.client(configuration) }
+        configuration.trust = .pem([UInt8](der.dropLast()))
+        #expect(throws: TLSError.self) { try TLSContext.client(configuration) }
+    }
+
     @Test("of authorities must hold certificates")
     func authorities() throws {
         var configuration = TLSClientConfiguration()

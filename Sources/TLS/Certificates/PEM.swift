@@ -39,10 +39,11 @@ struct PEM {
         self.init(bytes: bytes, source: path)
     }
 
-    /// All certificates, in their order. The caller owns them.
+    /// All certificates, in their order, or the only one of a file in DER. The caller owns them.
     ///
     /// - Throws: `notPEM` if there is none, or one of them is damaged.
     func certificates() throws(TLSError) -> [OpaquePointer] {
+        if !PEMText.isPEM(bytes), let certificate = DERCertificate.read(bytes) { return [certificate] }
         let bio = try memoryBIO()
         defer { BIO_free(bio) }
         var found: [OpaquePointer] = []
