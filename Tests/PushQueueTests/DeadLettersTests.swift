@@ -17,7 +17,8 @@ struct DeadLettersTests {
             (["id=job/\"1\""], ["a"]), (["id=inside"], ["d"]), (["id=job/\"1\"", "id=inside"], ["a", "d"]),
             (["id=job"], []), (["app=one"], ["a", "b", "d"]), (["app=one", "reason=Bad*"], ["a", "b"]),
             (["token=AB cd"], ["b", "d"]), (["token=<abcd>"], ["b", "d"]), (["token=ab"], ["c"]), (["token=ef"], ["d"]),
-            (["error=SHUT"], ["b"]), (["error=too l"], ["a"]), (["error=%"], []), (["older=9000"], ["f"]),
+            (["error=SHUT"], ["b"]), (["error=too l"], ["a"]), (["error=503"], ["b"]), (["error=50"], []),
+            (["error=%"], []), (["older=9000"], ["f"]),
             (["older=2000"], ["d", "s", "e", "f"]), (["newer=2000"], ["a", "b", "c"]),
             (["newer=9000"], ["a", "b", "c", "d", "s", "e"]),
             (["older=1000", "newer=9000"], ["d", "s", "e"]), (["id=J1"], ["s"]), (["token=0F0F"], ["s"]),
@@ -27,7 +28,11 @@ struct DeadLettersTests {
         try await withQueue { queue in
             let letters: [(seconds: Int64, head: String, original: String)] = [
                 (100, #""reason":"BadPayload","id":"job/\"1\"","app":"one","detail":"it is TOO LARGE""#, "a"),
-                (200, #""reason":"BadTopic","id":"2","app":"one","error":"Shutdown","tokens":["ABCD","x"]"#, "b"),
+                (
+                    200,
+                    #""reason":"BadTopic","id":"2","app":"one","error":"Shutdown","status":503,"tokens":["ABCD","x"]"#,
+                    "b"
+                ),
                 (300, #""reason":"NoApp","id":"3","tokens":["ab"]"#, #"{"token":"abcd","is":"c"}"#),
                 (3000, #""reason":"Poison""#, #"{"id":"inside","app":"one","tokens":["E F","a<b>cd"],"is":"d"}"#),
                 (3500, #""reason":"Poison""#, #"{"class":"Push","args":[{"token":"0f0f"}],"jid":"J1","is":"s"}"#),

@@ -18,7 +18,9 @@ struct DeadLetterOptions: ParsableArguments {
     @Option(help: "Letters of jobs for this device token, in hex; more than once for several.")
     var token: [String] = []
 
-    @Option(name: .customLong("error"), help: "Letters whose error has this text in it, in either case.")
+    @Option(
+        name: .customLong("error"),
+        help: "Letters whose error contains this text, in either case, or whose status is this number.")
     var errorText: [String] = []
 
     @Option(help: "Letters that are at least so old, such as 45s, 30m, 1h30m or 7d.") var olderThan: String?

@@ -14,7 +14,7 @@
 --         key X           its key: the first ten digits of the SHA-1 of its line
 --         id X, app X     the member of its line, or else of the job
 --         token X         one of the tokens of its line, or else of the job
---         error X         a part of its error or detail, in either case
+--         error X         a part of its error or detail, in either case, or its status
 --         older 1h30m     at least as old; the units are w, d, h, m, s and ms
 --         newer 2h        not older
 --         newest 1        from the newest to the oldest; else from the oldest to the newest
@@ -146,6 +146,11 @@ local function is_wanted_error(head)
             if string.find(value, part, 1, true) then
                 return true
             end
+        end
+    end
+    for _, part in ipairs(wanted.error) do
+        if type(head.status) == 'number' and part == string.format('%.0f', head.status) then
+            return true
         end
     end
     return false
