@@ -80,6 +80,18 @@ struct ProxyHandshakeTests {
         #expect(why.contains(answer.why), "\(why)")
     }
 
+    @Test("of 401 and 403 to credentials mentions them, and does not tell them", arguments: [401, 403])
+    func refusedWithCredentials(status: Int) {
+        for credentials in [nil, HTTPProxy.Credentials(user: "somebody", password: "hunter2")] {
+            guard case .failed(let why) = outcome("HTTP/1.1 \(status) No\r\n\r\n", pieces: 9, credentials) else {
+                Issue.record("not refused")
+                return
+            }
+            #expect(why.contains("user and password that were sent") == (credentials != nil), "\(why)")
+            #expect(!why.contains("hunter2") && !why.contains("somebody"))
+        }
+    }
+
     @Test("of 407 to credentials blames the credentials, and does not tell them")
     func wrongCredentials() {
         let answer = outcome(

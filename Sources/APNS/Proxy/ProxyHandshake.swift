@@ -101,7 +101,10 @@ struct ProxyHandshake {
         case 407 where credentials == nil: "\(answer): it wants a user and a password, and none are configured"
         case 407:
             "\(answer): it does not take the user and password that are configured, or not by Basic authentication"
-        case 403, 405: "\(answer): it does not allow connections to \(endpoint)"
+        case 401, 403:
+            "\(answer): it does not allow connections to \(endpoint)"
+                + (credentials == nil ? "" : ", or does not accept the user and password that were sent")
+        case 405: "\(answer): it does not allow connections to \(endpoint)"
         case 502, 503, 504: "\(answer): it cannot reach \(endpoint)"
         default: "\(answer) to CONNECT"
         }
