@@ -9,6 +9,7 @@ import PushQueue
 import Redis
 import ServiceLifecycle
 import Synchronization
+import Telemetry
 
 struct Feedback: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -89,6 +90,12 @@ struct Feedback: AsyncParsableCommand {
     @Flag(help: "Print what became of it as a JSON object, one a round.")
     var json = false
 
+    @Option(
+        help: ArgumentHelp(
+            "\(Setting.logLevel.help) At debug: connections, batches and ends. (\(Setting.logLevel.variable); default: info)",
+            valueName: "level"))
+    var logLevel: String?
+
     @Flag(help: "Say nothing of apps that have no feedback.")
     var quiet = false
 
@@ -116,7 +123,8 @@ struct Feedback: AsyncParsableCommand {
     }
 
     private func allSettings() throws -> Settings {
-        try redis.configuration.settings(redis.given, settings.given, service.given)
+        try redis.configuration.settings(
+            redis.given, settings.given, service.given, logLevel.map { [.logLevel: $0] } ?? [:])
     }
 
     func run() async throws {
@@ -133,8 +141,14 @@ struct Feedback: AsyncParsableCommand {
         let writer = InvalidTokenClient.start(
             topology: redis.topology, keys: all.sharedKeys, maximumAge: all.invalidTokenAge,
             configuration: redis.configuration, logger: redis.logger)
+        let level = SharedLogLevel(all.text(.logLevel).flatMap(Logger.Level.init(rawValue:)) ?? .info)
+        let logger = Logger(
+            label: "apns-worker",
+            factory: LineLogHandler.standardError(
+                .auto, level: level, environment: ProcessInfo.processInfo.environment))
         let service = FeedbackService(
-            choices: choices, options: self, writer: writer, spill: spill, limits: limits, interval: interval)
+            choices: choices, options: self, writer: writer, spill: spill, limits: limits, interval: interval,
+            logger: logger)
         let group = ServiceGroup(
             configuration: .init(
                 services: [.init(service: service, successTerminationBehavior: .gracefullyShutdownGroup)],
@@ -167,12 +181,13 @@ private final class FeedbackService: Service {
     let spill: FeedbackSpill
     let limits: (silence: TimeAmount, redis: TimeAmount)
     let interval: TimeAmount?
+    let logger: Logger
     /// Whether the last round went wrong.
     let hasFailed = Atomic(false)
 
     init(
         choices: [FeedbackApp.Choice], options: Feedback, writer: InvalidTokenClient, spill: FeedbackSpill,
-        limits: (silence: TimeAmount, redis: TimeAmount), interval: TimeAmount?
+        limits: (silence: TimeAmount, redis: TimeAmount), interval: TimeAmount?, logger: Logger
     ) {
         self.choices = choices
         self.options = options
@@ -180,6 +195,7 @@ private final class FeedbackService: Service {
         self.spill = spill
         self.limits = limits
         self.interval = interval
+        self.logger = logger
     }
 
     func run() async throws {
@@ -232,7 +248,7 @@ private final class FeedbackService: Service {
     private func context(_ outputs: FeedbackOutputs, _ stop: FeedbackStop) -> FeedbackDrain.Context {
         FeedbackDrain.Context(
             writer: writer, spill: spill, outputs: outputs, stop: stop, progress: FeedbackProgress(),
-            batch: options.batch, silence: limits.silence, redisPatience: limits.redis)
+            batch: options.batch, silence: limits.silence, redisPatience: limits.redis, logger: logger)
     }
 
     private func tell(_ report: FeedbackRoundReport) throws {

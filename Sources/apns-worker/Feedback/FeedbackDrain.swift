@@ -1,4 +1,5 @@
 import APNS
+import Logging
 import NIOCore
 import PushQueue
 
@@ -17,6 +18,7 @@ struct FeedbackDrain: Sendable {
         let silence: TimeAmount
         /// For how long Redis may be away.
         let redisPatience: TimeAmount
+        let logger: Logger
     }
 
     private let app: FeedbackApp
@@ -43,7 +45,13 @@ struct FeedbackDrain: Sendable {
             report.error = report.error ?? "\(error)"
         }
         report.took(ContinuousClock.now - began)
+        log("feedback_ended", "the feedback service has been read", ["count": "\(report.records)"])
         return report
+    }
+
+    private func log(_ event: String, _ message: Logger.Message, _ metadata: Logger.Metadata) {
+        context.logger.debug(
+            message, metadata: metadata.merging(["event": "\(event)", "app": "\(app.name)"]) { $1 })
     }
 
     /// Before the service is asked, which forgets what it has sent, Redis has to be there and to take what will be written.
@@ -58,7 +66,9 @@ struct FeedbackDrain: Sendable {
     private struct NotAsked: Error, CustomStringConvertible { let description: String }
 
     private mutating func readAll() async throws {
+        log("feedback_connecting", "connecting to the feedback service", ["endpoint": "\(app.endpoint)"])
         let session = try await FeedbackSession.connect(app.session(silence: context.silence))
+        log("feedback_connected", "connected to the feedback service", ["endpoint": "\(app.endpoint)"])
         defer { session.close() }
         try await context.stop.withHandler({ session.stop() }) {
             do {
@@ -94,6 +104,10 @@ struct FeedbackDrain: Sendable {
             let markings = await writing.write(records)
             if markings == nil { refused += records }
             for index in records.indices { report.count(markings?[index]) }
+            log(
+                markings == nil ? "feedback_refused" : "feedback_written",
+                markings == nil ? "Redis did not accept records" : "wrote records to Redis",
+                ["count": "\(records.count)"])
             guard context.outputs.isWanted else { continue }
             await context.outputs.write(
                 InvalidToken.lines(records.map { ($0, app.name) }, markings), count: records.count)
