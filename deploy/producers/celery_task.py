@@ -6,6 +6,7 @@
 import json
 import os
 import sys
+import time
 
 import redis
 from celery import Celery
@@ -19,7 +20,9 @@ connection = redis.Redis.from_url(URL)
 @app.task(bind=True, autoretry_for=(redis.ConnectionError,), retry_backoff=True)
 def push(self, token, text):
     # The task's id stays the same when Celery runs it twice, and so does the notification's apns-id.
-    connection.rpush("push:{default}:jobs", json.dumps({"id": self.request.id, "token": token, "alert": text}))
+    connection.rpush("push:{default}:jobs", json.dumps({
+        "id": self.request.id, "token": token, "alert": text, "enqueued_at": time.time(),
+    }))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import (
 	"log"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/gomodule/redigo/redis"
 )
@@ -24,6 +25,7 @@ type Job struct {
 	Sound      string         `json:"sound,omitempty"`
 	Priority   int            `json:"priority,omitempty"`
 	Expiration string         `json:"expiration,omitempty"`
+	EnqueuedAt int64          `json:"enqueued_at,omitempty"`
 	CollapseID string         `json:"collapse_id,omitempty"`
 	Custom     map[string]any `json:"custom,omitempty"`
 }
@@ -45,6 +47,7 @@ func main() {
 	enqueue(connection, Job{Token: token, Alert: text})
 
 	// With an id, so that a job that is enqueued twice by mistake carries one apns-id, and more of what a job may have.
+	// The duration in `expiration` counts from `enqueued_at`: without it, from when a worker first sees the job.
 	one := 1
 	enqueue(connection, Job{
 		ID:         "order-1742-shipped",
@@ -54,6 +57,7 @@ func main() {
 		Sound:      "default",
 		Priority:   10,
 		Expiration: "1h",
+		EnqueuedAt: time.Now().Unix(),
 		CollapseID: "order-1742",
 		Custom:     map[string]any{"order": 1742},
 	})

@@ -17,6 +17,7 @@ await redis.connect();
 await redis.rPush(JOBS, JSON.stringify({ token, alert: text }));
 
 // With an id, so that a job that is enqueued twice by mistake carries one apns-id, and more of what a job may have.
+// The duration in `expiration` counts from `enqueued_at`: without it, from when a worker first sees the job.
 await redis.rPush(
   JOBS,
   JSON.stringify({
@@ -27,6 +28,7 @@ await redis.rPush(
     sound: "default",
     priority: 10,
     expiration: "1h",
+    enqueued_at: Date.now() / 1000,
     collapse_id: "order-1742",
     custom: { order: 1742 },
   }),

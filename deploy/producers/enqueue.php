@@ -26,6 +26,7 @@ function job(array $members): string
 $redis->rPush(JOBS, job(['token' => $token, 'alert' => $text]));
 
 // With an id, so that a job that is enqueued twice by mistake carries one apns-id, and more of what a job may have.
+// The duration in `expiration` counts from `enqueued_at`: without it, from when a worker first sees the job.
 $redis->rPush(JOBS, job([
     'id' => 'order-1742-shipped',
     'token' => $token,
@@ -34,6 +35,7 @@ $redis->rPush(JOBS, job([
     'sound' => 'default',
     'priority' => 10,
     'expiration' => '1h',
+    'enqueued_at' => time(),
     'collapse_id' => 'order-1742',
     'custom' => ['order' => 1742],
 ]));

@@ -6,6 +6,7 @@
 import json
 import os
 import sys
+import time
 
 import redis
 
@@ -20,6 +21,7 @@ connection = redis.Redis.from_url(os.environ.get("REDIS_URL", "redis://127.0.0.1
 connection.rpush(JOBS, json.dumps({"token": token, "alert": text}))
 
 # With an id, so that a job that is enqueued twice by mistake carries one apns-id, and more of what a job may have.
+# The duration in `expiration` counts from `enqueued_at`: without it, from when a worker first sees the job.
 connection.rpush(JOBS, json.dumps({
     "id": "order-1742-shipped",
     "token": token,
@@ -28,6 +30,7 @@ connection.rpush(JOBS, json.dumps({
     "sound": "default",
     "priority": 10,
     "expiration": "1h",
+    "enqueued_at": time.time(),
     "collapse_id": "order-1742",
     "custom": {"order": 1742},
 }))

@@ -16,6 +16,7 @@ redis = Redis.new(url: ENV.fetch("REDIS_URL", "redis://127.0.0.1:6379"))
 redis.rpush(JOBS, JSON.generate(token: token, alert: text))
 
 # With an id, so that a job that is enqueued twice by mistake carries one apns-id, and more of what a job may have.
+# The duration in `expiration` counts from `enqueued_at`: without it, from when a worker first sees the job.
 redis.rpush(JOBS, JSON.generate(
   id: "order-1742-shipped",
   token: token,
@@ -24,6 +25,7 @@ redis.rpush(JOBS, JSON.generate(
   sound: "default",
   priority: 10,
   expiration: "1h",
+  enqueued_at: Time.now.to_f,
   collapse_id: "order-1742",
   custom: { order: 1742 }
 ))

@@ -14,9 +14,10 @@ redis() { redis-cli --no-auth-warning -u "${REDIS_URL:-redis://127.0.0.1:6379}" 
 jq -cnj --arg token "$token" --arg text "$text" '{token: $token, alert: $text}' | redis -x RPUSH "$jobs" >/dev/null
 
 # With an id, so that a job that is enqueued twice by mistake carries one apns-id, and more of what a job may have.
+# The duration in `expiration` counts from `enqueued_at`: without it, from when a worker first sees the job.
 jq -cnj --arg token "$token" --arg text "$text" '{
     id: "order-1742-shipped", token: $token, alert: {title: "Your order", body: $text}, badge: 1, sound: "default",
-    priority: 10, expiration: "1h", collapse_id: "order-1742", custom: {order: 1742}
+    priority: 10, expiration: "1h", enqueued_at: now, collapse_id: "order-1742", custom: {order: 1742}
 }' | redis -x RPUSH "$jobs" >/dev/null
 
 # Many: a connection and a pipeline for all of them, in the protocol itself, as `redis-cli --pipe` takes it.

@@ -6,6 +6,7 @@
 import json
 import os
 import sys
+import time
 
 import redis
 
@@ -29,7 +30,7 @@ def enqueue(*jobs):
 
 
 # With unique_for a job that is pushed again is not sent again, so that it can be pushed until it is confirmed.
-job = {"id": "order-1742-shipped", "unique_for": "1h", "token": token, "alert": text}
+job = {"id": "order-1742-shipped", "unique_for": "1h", "token": token, "alert": text, "enqueued_at": time.time()}
 if not any(enqueue(job) for _ in range(3)):
     sys.exit(f"enqueued 1 job, but fewer than {REPLICAS} replicas have it: a failover may lose it")
 print(f"enqueued 1 job, and {REPLICAS} replicas have it" if REPLICAS > 1 else "enqueued 1 job, and a replica has it")

@@ -23,6 +23,7 @@ text = ARGV[1] || "Grüße aus Köln"
 Sidekiq::Client.push("class" => "PushJob", "queue" => "push", "args" => [{ "token" => token, "alert" => text }])
 
 # With an id, so that a job that is enqueued twice by mistake carries one apns-id, and more of what a job may have.
+# Sidekiq writes `enqueued_at` itself.
 Sidekiq::Client.push("class" => "PushJob", "queue" => "push", "retry" => 5, "args" => [{
   "id" => "order-1742-shipped",
   "token" => token,
