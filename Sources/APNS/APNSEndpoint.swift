@@ -21,7 +21,7 @@ public struct APNSEndpoint: Hashable, Sendable, CustomStringConvertible {
         self.port = port
     }
 
-    /// Reads `production`, `sandbox`, `host`, `host:port` or `https://host:port`; `nil` for anything else.
+    /// Reads `production` or `sandbox` in any case, `host`, `host:port` or `https://host:port`; `nil` for anything else.
     public init?(_ text: String) {
         self.init(text, production: .production, sandbox: .sandbox, scheme: "https://")
     }
@@ -36,7 +36,7 @@ public struct APNSEndpoint: Hashable, Sendable, CustomStringConvertible {
     ///   - sandbox: what `sandbox` is.
     ///   - scheme: what may stand before the host, with a slash behind the port; nothing where the service has no URLs.
     init?(_ text: String, production: APNSEndpoint, sandbox: APNSEndpoint, scheme: String? = nil) {
-        switch text {
+        switch text.lowercased() {
         case "production":
             self = production
             return
@@ -90,13 +90,9 @@ public struct APNSEndpoint: Hashable, Sendable, CustomStringConvertible {
         return (String(host), port)
     }
 
-    /// Apple's name for it, `production` or `sandbox`; for another server, host and port.
+    /// Apple's name for it, `production` or `sandbox`, on whichever port; for another server, host and port.
     public var environment: String {
-        switch self {
-        case .production, .productionGateway: "production"
-        case .sandbox, .sandboxGateway: "sandbox"
-        default: description
-        }
+        APNSEnvironment(host: host)?.rawValue ?? description
     }
 
     /// The value of `:authority`.
@@ -167,10 +163,10 @@ extension APNSEndpoint {
 
     /// Where the channels are managed on which is broadcast here; for a server that is not Apple's, the same place.
     public var channelManagement: APNSEndpoint {
-        switch self {
+        switch APNSEnvironment(host: host) {
         case .production: .productionChannels
         case .sandbox: .sandboxChannels
-        default: self
+        case nil: self
         }
     }
 }
