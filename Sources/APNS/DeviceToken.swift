@@ -1,31 +1,36 @@
 import NIOCore
 
-/// A device token as APNs wants it in a path: lower-case hex digits, an even number of them, at most 200.
+/// A device token as APNs wants it in a path: lower-case hex digits, an even number of them, at most 2,048.
 ///
 /// The digits are a slice of the buffer that the token came in wherever that was already in this form, so that a job's
 /// token is neither copied nor turned into a `String` on its way.
+///
+/// Source for the size: Apple, "Registering your app with APNs": "APNs device tokens are of variable length. Do not hard-code
+/// their size." Those of devices have 32 bytes, those of Live Activities 80 and more.
 public struct DeviceToken: Hashable, Sendable {
     /// The lower-case hex digits.
     public let hex: ByteBuffer
 
-    /// The longest token that is taken, in hex digits. Apple's are 64 today and documented as growing to 100 bytes.
-    public static let maximumDigits = 200
+    /// The maximum number of hex digits: 1,024 bytes.
+    public static let maximumDigits = 2048
 
     /// No device: a placeholder in what notifications share. APNs answers `MissingDeviceToken` to it.
     public static let none = DeviceToken()
 
     private init() { hex = ByteBuffer() }
 
-    /// - Parameter hex: lower-case hex digits, an even number of them, 2 to 200.
+    /// - Parameter hex: lower-case hex digits, an even number of them, 2 to 2,048.
     init(canonical hex: ByteBuffer) { self.hex = hex }
 
     /// What is wrong with a token.
     public enum Invalid: Error, Equatable, Sendable, CustomStringConvertible {
         case empty
         case notHexadecimal(offset: Int)
+        /// Hex digits with something added to them.
+        case decorated(Decoration, offset: Int)
         case oddNumberOfDigits(Int)
         case tooLong(digits: Int)
-        /// The binary gateway takes tokens of 64 digits only.
+        /// The binary protocol carries tokens of 64 to 200 digits.
         case notForGateway(digits: Int)
 
         /// What is wrong and where; never the token itself.
@@ -33,17 +38,30 @@ public struct DeviceToken: Hashable, Sendable {
             switch self {
             case .empty: "the device token is empty"
             case .notHexadecimal(let offset): "the device token has a character that is not hexadecimal at \(offset)"
+            case .decorated(let decoration, let offset):
+                "the device token has \(decoration.rawValue) at \(offset); send its hex digits alone"
             case .oddNumberOfDigits(let digits): "the device token has an odd number of hex digits (\(digits))"
             case .tooLong(let digits):
                 "the device token has \(digits) hex digits, more than \(DeviceToken.maximumDigits)"
-            case .notForGateway(let digits): "the device token has \(digits) hex digits; the binary gateway takes 64"
+            case .notForGateway(let digits):
+                "the device token has \(digits) hex digits; the binary gateway accepts \(GatewayFrame.tokenSizes.lowerBound * 2) "
+                    + "to \(GatewayFrame.tokenSizes.upperBound * 2)"
             }
         }
     }
 
-    /// Takes a token as people store it: spaces, `<` and `>` are stripped and digits are lower-cased. Base64 of 32 bytes,
-    /// 43 characters with or without the padding, is a token too; of another number of bytes it is not, for then a hex token
-    /// with a typing error could be one.
+    /// What a program may add to the hex digits when it prints them. It is not ignored, because digits may be missing as well.
+    public enum Decoration: String, Sendable {
+        case separator = "a separator"
+        case quote = "a quotation mark"
+        case prefix = "the prefix 0x"
+        /// `{length = 32, bytes = 0x1234 … abcd}`: most of the digits are missing.
+        case dataDescription = "the description of a Data object, which does not contain the whole token,"
+    }
+
+    /// Reads a token as people store it: spaces, `<` and `>` are stripped and digits are lower-cased. Base64 of 32 to 1,024
+    /// bytes is a token too, in either alphabet and with or without padding, if at least eight of its characters are not hex
+    /// digits: with fewer it is a hex token with typing errors.
     /// - Parameter text: the token's characters.
     /// - Throws: ``Invalid`` when what is left is not a device token.
     public init(_ text: ByteBuffer) throws(Invalid) {
@@ -91,7 +109,7 @@ public struct DeviceToken: Hashable, Sendable {
             case 0x20, 0x3C, 0x3E: continue
             case 0x30...0x39, 0x61...0x66: count += 1
             case 0x41...0x46: count += 1
-            default: throw .notHexadecimal(offset: offset)
+            default: throw Self.invalid(byte, at: offset, in: text)
             }
             if count <= maximumDigits { digits.writeInteger(byte | 0x20) }
         }
@@ -101,34 +119,56 @@ public struct DeviceToken: Hashable, Sendable {
         return digits
     }
 
+    private static func invalid(_ byte: UInt8, at offset: Int, in text: ByteBuffer) -> Invalid {
+        switch byte {
+        case UInt8(ascii: "-"), UInt8(ascii: ":"): .decorated(.separator, offset: offset)
+        case UInt8(ascii: "\""), UInt8(ascii: "'"): .decorated(.quote, offset: offset)
+        case UInt8(ascii: "x") where offset == 1 && text.readableBytesView.first == UInt8(ascii: "0"):
+            .decorated(.prefix, offset: 0)
+        case UInt8(ascii: "{") where text.readableBytesView.starts(with: "{length".utf8):
+            .decorated(.dataDescription, offset: offset)
+        default: .notHexadecimal(offset: offset)
+        }
+    }
+
+    /// The number of characters that distinguishes base64 from hex digits with typing errors. Of 43 random characters 28 are
+    /// no hex digits.
+    private static let foreignDigits = 8
+
     /// The hex digits of a token in base64, in either alphabet.
     private static func base64(_ text: ByteBuffer) -> ByteBuffer? {
-        guard (43...44).contains(text.readableBytes) else { return nil }
+        // 32 to 1,024 bytes.
+        guard (43...1368).contains(text.readableBytes) else { return nil }
         var characters = text.readableBytesView[...]
-        if characters.last == UInt8(ascii: "=") { characters = characters.dropLast() }
-        guard characters.count == 43, !characters.allSatisfy(isHexadecimal) else { return nil }
+        while characters.last == UInt8(ascii: "="), text.readableBytes - characters.count < 2 {
+            characters = characters.dropLast()
+        }
+        let padding = text.readableBytes - characters.count
+        var foreign = 0
+        for character in characters {
+            guard isBase64(character) else { return nil }
+            if !isHexadecimal(character) { foreign += 1 }
+        }
+        guard foreign >= foreignDigits, padding == 0 || text.readableBytes % 4 == 0 else { return nil }
         let bytes = (try? Base64.decode(characters)) ?? Base64.decodeURL(characters)
-        guard let bytes, bytes.count == 32 else { return nil }
-        return ByteBuffer(string: bytes.hexadecimal)
+        guard let bytes, (32...maximumDigits / 2).contains(bytes.count) else { return nil }
+        return DeviceToken(bytes: ByteBuffer(bytes: bytes)).hex
+    }
+
+    /// True for a character of either alphabet.
+    private static func isBase64(_ byte: UInt8) -> Bool {
+        byte &- 0x30 < 10 || (byte | 0x20) &- 0x61 < 26 || byte == UInt8(ascii: "+") || byte == UInt8(ascii: "/")
+            || byte == UInt8(ascii: "-") || byte == UInt8(ascii: "_")
     }
 
     private static func isHexadecimal(_ byte: UInt8) -> Bool { byte &- 0x30 < 10 || (byte | 0x20) &- 0x61 < 6 }
-}
-
-extension [UInt8] {
-    fileprivate var hexadecimal: String {
-        reduce(into: "") { text, byte in
-            if byte < 16 { text += "0" }
-            text += String(byte, radix: 16)
-        }
-    }
 }
 
 extension DeviceToken {
     private static let digits = Array("0123456789abcdef".utf8)
 
     /// A token from its bytes.
-    /// - Parameter bytes: 1 to 100 of them.
+    /// - Parameter bytes: 1 to 1,024 of them.
     init(bytes: ByteBuffer) {
         precondition((1...Self.maximumDigits / 2).contains(bytes.readableBytes))
         var hex = ByteBufferAllocator().buffer(capacity: bytes.readableBytes * 2)

@@ -14,6 +14,8 @@ public struct Notification: Sendable {
     public var topic: ByteBuffer
     /// `apns-push-type`.
     public var pushType: PushType
+    /// The name of the push type if that is ``PushType/other``.
+    public var unknownPushType: UnknownPushType?
     /// `apns-priority`: 10, 5 or 1; `nil` leaves it to APNs (10).
     public var priority: UInt8?
     /// `apns-expiration`: seconds since 1970, 0 for "now or never"; `nil` leaves it to APNs.

@@ -2,8 +2,10 @@ import NIOCore
 
 /// The value of the `apns-push-type` header.
 ///
-/// Source: Apple, "Sending notification requests to APNs", table of `apns-push-type` values.
+/// Source: Apple, "Sending notification requests to APNs", table of `apns-push-type` values; for `accessory` (iOS 26.5)
+/// "Responding to forwarded notifications".
 public enum PushType: String, CaseIterable, Sendable {
+    case accessory
     case alert
     case background
     case complication
@@ -15,6 +17,14 @@ public enum PushType: String, CaseIterable, Sendable {
     case pushtotalk
     case voip
     case widgets
+    /// A type that this version does not know: ``Notification/unknownPushType`` has its name.
+    case other
+
+    /// The types that this version knows.
+    public static let allCases: [PushType] = [
+        .alert, .background, .complication, .controls, .fileprovider, .liveactivity, .location, .mdm, .pushtotalk,
+        .voip, .widgets, .accessory,
+    ]
 
     /// What APNs expects behind the app's bundle identifier in `apns-topic`; empty where the bare identifier is right.
     /// For `mdm` the topic is the one in the MDM certificate's subject.
@@ -24,7 +34,8 @@ public enum PushType: String, CaseIterable, Sendable {
     /// Live Activities with ActivityKit push notifications" and of the certificates' list of topics.
     public var topicSuffix: String {
         switch self {
-        case .alert, .background, .mdm: ""
+        case .alert, .background, .mdm, .other: ""
+        case .accessory: ".push-type.accessory"
         case .complication: ".complication"
         case .controls: ".push-type.controls"
         case .fileprovider: ".pushkit.fileprovider"
@@ -62,5 +73,20 @@ public enum PushType: String, CaseIterable, Sendable {
             return
         }
         return nil
+    }
+}
+
+/// The name of a push type that this version does not know: 1 to 32 lower-case letters.
+///
+/// An object, so that other notifications carry no more than an empty reference.
+public final class UnknownPushType: Sendable {
+    /// The value of the header. Never written to, so that its bytes stay where they are.
+    public let name: ByteBuffer
+
+    /// Reads a name; `nil` for one that no push type of APNs could have.
+    public init?(_ name: ByteBuffer) {
+        let bytes = name.readableBytesView
+        guard (1...32).contains(bytes.count), bytes.allSatisfy({ $0 &- 0x61 < 26 }) else { return nil }
+        self.name = name
     }
 }

@@ -63,7 +63,7 @@ public struct PackedResults: Sendable {
     public var isEmpty: Bool { count == 0 }
 
     /// A producer's token that is none can be as long as the job; nobody needs more of it to know it again.
-    private static let maximumTokenLength = 255
+    private static let maximumTokenLength = 2048
 
     /// Adds one.
     public mutating func append(_ result: NotificationResult) {

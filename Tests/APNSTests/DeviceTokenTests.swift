@@ -1,4 +1,5 @@
 import APNS
+import Foundation
 import NIOCore
 import Testing
 
@@ -43,9 +44,28 @@ struct DeviceTokenTests {
     }
 
     @Test(
-        "of another length is not taken for base64: it would make a token of a typing error",
+        "of 32 to 1,024 bytes may be base64, in either alphabet, with and without padding",
+        arguments: [32, 33, 34, 80, 100, 128, 1023, 1024])
+    func longBase64(count: Int) throws {
+        let bytes = (0..<count).map { UInt8(truncatingIfNeeded: 251 &- 7 &* $0) }
+        let hex = bytes.map { String(format: "%02x", $0) }.joined()
+        let text = Data(bytes).base64EncodedString()
+        let plain = text.filter { $0 != "=" }
+        let url = plain.map { $0 == "+" ? "-" : $0 == "/" ? "_" : String($0) }.joined()
+        for spelling in [text, plain, url] { #expect(try DeviceToken(spelling) == DeviceToken(hex)) }
+    }
+
+    @Test("of too many bytes for one is not base64")
+    func tooLongBase64() {
+        let text = Data((0..<1025).map { UInt8(truncatingIfNeeded: 251 &- 7 &* $0) }).base64EncodedString()
+        #expect(throws: DeviceToken.Invalid.self) { try DeviceToken(text) }
+    }
+
+    @Test(
+        "of hex digits with typing errors is not taken for base64",
         arguments: [
-            "AAECAwQF", String(repeating: "A", count: 63) + "g", String(repeating: "g", count: 42),
+            "AAECAwQF", String(repeating: "0", count: 57) + "OoOlIgG", String(repeating: "a", count: 41) + "xy",
+            String(repeating: "A", count: 63) + "g", String(repeating: "g", count: 42),
             String(repeating: "g", count: 45), String(repeating: "g", count: 42) + "==",
         ])
     func notBase64(text: String) {
@@ -59,7 +79,7 @@ struct DeviceTokenTests {
         #expect(throws: DeviceToken.Invalid.oddNumberOfDigits(43)) { try DeviceToken(String(digits.dropLast())) }
     }
 
-    @Test("may have any even number of digits up to 200", arguments: [2, 64, 160, 198, 200])
+    @Test("may have any even number of digits up to 2,048", arguments: [2, 64, 160, 200, 202, 256, 512, 2046, 2048])
     func lengths(digits: Int) throws {
         #expect(try DeviceToken(String(repeating: "A", count: digits)).hex.readableBytes == digits)
         #expect(try DeviceToken(String(repeating: "a", count: digits)).hex.readableBytes == digits)
@@ -72,11 +92,22 @@ struct DeviceTokenTests {
             ("<a b c>", .oddNumberOfDigits(3)), ("abcdxx", .notHexadecimal(offset: 4)),
             ("abcd\u{0}f", .notHexadecimal(offset: 4)), ("ab\ncd", .notHexadecimal(offset: 2)),
             ("ab/../cd", .notHexadecimal(offset: 2)), ("äb", .notHexadecimal(offset: 0)),
-            (String(repeating: "a", count: 201), .tooLong(digits: 201)),
-            (String(repeating: "a", count: 202), .tooLong(digits: 202)),
+            (String(repeating: "a", count: 2049), .tooLong(digits: 2049)),
+            (String(repeating: "A", count: 2050), .tooLong(digits: 2050)),
         ])
     func refused(text: String, error: DeviceToken.Invalid) {
         #expect(throws: error) { try DeviceToken(text) }
+    }
+
+    @Test(
+        "with something that a program printed beside its digits is refused, and the error names it",
+        arguments: [
+            ("ab-cd", DeviceToken.Decoration.separator, 2), ("ab:cd", .separator, 2), ("\"abcd\"", .quote, 0),
+            ("'abcd'", .quote, 0), ("0xabcd", .prefix, 0),
+            ("{length = 32, bytes = 0x1234abcd ... 5678cdef }", .dataDescription, 0),
+        ])
+    func decorated(text: String, decoration: DeviceToken.Decoration, offset: Int) {
+        #expect(throws: DeviceToken.Invalid.decorated(decoration, offset: offset)) { try DeviceToken(text) }
     }
 
     @Test("takes exactly the hexadecimal characters, for each of the 256 bytes")
@@ -90,7 +121,13 @@ struct DeviceTokenTests {
                 #expect(isDigit, "byte \(byte)")
                 #expect(String(buffer: token.hex) == String(buffer: text).lowercased())
             } catch {
-                #expect(error == (isStripped ? .oddNumberOfDigits(3) : .notHexadecimal(offset: 1)), "byte \(byte)")
+                let expected: DeviceToken.Invalid =
+                    isStripped
+                    ? .oddNumberOfDigits(3)
+                    : "-:".utf8.contains(byte)
+                        ? .decorated(.separator, offset: 1)
+                        : "'\"".utf8.contains(byte) ? .decorated(.quote, offset: 1) : .notHexadecimal(offset: 1)
+                #expect(error == expected, "byte \(byte)")
                 #expect(!isDigit, "byte \(byte)")
             }
         }

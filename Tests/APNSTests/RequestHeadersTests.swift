@@ -111,6 +111,32 @@ struct RequestHeadersTests {
         #expect(sent.requests.first?.first { $0.name == ":path" }?.value == "/3/device/")
     }
 
+    @Test("have the whole token in the path, however long it is", arguments: [64, 200, 202, 512, 2048])
+    func longTokens(digits: Int) async throws {
+        let notifications = try ["a", "b", "c"].map { digit in
+            var notification = Notification.example()
+            notification.deviceToken = try DeviceToken(String(repeating: digit, count: digits))
+            notification.expiration = 7
+            return notification
+        }
+        let sent = try await sent(notifications)
+        let paths = sent.requests.flatMap { $0 }.filter { $0.name == ":path" }.map(\.value)
+        #expect(paths == ["a", "b", "c"].map { "/3/device/" + String(repeating: $0, count: digits) })
+        #expect(sent.requests.allSatisfy { $0.contains { $0.name == "apns-expiration" && $0.value == "7" } })
+    }
+
+    @Test("name a push type that this version does not know")
+    func unknownPushType() async throws {
+        var notification = Notification.example()
+        notification.pushType = .other
+        notification.unknownPushType = UnknownPushType(ByteBuffer(string: "hologram"))
+        let sent = try await sent([notification])
+        #expect(sent.requests.first?.first { $0.name == "apns-push-type" }?.value == "hologram")
+        for name in ["", "Hologram", "a b", "a\r\nb", String(repeating: "a", count: 33)] {
+            #expect(UnknownPushType(ByteBuffer(string: name)) == nil)
+        }
+    }
+
     @Test("name each push type")
     func pushTypes() async throws {
         let notifications = PushType.allCases.map { type in

@@ -12,6 +12,7 @@ struct VocabularyTests {
             ("fileprovider", ".pushkit.fileprovider"), ("location", ".location-query"),
             ("liveactivity", ".push-type.liveactivity"), ("pushtotalk", ".voip-ptt"),
             ("widgets", ".push-type.widgets"), ("controls", ".push-type.controls"),
+            ("accessory", ".push-type.accessory"),
         ])
     func pushTypes(name: String, suffix: String) throws {
         let type = try #require(name.utf8CString.withUnsafeBytes { PushType(bytes: .init(rebasing: $0.dropLast())) })
@@ -41,7 +42,7 @@ struct VocabularyTests {
 
     @Test("has no other push types", arguments: ["", "Alert", "alert ", "alerts", "ale", "voip\u{0}"])
     func otherPushTypes(name: String) {
-        #expect(PushType.allCases.count == 11)
+        #expect(PushType.allCases.count == 12)
         #expect(Array(name.utf8).withUnsafeBytes { PushType(bytes: $0) } == nil)
     }
 

@@ -20,8 +20,9 @@ public struct FeedbackTuple: Sendable, Equatable {
 ///
 /// Source: Apple, "Local and Remote Notification Programming Guide" (archived), "The Feedback Service".
 public struct FeedbackTuples: Sendable {
-    /// The longest token that is taken, in bytes. Apple's have 32; 100 is what it said tokens may grow to.
-    public static let maximumTokenLength = DeviceToken.maximumDigits / 2
+    /// The maximum size of a token in bytes. Apple's tuples have 32; 100 is the size that its documentation of the binary
+    /// protocol names.
+    public static let maximumTokenLength = 100
 
     /// What cannot be a tuple. Nothing behind it can be made sense of.
     public struct Malformed: Error, Equatable, Sendable, CustomStringConvertible {

@@ -15,8 +15,9 @@ public enum GatewayFrame: String, Sendable, CaseIterable {
     /// Whether the gateway can say which item it means.
     var hasIdentifier: Bool { self != .simple }
 
-    /// The bytes of a device token; the gateway takes no other number.
-    public static let tokenSize = 32
+    /// The sizes of device tokens in bytes ("Binary Provider API": "Up to 100 bytes"). No device has a shorter one than 32, and
+    /// one of a wrong size ends the connection.
+    public static let tokenSizes = 32...100
 
     /// Appends a notification's frame. What does not fit into the protocol's numbers must have been refused before.
     func write(_ notification: borrowing Notification, identifier: UInt32, into buffer: inout ByteBuffer) {

@@ -36,12 +36,16 @@ struct RequestHeaders: ~Copyable {
             add(broadcast, notification, scratch: &scratch, authorization: authorization, &count)
             return (fields, count)
         }
-        add(":path", Self.writePath(notification.deviceToken, to: &scratch), repeats: false, &count)
+        add(":path", Self.path(notification.deviceToken, slot, scratch: &scratch), repeats: false, &count)
         if let authorization { add("authorization", authorization.bytes, repeats: true, &count) }
         if notification.topic.readableBytes > 0 {
             add("apns-topic", Self.bytes(notification.topic), repeats: true, &count)
         }
-        add("apns-push-type", notification.pushType.headerValue, repeats: true, &count)
+        if let unknown = notification.unknownPushType {
+            add("apns-push-type", Self.bytes(unknown.name), repeats: true, &count)
+        } else {
+            add("apns-push-type", notification.pushType.headerValue, repeats: true, &count)
+        }
         if let priority = notification.priority {
             add("apns-priority", Self.text(priority: priority), repeats: true, &count)
         }
@@ -97,10 +101,16 @@ struct RequestHeaders: ~Copyable {
         count += 1
     }
 
-    private static func writePath(
-        _ token: DeviceToken, to scratch: inout UnsafeMutablePointer<UInt8>
+    private static func path(
+        _ token: DeviceToken, _ slot: UnsafeMutablePointer<RequestSlot>, scratch: inout UnsafeMutablePointer<UInt8>
     ) -> UnsafeBufferPointer<UInt8> {
         let prefix: StaticString = "/3/device/"
+        guard token.hex.readableBytes <= RequestSlots.shortToken else {
+            var path = ByteBuffer(staticString: prefix)
+            path.writeImmutableBuffer(token.hex)
+            slot.pointee.longPath = path
+            return bytes(path)
+        }
         scratch.update(from: prefix.utf8Start, count: prefix.utf8CodeUnitCount)
         let count = token.hex.withUnsafeReadableBytes { hex in
             // There is no address where there is no token.
@@ -144,6 +154,7 @@ struct RequestHeaders: ~Copyable {
 extension PushType {
     fileprivate var headerValue: StaticString {
         switch self {
+        case .accessory: "accessory"
         case .alert: "alert"
         case .background: "background"
         case .complication: "complication"
@@ -152,6 +163,7 @@ extension PushType {
         case .liveactivity: "liveactivity"
         case .location: "location"
         case .mdm: "mdm"
+        case .other: "other"
         case .pushtotalk: "pushtotalk"
         case .voip: "voip"
         case .widgets: "widgets"

@@ -9,6 +9,8 @@ struct RequestSlot {
     /// What is being sent. Its buffers must live until the stream is closed, for the header values and the body are read
     /// from them when nghttp2 serialises the frames, not when the request is submitted.
     var notification: Notification?
+    /// `:path` of a token that is too long for the scratch memory.
+    var longPath: ByteBuffer?
     /// How much of the payload has been serialised.
     var bodyOffset = 0
     /// Whether the request was serialised to its end. From then on APNs may have processed it.
@@ -31,6 +33,9 @@ struct RequestSlot {
 
 /// The slots of one connection: a fixed block of them, the free ones as a stack, the used ones in order of submission.
 struct RequestSlots: ~Copyable {
+    /// The number of digits up to which a token's path is written to the scratch memory. Longer ones are rare, and room for
+    /// them would be eight times as much memory for each request.
+    static let shortToken = 200
     /// Room for what is written anew for each request: the path, the id, the expiration.
     static let scratchSize = 288
 

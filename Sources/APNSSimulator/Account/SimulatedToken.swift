@@ -8,15 +8,15 @@ package struct SimulatedToken: Hashable, Sendable {
 
     /// Fewer hex digits than this are no device token (32 bytes; what every known Apple device sends).
     package static let minimumDigits = 64
-    /// More hex digits than this are no device token (100 bytes).
+    /// More hex digits than this are no device token (1,024 bytes, assumed).
     ///
-    /// Source: Apple, "Registering your app with APNs", which asks not to assume a length; 100 bytes was announced at WWDC.
-    package static let maximumDigits = 200
+    /// Source: Apple, "Registering your app with APNs", which asks not to assume a length.
+    package static let maximumDigits = 2048
 
     init() {}
 
     /// Reads hex digits of either case.
-    /// - Returns: nil when these are not 64 to 200 digits, an even number of them.
+    /// - Returns: nil when these are not 64 to 2,048 digits, an even number of them.
     package init?(hex: some StringProtocol) {
         var text = String(hex)
         let token = text.withUTF8 { SimulatedToken(digits: $0) }

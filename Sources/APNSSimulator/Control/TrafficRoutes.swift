@@ -101,7 +101,7 @@ struct FeedbackRoutes: ControlConcern {
         for (index, entry) in body.records.enumerated() {
             guard let token = SimulatedToken(hex: entry.token) else {
                 throw ControlError(
-                    .badRequest, "records[\(index)]: token must be 64 to 200 hex digits, an even number of them")
+                    .badRequest, "records[\(index)]: token must be 64 to 2048 hex digits, an even number of them")
             }
             guard let seconds = UInt32(exactly: entry.seconds ?? now) else {
                 throw ControlError(

@@ -81,7 +81,8 @@ package enum FeedbackFile {
                 throw Failure(line: index + 1, problem: "must be a device token, a space and seconds since 1970")
             }
             guard let token = SimulatedToken(hex: words[0]) else {
-                throw Failure(line: index + 1, problem: "the device token must be 64 to 200 hex digits, an even number")
+                throw Failure(
+                    line: index + 1, problem: "the device token must be 64 to 2048 hex digits, an even number")
             }
             guard let seconds = UInt32(words[1]) else {
                 throw Failure(line: index + 1, problem: "the time must be seconds since 1970, not '\(words[1])'")

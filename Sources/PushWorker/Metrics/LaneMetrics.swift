@@ -186,7 +186,7 @@ final class LaneMetrics {
 }
 
 extension PushType {
-    static let count = allCases.count
+    static let count = allCases.count + 1
 
     /// Its place in a table.
     var place: Int {
@@ -202,6 +202,8 @@ extension PushType {
         case .pushtotalk: 8
         case .voip: 9
         case .widgets: 10
+        case .accessory: 11
+        case .other: 12
         }
     }
 }

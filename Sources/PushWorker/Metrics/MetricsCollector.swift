@@ -96,7 +96,8 @@ actor MetricsCollector {
                 let labels = [
                     report.apps.indices.contains(key.app) ? report.apps[key.app].name : "",
                     report.queues.indices.contains(key.queue) ? report.queues[key.queue].name : "",
-                    PushType.allCases.indices.contains(key.pushType) ? PushType.allCases[key.pushType].rawValue : "",
+                    (PushType.allCases.indices.contains(key.pushType) ? PushType.allCases[key.pushType] : .other)
+                        .rawValue,
                     key.fate.label, key.reason,
                 ]
                 notifications[labels, default: 0] += count

@@ -30,6 +30,6 @@ local function add_dead_results(results, limit, now, members, reason)
     local tokens = members.tokens or { '' }
     for i = 1, math.min(#tokens, MAX_TOKENS) do
         add_result(results, limit, now,
-            { members.id or '', string.sub(tokens[i], 1, 255), 'dead', reason, '', '', '', '0', '', '' })
+            { members.id or '', string.sub(tokens[i], 1, 2048), 'dead', reason, '', '', '', '0', '', '' })
     end
 end
