@@ -264,6 +264,10 @@ struct JobDecoderTests {
         #expect(try decodeJob(Self.job(#""max_attempts":1E+3"#)).maxAttempts == 1000)
         #expect(try decodeJob(Self.job(#""expiration":0"#)).expiration == .epoch(0))
         #expect(try decodeJob(Self.job(#""expiration":1.9e9"#)).expiration == .epoch(1_900_000_000))
+        for text in ["2030-03-17T17:46:40Z", "2030-03-17T19:46:40.9+02:00"] {
+            #expect(try decodeJob(Self.job(#""expiration":"\#(text)""#)).expiration == .epoch(1_900_000_000))
+            #expect(Expiration(text) == .epoch(1_900_000_000))
+        }
     }
 
     @Test("a channel stands instead of a token, for one notification")

@@ -54,6 +54,25 @@ struct JobPushTypeTests {
         #expect(job.payloadIsBackground == (kind == .background))
     }
 
+    @Test(
+        "a payload says what kind of notification it is, where that is certain",
+        arguments: [
+            (#"{"aps":{"event":"update","content-state":{},"timestamp":1}}"#, Job.Kind.liveActivity),
+            (#"{"aps":{"timestamp":1,"event":"end"}}"#, .liveActivity),
+            (#"{"aps":{"event":"start","content-state":{},"alert":"x"}}"#, .liveActivity),
+            (#"{"aps":{"ev\u0065nt":"end","timestamp":1}}"#, .liveActivity),
+            (#"{"x":1,"aps":{"event":"end","timestamp":1}}"#, .liveActivity),
+            (#"{"aps":{"event":"end"}}"#, .alert), (#"{"aps":{"event":"tap","timestamp":1}}"#, .alert),
+            (#"{"aps":{"alert":"x","content-state":{}}}"#, .alert),
+            (#"{"event":"end","timestamp":1,"aps":{}}"#, .alert),
+            (#"{"mdm":"magic"}"#, .mdm), (#"{ "mdm" : "magic" }"#, .mdm), (#"{"mdm":1}"#, .alert),
+            (#"{"aps":{"alert":"x"},"mdm":"magic"}"#, .alert), (#"{"mdm":"magic","aps":{}}"#, .alert),
+            (#"{"aps":{"mdm":"magic"}}"#, .alert), (#"{"aps":{"content-available":1},"mdm":"x"}"#, .background),
+        ])
+    func payloads(payload: String, kind: Job.Kind) throws {
+        #expect(try decodeJob(#"{"token":"ab","payload":\#(payload)}"#).kind == kind)
+    }
+
     @Test("what goes to a channel is for Live Activities")
     func channel() throws {
         #expect(try decodeJob(#"{"channel":"ab","payload":{}}"#).kind == .liveActivity)

@@ -31,6 +31,22 @@ struct PayloadComposerTests {
         }
     }
 
+    @Test(
+        "an alert with nothing but a body is the text alone",
+        arguments: [
+            (#"{"body":"x"}"#, #""x""#), (#"{ "body" : "\u0041" , "title":null}"#, #""\u0041""#),
+            (#"{"body":"x","title":"y"}"#, #"{"body":"x","title":"y"}"#),
+            (#"{"body":{"loc-key":"k"}}"#, #"{"body":{"loc-key":"k"}}"#), (#"{"body":null}"#, "{}"), ("{}", "{}"),
+            (#"{"title":"x"}"#, #"{"title":"x"}"#),
+        ])
+    func shortestAlert(alert: String, composed text: String) throws {
+        #expect(try composed(#""alert":\#(alert)"#) == #"{"aps":{"alert":\#(text)}}"#)
+        // A payload of the producer's own is left alone.
+        let payload = #"{"aps":{"alert":\#(alert)}}"#
+        let job = try decodeJob(#"{"token":"ab","payload":\#(payload)}"#)
+        #expect(try String(buffer: job.payload(limit: 4096)) == payload)
+    }
+
     @Test("a payload is given out as it was written, as a slice, however long it is")
     func asWritten() throws {
         let job = try decodeJob(#"{"token":"ab","payload":{ "aps" : {} }}"#)

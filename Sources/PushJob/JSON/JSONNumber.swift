@@ -94,3 +94,24 @@ package enum JSONNumber {
         return isNegative ? -significand : significand
     }
 }
+
+extension JSONScanner {
+    /// Steps over a number.
+    /// - Returns: its value, or nil if it is none, not an integer or not in the range.
+    @inline(__always)
+    package mutating func integer(in range: ClosedRange<Int64>) throws(JSONError) -> Int64? {
+        guard let number = try number(),
+            let value = JSONNumber.value(of: number, decimals: 0, exact: true), range.contains(value)
+        else { return nil }
+        return value
+    }
+
+    /// Steps over a number, if there is one.
+    @inline(__always)
+    mutating func number() throws(JSONError) -> UnsafeRawBufferPointer? {
+        guard let first = next, first == UInt8(ascii: "-") || first &- UInt8(ascii: "0") < 10 else { return nil }
+        let start = offset
+        try skipNumber()
+        return UnsafeRawBufferPointer(rebasing: bytes[start..<offset])
+    }
+}

@@ -215,3 +215,33 @@ extension JSONScanner {
         return true
     }
 }
+
+extension JSONScanner {
+    /// Steps over a value.
+    /// - Returns: the string, if it is one.
+    mutating func stringIfAny() throws(JSONError) -> JSONString? {
+        guard next == UInt8(ascii: "\"") else {
+            try skipValue()
+            return nil
+        }
+        return try string()
+    }
+
+    /// Steps over a value.
+    /// - Returns: the place of its first element, if it is an array of at least one.
+    mutating func firstElement() throws(JSONError) -> Range<Int>? {
+        guard next == UInt8(ascii: "[") else {
+            try skipValue()
+            return nil
+        }
+        var first: Range<Int>?
+        var more = try enterArray()
+        while more {
+            let start = offset
+            try skipValue()
+            if first == nil { first = start..<offset }
+            more = try nextElement()
+        }
+        return first
+    }
+}

@@ -113,7 +113,7 @@ private enum EnvelopeReader {
             guard scanner.next == UInt8(ascii: "\"") else { return false }
             envelope.claim = JobField(try scanner.string())
         case .tokens:
-            guard let list = try scanner.tokenList(memberStart: memberStart) else { return false }
+            guard let list = try JobTokenList.read(&scanner, memberStart: memberStart) else { return false }
             envelope.tokenList = list
         case .error:
             guard scanner.next == UInt8(ascii: "{") else { return false }

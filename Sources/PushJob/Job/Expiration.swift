@@ -9,15 +9,69 @@ public enum Expiration: Equatable, Sendable {
     /// The last second that is taken, the end of the year 9999. A time in milliseconds is always beyond it.
     public static let latestEpoch: Int64 = 253_402_300_799
 
-    /// Reads what a person writes: `0`, a second since 1970, or a duration such as `45s`, `30m`, `1h30m`, `7d` or `2w`.
-    /// - Parameter text: the text.
-    /// - Returns: nil if it is neither.
+    /// Reads the text of a flag: `0`, a second since 1970, an ISO 8601 time, or a duration such as `45s`, `30m`, `1h30m`, `7d`
+    /// or `2w`.
+    /// - Returns: nil for any other text.
     public init?(_ text: String) {
         if let second = Int64(text), (0...Self.latestEpoch).contains(second) {
             self = .epoch(second)
         } else {
-            guard let seconds = JobDuration.seconds(text) else { return nil }
-            self = .after(seconds: seconds)
+            if let seconds = JobDuration.seconds(text) {
+                self = .after(seconds: seconds)
+            } else {
+                // A number with a fraction is a time too, but no second.
+                guard text.contains(":"), let time = JobTime.milliseconds(text) else { return nil }
+                self = .epoch(time / 1000)
+            }
+        }
+    }
+}
+
+/// Durations as jobs and people write them, such as `45s`, `30m`, `1h30m`, `7d` or `2w`.
+public enum JobDuration {
+    /// The longest duration that is taken, 100 years in seconds.
+    public static let longest: Int64 = 3_153_600_000
+
+    /// What `unique_for` may be, in seconds: up to 30 days, for each reservation is a key in Redis' memory.
+    public static let uniqueFor: ClosedRange<Int64> = 1...(30 * 86_400)
+
+    /// Reads what a person writes.
+    /// - Parameter text: the text.
+    /// - Returns: seconds, or nil if it is no duration.
+    public static func seconds(_ text: String) -> Int64? {
+        var text = text
+        return text.withUTF8 { seconds(UnsafeRawBufferPointer($0)) }
+    }
+
+    /// Reads a duration: numbers with the units w, d, h, m and s, each at most once and the larger ones first.
+    static func seconds(_ text: UnsafeRawBufferPointer) -> Int64? {
+        var total: Int64 = 0
+        var number: Int64?
+        var smallest = Int64.max
+        for byte in text {
+            if byte &- UInt8(ascii: "0") < 10 {
+                let value = (number ?? 0) * 10 + Int64(byte - UInt8(ascii: "0"))
+                guard value <= longest else { return nil }
+                number = value
+                continue
+            }
+            guard let count = number, let unit = length(ofUnit: byte), unit < smallest else { return nil }
+            total += count * unit
+            guard total <= longest else { return nil }
+            smallest = unit
+            number = nil
+        }
+        return number == nil && smallest != .max ? total : nil
+    }
+
+    private static func length(ofUnit unit: UInt8) -> Int64? {
+        switch unit {
+        case UInt8(ascii: "s"): 1
+        case UInt8(ascii: "m"): 60
+        case UInt8(ascii: "h"): 3600
+        case UInt8(ascii: "d"): 86400
+        case UInt8(ascii: "w"): 604_800
+        default: nil
         }
     }
 }

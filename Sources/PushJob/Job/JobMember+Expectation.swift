@@ -3,12 +3,13 @@ extension JobMember {
     public var expectation: String {
         switch self {
         case .id, .app: "a string of 1 to 255 bytes without control characters"
-        case .token: "a string of hex digits"
-        case .tokens: "an array of at least one string of hex digits"
+        case .token: "a string of hex digits or base64"
+        case .tokens: "an array of at least one string of hex digits or base64"
         case .topic, .pushType: "a string of 1 to 255 printable ASCII characters without spaces"
         case .priority: "1, 5 or 10"
         case .expiration:
-            "0, a time in seconds (not milliseconds) since 1970, or a duration such as \"45s\", \"30m\", \"1h30m\" or \"7d\""
+            "0, a time in seconds (not milliseconds) since 1970, an ISO 8601 time with Z or an offset, or a duration such as"
+                + " \"45s\", \"30m\", \"1h30m\" or \"7d\""
         case .collapseID: "a string of 1 to 64 printable ASCII characters with no space at either end"
         case .apnsID: "a UUID in the form of 8-4-4-4-12 hex digits"
         case .payload: "an object"

@@ -108,7 +108,7 @@ struct JobReader {
             job.payload = JobField(start..<scanner.offset)
             hasPayload = true
         case .tokens:
-            guard let list = try scanner.tokenList(memberStart: nameStart) else { return false }
+            guard let list = try JobTokenList.read(&scanner, memberStart: nameStart) else { return false }
             job.tokenList = list
         case .priority:
             guard let priority = try scanner.integer(in: 1...10), priority == 1 || priority == 5 || priority == 10
@@ -185,6 +185,10 @@ struct JobReader {
             guard let isSet = try scanner.flag() else { return false }
             if isSet { job.traits.insert(.contentAvailable) }
             return true
+        case .contentChanged:
+            guard let isSet = try scanner.flag() else { return false }
+            if isSet { job.traits.insert(.contentChanged) }
+            return true
         case .relevanceScore:
             guard let score = try scanner.finiteNumber() else { return false }
             if !(0...1).contains(score) { wideScore = start }
@@ -241,7 +245,10 @@ struct JobReader {
         guard scanner.next == UInt8(ascii: "\"") else {
             return try scanner.integer(in: 0...Expiration.latestEpoch).map { .epoch($0) }
         }
-        return try duration().map { .after(seconds: $0) }
+        return JSONText.withCharacters(of: try scanner.string(), in: scanner.bytes) { text in
+            if let seconds = JobDuration.seconds(text) { return .after(seconds: seconds) }
+            return JobTime.iso8601(text).map { .epoch($0 / 1000) }
+        }
     }
 
     private mutating func duration() throws(JSONError) -> Int64? {

@@ -7,6 +7,26 @@ struct JobTokenList: Equatable, Sendable {
     var count: Int
     /// Where the member's name starts, with its quote.
     var memberStart: Int
+
+    /// Steps over an array of device tokens.
+    /// - Returns: nil if it is not an array of at least one string.
+    static func read(
+        _ scanner: inout JSONScanner, memberStart: Int
+    ) throws(JSONError) -> JobTokenList? {
+        guard scanner.next == UInt8(ascii: "[") else { return nil }
+        let start = scanner.offset
+        var count = 0
+        var more = try scanner.enterArray()
+        while more {
+            guard let first = scanner.next else { throw scanner.error(.unexpectedEnd) }
+            guard first == UInt8(ascii: "\"") else { return nil }
+            _ = try scanner.string()
+            count &+= 1
+            more = try scanner.nextElement()
+        }
+        guard count > 0 else { return nil }
+        return JobTokenList(array: JobField(start..<scanner.offset), count: count, memberStart: memberStart)
+    }
 }
 
 /// A job's device tokens, read one by one from its body: no array is made of them.

@@ -88,7 +88,7 @@ struct PayloadComposer {
         case .flag: output.writeStaticString(member == .contentChanged ? "true" : "1")
         case .count: output.writeJSONInteger(try scanner.integer(in: 0...Int64.max) ?? 0)
         case .time: output.writeJSONInteger((try scanner.time() ?? 0) / 1000)
-        case .alert where scanner.next == UInt8(ascii: "{"): try writeAlert(&scanner)
+        case .alert where scanner.next == UInt8(ascii: "{"): try writeShortest(&scanner)
         case .sound where scanner.next == UInt8(ascii: "{"): try writeSound(&scanner)
         default: try copyValue(at: start)
         }
@@ -112,6 +112,24 @@ struct PayloadComposer {
         output.writeInteger(UInt8(ascii: "\""))
         output.writeStaticString(name)
         output.writeStaticString("\":")
+    }
+
+    /// Writes an alert's object, or the body alone if that is a text and all there is: it takes nine bytes less.
+    private mutating func writeShortest(_ scanner: inout JSONScanner) throws(JSONError) {
+        var probe = scanner
+        var (body, others) = (Range(0...0), 0)
+        var more = try probe.enterObject()
+        while more {
+            let member = try probe.alertMember()
+            let start = probe.offset
+            let isText = probe.next == UInt8(ascii: "\"")
+            let isNull = probe.next == UInt8(ascii: "n")
+            try probe.skipValue()
+            if member == .body, isText { body = start..<probe.offset } else if !isNull { others += 1 }
+            more = try probe.nextMember()
+        }
+        guard others == 0, body.count > 1 else { return try writeAlert(&scanner) }
+        output.writeBytes(bytes[body])
     }
 
     /// An alert's object, or a title's or body's in one.
@@ -170,5 +188,33 @@ struct PayloadComposer {
         try scanner.skipValue()
         output.writeStaticString(separator)
         output.writeBytes(bytes[(start + 1)..<(scanner.offset - 1)])
+    }
+}
+
+extension Job {
+    /// Whether ``payload(limit:)`` must make the payload that is to be sent; if not, it is ``payload``, byte for byte.
+    public var makesPayload: Bool { !traits.isDisjoint(with: [.shortForms, .truncate]) }
+
+    /// The payload that is to be sent: a slice of the job as it was written or, for a job of short forms and where the
+    /// alert's body must be shortened, a new buffer. It is made anew each time.
+    ///
+    /// - Parameter limit: how many bytes APNs takes. It matters only to a job with `truncate`: whatever another has is
+    ///   given out, however long it is.
+    /// - Throws: ``JobError/payloadTooLong(excess:limit:)`` for a job with `truncate` that cannot be made to fit.
+    public func payload(limit: Int) throws(JobError) -> ByteBuffer {
+        guard makesPayload else { return bytes(payload) }
+        let whole = traits.contains(.shortForms) ? try composed() : bytes(payload)
+        guard traits.contains(.truncate), whole.readableBytes > limit else { return whole }
+        return try PayloadShortener.shorten(whole, to: limit)
+    }
+
+    private func composed() throws(JobError) -> ByteBuffer {
+        do throws(JSONError) {
+            return try body.withUnsafeReadableBytes { bytes throws(JSONError) in
+                try PayloadComposer.compose(bytes, in: document)
+            }
+        } catch {
+            throw .malformedJSON(error)
+        }
     }
 }

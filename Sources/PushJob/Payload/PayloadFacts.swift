@@ -51,6 +51,11 @@ public struct PayloadFacts: Equatable, Sendable {
     public private(set) var members: Members = []
     /// `event` in `aps`.
     public private(set) var event: Event?
+    /// The offset at which `aps`, an object, begins in the payload; the last of them where there are several.
+    private var apsStart: Int?
+    /// True if `aps` has a `timestamp`, whatever it is.
+    private var namesTimestamp = false
+    private var apsIsEmpty = true
 
     /// Looks at a payload.
     /// - Parameter payload: the JSON text.
@@ -88,7 +93,9 @@ public struct PayloadFacts: Equatable, Sendable {
     private mutating func readAPS(_ scanner: inout JSONScanner) throws(JSONError) {
         guard scanner.next == UInt8(ascii: "{") else { return try scanner.skipValue() }
         members.insert(.aps)
+        apsStart = scanner.offset
         var more = try scanner.enterObject()
+        apsIsEmpty = !more
         while more {
             let name = try scanner.name()
             let start = scanner.offset
@@ -99,6 +106,7 @@ public struct PayloadFacts: Equatable, Sendable {
                 let value = UnsafeRawBufferPointer(rebasing: scanner.bytes[start..<scanner.offset])
                 JSONText.withCharacters(of: name, in: scanner.bytes) { name in
                     if let member = Self.member(name, with: value) { members.insert(member) }
+                    if name.isEqual(to: "timestamp") { namesTimestamp = true }
                 }
             }
             more = try scanner.nextMember()
@@ -138,6 +146,29 @@ public struct PayloadFacts: Equatable, Sendable {
         return nil
     }
 
+    /// Adds a `timestamp` to a payload of these facts, if its `aps` has none, as its first member.
+    /// - Parameter second: seconds since 1970.
+    /// - Returns: nil if there is one already, or no `aps` for it.
+    public func fillingTimestamp(in payload: ByteBuffer, _ second: Int64) -> ByteBuffer? {
+        guard let apsStart, !namesTimestamp else { return nil }
+        let place = payload.readerIndex + apsStart + 1
+        var filled = ByteBuffer()
+        filled.reserveCapacity(payload.readableBytes + Self.longestTimestamp)
+        guard let before = payload.getSlice(at: payload.readerIndex, length: apsStart + 1),
+            let after = payload.getSlice(at: place, length: payload.writerIndex - place)
+        else { return nil }
+        filled.writeImmutableBuffer(before)
+        filled.writeStaticString("\"timestamp\":")
+        filled.writeJSONInteger(second)
+        if !apsIsEmpty { filled.writeStaticString(",") }
+        filled.writeImmutableBuffer(after)
+        return filled
+    }
+
+    /// The maximum number of bytes that ``fillingTimestamp(in:_:)`` adds.
+    public static let longestTimestamp = 25
+
+    /// True if the value is neither 0 nor false.
     private static func isSet(_ value: UnsafeRawBufferPointer) -> Bool {
         !value.isEqual(to: "0") && !value.isEqual(to: "false")
     }

@@ -20,7 +20,7 @@ enum PayloadShortener {
             let body: JSONString?
             do throws(JSONError) {
                 var scanner = JSONScanner(bytes)
-                body = try scanner.alertBody()
+                body = try alertBody(&scanner)
             } catch {
                 throw .malformedPayload(error)
             }
@@ -97,17 +97,17 @@ enum PayloadShortener {
     }
 
     private static func isPlain(_ byte: UInt8) -> Bool { (0x20..<0x7F).contains(byte) && byte != UInt8(ascii: "\\") }
-}
 
-extension JSONScanner {
+    // MARK: The alert's body
+
     /// Looks for the text of the alert that a payload's `aps` has: `alert` itself or its `body`. Where a name is there
     /// twice the last one counts, as it does for most readers.
-    fileprivate mutating func alertBody() throws(JSONError) -> JSONString? {
-        try begin()
-        return try memberOfObject("aps") { scanner throws(JSONError) in
-            try scanner.memberOfObject("alert") { scanner throws(JSONError) in
+    private static func alertBody(_ scanner: inout JSONScanner) throws(JSONError) -> JSONString? {
+        try scanner.begin()
+        return try member("aps", &scanner) { scanner throws(JSONError) in
+            try member("alert", &scanner) { scanner throws(JSONError) in
                 if scanner.next == UInt8(ascii: "\"") { return try scanner.string() }
-                return try scanner.memberOfObject("body") { scanner throws(JSONError) in
+                return try member("body", &scanner) { scanner throws(JSONError) in
                     if scanner.next == UInt8(ascii: "\"") { return try scanner.string() }
                     try scanner.skipValue()
                     return nil
@@ -118,23 +118,24 @@ extension JSONScanner {
 
     /// Steps over a value.
     /// - Returns: what `read` says of the member of this name, if the value is an object that has it.
-    private mutating func memberOfObject(
-        _ wanted: StaticString, _ read: (inout JSONScanner) throws(JSONError) -> JSONString?
+    private static func member(
+        _ wanted: StaticString, _ scanner: inout JSONScanner,
+        _ read: (inout JSONScanner) throws(JSONError) -> JSONString?
     ) throws(JSONError) -> JSONString? {
-        guard next == UInt8(ascii: "{") else {
-            try skipValue()
+        guard scanner.next == UInt8(ascii: "{") else {
+            try scanner.skipValue()
             return nil
         }
         var found: JSONString?
-        var more = try enterObject()
+        var more = try scanner.enterObject()
         while more {
-            let name = try name()
-            if JSONText.withCharacters(of: name, in: bytes, { $0.isEqual(to: wanted) }) {
-                found = try read(&self)
+            let name = try scanner.name()
+            if JSONText.withCharacters(of: name, in: scanner.bytes, { $0.isEqual(to: wanted) }) {
+                found = try read(&scanner)
             } else {
-                try skipValue()
+                try scanner.skipValue()
             }
-            more = try nextMember()
+            more = try scanner.nextMember()
         }
         return found
     }

@@ -32,7 +32,7 @@ extension Job {
             if JSONText.withCharacters(of: name, in: bytes, { $0.isEqual(to: "tokens") }),
                 scanner.next == UInt8(ascii: "[")
             {
-                return try scanner.tokenList(memberStart: memberStart)
+                return try JobTokenList.read(&scanner, memberStart: memberStart)
             }
             try scanner.skipValue()
             more = try scanner.nextMember()
