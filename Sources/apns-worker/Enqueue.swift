@@ -4,6 +4,7 @@ import Glibc
 import NIOCore
 import PushJob
 import PushQueue
+import PushWorker
 import Redis
 
 struct Enqueue: AsyncParsableCommand {
@@ -14,8 +15,9 @@ struct Enqueue: AsyncParsableCommand {
                         apns-worker enqueue --token 00fc13ad… --title 'Hello' --body 'World' --badge 1 --sound default
             Many jobs:  apns-worker enqueue < jobs.ndjson     (one JSON object a line)
 
-            A line that is no job is reported with its number and not enqueued; the others are, and the exit status is 1. \
-            With --unchecked all lines are enqueued as they are.
+            A line that no worker could send is reported with its number and not enqueued: what is not a job, a device token \
+            that is not one, a payload that is too long. The others are, and the exit status is 1. With --unchecked all lines \
+            are enqueued as they are.
 
             With --replicas 1 a job counts as enqueued when a replica has it too, so that a failover does not lose it. If \
             too few confirm in time, the exit status is 1 and the error says which jobs that is about: they are in the \
@@ -36,7 +38,7 @@ struct Enqueue: AsyncParsableCommand {
     @Option(help: "The topic, if not the app's.") var topic: String?
     @Option(help: "The push type: alert, background, voip, ….") var pushType: String?
     @Option(help: "10, 5 or 1.") var priority: Int?
-    @Option(help: "Until when it is good: seconds since 1970, 0 for now or never, or a duration such as 1h.")
+    @Option(help: "Until when it is valid: seconds since 1970, ISO 8601, 0 for now or never, or a duration such as 1h.")
     var expiration: String?
     @Option(help: "Notifications with the same collapse id are shown once.") var collapseID: String?
     @Option(help: "For how long no other job with the same --id is sent, such as 1h; at most 30d.")
@@ -46,7 +48,7 @@ struct Enqueue: AsyncParsableCommand {
     @Option(help: "The trace that the job belongs to, as W3C Trace Context has it: 00-<trace id>-<parent id>-01.")
     var traceparent: String?
     @Flag(help: "Before all others in the queue.") var first = false
-    @Flag(help: "Enqueue lines of standard input even if they are no jobs.") var unchecked = false
+    @Flag(help: "Enqueue jobs without checking them.") var unchecked = false
 
     @Option(help: "Replicas that must confirm the jobs (WAIT; the Redis user needs +wait). Default: none.")
     var replicas: Int?
@@ -89,6 +91,7 @@ struct Enqueue: AsyncParsableCommand {
                         $0, at: now)
                 }
             }
+        if !unchecked, let job, let defect = JobCheck.defect(of: job, as: format) { throw ValidationError(defect) }
         try await settings.withClient(for: keys.jobs) { client in
             if let job {
                 let pushed = try await push([job], client, keys)
@@ -149,7 +152,8 @@ struct Enqueue: AsyncParsableCommand {
         if let expiration {
             guard let parsed = Expiration(expiration) else {
                 throw ValidationError(
-                    "--expiration is seconds since 1970, 0, or a duration such as 45s, 30m, 1h30m, 7d or 2w")
+                    "--expiration must be 0, seconds since 1970, an ISO 8601 time, or a duration such as 45s, 30m, 1h30m or 7d"
+                )
             }
             encoder.expiration = parsed
         }
@@ -182,14 +186,10 @@ struct Enqueue: AsyncParsableCommand {
             number += 1
             if batch.isEmpty { first = number }
             guard line.readableBytes > 0 else { continue }
-            if !unchecked {
-                do throws(JobError) {
-                    _ = try JobDecoder.decode(line, as: format)
-                } catch {
-                    refused += 1
-                    Terminal.tell("line \(number): \(error)\n")
-                    continue
-                }
+            if !unchecked, let defect = JobCheck.defect(of: line, as: format) {
+                refused += 1
+                Terminal.tell("line \(number): \(defect)\n")
+                continue
             }
             batch.append(line)
             bytes += line.readableBytes

@@ -129,6 +129,29 @@ extension EndToEnd {
             #expect(result.worker.delivered == types.count + 50 && result.worker.deferred == 0)
         }
 
+        @Test("tokens of any length arrive whole, are marked whole, and stand whole in the results")
+        func longTokens() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess(rules: ["prefix=dead,answer=410"])
+            let tokens = [64, 160, 256, 512, 2048].map { String(repeating: "ab", count: $0 / 2) }
+            let gone = "dead" + String(repeating: "cd", count: 254)
+            // Each of these is named twice, and gets one notification.
+            let others = tokens.map { "cd" + $0.dropFirst(2) }
+            let list = (others + others.map { $0.uppercased() }).map { "\"\($0)\"" }.joined(separator: ",")
+            try redis.push((tokens + [gone]).map { TestJob.text($0) } + [#"{"tokens":[\#(list)],"alert":"x"}"#])
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done", "--results", "all"])
+            let account = try await worker.finish()
+            let queue = try QueueContents(redis)
+            let seen = try await simulator.stop()
+            expectAgreement(account, queue, seen)
+            #expect(account.delivered == 10 && account.invalidToken == 1 && queue.dead.isEmpty)
+            #expect(Set(seen.acceptedByToken.keys) == Set(tokens + others))
+            #expect(queue.invalidTokens == [gone])
+            let results = try storedResults(redis)
+            #expect(Set(results.compactMap { $0["token"] }) == Set(tokens + others + [gone]))
+        }
+
         @Test("what APNs refuses for good is kept with its reason, and tried once")
         func refused() async throws {
             let result = try await Self.deliver(

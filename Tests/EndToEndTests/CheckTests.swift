@@ -46,6 +46,28 @@ extension EndToEnd {
             #expect(try scene.redis.run("KEYS", "*") == .array(["push:{default}:jobs"]))
         }
 
+        @Test("authorities may be given as base64, in PEM or in DER")
+        func authorities() async throws {
+            let scene = try await Scene()
+            let pem = try String(contentsOfFile: TestCertificates.path("ca.pem"), encoding: .utf8)
+            let lines = pem.split(separator: "\n")
+            let start = try #require(lines.firstIndex { $0.hasPrefix("-----BEGIN CERTIFICATE") })
+            let der = lines[(start + 1)...].prefix { !$0.hasPrefix("-----") }.joined()
+            let result = try await scene.check(
+                ["--no-redis"],
+                [
+                    "APNS_WORKER_APPS": "pem,der,none", "APNS_WORKER_APPS_DER_CA_BASE64": der,
+                    "APNS_WORKER_APPS_PEM_CA_BASE64": Data(pem.utf8).base64EncodedString(),
+                    "APNS_WORKER_APPS_NONE_CA_BASE64": Data("none".utf8).base64EncodedString(),
+                    "APNS_WORKER_APPS_DER_TOPIC": "com.example.der", "APNS_WORKER_APPS_PEM_TOPIC": "com.example.pem",
+                    "APNS_WORKER_APPS_NONE_TOPIC": "com.example.none",
+                ])
+            for app in ["pem", "der"] {
+                #expect(result.output.contains("ok       app \(app): localhost:"), "\(result.output)\(result.errors)")
+            }
+            #expect(!result.output.contains("ok       app none: localhost:") && result.ending == .exited(1))
+        }
+
         @Test("what APNs refuses, or cannot be reached, is named, and the rest is tried all the same")
         func bad() async throws {
             let scene = try await Scene()
@@ -121,7 +143,7 @@ extension EndToEnd {
                 (#"{"id":"x","token":"abcd","alert":"hi"}"#, true, "push type alert (it has no `push_type`"),
                 (
                     #"{"id":"x","token":"abcd","alert":"hi","expiration":"1h"}"#, true,
-                    "sent at once; at most 10 attempts; good"
+                    "sent at once; at most 10 attempts; valid"
                 ),
                 (#"{"id":"x","token":"abcd","alert":"hi"}"#, true, "(derived from its `id` and the token)"),
                 (#"{"id":"x","token":"abcd","alert":"hi","push_typ":"voip"}"#, true, "is `push_type` meant?"),
@@ -164,12 +186,22 @@ extension EndToEnd {
             let result = try await scene.check(["--send", "--json"], job: job)
             #expect(result.ending == .exited(1), "\(result.errors)")
             struct Line: Decodable {
+                struct Answer: Decodable {
+                    let token: String
+                    let status: Int?
+                    let reason: String?
+                    let apns_id: String?
+                }
                 let level, subject, sentence: String
+                let answer: Answer?
             }
             let lines = try result.output.split(separator: "\n").map {
                 try JSONDecoder().decode(Line.self, from: Data($0.utf8))
             }
             #expect(lines.contains { $0.level == "ok" && $0.sentence == "APNs answered for a0000000…: 200" })
+            let answers = lines.compactMap(\.answer)
+            #expect(answers.map(\.token) == tokens && answers.map(\.status) == [200, 410])
+            #expect(answers.map(\.reason) == [nil, "Unregistered"] && answers.allSatisfy { $0.apns_id?.count == 36 })
             #expect(
                 lines.contains {
                     $0.level == "failure" && $0.sentence == "APNs answered for dead0000…: 410 Unregistered"

@@ -147,16 +147,20 @@ extension EndToEnd {
             let good = TestJob.many(2500)
             var lines = good
             lines.insert(#"{"token":"ab"}"#, at: 1)
-            lines.insert("", at: 5)
-            lines.insert("not json", at: 1700)
+            lines.insert(#"{"token":"a-b","alert":"x"}"#, at: 2)
+            lines.insert(#"{"token":"ab","alert":"\#(String(repeating: "x", count: 5000))"}"#, at: 3)
+            lines.insert("", at: 7)
+            lines.insert("not json", at: 1702)
             let result = try await Self.run(
                 ["enqueue", "--redis", redis.url], input: lines.joined(separator: "\n") + "\n")
             #expect(result.ending == .exited(1))
-            #expect(result.output == "enqueued 2500 jobs on default, refused 2\n")
+            #expect(result.output == "enqueued 2500 jobs on default, refused 4\n")
             let errors = result.errors.split(separator: "\n")
-            #expect(errors.count == 2)
+            try #require(errors.count == 4, "\(result.errors)")
+            #expect(errors[1].hasPrefix("line 3: the device token has a separator at 1"))
+            #expect(errors[2].hasPrefix("line 4: the payload has 5020 bytes; APNs takes 4096"))
             #expect(errors.first?.hasPrefix("line 2: the job has no `payload`") == true)
-            #expect(errors.last?.hasPrefix("line 1701: the job is not valid JSON") == true)
+            #expect(errors.last?.hasPrefix("line 1703: the job is not valid JSON") == true)
             #expect(try QueueContents(redis).jobs == good.map { Array($0.utf8) })
 
             let unchecked = try await Self.run(["enqueue", "--unchecked", "--redis", redis.url], input: "not json\n")
@@ -171,6 +175,11 @@ extension EndToEnd {
                 (["enqueue", "--alert", "x"], "--token"),
                 (["enqueue", "--token", "ab", "--payload", "{"], "payload is not valid JSON"),
                 (["enqueue", "--token", "ab", "--alert", "x", "--priority", "7"], "1, 5 or 10"),
+                (["enqueue", "--token", "xyz", "--alert", "x"], "not hexadecimal"),
+                (
+                    ["enqueue", "--token", "ab", "--alert", String(repeating: "x", count: 5000)],
+                    "the payload has 5020 bytes"
+                ),
                 (["enqueue", "--token", "ab", "--alert", "x", "--payload", "{}"], "--payload or --alert"),
                 (["enqueue", "--token", "ab", "--alert", "x", "--title", "t"], "--body"),
                 (["enqueue", "--token", "ab", "--channel", "YQ==", "--alert", "x"], "--channel, and not both"),

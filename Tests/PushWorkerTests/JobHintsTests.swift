@@ -19,7 +19,10 @@ struct JobHintsTests {
             ("collapseId", "collapse_id"),
             ("priorty", "priority"), ("tokn", "token"), ("toknes", "tokens"), ("ttl", "expiration"), ("data", "custom"),
             ("content-available", "content_available"), ("conten_available", "content_available"), ("body", "alert"),
-            ("sendat", "send_at"), ("idempotency_key", "id"),
+            ("sendat", "send_at"), ("idempotency_key", "id"), ("custom_payload", "custom"),
+            ("retryLimit", "max_attempts"),
+            ("newsstandAvailable", "content_available"), ("truncateAtWordEnd", "truncate"), ("recipient", "token"),
+            ("recipients", "tokens"), ("expiryTime", "expiration"), ("notAfter", "expiration"),
         ])
     func names(written: String, meant: String) {
         let found = hints(#""alert":"x","\#(written)":1"#)
@@ -55,7 +58,8 @@ struct JobHintsTests {
     func tokens() {
         for (token, words) in [
             ("cXyz1:APA91bHun4MxP5egoKMwt2KZFBaFUH", "Firebase"), ("ExponentPushToken[abc]", "Expo"),
-            ("abcd", "4 characters"),
+            ("abcd", "4 characters"), ("APA91bHun4MxP5egoKMwt2KZFBaFUH", "Firebase"),
+            ("{length = 32, bytes = 0x1234abcd 5678 ... cdef }", "description of a `Data`"),
         ] {
             let found = hints(#""alert":"x""#, token: token)
             #expect(found.count == 1 && found[0].contains(words) && !found[0].contains(token), "\(found)")

@@ -37,7 +37,8 @@ struct JobSchemaTests {
                 }
             }
         }
-        let types = try #require(properties["push_type"]?["enum"] as? [Any]).compactMap { $0 as? String }
+        let definitions = try #require(schema["$defs"] as? [String: [String: Any]])
+        let types = try #require(definitions["known_push_type"]?["enum"] as? [Any]).compactMap { $0 as? String }
         #expect(Set(types) == Set(PushType.allCases.map(\.rawValue)))
     }
 
@@ -50,11 +51,15 @@ struct JobSchemaTests {
         (
             .token,
             [
-                #""ab""#, #""<ABcd 12>""#, #"" a b ""#, text(200, "a"), #""\#(String(repeating: "/", count: 43))=""#,
+                #""ab""#, #""<ABcd 12>""#, #"" a b ""#, text(2048, "a"), #""\#(String(repeating: "/", count: 43))=""#,
+                #""\#(String(repeating: "/", count: 1366))==""#, #""\#(String(repeating: "_", count: 160))""#,
                 #""\#(String(repeating: "_", count: 42))w""#,
             ],
             [
-                #""abc""#, #""""#, #""<>""#, #""xy""#, text(202, "a"), #""ab\n""#, "12", #"["ab"]"#,
+                #""abc""#, #""""#, #""<>""#, #""xy""#, text(2050, "a"),
+                text(64, "a").replacing("aaaaaaa", with: "aaaaaax"),
+                #""\#(String(repeating: "/", count: 42))==""#, #""\#(String(repeating: "/", count: 1367))=""#,
+                #""ab\n""#, "12", #"["ab"]"#,
                 #""\#(String(repeating: "_", count: 40))+/A""#, #""\#(String(repeating: "_", count: 43))""#,
                 #""\#(String(repeating: "a", count: 43))""#, #""\#(String(repeating: "a", count: 43))=""#,
             ]
@@ -63,10 +68,14 @@ struct JobSchemaTests {
         (.channel, [#""YQ==""#, #""a-_+/""#], [#""""#, #""é""#, #""a b""#, text(256), "1"]),
         (.app, [#""default""#], [#""""#, #""a\n""#, "true", text(256)]),
         (.topic, [#""com.example.app""#, text(200)], [#""""#, #""a b""#, #""é""#, #""a\n""#, text(256), "1"]),
-        (.pushType, [#""alert""#, #""voip""#, #""location""#], [#""Alert""#, #""alert\n""#, #""""#, "1", #""é""#]),
+        (
+            .pushType, [#""alert""#, #""voip""#, #""location""#, #""accessory""#],
+            [#""hologram""#, #""Alert""#, #""alert\n""#, #""""#, "1", #""é""#]
+        ),
         (.priority, ["1", "5", "10", "10.0", "1e1"], ["0", "2", "9", "11", #""10""#, "true", "10.5", "-1"]),
         (
-            .expiration, ["0", "253402300799", #""1h""#, #""1w2d3h4m5s""#, #""007s""#, "1e3"],
+            .expiration,
+            ["0", "253402300799", #""2030-01-31T12:00:00Z""#, #""1h""#, #""1w2d3h4m5s""#, #""007s""#, "1e3"],
             [
                 "-1", "253402300800", "1.5", #""1""#, #""h""#, #""""#, #""1h1h""#, #""1m1h""#, #""1h\n""#, #""1 h""#,
                 "true", #""1H""#,
@@ -254,7 +263,10 @@ struct JobSchemaTests {
         let check = JobCheck([Self.app])
         for (job, reason) in [
             (#"{"token":"ab","payload":{"x":"\#(String(repeating: "x", count: 5000))"}}"#, "PayloadTooLarge"),
-            (#"{"token":"ab","alert":"","push_type":"background"}"#, "BadPayload"),
+            (
+                #"{"token":"ab","content_available":1,"push_type":"background","channel":null,"priority":10}"#,
+                "BadPriority"
+            ),
             (#"{"token":"ab","alert":"","app":"other"}"#, "UnknownApp"),
             (#"{"token":"ab","content_available":1,"priority":10}"#, "BadPriority"),
         ] {
@@ -270,7 +282,9 @@ struct JobSchemaTests {
     private static func refusal(_ text: String) -> JobError? {
         do throws(JobError) {
             let job = try JobDecoder.decode(ByteBuffer(string: text))
-            if let type = job.pushType, PushType(rawValue: String(buffer: job.text(type))) == nil {
+            if let type = job.pushType.map(job.text), !type.withUnsafeReadableBytes({ PushType(bytes: $0) != nil }),
+                job.topic == nil || UnknownPushType(type) == nil
+            {
                 return .invalidMember(.pushType, offset: 0)
             }
             let fields = job.tokens.map { Array($0) } ?? job.token.map { [$0] } ?? []

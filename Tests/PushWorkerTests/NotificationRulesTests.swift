@@ -8,12 +8,27 @@ import Testing
 
 @Suite("Notification rules")
 struct NotificationRulesTests {
+    /// What the rules say of a notification: the refusal, or else the first hint.
+    private static func verdict(
+        _ type: PushType, _ payload: String, priority: UInt8? = nil, isOnChannel: Bool = false,
+        isInferred: Bool = false, isPass: Bool = false
+    ) -> (refusal: Reason?, hint: NotificationRules.Hint?, payload: String) {
+        let subject = NotificationRules.Subject(
+            pushType: type, isInferred: isInferred, priority: priority, isOnChannel: isOnChannel, isPass: isPass)
+        var buffer = ByteBuffer(string: payload)
+        var first: NotificationRules.Hint?
+        do throws(Reason) {
+            try NotificationRules.check(subject, &buffer, second: 7) { first = first ?? $0 }
+            return (nil, first, String(buffer: buffer))
+        } catch {
+            return (error, first, String(buffer: buffer))
+        }
+    }
+
     private static func refusal(
         _ type: PushType, _ payload: String, priority: UInt8? = nil, isOnChannel: Bool = false, isInferred: Bool = false
     ) -> Reason? {
-        NotificationRules.refusal(
-            type, isInferred: isInferred, priority: priority, isOnChannel: isOnChannel,
-            payload: ByteBuffer(string: payload))
+        verdict(type, payload, priority: priority, isOnChannel: isOnChannel, isInferred: isInferred).refusal
     }
 
     /// A payload of exactly so many bytes that keeps all rules of its type.
@@ -36,9 +51,12 @@ struct NotificationRulesTests {
     func goodOnes(type: PushType) {
         let payload = Self.good[type] ?? "{}"
         for priority: UInt8? in [nil, 1, 5, 10] {
-            let isWrong = type == .background && priority == 10 || type == .liveactivity && priority == 1
-            #expect((Self.refusal(type, payload, priority: priority)?.code.text == "BadPriority") == isWrong)
-            if !isWrong { #expect(Self.refusal(type, payload, priority: priority) == nil) }
+            let verdict = Self.verdict(type, payload, priority: priority)
+            let isRefused = type == .background && priority == 10
+            #expect(verdict.refusal?.code.text == (isRefused ? "BadPriority" : nil))
+            let isHinted = type == .liveactivity && priority == 1
+            #expect(verdict.hint?.rule == (isHinted ? .liveActivityPriority : nil))
+            #expect(verdict.payload == payload)
         }
     }
 
@@ -63,43 +81,73 @@ struct NotificationRulesTests {
         #expect(NotificationRules.sizeLimit(type, isOnChannel: true) == 5120)
         #expect(Self.refusal(type, Self.payload(type, bytes: 5120), isOnChannel: true) == nil)
         #expect(Self.refusal(type, Self.payload(type, bytes: 5121), isOnChannel: true)?.code.text == "PayloadTooLarge")
-        #expect(
-            Self.refusal(type, Self.payload(type, bytes: 100), priority: 1, isOnChannel: true)?.code.text
-                == "BadPriority")
+        let lowest = Self.verdict(type, Self.payload(type, bytes: 100), priority: 1, isOnChannel: true)
+        #expect(lowest.refusal == nil && lowest.hint == nil)
     }
 
     @Test(
-        "a payload without what its type needs is refused, and the detail names it",
+        "a payload without what its type needs gets a hint that names it",
         arguments: [
-            (PushType.background, #"{"aps":{}}"#, "`content-available` 1"),
-            (.background, "{}", "`content-available` 1"),
-            (.background, #"{"aps":{"content-available":0}}"#, "`content-available` 1"),
-            (.background, #"{"aps":{"content-available":1,"alert":"x"}}"#, "must not have `alert`"),
-            (.background, #"{"aps":{"content-available":1,"badge":0}}"#, "must not have `alert`"),
-            (.background, #"{"aps":{"content-available":1,"sound":""}}"#, "must not have `alert`"),
-            (.liveactivity, "{}", "`event`"), (.liveactivity, #"{"aps":{"event":"stop","timestamp":1}}"#, "`event`"),
-            (.liveactivity, #"{"aps":{"event":"end"}}"#, "`timestamp`"),
-            (.liveactivity, #"{"aps":{"event":"end","timestamp":"1"}}"#, "`timestamp`"),
-            (.liveactivity, #"{"aps":{"event":"update","timestamp":1}}"#, "`content-state`"),
-            (.liveactivity, #"{"aps":{"event":"start","timestamp":1,"content-state":{}}}"#, "`alert`"),
+            (PushType.background, #"{"aps":{}}"#, NotificationRules.Rule.backgroundContentAvailable),
+            (.background, #"{"aps":{"content-available":0}}"#, .backgroundContentAvailable),
+            (.background, #"{"aps":{"content-available":1,"alert":"x"}}"#, .backgroundAlert),
+            (.background, #"{"aps":{"content-available":1,"badge":0}}"#, .backgroundAlert),
+            (.background, #"{"aps":{"content-available":1,"sound":""}}"#, .backgroundAlert),
+            (.liveactivity, "{}", .liveActivityEvent),
+            (.liveactivity, #"{"aps":{"event":"stop","timestamp":1}}"#, .liveActivityEvent),
+            (.liveactivity, #"{"aps":{"event":"end","timestamp":"1"}}"#, .liveActivityTimestamp),
+            (.liveactivity, #"{"aps":{"event":"update","timestamp":1}}"#, .liveActivityContentState),
+            (.liveactivity, #"{"aps":{"event":"start","timestamp":1,"content-state":{}}}"#, .liveActivityStart),
             (
                 .liveactivity, #"{"aps":{"event":"start","timestamp":1,"content-state":{},"alert":"x"}}"#,
-                "`attributes-type`"
+                .liveActivityStart
             ),
             (
                 .liveactivity,
                 #"{"aps":{"event":"start","timestamp":1,"content-state":{},"alert":"x","attributes-type":"T"}}"#,
-                "`attributes`"
-            ), (.widgets, #"{"aps":{}}"#, "`content-changed`"), (.widgets, "{}", "`content-changed`"),
-            (.controls, #"{"aps":{"content-changed":false}}"#, "`content-changed`"),
-            (.mdm, #"{"aps":{}}"#, "`mdm`"), (.mdm, #"{"mdm":5}"#, "`mdm`"), (.mdm, "{}", "`mdm`"),
-            (.mdm, #"{"mdm":"x","aps":{}}"#, "must not have `aps`"),
-            (.fileprovider, #"{"aps":{"container-identifier":"x"}}"#, "`container-identifier`"),
+                .liveActivityStart
+            ), (.widgets, #"{"aps":{}}"#, .contentChanged), (.widgets, "{}", .contentChanged),
+            (.controls, #"{"aps":{"content-changed":false}}"#, .contentChanged),
+            (.mdm, #"{"aps":{}}"#, .mdm), (.mdm, #"{"mdm":5}"#, .mdm), (.mdm, "{}", .mdm),
+            (.mdm, #"{"mdm":"x","aps":{}}"#, .mdmAPS),
+            (.fileprovider, #"{"aps":{"container-identifier":"x"}}"#, .containerIdentifier),
         ])
-    func badPayloads(type: PushType, payload: String, detail: String) throws {
-        let refusal = try #require(Self.refusal(type, payload))
-        #expect(refusal.code.text == "BadPayload")
-        #expect(refusal.detail?.contains(detail) == true, "\(refusal)")
+    func hints(type: PushType, payload: String, rule: NotificationRules.Rule) throws {
+        let verdict = Self.verdict(type, payload)
+        #expect(verdict.refusal == nil && verdict.hint?.rule == rule && verdict.payload == payload)
+        #expect(verdict.hint?.reason.code.text == "BadPayload")
+    }
+
+    @Test(
+        "a Live Activity's missing timestamp is filled in, if there is room for it",
+        arguments: [
+            (#"{"aps":{"event":"end"}}"#, #"{"aps":{"timestamp":7,"event":"end"}}"#),
+            (#"{"a":1, "aps" : {  } ,"b":2}"#, #"{"a":1, "aps" : {"timestamp":7  } ,"b":2}"#),
+            (#"{"timestamp":1,"aps":{"event":"end"}}"#, #"{"timestamp":1,"aps":{"timestamp":7,"event":"end"}}"#),
+            (#"{"aps":{"event":"end","timestamp":null}}"#, nil), (#"{"aps":{"event":"end","timestamp":2}}"#, nil),
+            ("{}", nil), (#"{"aps":[]}"#, nil),
+        ])
+    func timestamps(payload: String, filled: String?) {
+        #expect(Self.verdict(.liveactivity, payload).payload == filled ?? payload)
+        let start = #"{"aps":{"event":"end"},"x":""#
+        for size in 4070...4096 {
+            let long = start + String(repeating: "y", count: size - start.utf8.count - 2) + #""}"#
+            let verdict = Self.verdict(.liveactivity, long)
+            let added = #""timestamp":7,"#.utf8.count
+            #expect(
+                verdict.refusal == nil && verdict.payload.utf8.count == (size + added <= 4096 ? size + added : size))
+        }
+    }
+
+    @Test("a Wallet pass has an empty payload, at any priority")
+    func passes() {
+        #expect(NotificationRules.isPass(ByteBuffer(string: "pass.com.example.x")))
+        #expect(!NotificationRules.isPass(ByteBuffer(string: "com.example.pass.x")))
+        for payload in ["{}", #"{"aps":{}}"#] {
+            let verdict = Self.verdict(.background, payload, priority: 10, isPass: true)
+            #expect(verdict.refusal == nil && verdict.hint == nil)
+        }
+        #expect(Self.verdict(.background, "{}").hint == nil)
     }
 
     @Test(
@@ -115,7 +163,8 @@ struct NotificationRulesTests {
             ), (.widgets, #"{"aps":{"content-changed":1,"alert":"x"}}"#),
         ])
     func unwise(type: PushType, payload: String) {
-        #expect(Self.refusal(type, payload) == nil)
+        let verdict = Self.verdict(type, payload)
+        #expect(verdict.refusal == nil && verdict.hint == nil)
     }
 
     @Test("a Live Activity is updated and ended on a channel, but not started")
@@ -135,10 +184,10 @@ struct NotificationRulesTests {
         #expect(Self.refusal(.alert, "not JSON") == nil)
         #expect(Self.refusal(.background, "not JSON")?.code.text == "BadPayload")
         #expect(Self.refusal(.background, "{}", priority: 10, isInferred: true)?.code.text == "BadPriority")
-        #expect(Self.refusal(.mdm, #"{"aps":{}}"#, isInferred: true)?.code.text == "BadPayload")
+        #expect(Self.verdict(.mdm, #"{"aps":{}}"#, isInferred: true).hint?.rule == .mdm)
     }
 
-    @Test("a background notification without a priority gets 5; a broadcast has priority and expiration")
+    @Test("a background notification without a priority gets 5; a broadcast has one")
     func defaults() {
         for type in PushType.allCases {
             #expect(NotificationRules.priority(nil, type, isOnChannel: false) == (type == .background ? 5 : nil))
@@ -146,9 +195,6 @@ struct NotificationRulesTests {
         }
         #expect(NotificationRules.priority(nil, .liveactivity, isOnChannel: true) == 10)
         #expect(NotificationRules.priority(5, .liveactivity, isOnChannel: true) == 5)
-        #expect(NotificationRules.expiration(nil, isOnChannel: true) == 0)
-        #expect(NotificationRules.expiration(7, isOnChannel: true) == 7)
-        #expect(NotificationRules.expiration(nil, isOnChannel: false) == nil)
     }
 
     @Test(
@@ -159,23 +205,27 @@ struct NotificationRulesTests {
             (#""token":"ab","mdm":"x""#, .mdm),
             (#""channel":"ab","event":"update","content_state":{},"timestamp":1"#, .liveactivity),
             (#""token":"ab","event":"end","timestamp":"2030-01-31T12:00:00Z""#, .liveactivity),
+            (#""token":"ab","payload":{"aps":{"event":"end","timestamp":1}}"#, .liveactivity),
+            (#""token":"ab","payload":{"mdm":"x"}"#, .mdm),
+            (#""token":"ab","content_changed":1,"topic":"a.push-type.widgets""#, .widgets),
+            (#""token":"ab","payload":{"aps":{"content-changed":true}},"topic":"a.push-type.controls""#, .controls),
         ])
     func ofJobs(members: String, type: PushType) throws {
         let job = try JobDecoder.decode(ByteBuffer(string: "{\(members)}"))
-        #expect(PushType.inferred(for: job) == type)
+        #expect(PushType.inferred(for: job.kind) == type)
         let isOnChannel = job.channel != nil
         let payload = try job.payload(limit: NotificationRules.sizeLimit(type, isOnChannel: isOnChannel))
-        #expect(
-            NotificationRules.refusal(
-                type, isInferred: true, priority: nil, isOnChannel: isOnChannel, payload: payload) == nil)
+        let verdict = Self.verdict(type, String(buffer: payload), isOnChannel: isOnChannel, isInferred: true)
+        #expect(verdict.refusal == nil && verdict.hint == nil)
     }
 
     @Test("no detail has anything of the payload in it", arguments: PushType.allCases)
     func secrets(type: PushType) {
         for payload in [#"{"hunter2":"hunter2"}"#, #"{"aps":{"event":"hunter2","alert":"hunter2"}}"#, "hunter2"] {
             for isOnChannel in [false, true] {
-                let detail = Self.refusal(type, payload, isOnChannel: isOnChannel)?.detail ?? ""
-                #expect(!detail.contains("hunter2"))
+                let verdict = Self.verdict(type, payload, isOnChannel: isOnChannel)
+                #expect(!(verdict.refusal?.detail ?? "").contains("hunter2"))
+                #expect(!(verdict.hint?.detail ?? "").contains("hunter2"))
             }
         }
     }

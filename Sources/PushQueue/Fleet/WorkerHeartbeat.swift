@@ -23,6 +23,9 @@ public struct WorkerHeartbeat: Sendable {
         json.writeString(",\"lane\":\(report.lane),\"lanes\":\(report.lanes)")
         json.writeString(#","state":"\#(report.state.rawValue)","in_flight":\#(report.inFlight)"#)
         json.writeString(",\"done\":\(report.done),\"delivered\":\(report.delivered)")
+        if report.undatedExpirations > 0 {
+            json.writeString(",\"undated_expirations\":\(report.undatedExpirations)")
+        }
         json.writeString(#","rate":\#((report.rate * 10).rounded() / 10),"redis":"\#(report.redis)""#)
         if !report.obstacles.isEmpty {
             json.writeString(",\"obstacles\":[")

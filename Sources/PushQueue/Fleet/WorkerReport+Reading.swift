@@ -36,6 +36,7 @@ extension WorkerReport {
         var in_flight: Int?
         var done: Int?
         var delivered: Int?
+        var undated_expirations: Int?
         var rate: Double?
         var redis: String?
         var list: String?
@@ -67,6 +68,7 @@ extension WorkerReport {
         inFlight = Self.count(form.in_flight)
         done = Self.count(form.done)
         delivered = Self.count(form.delivered)
+        undatedExpirations = Self.count(form.undated_expirations)
         rate = max(0, min(form.rate ?? 0, 1e9))
         redis = Self.shown(form.redis)
         list = form.list.map { $0.prefix(255).printable }

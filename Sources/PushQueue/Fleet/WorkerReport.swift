@@ -90,6 +90,8 @@ public struct WorkerReport: Sendable, Equatable {
     public var done = 0
     /// Those of them that APNs took.
     public var delivered = 0
+    /// Jobs with a duration as `expiration` and no `enqueued_at` from which it could count, since the start.
+    public var undatedExpirations = 0
     /// How many ended in a second, over the last minute.
     public var rate = 0.0
     /// What its Redis is: `single`, `sentinel` or `cluster`.

@@ -57,6 +57,10 @@ public struct AppConfiguration: Sendable {
     /// The share of answers that call a device token bad (`BadDeviceToken`, `DeviceTokenNotForTopic`) above which the app is
     /// paused and no token marked, from 0 to 1; at 1 every such answer is believed.
     public var maximumBadTokenShare = 0.5
+    /// The `apns-expiration` of jobs that name none, in seconds after the job was made; 0 for now or never, `nil` for APNs' own.
+    public var expiration: Int?
+    /// True if a requirement of Apple's that APNs does not check makes a dead letter of a job.
+    public var strictPayloads = false
 
     /// Whether notifications travel by the binary protocol of old.
     public var usesGateway: Bool {

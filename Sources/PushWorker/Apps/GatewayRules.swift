@@ -39,10 +39,10 @@ enum GatewayRules {
         return nil
     }
 
-    /// A device token for the gateway, which takes 32 bytes and no other number.
+    /// Checks that the gateway's frames can carry a device token.
     static func check(_ token: DeviceToken) throws(DeviceToken.Invalid) {
         let digits = token.hex.readableBytes
-        guard digits == GatewayFrame.tokenSize * 2 else { throw .notForGateway(digits: digits) }
+        guard GatewayFrame.tokenSizes.contains(digits / 2) else { throw .notForGateway(digits: digits) }
     }
 
     /// The `apns-expiration` of a job that names none, in seconds since 1970. The gateway takes an absent one for "do not
@@ -53,7 +53,7 @@ enum GatewayRules {
     private static func isKnown(_ pushType: PushType) -> Bool {
         switch pushType {
         case .alert, .background, .voip, .complication, .fileprovider, .mdm: true
-        case .controls, .liveactivity, .location, .pushtotalk, .widgets: false
+        case .accessory, .controls, .liveactivity, .location, .other, .pushtotalk, .widgets: false
         }
     }
 }

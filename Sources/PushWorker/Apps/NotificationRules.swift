@@ -3,12 +3,60 @@ import NIOCore
 import PushJob
 import PushQueue
 
-/// What APNs or the device is known to refuse, found before sending, so that it can be said what to change.
+/// The rules about what is sent to APNs, found before sending, so that the mistake can be named.
 ///
-/// Only what Apple documents as an error or a requirement is here; what is merely unwise is sent. Apple's pages are named
-/// where their rules are.
+/// There are two classes. What Apple documents as an error of APNs is a refusal: the job becomes a dead letter with the rule.
+/// What Apple only requires of an app or a device is a ``Hint``: the notification is sent, because a false dead letter is worse
+/// than a notification that a device ignores. Apple's pages are named where their rules are.
 enum NotificationRules {
-    /// How many bytes the payload may have.
+    /// A requirement of Apple's that APNs does not check.
+    struct Hint: Equatable {
+        /// Identifies the rule in the log.
+        let rule: Rule
+        /// The requirement, and how to meet it.
+        let detail: String
+        /// The code of the dead letter where the app is strict.
+        var reason: Reason {
+            Reason(rule == .liveActivityPriority ? .apns(.badPriority) : .own(.badPayload), detail: detail)
+        }
+
+        init(_ rule: Rule, _ detail: String) {
+            self.rule = rule
+            self.detail = detail
+        }
+    }
+
+    /// The rules that are hints.
+    enum Rule: String, CaseIterable {
+        case backgroundContentAvailable = "background_content_available"
+        case backgroundAlert = "background_alert"
+        case liveActivityPriority = "live_activity_priority"
+        case liveActivityEvent = "live_activity_event"
+        case liveActivityTimestamp = "live_activity_timestamp"
+        case liveActivityContentState = "live_activity_content_state"
+        case liveActivityStart = "live_activity_start"
+        case contentChanged = "content_changed"
+        case contentChangedPushType = "content_changed_push_type"
+        case mdm
+        case mdmAPS = "mdm_aps"
+        case containerIdentifier = "container_identifier"
+        /// A push type that this version does not know. Not even a strict app refuses it.
+        case unknownPushType = "unknown_push_type"
+    }
+
+    /// A notification, as far as rules ask about it.
+    struct Subject {
+        var pushType: PushType
+        /// True if the push type is not the job's own word, but inferred from what it has.
+        var isInferred = false
+        /// The job's own priority; `nil` where it has none.
+        var priority: UInt8?
+        var isOnChannel = false
+        /// True if the topic is that of a Wallet pass, whose payload is empty.
+        var isPass = false
+    }
+
+    /// The maximum size of the payload in bytes.
     static func sizeLimit(_ pushType: PushType, isOnChannel: Bool) -> Int {
         isOnChannel ? PushType.maximumBroadcastSize : pushType.maximumPayloadSize
     }
@@ -19,164 +67,191 @@ enum NotificationRules {
         given ?? (pushType == .background ? 5 : isOnChannel ? 10 : nil)
     }
 
-    /// The `apns-expiration` to send. A broadcast must have the header; 0, "now or never", is what every channel takes,
-    /// whether it stores messages or not.
-    static func expiration(_ given: Int64?, isOnChannel: Bool) -> Int64? {
-        given ?? (isOnChannel ? 0 : nil)
-    }
+    /// True if a topic is that of a Wallet pass: `pass.` and what its owner chose.
+    ///
+    /// Source: Apple, "Adding a web service to update passes": "use the pass type identifier as the topic, and an empty JSON
+    /// dictionary for the payload".
+    static func isPass(_ topic: ByteBuffer) -> Bool { topic.readableBytesView.starts(with: "pass.".utf8) }
 
-    /// The first rule that a notification breaks.
+    /// Checks a notification, and completes its payload.
     ///
     /// The payload is scanned only for types that have rules about it, which `alert` does not, nor does a background
     /// notification that was found to be one by its payload.
     /// - Parameters:
-    ///   - priority: the job's own; `nil` where it has none.
-    ///   - isInferred: whether the push type was not the job's own word, but taken from what it has.
-    ///   - payload: what is to be sent.
-    static func refusal(
-        _ pushType: PushType, isInferred: Bool, priority: UInt8?, isOnChannel: Bool, payload: ByteBuffer
-    ) -> Reason? {
-        if let refusal = headerRefusal(pushType, priority: priority, isOnChannel: isOnChannel) { return refusal }
-        let limit = sizeLimit(pushType, isOnChannel: isOnChannel)
+    ///   - payload: the payload; a Live Activity's missing `timestamp` is filled in.
+    ///   - second: the second since 1970 that is filled in.
+    ///   - report: called with each hint.
+    /// - Throws: the first rule whose breach APNs answers with an error.
+    static func check(
+        _ subject: Subject, _ payload: inout ByteBuffer, second: Int64, report: (Hint) throws(Reason) -> Void
+    ) throws(Reason) {
+        try checkHeaders(subject, report)
+        let limit = sizeLimit(subject.pushType, isOnChannel: subject.isOnChannel)
         guard payload.readableBytes <= limit else {
-            return Reason(
+            throw Reason(
                 APNSReason.payloadTooLarge,
                 detail: "the payload has \(payload.readableBytes) bytes; APNs takes \(limit) "
-                    + (isOnChannel ? "on a channel" : "for push type \(pushType.rawValue)")
+                    + (subject.isOnChannel ? "on a channel" : "for push type \(subject.pushType.rawValue)")
                     + "; shorten it, or set the job's `truncate` to have the alert's body shortened")
         }
-        guard hasPayloadRules(pushType), !(isInferred && pushType == .background) else { return nil }
-        do throws(JSONError) {
-            return refusal(of: try PayloadFacts(payload), pushType, isOnChannel: isOnChannel)
-        } catch {
-            return badPayload("the payload is not valid JSON: \(error)")
+        guard hasPayloadRules(subject.pushType), !subject.isPass,
+            !(subject.isInferred && subject.pushType == .background)
+        else { return }
+        var facts = try facts(of: payload)
+        if subject.pushType == .liveactivity, !facts.members.contains(.timestamp),
+            let filled = facts.fillingTimestamp(in: payload, second), filled.readableBytes <= limit
+        {
+            payload = filled
+            facts = try self.facts(of: filled)
         }
+        try check(facts, subject, report)
     }
 
-    /// The first rule about payloads that one breaks.
-    static func refusal(of facts: PayloadFacts, _ pushType: PushType, isOnChannel: Bool) -> Reason? {
-        switch pushType {
-        case .background: backgroundRefusal(facts)
-        case .liveactivity: liveActivityRefusal(facts, isOnChannel: isOnChannel)
-        case .widgets, .controls: contentChangedRefusal(facts, pushType)
-        case .mdm: mdmRefusal(facts)
-        case .fileprovider: fileProviderRefusal(facts)
-        case .alert, .complication, .location, .pushtotalk, .voip: nil
+    private static func facts(of payload: ByteBuffer) throws(Reason) -> PayloadFacts {
+        do throws(JSONError) {
+            return try PayloadFacts(payload)
+        } catch {
+            throw Reason(.badPayload, detail: "the payload is not valid JSON: \(error)")
         }
     }
 
     private static func hasPayloadRules(_ pushType: PushType) -> Bool {
         switch pushType {
         case .background, .liveactivity, .widgets, .controls, .mdm, .fileprovider: true
-        case .alert, .complication, .location, .pushtotalk, .voip: false
+        case .accessory, .alert, .complication, .location, .other, .pushtotalk, .voip: false
         }
     }
 
-    private static func headerRefusal(_ pushType: PushType, priority: UInt8?, isOnChannel: Bool) -> Reason? {
+    private static func checkHeaders(
+        _ subject: Subject, _ report: (Hint) throws(Reason) -> Void
+    ) throws(Reason) {
         // Apple, "Sending broadcast push notification requests to APNs": channels are for Live Activities.
-        if isOnChannel, pushType != .liveactivity {
-            return Reason(
+        if subject.isOnChannel, subject.pushType != .liveactivity {
+            throw Reason(
                 APNSReason.invalidPushType,
-                detail: "a notification for a `channel` is of push type liveactivity, not \(pushType.rawValue); "
+                detail:
+                    "a notification for a `channel` is of push type liveactivity, not \(subject.pushType.rawValue); "
                     + "leave out the job's `push_type`, or send to a `token`")
         }
-        switch (pushType, priority) {
-        // Apple, "Sending notification requests to APNs": "Always use priority 5. Using priority 10 is an error."
-        case (.background, 10):
-            return Reason(
+        switch (subject.pushType, subject.priority) {
+        // Apple, "Sending notification requests to APNs": "Always use priority 5. Using priority 10 is an error." APNs has
+        // been seen to accept it for Wallet passes.
+        case (.background, 10) where !subject.isPass:
+            throw Reason(
                 APNSReason.badPriority,
-                detail: "a background notification has priority 5, for 10 is an error to APNs; "
+                detail: "a background notification must have priority 5, because APNs refuses 10; "
                     + "set the job's `priority` to 5 or leave it out")
         // Apple, "Starting and updating Live Activities with ActivityKit push notifications": "Set the value for the
-        // apns-priority header field to 5 or 10."
-        case (.liveactivity, 1):
-            return Reason(
-                APNSReason.badPriority,
-                detail: "a notification for a Live Activity has priority 5 or 10, not 1; change the job's `priority`")
-        default: return nil
+        // apns-priority header field to 5 or 10." For channels, "Sending broadcast push notification requests to APNs" lists
+        // 1 as well.
+        case (.liveactivity, 1) where !subject.isOnChannel:
+            try report(
+                Hint(
+                    .liveActivityPriority,
+                    "Apple has priority 5 or 10 for a Live Activity, and the job's `priority` is 1"))
+        default: break
+        }
+    }
+
+    private static func check(
+        _ facts: PayloadFacts, _ subject: Subject, _ report: (Hint) throws(Reason) -> Void
+    ) throws(Reason) {
+        switch subject.pushType {
+        case .background: if let hint = background(facts) { try report(hint) }
+        case .liveactivity:
+            // "You can't use broadcast push notifications to start a Live Activity."
+            if subject.isOnChannel, facts.event == .start {
+                throw Reason(
+                    .badPayload,
+                    detail: "a Live Activity cannot be started on a `channel`; start it on each device, by its "
+                        + "push-to-start token, with the channel's id as `input-push-channel`")
+            }
+            if let hint = liveActivity(facts) { try report(hint) }
+        case .widgets, .controls:
+            // Apple, "Updating widgets with WidgetKit push notifications" and "Updating controls locally and remotely".
+            if !facts.members.contains(.contentChanged) {
+                try report(
+                    Hint(
+                        .contentChanged,
+                        "a notification for widgets or controls needs `content-changed` true in its `aps`"))
+            }
+        case .mdm: if let hint = mdm(facts) { try report(hint) }
+        case .fileprovider:
+            // Apple, "Using push notifications to signal changes".
+            if !facts.members.contains(.containerIdentifier) {
+                try report(
+                    Hint(
+                        .containerIdentifier,
+                        "a notification of push type fileprovider needs `container-identifier`, a string, beside `aps`")
+                )
+            }
+        case .accessory, .alert, .complication, .location, .other, .pushtotalk, .voip: break
         }
     }
 
     // Apple, "Pushing background updates to your App": "an aps dictionary that includes only the content-available key
-    // […] must not contain any keys that would trigger user interactions".
-    private static func backgroundRefusal(_ facts: PayloadFacts) -> Reason? {
-        if !facts.members.contains(.contentAvailable) {
-            return badPayload(
+    // […] must not contain any keys that would trigger user interactions". Without `aps` it is no such notification: Wallet's
+    // payload is empty.
+    private static func background(_ facts: PayloadFacts) -> Hint? {
+        guard facts.members.contains(.apsName) else { return nil }
+        guard facts.members.contains(.contentAvailable) else {
+            return Hint(
+                .backgroundContentAvailable,
                 "a background notification needs `content-available` 1 in its `aps`, without which it wakes no app")
         }
         guard facts.members.isDisjoint(with: [.alert, .badge, .sound]) else {
-            return badPayload(
+            return Hint(
+                .backgroundAlert,
                 "a background notification must not have `alert`, `badge` or `sound` in its `aps`; "
-                    + "take them out, or send it as push type alert")
+                    + "remove them, or send it as push type alert")
         }
         return nil
     }
 
     // Apple, "Starting and updating Live Activities with ActivityKit push notifications", "Construct the ActivityKit
     // remote push notification payload" and "Construct the payload that starts a Live Activity".
-    private static func liveActivityRefusal(_ facts: PayloadFacts, isOnChannel: Bool) -> Reason? {
+    private static func liveActivity(_ facts: PayloadFacts) -> Hint? {
         guard let event = facts.event, event != .other else {
-            return badPayload("a Live Activity's `event` in `aps` must be \"start\", \"update\" or \"end\"")
+            return Hint(.liveActivityEvent, #"a Live Activity's `event` in `aps` must be "start", "update" or "end""#)
         }
-        if !facts.members.contains(.timestamp) {
-            return badPayload(
-                "a Live Activity needs `timestamp` in its `aps`: the current time in whole seconds since 1970")
+        guard facts.members.contains(.timestamp) else {
+            return Hint(
+                .liveActivityTimestamp,
+                "a Live Activity's `timestamp` in `aps` must be the current time in whole seconds since 1970; without one it "
+                    + "is filled in")
         }
         // The last state may stay when it ends: Apple only advises to send a final one.
         if event != .end, !facts.members.contains(.contentState) {
-            return badPayload(
+            return Hint(
+                .liveActivityContentState,
                 "a Live Activity that starts or is updated needs `content-state`, an object, in its `aps`")
         }
-        guard event == .start else { return nil }
-        // "You can't use broadcast push notifications to start a Live Activity."
-        if isOnChannel {
-            return badPayload(
-                "a Live Activity cannot be started on a `channel`; start it on each device, by its push-to-start token, "
-                    + "with the channel's id as `input-push-channel`")
-        }
-        let missing = [
-            (PayloadFacts.Members.alert, "alert"), (.attributesType, "attributes-type"), (.attributes, "attributes"),
-        ]
-        .first { !facts.members.contains($0.0) }
-        return missing.map { badPayload("to start a Live Activity, `aps` needs `\($0.1)`") }
-    }
-
-    // Apple, "Updating widgets with WidgetKit push notifications" and "Updating controls locally and remotely".
-    private static func contentChangedRefusal(_ facts: PayloadFacts, _ pushType: PushType) -> Reason? {
-        facts.members.contains(.contentChanged)
-            ? nil
-            : badPayload("a notification of push type \(pushType.rawValue) needs `content-changed` true in its `aps`")
+        guard event == .start, !facts.members.isSuperset(of: [.alert, .attributesType, .attributes]) else { return nil }
+        return Hint(
+            .liveActivityStart, "to start a Live Activity, `aps` needs `alert`, `attributes-type` and `attributes`")
     }
 
     // Apple, Device Management, "Sending MDM commands to a device": "only include the PushMagic string as the value of the
     // mdm key […] This is the complete message. Don't include an aps key".
-    private static func mdmRefusal(_ facts: PayloadFacts) -> Reason? {
+    private static func mdm(_ facts: PayloadFacts) -> Hint? {
         if !facts.members.contains(.mdm) {
-            return badPayload("a notification of push type mdm needs `mdm`, the device's push magic, in its payload")
+            return Hint(.mdm, "a notification of push type mdm needs `mdm`, the device's push magic, in its payload")
         }
         return facts.members.contains(.apsName)
-            ? badPayload("a notification of push type mdm must not have `aps` in its payload; take it out") : nil
+            ? Hint(.mdmAPS, "a notification of push type mdm must not have `aps` in its payload; remove it") : nil
     }
-
-    // Apple, "Using push notifications to signal changes".
-    private static func fileProviderRefusal(_ facts: PayloadFacts) -> Reason? {
-        facts.members.contains(.containerIdentifier)
-            ? nil
-            : badPayload(
-                "a notification of push type fileprovider needs `container-identifier`, a string, beside `aps`")
-    }
-
-    private static func badPayload(_ detail: String) -> Reason { Reason(.badPayload, detail: detail) }
 }
 
 extension PushType {
     /// The push type of a job that names none.
-    static func inferred(for job: Job) -> PushType {
-        switch job.kind {
-        case .alert: .alert
+    static func inferred(for kind: Job.Kind) -> PushType {
+        switch kind {
+        case .alert, .widgetOrControl: .alert
         case .background: .background
         case .liveActivity: .liveactivity
         case .mdm: .mdm
+        case .widgets: .widgets
+        case .controls: .controls
         }
     }
 }

@@ -38,15 +38,27 @@ final class RoutedApp {
     /// True if a topic that a job names is the app's, with or without the suffix of a push type.
     func hasTopic(_ named: ByteBuffer) -> Bool { topics.contains(named) }
 
-    /// The notification of a job with one token, or what the notifications of a job with many share.
+    /// Makes the notification of a job with one token, or what the notifications of a job with many share.
+    /// - Parameters:
+    ///   - firstSeen: the time at which the job was first seen, in milliseconds since 1970.
+    ///   - report: called with each requirement of Apple's that the job does not meet, unless the app is strict.
     func notification(
-        for job: Job, identity: ByteBuffer, firstSeen: Int64
+        for job: Job, identity: ByteBuffer, firstSeen: Int64,
+        report: (NotificationRules.Hint) -> Void = { _ in }
     ) throws(Reason) -> Notification {
+        let isStrict = configuration.strictPayloads
+        func note(_ hint: NotificationRules.Hint) throws(Reason) {
+            if isStrict, hint.rule != .unknownPushType { throw hint.reason }
+            report(hint)
+        }
         let isOnChannel = job.channel != nil
-        let pushType = try pushType(of: job)
+        let (pushType, unknown) = try pushType(of: job, note)
         let given = job.priority.map(UInt8.init(clamping:))
+        let topic = job.topic.map { pushType.topic(job.text($0)) } ?? topic(for: pushType)
         let limit = gateway?.payloadLimit ?? NotificationRules.sizeLimit(pushType, isOnChannel: isOnChannel)
-        let payload = try payload(of: job, limit: limit)
+        // What is shortened must leave room for the timestamp.
+        var payload = try payload(
+            of: job, limit: pushType == .liveactivity ? limit - PayloadFacts.longestTimestamp : limit)
         if gateway != nil {
             let refusal = GatewayRules.refusal(
                 pushType, isOnChannel: isOnChannel,
@@ -54,20 +66,16 @@ final class RoutedApp {
                 limit: limit)
             if let refusal { throw refusal }
         }
-        if let refusal = NotificationRules.refusal(
-            pushType, isInferred: job.pushType == nil, priority: given, isOnChannel: isOnChannel, payload: payload)
-        {
-            throw refusal
-        }
+        let subject = NotificationRules.Subject(
+            pushType: pushType, isInferred: job.pushType == nil, priority: given, isOnChannel: isOnChannel,
+            isPass: pushType == .background && NotificationRules.isPass(topic))
+        try NotificationRules.check(subject, &payload, second: firstSeen / 1000, report: note)
         var notification = Notification(
-            deviceToken: .none, payload: payload,
-            topic: job.topic.map { pushType.topic(job.text($0)) } ?? topic(for: pushType),
-            pushType: pushType,
+            deviceToken: .none, payload: payload, topic: topic, pushType: pushType,
             priority: NotificationRules.priority(given, pushType, isOnChannel: isOnChannel),
-            expiration: NotificationRules.expiration(
-                job.expirationSecond(firstSeen: firstSeen), isOnChannel: isOnChannel)
-                ?? (gateway == nil ? nil : GatewayRules.expiration(firstSeen: firstSeen)),
+            expiration: expirationSecond(of: job, firstSeen: firstSeen),
             collapseID: job.collapseID.map(job.text))
+        notification.unknownPushType = unknown
         if job.collapsesDuplicates, notification.collapseID == nil {
             // The same for all devices, and for all times that it is sent.
             notification.collapseID = ByteBuffer(
@@ -86,6 +94,43 @@ final class RoutedApp {
         if let field = job.channel { try address(&notification, of: job, to: job.text(field), identity) }
         return notification
     }
+
+    // MARK: Expiration
+
+    /// The milliseconds after the job was first seen for which a call is worth sending: it must never ring late.
+    static let callPatience: Int64 = 30_000
+
+    /// The `apns-expiration` of a job's notifications, in seconds since 1970: the job's own, that of its push type, or the
+    /// app's; `nil` for APNs' own.
+    ///
+    /// A broadcast must have the header, and 0, "now or never", is what every channel accepts, whether it stores messages or
+    /// not. Calls ring at once or not at all (Apple, "Responding to VoIP notifications from PushKit": "set the apns-expiration
+    /// […] to 0, or to only a few seconds").
+    func expirationSecond(of job: Job, firstSeen: Int64) -> Int64? {
+        if let own = job.expirationSecond(firstSeen: firstSeen) { return own }
+        if job.channel != nil || isCall(job) { return 0 }
+        if let seconds = configuration.expiration {
+            return seconds == 0 ? 0 : (job.enqueuedAt ?? firstSeen) / 1000 + Int64(seconds)
+        }
+        return gateway == nil ? nil : GatewayRules.expiration(firstSeen: firstSeen)
+    }
+
+    /// The time at which a job's notifications are not worth sending any more, in milliseconds since 1970; `nil` for never.
+    func end(of job: Job, firstSeen: Int64) -> Int64? {
+        if let second = expirationSecond(of: job, firstSeen: firstSeen), second > 0 { return second * 1000 }
+        return isCall(job) ? firstSeen + Self.callPatience : nil
+    }
+
+    /// True for push types that make a device ring.
+    private func isCall(_ job: Job) -> Bool {
+        guard let field = job.pushType, field.hasEscapes || field.length == 4 || field.length == 10 else {
+            return false
+        }
+        let text = job.text(field).readableBytesView
+        return text.elementsEqual("voip".utf8) || text.elementsEqual("pushtotalk".utf8)
+    }
+
+    // MARK: Parts
 
     /// A job's device token, if the app's transport can carry it.
     func deviceToken(_ text: ByteBuffer) throws(DeviceToken.Invalid) -> DeviceToken {
@@ -116,15 +161,36 @@ final class RoutedApp {
         }
     }
 
-    private func pushType(of job: Job) throws(Reason) -> PushType {
-        guard let field = job.pushType else { return .inferred(for: job) }
+    private func pushType(
+        of job: Job, _ report: (NotificationRules.Hint) throws(Reason) -> Void
+    ) throws(Reason) -> (PushType, UnknownPushType?) {
+        guard let field = job.pushType else {
+            let kind = job.kind
+            if kind == .widgetOrControl {
+                try report(
+                    .init(
+                        .contentChangedPushType,
+                        "`content-changed` is for widgets or for controls, and the job does not say for which: set its "
+                            + "`push_type`; without it the notification is sent as push type alert"))
+            }
+            return (.inferred(for: kind), nil)
+        }
         let text = job.text(field)
-        guard let type = text.withUnsafeReadableBytes({ PushType(bytes: $0) }) else {
+        if let type = text.withUnsafeReadableBytes({ PushType(bytes: $0) }) { return (type, nil) }
+        // Its topic's ending is not known either.
+        guard job.topic != nil, let unknown = UnknownPushType(text) else {
             let known = PushType.allCases.map(\.rawValue).joined(separator: ", ")
             throw Reason(
-                APNSReason.invalidPushType, detail: "the job's `push_type` is none of \(known)")
+                APNSReason.invalidPushType,
+                detail:
+                    "the job's `push_type` is none of \(known); a newer one is sent if the job names its whole `topic`")
         }
-        return type
+        try report(
+            .init(
+                .unknownPushType,
+                "this version does not know push type \(String(buffer: unknown.name)); it is sent under the job's `topic` as "
+                    + "it is"))
+        return (.other, unknown)
     }
 }
 

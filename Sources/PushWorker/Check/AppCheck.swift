@@ -93,16 +93,33 @@ public struct AppCheck: Sendable {
             for notification in notifications {
                 let result = try await session.send(notification, app.credential.tokenSources.first, now: now)
                 let isDelivered = Verdict(result, topicIsConfigured: true) == .delivered
-                verdicts.append(
-                    .init(
-                        isDelivered ? .ok : .failure, "job",
-                        "APNs answered for \(notification.deviceToken.shortened): \(result.inWords)"))
+                var verdict = CheckVerdict(
+                    isDelivered ? .ok : .failure, "job",
+                    "APNs answered for \(notification.deviceToken.shortened): \(result.inWords)")
+                verdict.answer = answer(result, to: notification)
+                verdicts.append(verdict)
             }
             await session.close()
             return verdicts
         } catch {
             return [.init(.failure, "job", "it cannot be sent: \(error)")]
         }
+    }
+
+    private func answer(_ result: RequestResult, to notification: Notification) -> CheckVerdict.Answer {
+        var answer = CheckVerdict.Answer(token: String(buffer: notification.deviceToken.hex))
+        answer.apnsID = app.usesGateway ? nil : notification.apnsID?.description
+        switch result {
+        case .response(let response):
+            answer.status = response.status
+            answer.reason = response.reasonText
+            answer.timestamp = response.timestamp
+        case .refused(let status):
+            answer.status = Int(status.code)
+            answer.reason = status.name
+        case .confirmed, .notProcessed, .uncertain: break
+        }
+        return answer
     }
 
     private func probe() -> Notification {

@@ -15,6 +15,27 @@ public struct CheckVerdict: Sendable, Equatable, Encodable {
     public var subject: String
     /// What was found and, where it is bad, what to do.
     public var sentence: String
+    /// The answer to a notification that was sent.
+    public var answer: Answer?
+
+    /// The answer to a notification.
+    public struct Answer: Sendable, Equatable, Encodable {
+        /// The device token, in hex.
+        public var token: String
+        /// The HTTP status, or the gateway's.
+        public var status: Int?
+        /// APNs' reason.
+        public var reason: String?
+        /// The `apns-id` that was sent.
+        public var apnsID: String?
+        /// The time since which the token is not valid, in milliseconds since 1970.
+        public var timestamp: Int64?
+
+        enum CodingKeys: String, CodingKey {
+            case token, status, reason, timestamp
+            case apnsID = "apns_id"
+        }
+    }
 
     /// Makes a verdict.
     public init(_ level: Level, _ subject: String, _ sentence: String) {

@@ -13,6 +13,10 @@ public struct JobCheck {
         public var notifications: [Notification]
         /// Why which of its tokens would become dead letters while the others are sent, by their places from 1.
         var refused: [(place: Int, why: DeviceToken.Invalid)] = []
+        /// Apple's requirements that the job does not meet, and that APNs does not check.
+        var hints: [NotificationRules.Hint] = []
+        /// The number of tokens that are named more than once.
+        var repeatedTokens = 0
     }
 
     private let apps: [AppConfiguration]
@@ -33,7 +37,32 @@ public struct JobCheck {
         router = JobRouter(apps.map(RoutedApp.init))
     }
 
-    /// Says what would become of a job.
+    /// Returns the reason why no worker could send a job, whatever its apps are; `nil` if one could.
+    public static func defect(of body: ByteBuffer, as format: JobFormat) -> String? {
+        let job: Job
+        do throws(JobError) {
+            job = try JobDecoder.decode(body, as: format)
+        } catch {
+            return "\(error)"
+        }
+        var place = 0
+        for field in job.tokens.map(Array.init) ?? [] {
+            place += 1
+            do throws(DeviceToken.Invalid) { _ = try DeviceToken(job.text(field)) } catch {
+                return "token \(place): \(error)"
+            }
+        }
+        // Through another transport less would be sent, but not more.
+        let app = RoutedApp(AppConfiguration(name: "", topic: "com.example.app", credential: .providerTokens([])))
+        do throws(Reason) {
+            _ = try app.notification(for: job, identity: ByteBuffer(), firstSeen: 0)
+            return nil
+        } catch {
+            return error.detail ?? error.code.text
+        }
+    }
+
+    /// Returns what would become of a job.
     /// - Parameters:
     ///   - name: what to call it, such as `job, line 3`.
     ///   - now: milliseconds since 1970.
@@ -57,7 +86,7 @@ public struct JobCheck {
                         + (plan.notifications.isEmpty ? "" : "; the others would be sent"))
             }
             let facts = plan.notifications.isEmpty ? [] : explanation.facts.map { CheckVerdict(.ok, name, $0) }
-            let warnings = explanation.warnings.map { CheckVerdict(.warning, name, $0) }
+            let warnings = (plan.hints.map(\.detail) + explanation.warnings).map { CheckVerdict(.warning, name, $0) }
             return (facts + refused + warnings + hints, plan)
         } catch {
             return ([Self.dead(name, error)] + hints, nil)
@@ -72,17 +101,22 @@ public struct JobCheck {
         let app = try router.route(job).index
         let routed = router.apps[app]
         let identity = job.id.map(job.text) ?? ByteBuffer(string: "check")
-        let template = try routed.notification(for: job, identity: identity, firstSeen: now)
-        guard let tokens = job.tokens else { return Plan(app: app, notifications: [template]) }
         var plan = Plan(app: app, notifications: [])
-        for (index, field) in tokens.enumerated() {
+        let template = try routed.notification(for: job, identity: identity, firstSeen: now) { plan.hints.append($0) }
+        guard let tokens = job.tokens else {
+            plan.notifications = [template]
+            return plan
+        }
+        var distinct = DistinctTokens(tokens, of: job)
+        plan.repeatedTokens = tokens.count - distinct.count
+        while let field = distinct.next() {
             do throws(DeviceToken.Invalid) {
                 var notification = template
                 notification.deviceToken = try routed.deviceToken(job.text(field))
                 notification.apnsID = APNSID(jobID: identity, token: notification.deviceToken.hex)
                 plan.notifications.append(notification)
             } catch {
-                plan.refused.append((index + 1, error))
+                plan.refused.append((distinct.position, error))
             }
         }
         return plan

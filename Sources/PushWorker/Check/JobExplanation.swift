@@ -18,7 +18,7 @@ struct JobExplanation {
     var facts: [String] {
         guard let first = plan.notifications.first else { return [] }
         var facts = [destination, headers(first), payload(first), time(first), identity(first)]
-        if let collapseID = first.collapseID {
+        if let collapseID = first.collapseID, gateway == nil {
             let source = job.collapseID != nil ? "" : ", derived from its id (`collapse_duplicates`)"
             facts.append(
                 "collapse id \(String(buffer: collapseID))\(source): of those with the same, a device shows the last")
@@ -26,10 +26,47 @@ struct JobExplanation {
         return facts
     }
 
+    private var gateway: GatewayOptions? {
+        if case .gateway(let options) = app.transport { options } else { nil }
+    }
+
+    /// The members of the job that the app's transport has no place for.
+    private var omitted: [String] {
+        guard let gateway else { return [] }
+        var identifiers: [String] = []
+        if job.collapseID != nil { identifiers.append("`collapse_id`") }
+        if job.collapsesDuplicates { identifiers.append("`collapse_duplicates`") }
+        if job.apnsID != nil { identifiers.append("`apns_id`") }
+        var warnings =
+            identifiers.isEmpty
+            ? [] : ["the gateway has no place for \(identifiers.joined(separator: " and ")): left out"]
+        var values: [String] = []
+        if gateway.frame != .items, job.priority != nil { values.append("`priority`") }
+        if gateway.frame == .simple, job.expiration != nil { values.append("`expiration`") }
+        if !values.isEmpty {
+            warnings.append(
+                "the gateway's frame \(gateway.frame.rawValue) has no place for \(values.joined(separator: " and ")): "
+                    + "left out")
+        }
+        if gateway.frame == .items, job.priority == 1 {
+            warnings.append("the gateway knows the priorities 10 and 5 only: 1 is sent as 5")
+        }
+        return warnings
+    }
+
     /// What works, and may not be meant.
     var warnings: [String] {
-        var warnings: [String] = []
-        if let expiration = job.expirationSecond(firstSeen: now), expiration > 0, expiration * 1000 <= now {
+        var warnings = omitted
+        if plan.repeatedTokens > 0 {
+            let tokens = plan.repeatedTokens == 1 ? "1 of its tokens is" : "\(plan.repeatedTokens) of its tokens are"
+            warnings.append("\(tokens) named more than once: each device gets one notification")
+        }
+        if case .after = job.expiration, job.enqueuedAt == nil {
+            warnings.append(
+                "its `expiration` is a duration, and it has no `enqueued_at`: the duration counts from when a worker first "
+                    + "sees the job, however long it has waited by then")
+        }
+        if let second = plan.notifications.first?.expiration, second > 0, second * 1000 <= now {
             warnings.append("it has expired, and would not be sent: it would end as `expired`")
         }
         if let sendAt = job.sendAt, sendAt > now {
@@ -71,6 +108,7 @@ struct JobExplanation {
         let type = "push type \(notification.pushType.rawValue) (\(pushTypeSource))"
         let priority =
             switch (notification.priority, job.priority) {
+            case _ where gateway.map { $0.frame != .items } ?? false: "no priority, which its frame has no place for"
             case (nil, _): "no priority, which is 10 to APNs"
             case (let priority?, nil): "priority \(priority) (the default for this push type)"
             case (let priority?, _): "priority \(priority) (its own)"
@@ -83,8 +121,11 @@ struct JobExplanation {
         return switch job.kind {
         case .alert: "it has no `push_type`, and nothing that hints at another"
         case .background: "inferred: content-available, and nothing to show"
-        case .liveActivity: job.channel != nil ? "inferred: it has a `channel`" : "inferred: `event` or `content_state`"
+        case .liveActivity:
+            job.channel != nil ? "inferred: it has a `channel`" : "inferred: it has `event` or `content_state`"
         case .mdm: "inferred: it has `mdm`"
+        case .widgets, .controls: "inferred: `content-changed`, and the topic's ending"
+        case .widgetOrControl: "it has no `push_type`, and `content-changed` does not say which"
         }
     }
 
@@ -101,16 +142,28 @@ struct JobExplanation {
     private func time(_ notification: Notification) -> String {
         let attempts = job.maxAttempts.map { "\($0) (`max_attempts`)" } ?? "\(maximumAttempts)"
         let begin = job.sendAt.map { $0 > now } ?? false ? "" : "sent at once; "
+        let isCall = notification.pushType == .voip || notification.pushType == .pushtotalk
+        let source =
+            job.expiration != nil
+            ? "its own"
+            : job.channel != nil || isCall
+                ? "the default for this push type"
+                : app.expiration != nil ? "the app's `expiration`" : "the default through the gateway"
         let end =
             switch notification.expiration {
-            case nil: "it has no `expiration`: APNs keeps it for a device that is away as long as it likes to"
-            case 0?: "now or never: APNs does not keep it for a device that is away"
-            case let second?: "good until \(Self.text(Int64(second) * 1000)), after which nobody tries any more"
+            case nil: "no `expiration`: APNs decides how long it keeps it for a device that is offline"
+            case 0? where isCall:
+                "now or never (\(source)): APNs does not keep it for a device that is offline, and it is not retried "
+                    + "after \(RoutedApp.callPatience / 1000) s"
+            case 0?: "now or never (\(source)): APNs does not keep it for a device that is offline"
+            case let second?:
+                "valid until \(Self.text(Int64(second) * 1000)) (\(source)), after which it is not retried"
             }
         return "\(begin)at most \(attempts) attempts; \(end)"
     }
 
     private func identity(_ notification: Notification) -> String {
+        if gateway != nil { return "no apns-id, which the gateway does not have" }
         if plan.notifications.count > 1 {
             return "each token's apns-id is derived from \(job.id == nil ? "the claim" : "the `id`") and the token"
         }

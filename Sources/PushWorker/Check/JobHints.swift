@@ -71,6 +71,13 @@ enum JobHints {
         if tokens.contains(where: { $0.hasPrefix("ExponentPushToken[") || $0.hasPrefix("ExpoPushToken[") }) {
             return ["a token is one of Expo: have the app send what `getDevicePushTokenAsync` gives it"]
         }
+        // A token that is no hex has its own error; this one looks whole, and is not.
+        if tokens.contains(where: { $0.hasPrefix("{length") }) {
+            return [
+                "a token is the description of a `Data` object, in which most of its bytes are left out: have the app send"
+                    + " `deviceToken.map { String(format: \"%02x\", $0) }.joined()`"
+            ]
+        }
         let short = tokens.filter { (try? DeviceToken($0)).map { $0.hex.readableBytes < 64 } ?? false }
         guard let first = short.first else { return [] }
         return ["a token has \(first.utf8.count) characters, and Apple's have 64 or more: is it all of it?"]
@@ -78,7 +85,7 @@ enum JobHints {
 
     // Instance id, a colon, and what begins with APA91b.
     private static func isFromFirebase(_ token: String) -> Bool {
-        token.contains(":APA91") || (token.utf8.count > 100 && token.contains(":"))
+        token.contains(":APA91") || token.hasPrefix("APA91") || (token.utf8.count > 100 && token.contains(":"))
     }
 
     /// A member's name, if it can be printed: it is a stranger's text.

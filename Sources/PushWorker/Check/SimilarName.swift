@@ -18,7 +18,9 @@ enum SimilarName {
         "body": "alert", "notification": "payload", "apnsid": "apns_id", "apnscollapseid": "collapse_id",
         "at": "send_at",
         "sendafter": "send_at", "retries": "max_attempts", "maxretries": "max_attempts", "idempotencykey": "id",
-        "jobid": "id", "channelid": "channel",
+        "jobid": "id", "channelid": "channel", "custompayload": "custom", "payloadextra": "custom",
+        "retrylimit": "max_attempts", "newsstandavailable": "content_available", "truncateatwordend": "truncate",
+        "recipient": "token", "recipients": "tokens", "expirytime": "expiration", "notafter": "expiration",
     ]
 
     static func jobMember(like name: String) -> String? { nearest(to: name, among: jobMembers, others) }

@@ -55,17 +55,17 @@ final class FanOut {
     let identity: ByteBuffer
     let job: Job
     /// The tokens that have not been submitted.
-    var remaining: JobTokens.Iterator
+    var remaining: DistinctTokens
     /// The number of tokens before those.
     var position = 0
     /// The positions of the tokens that are known to be invalid.
     var suppressed: Set<Int> = []
 
-    init(template: Notification, identity: ByteBuffer, job: Job, tokens: JobTokens) {
+    init(template: Notification, identity: ByteBuffer, job: Job, tokens: DistinctTokens) {
         self.template = template
         self.identity = identity
         self.job = job
-        remaining = tokens.makeIterator()
+        remaining = tokens
     }
 
     func notification(to token: DeviceToken) -> Notification {

@@ -119,7 +119,8 @@ extension AppSender {
                         submitted += 1
                     }
                 } catch {
-                    ledger.record(.dead, Reason(.malformedToken), of: id, to: text, wasSent: false)
+                    ledger.record(
+                        .dead, Reason(.malformedToken, detail: "\(error)"), of: id, to: text, wasSent: false)
                     ended += 1
                 }
             }
@@ -250,10 +251,8 @@ extension AppSender {
 
     /// True if a job expires before it could be sent again.
     func expires(_ id: JobID, _ job: Job, within delay: Int64) -> Bool {
-        guard let expiration = job.expirationSecond(firstSeen: lane.jobs[id].firstSeen), expiration > 0 else {
-            return false
-        }
-        return ledger.queue(of: id).now + delay >= expiration * 1000
+        guard let end = app.end(of: job, firstSeen: lane.jobs[id].firstSeen) else { return false }
+        return ledger.queue(of: id).now + delay >= end
     }
 
     // MARK: Limits

@@ -102,24 +102,31 @@ final class Intake {
             return ledger.record(.expired, of: unsent(job, claim, queue))
         }
         entry.app = try router.route(job)
+        let app = router.apps[entry.app.index]
+        if let end = app.end(of: job, firstSeen: entry.firstSeen), end <= now {
+            return ledger.record(.expired, of: unsent(job, claim, queue))
+        }
         if job.tokenCount > Self.maximumTokens {
             return ledger.record(.split(size: Self.maximumTokens), of: unsent(job, claim, queue))
         }
         entry.namesTopic = job.topic != nil
         entry.isOnChannel = job.channel != nil
         entry.readySince = lane.now
-        entry.open = job.tokenCount
+        let tokens = job.tokens.map { DistinctTokens($0, of: job) }
+        entry.open = tokens?.count ?? 1
         entry.unsubmitted = entry.open
         let identity = queue.identity(of: job, claim: claim, generation: queue.generation)
-        let notification = try router.apps[entry.app.index].notification(
-            for: job, identity: identity, firstSeen: entry.firstSeen)
+        let notification = try app.notification(for: job, identity: identity, firstSeen: entry.firstSeen) { hint in
+            log(hint, app, job)
+        }
+        if case .after = job.expiration, job.enqueuedAt == nil { ledger.recordUndatedExpiration() }
         entry.series = lane.metrics.series(
             app: entry.app.index, queue: queue.id.index, pushType: notification.pushType)
         // What was tried before has waited for other reasons than a full queue.
         if lane.metrics.takesTimes, job.envelope.attempt == 1 {
             entry.queuedSince = max(job.enqueuedAt ?? entry.firstSeen, job.sendAt ?? 0)
         }
-        if let tokens = job.tokens {
+        if let tokens {
             entry.fanOut = FanOut(template: notification, identity: identity, job: job, tokens: tokens)
             entry.tally = JobTally()
         } else {
@@ -132,6 +139,20 @@ final class Intake {
         let id = lane.jobs.insert(entry)
         // Unless there is no token, or it is known that none is invalid.
         if fleet.invalidTokenCount == 0 || job.channel != nil { sender.accept(id) } else { toLookUp.append(id) }
+    }
+
+    /// Logs a requirement of Apple's that a job does not meet, once for each rule and app, and then at most once per minute.
+    private func log(_ hint: NotificationRules.Hint, _ app: RoutedApp, _ job: Job) {
+        let name = app.configuration.name
+        let isUnknownType = hint.rule == .unknownPushType
+        lane.logThrottled(
+            isUnknownType ? .notice : .warning, isUnknownType ? "unknown_push_type" : "payload_hint",
+            isUnknownType
+                ? "sent a push type that this version does not know under the job's own topic"
+                : "sent a notification that does not meet a requirement of Apple's: \(hint.detail)",
+            kind: "\(hint.rule.rawValue) \(name)",
+            metadata: ["app": "\(name)", "rule": "\(hint.rule.rawValue)"],
+            example: job.id.map { ["id": "\(String(buffer: job.text($0)))"] } ?? [:])
     }
 
     // MARK: Look-up

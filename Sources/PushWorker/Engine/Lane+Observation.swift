@@ -115,6 +115,7 @@ extension Lane {
         report.inFlight = inFlight
         report.done = ledger.counters.done
         report.delivered = ledger.counters[.delivered]
+        report.undatedExpirations = ledger.counters.undatedExpirations
         report.rate = observation.recentRate.update(report.done, now: now)
         report.redis =
             switch context.configuration.redis {

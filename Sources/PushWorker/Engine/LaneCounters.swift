@@ -18,6 +18,8 @@ public struct LaneCounters: Sendable, Equatable {
     public var resent = 0
     /// Sent, or to be sent, a second time although APNs may have accepted the first.
     public var possibleDuplicates = 0
+    /// Jobs with a duration as `expiration` and no time from which it could count: it counts from when they were first seen.
+    public var undatedExpirations = 0
     /// Settlements that found their claim reclaimed by another lane.
     public var lostClaims = 0
 
@@ -55,5 +57,6 @@ public struct LaneCounters: Sendable, Equatable {
 
     private static let members: [WritableKeyPath<LaneCounters, Int> & Sendable] = [
         \.retried, \.deferred, \.scheduled, \.claimedJobs, \.submitted, \.resent, \.possibleDuplicates, \.lostClaims,
+        \.undatedExpirations,
     ]
 }

@@ -167,6 +167,9 @@ final class Ledger {
         job.tally = tally
     }
 
+    /// Records a job whose `expiration` is a duration, and which does not say from when it counts.
+    func recordUndatedExpiration() { counters.undatedExpirations += 1 }
+
     /// Records the submission of a request.
     /// - Parameter isFirst: false for one that is sent again.
     func recordSubmission(of id: JobID, isFirst: Bool) {

@@ -17,6 +17,7 @@ struct AppDifference: Equatable {
         isChanged =
             changesTransport || changesCredential || old.topic != new.topic || old.otherTopics != new.otherTopics
             || old.maximumPerSecond != new.maximumPerSecond || old.maximumBadTokenShare != new.maximumBadTokenShare
+            || old.expiration != new.expiration || old.strictPayloads != new.strictPayloads
     }
 
     /// What connections are made by.

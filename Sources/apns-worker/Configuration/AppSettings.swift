@@ -4,6 +4,17 @@ import FoundationEssentials
 import PushWorker
 import TLS
 
+extension TLSTrust {
+    /// The authorities of a setting.
+    init(_ source: SecretSource) throws {
+        do {
+            if case .file(let path) = source { self = .file(path) } else { self = .pem(try source.read()) }
+        } catch let error as SecretSource.Unreadable {
+            throw ValidationError("\(error)")
+        }
+    }
+}
+
 /// The settings of one app.
 ///
 /// A worker for one app has them in flags and in variables such as `APNS_WORKER_KEY`. One for several names them in
@@ -92,7 +103,7 @@ struct AppSettings {
         } else if app.usesGateway {
             app.endpoint = .productionGateway
         }
-        if let ca = text(.ca) { app.trust = .file(ca) }
+        if let ca = try secret(.ca, .caBase64) { app.trust = try TLSTrust(ca) }
         app.proxy = try proxy(for: app.endpoint)
     }
 

@@ -33,8 +33,12 @@ extension Setting {
         TLS; ?password_file=/path for a password in a file.
         """, initial: "redis://127.0.0.1:6379", isSecret: true, flag: "redis")
     static let redisCA = Setting(
-        "redis.ca", .text, .redis, "A PEM file of the certificate authorities to trust with TLS.",
+        "redis.ca", .text, .redis,
+        "A file of the certificate authorities to trust with TLS, PEM or DER; or `redis.ca_base64`.",
         otherwise: "the system's")
+    static let redisCABase64 = Setting(
+        "redis.ca_base64", .text, .redis, "The certificate authorities themselves, as base64.", isSecret: true,
+        hasFlag: false)
     static let redisCertificate = Setting(
         "redis.certificate", .text, .redis, "A client certificate for TLS, PEM with its chain.", otherwise: "none")
     static let redisCertificateKey = Setting(
@@ -42,7 +46,7 @@ extension Setting {
         otherwise: "the certificate's file")
     static let prefix = Setting("prefix", .text, .redis, "The beginning of all keys in Redis.", initial: "push")
 
-    private static let redis = [redisURL, redisCA, redisCertificate, redisCertificateKey, prefix]
+    private static let redis = [redisURL, redisCA, redisCABase64, redisCertificate, redisCertificateKey, prefix]
 
     // MARK: Queues
 
@@ -189,7 +193,10 @@ extension Setting {
         "production, sandbox, or host:port of another server that manages channels.",
         otherwise: "Apple's, or that of `endpoint`")
     static let ca = Setting(
-        "ca", .text, .app, "A PEM file of the certificate authorities to trust.", otherwise: "the system's")
+        "ca", .text, .app, "A file of the certificate authorities to trust, PEM or DER; or `ca_base64`.",
+        otherwise: "the system's")
+    static let caBase64 = Setting(
+        "ca_base64", .text, .app, "The certificate authorities themselves, as base64.", isSecret: true, hasFlag: false)
     static let proxy = Setting(
         "proxy", .text, .app, "An HTTP proxy, http://[user:password@]host:port, or none.",
         otherwise: "from HTTPS_PROXY and NO_PROXY", isSecret: true)
@@ -198,7 +205,7 @@ extension Setting {
         topic, key, keyBase64, keyID, keyPassphrase, keyPassphraseFile, teamID, nextKey, nextKeyBase64, nextKeyID,
         nextKeyPassphrase, nextKeyPassphraseFile, certificate, certificateBase64, certificateKey, certificateKeyBase64,
         certificatePassphrase, certificatePassphraseFile, transport, endpoint, feedbackEndpoint, managementEndpoint, ca,
-        proxy,
+        caBase64, proxy,
         Setting(
             "min_connections", .number(0...100), .app, to: \AppConfiguration.minimumConnections,
             "Connections per lane that stay open while nothing is sent."),
@@ -225,6 +232,18 @@ extension Setting {
             """
             The share of device tokens that APNs may call bad before the app is paused and no token is marked; 100% for \
             never.
+            """),
+        Setting(
+            "expiration", .duration(.seconds, 0...31_536_000), .app, to: \AppConfiguration.expiration,
+            """
+            The expiration of jobs that name none: a duration after they were made, or 0 for now or never. Broadcasts, voip and \
+            pushtotalk have 0.
+            """, otherwise: "left to APNs"),
+        Setting(
+            "strict_payloads", .choice(["on", "off"]), .app, to: \AppConfiguration.strictPayloads,
+            """
+            Keep jobs as dead letters that do not meet a requirement of Apple's which APNs does not check, such as a background \
+            notification without content-available; off to send them with a warning.
             """),
     ]
 

@@ -1,3 +1,4 @@
+import APNS
 import ArgumentParser
 import PushJob
 import PushQueue
@@ -46,7 +47,7 @@ extension Settings {
     /// How to connect to it.
     func redisClient() throws -> RedisClientConfiguration {
         var configuration = RedisClientConfiguration()
-        let ca = text(.redisCA)
+        let ca = try redisAuthorities()
         let certificate = text(.redisCertificate)
         let key = text(.redisCertificateKey)
         guard ca != nil || certificate != nil || key != nil else { return configuration }
@@ -56,7 +57,7 @@ extension Settings {
         }
         do {
             var tls = TLSClientConfiguration()
-            if let ca { tls.trust = .file(ca) }
+            if let ca { tls.trust = ca }
             if let certificate {
                 tls.identity = try TLSIdentity(certificateFile: certificate, keyFile: key ?? certificate)
             } else if let key {
@@ -67,6 +68,16 @@ extension Settings {
             throw ValidationError("\(error)")
         }
         return configuration
+    }
+
+    private func redisAuthorities() throws -> TLSTrust? {
+        switch (given(.redisCA), given(.redisCABase64)) {
+        case (nil, nil): nil
+        case (let path?, nil): .file(path.text)
+        case (nil, let text?): try TLSTrust(SecretSource.base64(text.text, name: text.place.description))
+        case (let path?, let text?):
+            throw ValidationError("\(path.place) and \(text.place) are both given: leave one out")
+        }
     }
 
     // MARK: Apps

@@ -31,6 +31,13 @@ extension FleetStatus {
         if omitted > 0 {
             status.notes.append("workers have \(omitted) more apps, which are not in trouble and not shown")
         }
+        let undated = reports.reduce(0) { $0 + $1.undatedExpirations }
+        if undated > 0 {
+            let jobs = undated == 1 ? "1 job had" : "\(Words.number(undated)) jobs had"
+            status.notes.append(
+                "\(jobs) a duration as `expiration` and no `enqueued_at` since these workers started: it counts from when a "
+                    + "worker first saw them; have producers set `enqueued_at`")
+        }
         status.problems = status.findProblems(maximumAge: maximumAge)
         return status
     }

@@ -1,0 +1,104 @@
+import APNS
+import NIOCore
+import PushJob
+
+/// The device tokens of a job, each once: a device that a job names twice gets one notification.
+///
+/// Repetitions are found when the job is claimed, so that they are neither sent, counted, deferred nor retried. Tokens that
+/// are not valid are not compared.
+struct DistinctTokens: IteratorProtocol, Sequence {
+    private var tokens: JobTokens.Iterator
+    /// The positions of repetitions that are still to come, in order.
+    private var repetitions: ArraySlice<Int>
+    /// The place of the last token in the job's list, from 1.
+    private(set) var position = 0
+    /// The number of distinct tokens.
+    let count: Int
+
+    init(_ tokens: JobTokens, of job: Job) {
+        self.tokens = tokens.makeIterator()
+        repetitions = tokens.count < 2 ? [] : Self.repetitions(in: tokens, of: job)[...]
+        count = tokens.count - repetitions.count
+    }
+
+    mutating func next() -> JobField? {
+        while let token = tokens.next() {
+            position += 1
+            guard repetitions.first == position - 1 else { return token }
+            repetitions.removeFirst()
+        }
+        return nil
+    }
+
+    // MARK: Finding repetitions
+
+    /// A place in a table of tokens: the hash, and the token.
+    private struct Place {
+        var hash: UInt64
+        var token: JobField
+    }
+
+    private static func repetitions(in tokens: JobTokens, of job: Job) -> [Int] {
+        var size = 4
+        while size < tokens.count * 2 { size *= 2 }
+        // One allocation for each job: tokens are compared where they stand.
+        return withUnsafeTemporaryAllocation(of: Place?.self, capacity: size) { table in
+            table.initialize(repeating: nil)
+            var repetitions: [Int] = []
+            for (position, token) in tokens.enumerated() {
+                guard let hash = hash(of: token, in: job) else { continue }
+                var index = Int(truncatingIfNeeded: hash >> 32) & (size - 1)
+                while let place = table[index] {
+                    if place.hash == hash, isSame(place.token, token, in: job) {
+                        repetitions.append(position)
+                        break
+                    }
+                    index = (index + 1) & (size - 1)
+                }
+                if table[index] == nil { table[index] = Place(hash: hash, token: token) }
+            }
+            return repetitions
+        }
+    }
+
+    /// The hash of a token, the same in all its spellings; `nil` for one that is not valid.
+    private static func hash(of token: JobField, in job: Job) -> UInt64? {
+        // Nearly all tokens are these, in one case or the other.
+        if token.length == 64, !token.hasEscapes {
+            let fast = job.body.withUnsafeReadableBytes { bytes in
+                Self.hash(of: UnsafeRawBufferPointer(rebasing: bytes[token.offset..<token.offset + token.length]))
+            }
+            if let fast { return fast }
+        }
+        guard let hex = try? DeviceToken(job.text(token)).hex else { return nil }
+        return hex.withUnsafeReadableBytes { Self.hash(of: $0) }
+    }
+
+    /// The hash of hex digits; `nil` if there are other characters. Both cases of a digit have the same.
+    private static func hash(of digits: UnsafeRawBufferPointer) -> UInt64? {
+        var hash: UInt64 = 0
+        var foreign = false
+        for byte in digits where !(byte &- 0x30 < 10 || (byte | 0x20) &- 0x61 < 6) { foreign = true }
+        guard !foreign else { return nil }
+        func add(_ word: UInt64) {
+            hash = (hash ^ (word | 0x2020_2020_2020_2020)) &* 0x9E37_79B9_7F4A_7C15
+            hash ^= hash >> 29
+        }
+        var offset = 0
+        while offset + 8 <= digits.count {
+            add(digits.loadUnaligned(fromByteOffset: offset, as: UInt64.self))
+            offset += 8
+        }
+        var rest: UInt64 = 0
+        for byte in digits[offset...] { rest = rest << 8 | UInt64(byte) }
+        add(rest)
+        return hash
+    }
+
+    private static func isSame(_ one: JobField, _ other: JobField, in job: Job) -> Bool {
+        guard let one = try? DeviceToken(job.text(one)), let other = try? DeviceToken(job.text(other)) else {
+            return false
+        }
+        return one == other
+    }
+}

@@ -1,0 +1,212 @@
+import APNS
+import NIOCore
+import PushJob
+import Testing
+
+@testable import PushQueue
+@testable import PushWorker
+
+/// What is sent for a job, by the engine's real parts: headers, payload, number of notifications, and the jobs that are not sent.
+@Suite("What the engine sends for a job")
+struct JobTruthTests {
+    private static let long = String(repeating: "0123456789abcdef", count: 32)
+
+    private static func payload(_ notification: Notification) -> String { String(buffer: notification.payload) }
+
+    // MARK: Tokens
+
+    @Test("sends to device tokens of up to 1,024 bytes", arguments: [2, 80, 128, 256, 1024])
+    func longTokens(bytes: Int) throws {
+        let scene = try EngineScene()
+        let token = String(repeating: "ab", count: bytes)
+        scene.push(EngineScene.job(token), EngineScene.fanOut([token]))
+        scene.run()
+        #expect(scene.transport.tokens == [token, token])
+    }
+
+    @Test(
+        "sends once to a token that a job names twice, in whatever spelling",
+        arguments: [
+            (["aa", "bb", "aa"], ["aa", "bb"]), (["aa", "AA", "<a a>"], ["aa"]),
+            ([long, long.uppercased(), "cc"], [long, "cc"]), (["zz", "zz", "aa"], ["aa"]),
+            (
+                ["AP8A/wD/AP8A/wD/AP8A/wD/AP8A/wD/AP8A/wD/++8=", String(repeating: "00ff", count: 15) + "fbef"],
+                [String(repeating: "00ff", count: 15) + "fbef"]
+            ),
+        ])
+    func twice(tokens: [String], sent: [String]) throws {
+        let scene = try EngineScene()
+        scene.push(EngineScene.fanOut(tokens))
+        #expect(scene.transport.tokens == sent)
+        for _ in sent { scene.answer(EngineScene.delivered) }
+        scene.run()
+        // What is no token at all is not compared with anything.
+        let malformed = tokens.count { $0 == "zz" }
+        #expect(scene.stats["delivered"] == sent.count && scene.stats["dead"] == (malformed > 0 ? malformed : nil))
+        #expect(scene.queue.held.isEmpty && scene.context.jobs.count == 0)
+    }
+
+    @Test("does not put a token back twice that a job names twice")
+    func twiceDeferred() throws {
+        let scene = try EngineScene()
+        scene.transport.capacity = 1
+        scene.push(EngineScene.fanOut(["aa", "bb", "aa", "bb", "cc"]))
+        scene.answer(.badCertificate)
+        scene.run(.seconds(5))
+        let body = try #require(scene.queue.postponed.first?.body)
+        for token in ["aa", "bb", "cc"] { #expect(body.contains("\"\(token)\"")) }
+        #expect(scene.counters.deferred == 3)
+    }
+
+    // MARK: Push types
+
+    @Test("sends push type accessory under its own topic")
+    func accessory() throws {
+        let scene = try EngineScene()
+        scene.pushOne(token: "ab", #""payload":{"aps":{"keyID":"k"}},"push_type":"accessory""#)
+        let sent = try #require(scene.transport.sent.first)
+        #expect(String(buffer: sent.topic) == "com.example.shop.push-type.accessory")
+        #expect(sent.pushType.rawValue == "accessory")
+    }
+
+    @Test("sends a push type that it does not know if the job names its topic, and logs it once")
+    func unknownPushType() throws {
+        let scene = try EngineScene()
+        let job = #""alert":"x","push_type":"hologram","topic":"com.example.shop.push-type.hologram""#
+        scene.push(EngineScene.job("aa", job), EngineScene.job("bb", job))
+        #expect(scene.transport.tokens == ["aa", "bb"])
+        #expect(scene.transport.sent.allSatisfy { String(buffer: $0.topic) == "com.example.shop.push-type.hologram" })
+        #expect(scene.log.events.count { $0 == "unknown_push_type" } == 1)
+        for type in ["Hologram", "holo-gram", String(repeating: "a", count: 33)] {
+            scene.pushOne(token: "cc", #""alert":"x","push_type":"\#(type)","topic":"com.example.shop""#)
+        }
+        scene.pushOne(token: "dd", #""alert":"x","push_type":"hologram""#)
+        scene.run()
+        #expect(scene.queue.dead.map(\.reason) == Array(repeating: "InvalidPushType", count: 4))
+        #expect(scene.transport.tokens == ["aa", "bb"])
+    }
+
+    // MARK: Hints
+
+    @Test(
+        "sends what Apple requires of an app or a device only, and logs each rule once",
+        arguments: [
+            #""payload":{"aps":{}},"push_type":"background""#,
+            #""payload":{"aps":{"content-available":1,"alert":"x"}},"push_type":"background""#,
+            #""payload":{"aps":{"event":"stop","timestamp":1}},"push_type":"liveactivity""#,
+            #""payload":{"aps":{"event":"update","timestamp":1}},"push_type":"liveactivity""#,
+            #""payload":{"aps":{"event":"start","timestamp":1,"content-state":{}}},"push_type":"liveactivity""#,
+            #""event":"end","timestamp":1,"priority":1"#, #""alert":"x","push_type":"widgets""#,
+            #""payload":{},"push_type":"mdm""#, #""payload":{"mdm":"x","aps":{}},"push_type":"mdm""#,
+            #""payload":{},"push_type":"fileprovider""#,
+        ])
+    func hints(members: String) throws {
+        let scene = try EngineScene()
+        scene.push(EngineScene.job("aa", members), EngineScene.job("bb", members))
+        scene.run()
+        #expect(scene.transport.tokens == ["aa", "bb"] && scene.queue.dead.isEmpty)
+        #expect(scene.log.events.count { $0 == "payload_hint" } == 1)
+    }
+
+    @Test("sends a Wallet pass' empty payload without a hint")
+    func wallet() throws {
+        let scene = try EngineScene()
+        scene.pushOne(token: "aa", #""payload":{},"push_type":"background","topic":"pass.com.example.coupon""#)
+        scene.pushOne(token: "bb", #""payload":{},"push_type":"background""#)
+        scene.pushOne(
+            token: "cc",
+            #""payload":{"aps":{}},"push_type":"background","topic":"pass.com.example.coupon","priority":10"#)
+        scene.run()
+        #expect(scene.transport.tokens == ["aa", "bb", "cc"] && !scene.log.events.contains("payload_hint"))
+    }
+
+    @Test("fills in a Live Activity's missing timestamp, the same each time")
+    func timestamp() throws {
+        let scene = try EngineScene()
+        let second = EngineScene.time(scene.loop.now) / 1000
+        scene.pushOne(token: "aa", #""event":"update","content_state":{"n":1}"#)
+        scene.pushOne(token: "bb", #""payload":{"x":1,"aps": { "event":"update","content-state":{}}}"#)
+        scene.pushOne(token: "cc", #""payload":{"aps":{"event":"end","timestamp":"1"}},"push_type":"liveactivity""#)
+        let payloads = scene.transport.sent.map(Self.payload)
+        try #require(payloads.count == 3)
+        #expect(payloads[0] == #"{"aps":{"timestamp":\#(second),"content-state":{"n":1},"event":"update"}}"#)
+        #expect(payloads[1] == #"{"x":1,"aps": {"timestamp":\#(second), "event":"update","content-state":{}}}"#)
+        #expect(payloads[2] == #"{"aps":{"event":"end","timestamp":"1"}}"#)
+        scene.run(.seconds(3))
+        scene.answer(RequestResult.notProcessed(.refusedStream))
+        scene.run()
+        #expect(scene.transport.sent.last.map(Self.payload) == payloads[0])
+    }
+
+    // MARK: Expiration
+
+    @Test("sends calls with expiration 0, and gives them up after half a minute", arguments: ["voip", "pushtotalk"])
+    func calls(type: String) throws {
+        let scene = try EngineScene()
+        scene.pushOne(token: "aa", #""payload":{"aps":{}},"push_type":"\#(type)""#)
+        #expect(scene.transport.sent.first?.expiration == 0)
+        scene.answer(.serviceUnavailable)
+        scene.run()
+        #expect(scene.queue.postponed.count == 1, "there is time for another attempt")
+        scene.pushOne(token: "bb", #""payload":{"aps":{}},"push_type":"\#(type)""#)
+        scene.run(.seconds(10))
+        scene.answer(.serviceUnavailable, retryAfter: 25)
+        scene.run()
+        #expect(scene.queue.stats["expired"] == 1 && scene.queue.postponed.count == 1)
+        scene.pushOne(token: "cc", #""payload":{"aps":{}},"push_type":"\#(type)","expiration":"1h""#)
+        #expect(scene.transport.sent.last?.expiration != 0)
+    }
+
+    @Test("gives jobs without an expiration the app's, and broadcasts and calls their own")
+    func appExpiration() throws {
+        let scene = try EngineScene { $0.apps[0].expiration = 60 }
+        let second = EngineScene.time(scene.loop.now) / 1000
+        scene.pushOne(token: "aa")
+        scene.pushOne(token: "bb", #""alert":"x","enqueued_at":\#(second - 30)"#)
+        scene.pushOne(token: "cc", #""alert":"x","expiration":0"#)
+        scene.pushOne(token: "dd", #""alert":"x","push_type":"voip""#)
+        scene.push(#"{"channel":"YQ==","event":"end","timestamp":1}"#)
+        scene.pushOne(token: "ee", #""alert":"x","enqueued_at":\#(second - 61)"#)
+        scene.run()
+        let expirations = scene.transport.sent.map { $0.expiration.map { $0 - second } }
+        #expect(expirations == [60, 30, -second, -second, -second], "\(expirations)")
+        #expect(scene.stats == ["expired": 1], "what is not worth sending any more is not sent")
+        scene.answer(.serviceUnavailable, retryAfter: 61)
+        scene.run()
+        #expect(scene.stats == ["expired": 2], "nor retried")
+    }
+
+    @Test("keeps what breaks a requirement of Apple's as a dead letter where the app is strict")
+    func strict() throws {
+        let scene = try EngineScene { $0.apps[0].strictPayloads = true }
+        scene.pushOne(token: "aa", #""payload":{"aps":{}},"push_type":"background""#)
+        scene.pushOne(token: "bb", #""payload":{},"push_type":"background""#)
+        scene.pushOne(token: "cc", #""alert":"x","push_type":"hologram","topic":"a.b.hologram""#)
+        scene.run()
+        #expect(scene.queue.dead.map(\.reason) == ["BadPayload"] && scene.transport.tokens == ["bb", "cc"])
+    }
+
+    @Test("counts jobs whose duration has nothing to count from")
+    func undated() throws {
+        let scene = try EngineScene()
+        scene.pushOne(token: "aa", #""alert":"x","expiration":"1h""#)
+        scene.pushOne(token: "bb", #""alert":"x","expiration":"1h","enqueued_at":1800000000"#)
+        scene.pushOne(token: "cc", #""alert":"x","expiration":1900000000"#)
+        #expect(scene.counters.undatedExpirations == 1)
+        let queue = try #require(scene.lane.consumers.first?.queue)
+        let heartbeat = scene.lane.heartbeat(for: queue)
+        #expect(String(buffer: heartbeat.members).contains(#""undated_expirations":1"#))
+    }
+
+    @Test("does not send a call that comes back late")
+    func lateCall() throws {
+        let scene = try EngineScene()
+        scene.pushOne(token: "aa", #""payload":{"aps":{}},"push_type":"voip""#)
+        scene.answer(.serviceUnavailable)
+        scene.run()
+        let wrapped = try #require(scene.queue.postponed.first?.body)
+        scene.run(.seconds(40))
+        scene.push(wrapped)
+        #expect(scene.transport.sent.count == 1 && scene.queue.stats["expired"] == 1)
+    }
+}
