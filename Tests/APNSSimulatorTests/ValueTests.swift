@@ -146,7 +146,7 @@ struct JSONObjectCheckTests {
 
 @Suite("Tokens and ids")
 struct IdentifierTests {
-    @Test("a device token is kept digit for digit", arguments: [64, 66, 160, 200])
+    @Test("a device token is kept digit for digit", arguments: [64, 66, 160, 200, 2048])
     func tokens(_ digits: Int) throws {
         let text = String((0..<digits).map { Character(String($0 * 7 % 16, radix: 16)) })
         let token = try #require(SimulatedToken(hex: text.uppercased()))
@@ -155,7 +155,7 @@ struct IdentifierTests {
         #expect(token != SimulatedToken(hex: String(text.dropLast()) + (text.last == "0" ? "1" : "0")))
     }
 
-    @Test("and is none with another length or other characters", arguments: [62, 65, 202])
+    @Test("and is none with another length or other characters", arguments: [62, 65, 2050])
     func noTokens(_ digits: Int) {
         #expect(SimulatedToken(hex: String(repeating: "a", count: digits)) == nil)
         #expect(SimulatedToken(hex: String(repeating: "g", count: 64)) == nil)
