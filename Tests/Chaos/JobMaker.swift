@@ -111,7 +111,9 @@ struct JobMaker: Sendable {
             case .plain: "{\(name)\(token)\(payload)}"
             case .withoutID: #"{"note":"chaos-\#(number)",\#(token)"priority":5,\#(payload)}"#
             case .background: #"{\#(name)\#(token)"payload":{"aps":{"content-available":1}}}"#
-            case .voip: #"{\#(name)\#(token)"push_type":"voip","payload":{"call":"\#(filler(4500))"}}"#
+            case .voip:
+                // Without one a call is given up after half a minute, which an outage may outlast.
+                #"{\#(name)\#(token)"push_type":"voip","expiration":"1d","payload":{"call":"\#(filler(4500))"}}"#
             case .liveActivity: #"{\#(name)\#(token)"push_type":"liveactivity","priority":10,\#(update)}"#
             case .collapsed: #"{\#(name)\#(token)"collapse_id":"c\#(number % 7)","expiration":"1h",\#(payload)}"#
             case .ownAPNsID: #"{\#(name)\#(token)"apns_id":"\#(identifier(number))",\#(payload)}"#

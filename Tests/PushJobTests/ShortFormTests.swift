@@ -22,7 +22,7 @@ struct ShortFormTests {
             [
                 (#""Hi \u00e9""#, #""Hi \u00e9""#), (#""""#, #""""#), ("{}", "{}"),
                 (#"{ "body" : "b" , "title":"t" }"#, #"{"body":"b","title":"t"}"#),
-                (#"{"title":null,"body":"b","subtitle":null}"#, #"{"body":"b"}"#),
+                (#"{"title":null,"body":"b","subtitle":null}"#, #""b""#),
                 (
                     #"{"loc_key":"k","loc_args":["a", "b"],"title_loc_key":"t","title-loc-args":[]}"#,
                     #"{"loc-key":"k","loc-args":["a", "b"],"title-loc-key":"t","title-loc-args":[]}"#
@@ -34,7 +34,7 @@ struct ShortFormTests {
                 (
                     #"{"title":{"loc_key":"%@","loc_args":["x"]},"body":{"loc-key":"k"},"sound":"s"}"#,
                     #"{"title":{"loc-key":"%@","loc-args":["x"]},"body":{"loc-key":"k"},"sound":"s"}"#
-                ), (#"{"\u0062ody":"x"}"#, #"{"body":"x"}"#), (#"{"title":{"loc_key":null}}"#, #"{"title":{}}"#),
+                ), (#"{"\u0062ody":"x"}"#, #""x""#), (#"{"title":{"loc_key":null}}"#, #"{"title":{}}"#),
             ]
         ),
         (.badge, [("0", "0"), ("7", "7"), ("1e2", "100"), ("3.0", "3")]),

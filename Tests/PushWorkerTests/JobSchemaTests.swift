@@ -57,7 +57,7 @@ struct JobSchemaTests {
             ],
             [
                 #""abc""#, #""""#, #""<>""#, #""xy""#, text(2050, "a"),
-                text(64, "a").replacing("aaaaaaa", with: "aaaaaax"),
+                text(63, "a").replacing("a\"", with: "ax\""),
                 #""\#(String(repeating: "/", count: 42))==""#, #""\#(String(repeating: "/", count: 1367))=""#,
                 #""ab\n""#, "12", #"["ab"]"#,
                 #""\#(String(repeating: "_", count: 40))+/A""#, #""\#(String(repeating: "_", count: 43))""#,
