@@ -276,6 +276,7 @@ extension EngineScene {
             let now = loop.now
             for index in transport.submitted.indices.reversed() {
                 if let result = answer() {
+                    transport.answerState = .answered
                     transport.answer(result, at: index)
                     continue
                 }

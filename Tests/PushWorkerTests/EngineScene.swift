@@ -513,7 +513,8 @@ final class FakeFleet: FleetStore {
 
     func pause(_ app: String, _ reason: Reason, isProbe: Bool, completion: @escaping Completion<Int64?>) {
         paused.append((app, reason, isProbe))
-        pauses[app] = AppPause(reason: reason.code.text, detail: reason.detail, until: .max / 4)
+        pauses[app] = AppPause(
+            reason: reason.code.text, detail: reason.detail, until: EngineScene.time(loop.now) + 1000)
         later(completion) { 1000 }
     }
 
