@@ -45,7 +45,8 @@ extension EndToEnd {
                 let text = try String(contentsOfFile: "\(folder)/\(file)", encoding: .utf8)
                 var types: [Substring] = []
                 var functions: [Substring] = []
-                for line in text.split(separator: "\n") {
+                let declarations = ["func ", "struct ", "class ", "enum ", "extension "]
+                for line in text.split(separator: "\n") where declarations.contains(where: { line.contains($0) }) {
                     let words = line.split { !$0.isLetter && !$0.isNumber && $0 != "_" }
                     for (word, name) in zip(words, words.dropFirst()) {
                         if ["struct", "class", "enum"].contains(word) { types.append(name) }

@@ -54,14 +54,13 @@ func (r *record) arrived(path, id string) int {
 	return r.Requests
 }
 
-// accept notes that a notification was taken, and returns how many were.
-func (r *record) accept(path string) int {
+// accept notes that a notification was taken.
+func (r *record) accept(path string) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	r.Accepted++
 	r.accepted[path]++
 	r.Distinct = len(r.accepted)
-	return r.Accepted
 }
 
 func (r *record) count(counter *int) {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -27,6 +28,8 @@ func serve(arguments []string) error {
 	}
 	account, random := newRecord(), newDice(o.seed)
 	restart := make(chan struct{}, 1)
+	// Notifications since the last restart began.
+	var since atomic.Int64
 	handler := http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		id := request.Header.Get("apns-id")
 		if _, err := io.Copy(io.Discard, request.Body); err != nil {
@@ -34,11 +37,9 @@ func serve(arguments []string) error {
 		}
 		account.arrived(request.URL.Path, id)
 		time.Sleep(time.Duration(random.upTo(int64(o.late))))
-		if account.accept(request.URL.Path)%every == 0 {
-			select {
-			case restart <- struct{}{}:
-			default:
-			}
+		account.accept(request.URL.Path)
+		if since.Add(1) == int64(every) {
+			restart <- struct{}{}
 		}
 		w.Header().Set("apns-id", id)
 	})
@@ -48,10 +49,9 @@ func serve(arguments []string) error {
 	}
 	announce(o.port)
 	go untilStopped(account)
-	limits := []uint32{1000, 17, 1, 100, 3}
+	limits := []uint32{100, 17, 1, 1000, 3}
 	for number := 0; ; number++ {
 		server := &http.Server{Handler: handler, TLSConfig: config.Clone()}
-		// The first limit is met by all; the lowest ones by few.
 		if err := http2.ConfigureServer(server, &http2.Server{MaxConcurrentStreams: limits[number%len(limits)]}); err != nil {
 			return err
 		}
@@ -63,6 +63,7 @@ func serve(arguments []string) error {
 		}
 		cancel()
 		account.count(&account.Restarts)
+		since.Store(0)
 		if listener, err = o.listen(); err != nil {
 			return err
 		}
