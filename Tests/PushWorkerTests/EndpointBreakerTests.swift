@@ -68,7 +68,7 @@ struct EndpointBreakerTests {
         #expect(!breaker.isInDoubt)
         for _ in 0..<EndpointBreaker.limit { _ = fail(&breaker, at: later) }
         #expect(breaker.wait(now: later) == .seconds(4))
-        #expect(breaker.answered(now: later) != nil == true)
+        #expect(breaker.answered(now: later) != nil)
         let muchLater = later + .minutes(2)
         for _ in 0..<EndpointBreaker.limit { _ = fail(&breaker, at: muchLater) }
         #expect(breaker.wait(now: muchLater) == .seconds(1))
@@ -81,7 +81,7 @@ struct EndpointBreakerTests {
         #expect(breaker.foundUnanswered(longest: longest, now: start, jitter: 0) == false)
         #expect(breaker.isOpen)
         #expect(breaker.reason?.isNoAnswer == true)
-        #expect(breaker.answered(now: start) != nil == true)
+        #expect(breaker.answered(now: start) != nil)
     }
 
     @Test("probes again soon after a probe that says nothing")

@@ -491,6 +491,10 @@ private final class SimulatedFleetStore: FleetStore {
 
     func countInvalidTokens(completion: @escaping Completion<Int>) { store.countInvalidTokens(completion: completion) }
 
+    func markInvalid(_ tokens: [InvalidToken], completion: @escaping Completion<Void>) {
+        store.markInvalid(tokens, completion: completion)
+    }
+
     func findInvalid(_ tokens: TokenList, completion: @escaping Completion<[InvalidTokenSet.Found]>) {
         store.findInvalid(tokens, completion: completion)
     }
