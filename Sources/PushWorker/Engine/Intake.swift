@@ -152,7 +152,7 @@ final class Intake {
                 : "sent a notification that does not meet a requirement of Apple's: \(hint.detail)",
             kind: "\(hint.rule.rawValue) \(name)",
             metadata: ["app": "\(name)", "rule": "\(hint.rule.rawValue)"],
-            example: job.id.map { ["id": "\(String(buffer: job.text($0)))"] } ?? [:])
+            example: job.id.map { ["job": "\(String(buffer: job.text($0)))"] } ?? [:])
     }
 
     // MARK: Look-up

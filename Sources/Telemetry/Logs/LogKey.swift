@@ -32,6 +32,8 @@ package enum LogKey: String, CaseIterable, Sendable {
     case cause
     /// More about the reason, for people.
     case detail
+    /// The requirement of Apple's that a notification does not meet.
+    case rule
     /// APNs' status, or the gateway's.
     case status
     /// The `apns-id` of the request.
