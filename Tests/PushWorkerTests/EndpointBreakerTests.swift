@@ -74,6 +74,22 @@ struct EndpointBreakerTests {
         #expect(breaker.wait(now: muchLater) == .seconds(1))
     }
 
+    @Test("closes when no job has come to probe with, after those that were postponed are due")
+    func idle() {
+        var breaker = open()
+        let due = start + .minutes(5)
+        breaker.postponed(until: due)
+        #expect(breaker.closeIfIdle(now: due) == false)
+        #expect(breaker.closeIfIdle(now: due + .seconds(14)) == false)
+        #expect(breaker.closeIfIdle(now: due + .seconds(15)) == true)
+        #expect(!breaker.isOpen)
+        #expect(breaker.closeIfIdle(now: due + .minutes(1)) == false)
+
+        var probing = open()
+        probing.probeSent()
+        #expect(probing.closeIfIdle(now: due) == false)
+    }
+
     @Test("opens when nothing is answered, without waiting for deadlines")
     func unanswered() {
         var breaker = EndpointBreaker()

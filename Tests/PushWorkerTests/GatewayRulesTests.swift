@@ -89,7 +89,7 @@ struct GatewayRulesTests {
             .background: #"{"aps":{"content-available":1}}"#, .mdm: #"{"mdm":"magic"}"#,
             .fileprovider: #"{"container-identifier":"x"}"#,
         ]
-        let isNew = [.controls, .liveactivity, .location, .pushtotalk, .widgets].contains(type)
+        let isNew = [.accessory, .controls, .liveactivity, .location, .pushtotalk, .widgets].contains(type)
         let refusal = refusal(
             #""push_type":"\#(type.rawValue)","payload":\#(payloads[type] ?? #"{"aps":{"alert":"x"}}"#)"#)
         #expect((refusal?.code.text == "InvalidPushType") == isNew)

@@ -97,7 +97,8 @@ struct LogEventTests {
 
     /// Events that mean the same wherever they are logged: by both transports, and by lanes and by other clients of Redis.
     private static let shared: Set = [
-        "apns_connection_closed", "apns_connection_ended", "apns_connections_replaced", "redis_back", "redis_lost",
+        "apns_connected", "apns_connection_closed", "apns_connection_ended", "apns_connections_replaced", "redis_back",
+        "redis_lost",
     ]
 
     private static func entries() throws -> [(event: String, line: LoggedLine)] {

@@ -289,7 +289,7 @@ extension GatewayPool: GatewayConnectionOwner {
                 state.connected()
                 logger.debug(
                     "connected to the gateway",
-                    metadata: ["event": "connected", "endpoint": "\(endpoint)", "connections": "\(state.usable)"])
+                    metadata: ["event": "apns_connected", "endpoint": "\(endpoint)", "connections": "\(state.usable)"])
                 // It was being made when all were to be replaced.
                 if member.generation < generation { return connection.drain() }
             } else {

@@ -286,7 +286,7 @@ extension ConnectionPool: HTTP2ConnectionOwner {
         state.connected()
         logger.debug(
             "connected to APNs",
-            metadata: ["event": "connected", "endpoint": "\(endpoint)", "connections": "\(state.usable)"])
+            metadata: ["event": "apns_connected", "endpoint": "\(endpoint)", "connections": "\(state.usable)"])
         guard connection.generation < generation else { return }
         // It was being made when all were to be replaced.
         replace([connection], reason: "it was made before", keeping: .current, now: eventLoop.now)

@@ -16,6 +16,8 @@ struct EndpointBreaker {
     /// When it opens again within this time of its closing, pauses go on growing: a server that has just come back must not be
     /// met by everything at once again and again.
     static let memory = TimeAmount.minutes(1)
+    /// The time without a job to probe with after which it closes: other lanes took the jobs, or there are none.
+    static let idleTime = TimeAmount.seconds(15)
 
     /// The failure that opened it, or the last one of a probe; `nil` while it is closed.
     private(set) var reason: Reason?
@@ -25,6 +27,8 @@ struct EndpointBreaker {
     private var until = NIODeadline.distantPast
     private var closedAt = NIODeadline.distantPast
     private var isProbing = false
+    /// The time at which the last of the jobs is due again that were postponed because of the endpoint.
+    private var lastDue = NIODeadline.distantPast
 
     var isOpen: Bool { reason != nil }
 
@@ -91,6 +95,16 @@ struct EndpointBreaker {
         guard isProbing else { return }
         isProbing = false
         until = now + Self.firstPause
+    }
+
+    /// Records that a job was postponed because of the endpoint.
+    mutating func postponed(until due: NIODeadline) { lastDue = max(lastDue, due) }
+
+    /// Closes it if no job has come to probe with since one could be sent.
+    /// - Returns: true if it was open.
+    mutating func closeIfIdle(now: NIODeadline) -> Bool {
+        guard allowsProbe(now: now), now - max(until, lastDue) >= Self.idleTime else { return false }
+        return answered(now: now) != nil
     }
 
     private mutating func open(_ reason: Reason, longest: TimeAmount, now: NIODeadline, jitter: Double) {

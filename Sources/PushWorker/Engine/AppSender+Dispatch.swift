@@ -22,7 +22,7 @@ extension AppSender {
             return deferUnsubmitted(id, Reason(.appPaused), delay: pauseDelay)
         }
         if !breaker.isOpen, watch.endpoint.isOpen, !line.ready.isEmpty || !watch.endpoint.wantsProbe(now: lane.now) {
-            return deferUnsubmitted(id, Reason(.endpointUnavailable), delay: endpointDelay)
+            return deferUnsubmitted(id, Reason(.endpointUnavailable), delay: postponeForEndpoint())
         }
         if !fleet.throttles.isEmpty, let delay = throttleDelay(of: id) {
             return deferUnsubmitted(id, Reason(.throttled), delay: delay)
@@ -233,7 +233,7 @@ extension AppSender {
         if breaker.isOpen {
             (reason, delay) = (Reason(.appPaused), pauseDelay)
         } else if watch.endpoint.isOpen {
-            (reason, delay) = (Reason(.endpointUnavailable), endpointDelay)
+            (reason, delay) = (Reason(.endpointUnavailable), postponeForEndpoint())
         } else if let since = watch.unconnectedSince, now - since > Self.patience {
             // Not sooner: after a GOAWAY there is another connection within a moment, which what is left can wait for.
             (reason, delay) = (Reason(.noConnection), lane.random(in: 2000...10_000))

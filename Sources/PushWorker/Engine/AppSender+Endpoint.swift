@@ -65,10 +65,22 @@ extension AppSender {
         if transport.capacity == 0, watch.endpoint.allowsProbe(now: lane.now) { transport.requestCapacity() }
     }
 
-    /// The milliseconds after which a job comes back that the open breaker keeps from being sent.
-    var endpointDelay: Int64 {
+    /// Chooses when a job comes back that the open breaker keeps from being sent.
+    /// - Returns: the milliseconds until then.
+    func postponeForEndpoint() -> Int64 {
         let wait = watch.endpoint.wait(now: lane.now).nanoseconds / 1_000_000
-        return lane.random(in: 1000...5000) + min(wait, Self.longestDeferral, lane.configuration.appPause.longest)
+        let delay = lane.random(in: 1000...5000) + min(wait, Self.longestDeferral, lane.configuration.appPause.longest)
+        watch.endpoint.postponed(until: lane.now + .milliseconds(delay))
+        return delay
+    }
+
+    /// Closes the breaker if there is nothing left to probe with: this lane can't know how the endpoint is.
+    func closeIdleEndpoint() {
+        guard line.isEmpty, watch.endpoint.closeIfIdle(now: lane.now) else { return }
+        lane.logEnd(
+            "endpoint_idle", "no job is left that waits for APNs to answer", of: "endpoint \(name)",
+            metadata: logMetadata)
+        lane.reportSoon()
     }
 
     // MARK: Connections that APNs has turned against

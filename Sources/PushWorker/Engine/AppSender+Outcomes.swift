@@ -277,7 +277,8 @@ extension AppSender: TransportDelegate {
         let elapsed = job.lastFailure.map { max(0, now - $0) }
         var delay = lane.configuration.retry.serverErrorPause(
             elapsed: elapsed, retryAfter: retryAfter, jitter: lane.jitter)
-        if watch.endpoint.isOpen { delay = max(delay, min(endpointDelay, lane.configuration.retry.cap)) }
+        if watch.endpoint.isOpen { delay = max(delay, min(postponeForEndpoint(), lane.configuration.retry.cap)) }
+        watch.endpoint.postponed(until: lane.now + .milliseconds(delay))
         let expires = job.expirationSecond(firstSeen: lane.jobs[id].firstSeen).map { $0 > 0 } ?? false
         let since = max(job.enqueuedAt ?? lane.jobs[id].firstSeen, job.sendAt ?? 0)
         guard expires || now - since < RetryPolicy.freeResends else {

@@ -138,6 +138,7 @@ final class AppSender {
         transport.check(now: now)
         for transport in retiring { transport.check(now: now) }
         watchAnswers()
+        closeIdleEndpoint()
         if isRemoved, line.waiting == 0, line.resends.isEmpty, transport.statistics.streamsInUse == 0 {
             // Closing it once more does nothing.
             _ = transport.close()
