@@ -66,7 +66,7 @@ extension EndToEnd {
         @Test("answers no request, for as long: no job dies of it, and few are sent again")
         func silence() async throws {
             try await simulator.control("POST", "/rules", #"{"rule":"answer=silence"}"#)
-            let worker = try worker(["--max-attempts", "2", "--request-timeout", "1000"])
+            let worker = try worker(["--max-attempts", "2", "--request-timeout", "1000", "--max-streams", "20"])
             let port = try await worker.adminPort()
             try redis.push(TestJob.many(500))
             try await eventually("it is not ready") {

@@ -31,11 +31,8 @@ extension EndToEnd {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<3))
             let result = try await scene.run("--batch", "2", "--log-level", "debug")
             #expect(result.ending == .exited(0), "\(result.errors)")
-            let events = result.errors.split(separator: "\n").compactMap { line in
-                line.split(separator: " ").first { $0.hasPrefix("event=") }?.dropFirst(6)
-            }
             let expected = ["feedback_connecting", "feedback_connected", "feedback_written", "feedback_ended"]
-            #expect(expected.allSatisfy { events.contains(Substring($0)) }, "\(result.errors)")
+            #expect(expected.allSatisfy { result.errors.contains(#""event":"\#($0)""#) }, "\(result.errors)")
             try await scene.server.stop()
         }
 

@@ -51,7 +51,8 @@ struct JobTruthTests {
         let scene = try EngineScene()
         scene.transport.capacity = 1
         scene.push(EngineScene.fanOut(["aa", "bb", "aa", "bb", "cc"]))
-        scene.transport.capacity = 0
+        // No stream is left for a probe.
+        scene.transport.capacity = -1
         scene.answer(.badCertificate)
         scene.run(.seconds(5))
         let body = try #require(scene.queue.postponed.first?.body)

@@ -106,6 +106,12 @@ actor MetricsCollector {
         if info.evictionPolicy != nil { page.set(WorkerMetric.redisEvicts, by: [server.address], info.evicts ? 1 : 0) }
     }
 
+    /// - Parameter place: -1 for notifications that were never made.
+    private static func label(ofPushType place: Int) -> String {
+        guard place >= 0 else { return "" }
+        return (PushType.allCases.indices.contains(place) ? PushType.allCases[place] : .other).rawValue
+    }
+
     private func writeCounters(_ reports: [LaneReport]) {
         var notifications: [[String]: Int] = [:]
         for report in reports {
@@ -113,8 +119,7 @@ actor MetricsCollector {
                 let labels = [
                     report.apps.indices.contains(key.app) ? report.apps[key.app].name : "",
                     report.queues.indices.contains(key.queue) ? report.queues[key.queue].name : "",
-                    (PushType.allCases.indices.contains(key.pushType) ? PushType.allCases[key.pushType] : .other)
-                        .rawValue,
+                    Self.label(ofPushType: key.pushType),
                     key.fate.label, key.reason,
                 ]
                 notifications[labels, default: 0] += count
