@@ -9,7 +9,7 @@ import Testing
 struct FleetSimulationTests {
     /// The number of steps of all runs together; the variable `APNS_WORKER_SIMULATION_STEPS` sets another for a long
     /// run.
-    private static let steps = environment("APNS_WORKER_SIMULATION_STEPS").flatMap { Int($0) } ?? 500_000
+    private static let steps = environment("APNS_WORKER_SIMULATION_STEPS").flatMap { Int($0) } ?? 400_000
     /// The steps of a run before its faults end.
     private static let stepsOfRun = 12_000
     /// The first seed, to search elsewhere.
