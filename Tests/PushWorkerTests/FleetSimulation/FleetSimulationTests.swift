@@ -9,7 +9,7 @@ import Testing
 struct FleetSimulationTests {
     /// The number of steps of all runs together; the variable `APNS_WORKER_SIMULATION_STEPS` sets another for a long
     /// run.
-    private static let steps = environment("APNS_WORKER_SIMULATION_STEPS").flatMap { Int($0) } ?? 1_000_000
+    private static let steps = environment("APNS_WORKER_SIMULATION_STEPS").flatMap { Int($0) } ?? 400_000
     /// The steps of a run before its faults end.
     private static let stepsOfRun = 12_000
     /// The first seed, to search elsewhere.
@@ -84,7 +84,8 @@ struct FleetSimulationTests {
         let server = try SimulatedServer()
         for seed in 1...mutation.seeds {
             let options = FleetSimulation.Options(
-                steps: 6000, faults: mutation.faults, mutation: mutation, faultInterval: mutation.faultInterval)
+                steps: mutation.steps, faults: mutation.faults, mutation: mutation,
+                faultInterval: mutation.faultInterval)
             do {
                 try FleetSimulation(seed: seed, options, on: server).run()
             } catch {
@@ -104,10 +105,14 @@ extension Mutation {
     /// The number of seeds within which it is found.
     fileprivate var seeds: UInt64 { self == .constantStamp ? 60 : 30 }
 
+    /// The steps of a run. A lane reclaims after 15 s without a gap, and meets one that resumes in that moment.
+    fileprivate var steps: Int { self == .reclaimIgnoresLease ? 20_000 : 6000 }
+
     fileprivate var faultInterval: ClosedRange<Int64> {
         switch self {
         case .constantStamp: 20...375
         case .lateClaimTakesJobs: 10...100
+        case .reclaimIgnoresLease: 100...2000
         default: 50...1000
         }
     }

@@ -230,6 +230,14 @@ final class LaneChecks {
         var since: NIODeadline
     }
 
+    /// A lane that loses its lease may receive a job again while it still sends it.
+    private struct Reception {
+        /// The time at which the lane first received the job.
+        let since: NIODeadline
+        /// The names under which the lane has claimed it.
+        var holders: [String]
+    }
+
     private struct Pause {
         /// The number of probes that the lane may send.
         var probes = 0
@@ -245,9 +253,8 @@ final class LaneChecks {
     private unowned let simulation: FleetSimulation
     private var throttles: [String: Throttle] = [:]
     private var pauses: [String: Pause] = [:]
-    /// The time at which the lane first received a job, by the job's number. A lane that loses its lease may receive a job
-    /// again while it still sends it.
-    private var receptions: [Int: NIODeadline] = [:]
+    /// The receptions of jobs, by the job's number.
+    private var receptions: [Int: Reception] = [:]
     /// True if the lane could not get the fleet's provider token.
     private var lacksFleetToken = false
     /// The times at which the lane asked for the token, without an answer.
@@ -258,11 +265,20 @@ final class LaneChecks {
     private var now: NIODeadline { simulation.time.now }
     private var milliseconds: Int64 { simulation.time.milliseconds }
 
-    func receive(_ body: ByteBuffer) {
-        guard let number = body.withUnsafeReadableBytes(SimulationLedger.marker), receptions[number] == nil else {
+    /// The lane has received a job.
+    /// - Parameter holder: the name under which it has claimed the job.
+    func receive(_ body: ByteBuffer, under holder: String) {
+        guard let number = body.withUnsafeReadableBytes(SimulationLedger.marker) else { return }
+        guard let known = receptions[number] else {
+            receptions[number] = Reception(since: now, holders: [holder])
             return
         }
-        receptions[number] = now
+        if !known.holders.contains(holder) { receptions[number]?.holders.append(holder) }
+    }
+
+    /// True if the lane has all leases under which it has claimed a job. A request does not show the claim it is made for.
+    func hasLease(of job: SimulatedJob) -> Bool {
+        receptions[job.number]?.holders.allSatisfy { simulation.checks.hasLease(job.queue, $0) } ?? true
     }
 
     // MARK: Provider tokens
@@ -308,7 +324,7 @@ final class LaneChecks {
     /// Checks a request.
     func submit(_ number: Int, of job: SimulatedJob, to token: String, app: String) {
         if let throttle = throttles[token], milliseconds < throttle.until,
-            let received = receptions[job.number], received > throttle.since
+            let received = receptions[job.number]?.since, received > throttle.since
         {
             simulation.fail(
                 "the job \(job.number) was sent to a throttled token \(throttle.until - milliseconds) ms too early")

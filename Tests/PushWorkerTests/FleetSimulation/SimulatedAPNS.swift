@@ -157,8 +157,8 @@ final class SimulatedAPNS {
     /// The answers that an app gets to everything for a while.
     private var refusals: [Int: (reason: APNSReason, until: NIODeadline)] = [:]
     private var chatTimes: [NIODeadline] = []
-    /// The lanes that have a notification in flight, with the names of their leases.
-    private var inFlight: [Int: (lane: SimulatedLane, holder: String)] = [:]
+    /// The lanes that have a notification in flight.
+    private var inFlight: [Int: SimulatedLane] = [:]
     private var providerTokens: ProviderTokens
     /// The provider tokens that were verified, with the times at which they were signed.
     private var verifiedTokens: [String: Int64] = [:]
@@ -217,20 +217,23 @@ final class SimulatedAPNS {
         return number
     }
 
-    /// A notification is in flight once, as long as the lane that sends it has its lease.
+    /// A notification is in flight once, as long as both lanes that send it have the leases of their claims.
+    ///
+    /// A lane that has lost its lease may still send the jobs that it claimed under it, also under its next name: it can't know
+    /// whether another lane has reclaimed them or Redis has lost them. Delivery is at least once.
     private func checkFlight(_ number: Int, _ job: SimulatedJob, _ lane: SimulatedLane) {
-        let holder = lane.holders[job.queue]
-        if let (other, otherHolder) = inFlight[number], otherHolder != holder, other.worker?.loop.state == .running,
-            !simulation.redis.hasRolledBack, simulation.checks.hasLease(job.queue, otherHolder)
+        if let other = inFlight[number], other !== lane, other.worker?.loop.state == .running,
+            !simulation.redis.hasRolledBack, lane.checks.hasLease(of: job), other.checks.hasLease(of: job)
         {
-            simulation.fail("the job \(job.number) is sent by \(holder), and by \(otherHolder), which has its lease")
+            simulation.fail(
+                "the job \(job.number) is sent by \(lane.name) and by \(other.name), which have their leases")
         }
-        inFlight[number] = (lane, holder)
+        inFlight[number] = lane
     }
 
     /// Notes that a request has ended.
     func completed(_ number: Int, _ result: RequestResult, by lane: SimulatedLane) {
-        if inFlight[number]?.lane === lane { inFlight[number] = nil }
+        if inFlight[number] === lane { inFlight[number] = nil }
         switch result {
         case .notProcessed: ledger.refused(number)
         case .response(let response) where response.reason != nil: ledger.refused(number)

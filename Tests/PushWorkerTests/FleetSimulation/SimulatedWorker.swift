@@ -245,8 +245,10 @@ private final class SimulatedQueueStore: QueueStore {
     }
 
     private var mutation: Mutation? { simulation.options.mutation }
+    /// The name under which the lane holds its lease.
+    private var holder: String { lane.holders[queue.id.index] }
     /// The key of the lane's claims.
-    private var claimed: String { queue.keys.claimed(lane.holders[queue.id.index]) }
+    private var claimed: String { queue.keys.claimed(holder) }
 
     var isReady: Bool { store.isReady }
     var canWait: Bool { waits && lane.sender.isReady }
@@ -261,7 +263,7 @@ private final class SimulatedQueueStore: QueueStore {
         _ claim: ClaimWindow.Claim, heartbeat: WorkerHeartbeat?,
         completion: @escaping Completion<QueueConnection.Claimed>
     ) {
-        let claimed = claimed
+        let (holder, claimed) = (holder, claimed)
         store.claim(claim, heartbeat: heartbeat) { [self, simulation, lane, mutation] result in
             var result = result
             if case .success(var answer) = result {
@@ -269,7 +271,7 @@ private final class SimulatedQueueStore: QueueStore {
                 if mutation == .reclaimsAtOnce, let other = answer.expiredWorker { reclaim(other) { _ in } }
                 for (offset, body) in answer.bodies.enumerated() {
                     simulation.checks.receive(ClaimID(number: claim.first + offset, stamp: answer.stamp), of: claimed)
-                    lane.checks.receive(body)
+                    lane.checks.receive(body, under: holder)
                 }
                 if mutation == .goesByOwnClock {
                     answer.now += 5000
@@ -344,14 +346,14 @@ private final class SimulatedQueueStore: QueueStore {
     }
 
     func bodies(of claims: [ClaimID], completion: @escaping Completion<[ByteBuffer?]>) {
-        let claimed = claimed
+        let (holder, claimed) = (holder, claimed)
         asOther {
             store.bodies(of: claims) { [simulation, lane] result in
                 if case .success(let bodies) = result {
                     for (claim, body) in zip(claims, bodies) {
                         guard let body else { continue }
                         simulation.checks.receive(claim, of: claimed)
-                        lane.checks.receive(body)
+                        lane.checks.receive(body, under: holder)
                     }
                 }
                 completion(result)
