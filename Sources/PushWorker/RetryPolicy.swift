@@ -27,7 +27,7 @@ public struct RetryPolicy: Sendable, Equatable {
     /// does not come back together.
     /// - Parameters:
     ///   - attempt: how many attempts were made, from 1.
-    ///   - retryAfter: the seconds that the server asked for: the minimum, see ``longestRequestedPause``.
+    ///   - retryAfter: the seconds that the server asked for: the minimum, up to `longestRequestedPause`.
     ///   - jitter: from 0 to 1, evenly distributed.
     public func delay(afterAttempt attempt: Int, retryAfter: Int?, jitter: Double) -> Int64 {
         let exponent = Int64(min(max(attempt, 1) - 1, 30))
@@ -47,7 +47,7 @@ public struct RetryPolicy: Sendable, Equatable {
     /// without a count of the failures.
     /// - Parameters:
     ///   - elapsed: the milliseconds since the notification's last failure; `nil` for its first.
-    ///   - retryAfter: the seconds that the server asked for: the minimum, see ``longestRequestedPause``.
+    ///   - retryAfter: the seconds that the server asked for: the minimum, up to `longestRequestedPause`.
     ///   - jitter: from 0 to 1, evenly distributed.
     func serverErrorPause(elapsed: Int64?, retryAfter: Int?, jitter: Double) -> Int64 {
         let least = min(base, cap)

@@ -32,7 +32,7 @@ public final class Worker: Service {
     private let collector: MetricsCollector?
 
     /// - Parameters:
-    ///   - isMeasured: false for a worker whose ``metrics()`` nothing reads: it measures no times.
+    ///   - isMeasured: false for a worker whose `metrics()` nothing reads: it measures no times.
     ///   - version: the program's, for metrics.
     ///   - wallClock: seconds since 1970, for provider tokens.
     public init(

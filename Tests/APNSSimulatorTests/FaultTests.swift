@@ -277,7 +277,8 @@ struct StreamLimitTests {
                     "--verbose", "--null-out", "--cert", try TestCertificates.path("client.pem"), "--key",
                     try TestCertificates.path("client-key.pem"), "https://127.0.0.1:\(server.port)/",
                 ])
-            #expect(limits(log.output) == [1000])
+            // It goes down again because the page that nghttp asks for is an error.
+            #expect(limits(log.output) == [1000, 1])
         }
     }
 }

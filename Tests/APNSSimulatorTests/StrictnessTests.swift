@@ -315,6 +315,8 @@ struct CredentialStrictnessTests {
                 try Self.key("TOPICKEY02", "topics=com.example.c,related=TOPICKEY01"),
                 try Self.key("TEAMKEY002", "topics=com.example.d"),
             ]
+            // Each of these tokens is a new one.
+            $0.settings.tokenInterval = nil
         } _: { server in
             let (team, topic) = (try await Self.push("TEAMKEY001"), try await Self.push("TOPICKEY01"))
             let related = try await Self.push("TOPICKEY02", topic: "com.example.c")

@@ -60,7 +60,7 @@ struct ResultsTests {
                     "parent_id", "apns_unique_id",
                 ])
             #expect(entry.fields[0].value == ByteBuffer(bytes: id))
-            #expect(entry["token"] == String(repeating: "a", count: 255))
+            #expect(entry["token"] == String(repeating: "a", count: 2048))
             #expect(entry["outcome"] == "dead" && entry["reason"] == "BadCollapseId" && entry["status"] == "400")
             #expect(entry["apns_id"]?.count == 300 && entry["app"] == "shop" && entry["attempt"] == "3")
             #expect(entry["apns_unique_id"] == "u-1")

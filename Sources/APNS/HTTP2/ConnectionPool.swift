@@ -124,8 +124,9 @@ public final class ConnectionPool: Transport {
                 metadata: ["endpoint": "\(endpoint)", "event": "connection_retired"])
             pooled.http2.retire(reason: reason)
         }
+        let newest = nextID - 1
         openConnections(now: eventLoop.now)
-        return nextID - 1
+        return newest
     }
 
     /// Sends a notification on the least busy connection, but never on one on which it already ran into its deadline. If
