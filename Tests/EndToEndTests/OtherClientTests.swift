@@ -28,7 +28,8 @@ extension EndToEnd {
             let account = try await simulator.stop()
             #expect(report.answers == ["200": count])
             #expect(account.accepted == count && account.distinctTokens == count)
-            #expect(account.protocolErrors == 0 && account.resetsReceived == 0)
+            // A client may reset a stream whose answer came before its body was sent.
+            #expect(account.protocolErrors == 0)
             return report
         }
 

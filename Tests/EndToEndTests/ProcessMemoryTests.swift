@@ -22,7 +22,7 @@ extension EndToEnd {
             }
             if name == "apns-worker" {
                 // It says something once it works.
-                try await eventually("\(name) works") { process.errors.contains("\"event\":") }
+                try await eventually("\(name) works") { process.errors.contains("Redis") }
             }
             var status = stat()
             guard stat(directory + "/environ", &status) == 0 else { throw process.failure("it has ended") }
