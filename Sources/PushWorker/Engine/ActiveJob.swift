@@ -93,7 +93,7 @@ struct InFlight: LinkedEntry {
     /// The time of its submission: see ``LaneMetrics/time()``.
     var submittedAt: UInt32 = 0
 
-    /// What a notification is to find out.
+    /// The question that a probe answers.
     enum Probe: UInt8 {
         /// Does APNs still refuse the app?
         case ofApp

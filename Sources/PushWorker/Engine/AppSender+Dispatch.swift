@@ -76,26 +76,24 @@ extension AppSender {
             let id = line.ready.removeFirst(in: lane.jobs)
         {
             jobsToTry -= 1
-            if lane.jobs[id].fanOut == nil {
-                guard submitOnly(id, as: .ofApp) else { return line.ready.prepend(id, in: lane.jobs) }
-                breaker.probeSent()
-            } else if submitSome(id, atMost: 1, as: .ofApp) > 0 {
-                breaker.probeSent()
-            }
+            guard submit(id, as: .ofApp) else { return }
         }
     }
 
-    /// Submits one notification of a job as a probe of the endpoint.
+    /// Submits one notification of a job as a probe.
     /// - Returns: false if no stream was free.
-    func submitProbe(_ id: JobID) -> Bool {
+    func submit(_ id: JobID, as probe: InFlight.Probe) -> Bool {
         if lane.jobs[id].fanOut == nil {
-            guard submitOnly(id, as: .ofEndpoint) else {
+            guard submitOnly(id, as: probe) else {
                 line.ready.prepend(id, in: lane.jobs)
                 return false
             }
-            watch.endpoint.probeSent()
-        } else if submitSome(id, atMost: 1, as: .ofEndpoint) > 0 {
-            watch.endpoint.probeSent()
+        } else if submitSome(id, atMost: 1, as: probe) == 0 {
+            return true
+        }
+        switch probe {
+        case .ofApp: breaker.probeSent()
+        case .ofEndpoint: watch.endpoint.probeSent()
         }
         return true
     }

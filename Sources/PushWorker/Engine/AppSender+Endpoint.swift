@@ -60,7 +60,7 @@ extension AppSender {
             let id = line.ready.removeFirst(in: lane.jobs)
         {
             jobsToTry -= 1
-            guard submitProbe(id) else { return }
+            guard submit(id, as: .ofEndpoint) else { return }
         }
         if transport.capacity == 0, watch.endpoint.allowsProbe(now: lane.now) { transport.requestCapacity() }
     }
@@ -85,7 +85,7 @@ extension AppSender {
 
     // MARK: Connections that APNs has turned against
 
-    /// What to do after an answer with which APNs turns against a connection.
+    /// The action after an answer with which APNs turns against a connection.
     enum Departure {
         /// Send again on another connection: this is the first for a while.
         case first

@@ -57,7 +57,7 @@ final class AppSender {
         }
     }
 
-    /// What was last seen of an app.
+    /// The last observations of an app.
     struct AppWatch {
         /// The state of its endpoint.
         var endpoint = EndpointBreaker()
