@@ -63,7 +63,7 @@ final class ForeignServerProcess: Sendable {
         /// Requests that had another `apns-id` than the first one for their device token.
         let changedIDs: Int
         let goAways, resets, cuts, settings, restarts: Int
-        /// What the client did that HTTP/2 forbids.
+        /// The client's violations of HTTP/2.
         let violations: [String]
 
         var duplicates: Int { accepted - distinct }

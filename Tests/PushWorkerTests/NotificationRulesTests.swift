@@ -8,7 +8,7 @@ import Testing
 
 @Suite("Notification rules")
 struct NotificationRulesTests {
-    /// What the rules say of a notification: the refusal, or else the first hint.
+    /// The verdict of the rules on a notification: the refusal, or else the first hint.
     private static func verdict(
         _ type: PushType, _ payload: String, priority: UInt8? = nil, isOnChannel: Bool = false,
         isInferred: Bool = false, isPass: Bool = false

@@ -2,7 +2,7 @@ import APNS
 
 /// Broadcasts, and the management of the channels that they are sent on.
 struct ChannelDesk {
-    /// What is decided about a request.
+    /// The decision about a request.
     enum Decision {
         case broadcast(PushEffect)
         /// - Parameter answer: what answers the request if no rule does; nil if it was not carried out.

@@ -10,7 +10,7 @@ struct ChannelRegistry: Sendable {
         case mostRecent = 1
     }
 
-    /// What is known of an id.
+    /// The facts known about an id.
     enum Standing: Equatable {
         case present(Policy)
         case deleted

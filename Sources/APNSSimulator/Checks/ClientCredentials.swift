@@ -26,9 +26,9 @@ struct ClientCertificate: Sendable {
     }
 }
 
-/// What a client may do on its connection, by its certificate or its provider tokens.
+/// The rights of a client on its connection, by its certificate or its provider tokens.
 final class ClientCredentials {
-    /// What a request's provider token is worth.
+    /// The standing of a request's provider token.
     enum Authorization {
         /// - Parameter topics: the bundle identifiers of a topic-specific key; nil for all of the team's.
         case granted(topics: Set<String>?)

@@ -11,7 +11,7 @@ struct ProviderGrant: Equatable, Sendable {
 
 /// Verifies provider tokens, each distinct one once.
 struct ProviderTokens: Sendable {
-    /// What a token is worth, apart from its age and the connection that it comes on.
+    /// The standing of a token, apart from its age and its connection.
     enum Standing: Equatable, Sendable {
         case genuine(ProviderGrant)
         case refused(Refusal)

@@ -185,9 +185,9 @@ struct RuleScript<Action: RuleAction>: Sendable {
     }
 }
 
-/// What is wrong with the text of a rule, a setting or a device, and where.
+/// A mistake in the text of a rule, a setting or a device, with its place.
 package struct RuleError: Error, Equatable, Sendable, CustomStringConvertible {
-    /// What the text is: `rule`, `setting` or `device`.
+    /// The kind of text: `rule`, `setting` or `device`.
     package let kind: String
     /// The text as it was given.
     package let rule: String

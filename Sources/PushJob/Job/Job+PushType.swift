@@ -60,7 +60,7 @@ extension Job {
     }
 }
 
-/// What a payload has of which its push type can be inferred.
+/// The members of a payload from which its push type can be inferred.
 private struct PayloadSigns: OptionSet {
     let rawValue: UInt8
 
