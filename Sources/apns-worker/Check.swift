@@ -26,6 +26,7 @@ struct Check: AsyncParsableCommand {
 
     @OptionGroup(title: "Queues") var queues: QueuesOptions
     @OptionGroup(title: "App") var app: AppOptions
+    @OptionGroup(title: "Binary gateway (--transport gateway)") var gateway: SettingFlags<GatewayFlags>
 
     @Option(help: "A file with a job, or with several, one a line; - for standard input.") var job: String?
     @Flag(help: "Send the notifications of the job, and say what APNs answers.") var send = false
@@ -43,7 +44,7 @@ struct Check: AsyncParsableCommand {
         let settings: Settings
         let apps: [AppConfiguration]
         do {
-            settings = try queues.redis.configuration.settings(queues.given, app.given)
+            settings = try queues.settings(app.given, gateway.given)
         } catch let error as ValidationError {
             printer.tell([.init(.failure, "configuration", error.message)])
             throw ExitCode(1)

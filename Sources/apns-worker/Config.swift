@@ -32,6 +32,7 @@ struct Config: AsyncParsableCommand {
 
     @OptionGroup(title: "Queues") var queues: QueuesOptions
     @OptionGroup(title: "App") var app: AppOptions
+    @OptionGroup(title: "Binary gateway (--transport gateway)") var gateway: SettingFlags<GatewayFlags>
     @OptionGroup(title: "Work") var work: SettingFlags<WorkFlags>
     @OptionGroup(title: "Metrics and probes") var admin: SettingFlags<AdminFlags>
 
@@ -43,8 +44,7 @@ struct Config: AsyncParsableCommand {
 
     func run() async throws {
         if reference { return print(SettingReference.markdown, terminator: "") }
-        let settings = try queues.redis.configuration.settings(
-            queues.given, app.given, work.given, admin.given)
+        let settings = try queues.settings(app.given, gateway.given, work.given, admin.given)
         let lines = try EffectiveSettings(settings, includesDefaults: !given).lines
         if json {
             for line in lines { print(try JSONLine.text(line)) }

@@ -31,6 +31,7 @@ struct Run: AsyncParsableCommand {
 
     @OptionGroup(title: "Queues") var queues: QueuesOptions
     @OptionGroup(title: "App") var app: AppOptions
+    @OptionGroup(title: "Binary gateway (--transport gateway)") var gateway: SettingFlags<GatewayFlags>
     @OptionGroup(title: "Without APNs") var simulate: SimulateOptions
     @OptionGroup(title: "Work") var work: SettingFlags<WorkFlags>
     @OptionGroup(title: "Metrics and probes") var admin: SettingFlags<AdminFlags>
@@ -104,7 +105,7 @@ struct Run: AsyncParsableCommand {
     }
 
     private func settings() throws -> Settings {
-        try queues.redis.configuration.settings(queues.given, app.given, work.given, admin.given)
+        try queues.settings(app.given, gateway.given, work.given, admin.given)
     }
 
     /// A name that no other process has, nor this one after a restart.

@@ -15,8 +15,7 @@ struct Health: AsyncParsableCommand {
             The port is that of the worker's own setting, APNS_WORKER_ADMIN_PORT, or what the configuration file says.
             """)
 
-    @OptionGroup var configuration: ConfigurationOptions
-    @OptionGroup var admin: SettingFlags<AdminFlags>
+    @OptionGroup var admin: SettingFlags<HealthFlags>
 
     @Flag(help: "Ask whether it can take and send jobs now, and not only whether it is alive.")
     var ready = false
@@ -51,11 +50,11 @@ struct Health: AsyncParsableCommand {
     /// because somebody has made a mistake in a file that it has long read.
     private func address() throws -> (host: String, port: Int)? {
         let variables = ProcessInfo.processInfo.environment.filter { $0.key.hasPrefix("APNS_WORKER_ADMIN_") }
-        if configuration.file == nil,
+        if admin.file == nil,
             let address = try Settings(filePath: nil, flags: admin.given, environment: variables).adminAddress
         {
             return address
         }
-        return try configuration.settings(admin.given).adminAddress
+        return try admin.settings().adminAddress
     }
 }

@@ -7,8 +7,8 @@ import PushWorker
 
 /// Which app's channels, where, and how to tell of them.
 struct ChannelOptions: ParsableArguments {
-    @OptionGroup var file: ConfigurationOptions
     @OptionGroup(title: "App") var settings: AppOptions
+    @OptionGroup(title: "Binary gateway (--transport gateway)") var gateway: SettingFlags<GatewayFlags>
 
     @Option(help: "Which of several apps. (default the only one)")
     var app: String?
@@ -52,7 +52,7 @@ struct ChannelOptions: ParsableArguments {
 
     /// What manages the app's channels.
     func place() throws -> ChannelPlace {
-        let all = try file.settings(settings.given, server.given)
+        let all = try server.settings(settings.given, gateway.given)
         let app = try configuration(all)
         guard !app.usesGateway else {
             throw ValidationError(

@@ -6,13 +6,22 @@ import Redis
 /// The sections of settings whose flags a group of options has.
 protocol SettingFlagSections {
     static var sections: [Setting.Section] { get }
+    /// True for the group of a command that `--config` is in.
+    static var haveFile: Bool { get }
 }
 
-/// The flags of some settings, made of their definitions.
+extension SettingFlagSections {
+    static var haveFile: Bool { !Set(sections).isDisjoint(with: [.redis, .channels]) }
+}
+
+/// The flags of some settings, made of their definitions, and `--config`.
 ///
 /// swift-argument-parser finds a type's options by reflection and decodes them by their names, so this type reflects one option
-/// per setting.
+/// per setting. Each command has it as a group of its own rather than within others: a debug build of the parser validates each
+/// group several times for each group around it.
 struct SettingFlags<Sections: SettingFlagSections>: ParsableArguments, CustomReflectable {
+    /// The configuration file, if one was given.
+    private(set) var file: String?
     /// The flags that were given.
     private(set) var given: [Setting: String] = [:]
 
@@ -24,13 +33,23 @@ struct SettingFlags<Sections: SettingFlagSections>: ParsableArguments, CustomRef
 
     init(from decoder: any Decoder) throws {
         let container = try decoder.container(keyedBy: Key.self)
+        if Sections.haveFile { file = try container.decodeIfPresent(String.self, forKey: .file) }
         for setting in Self.settings {
             given[setting] = try container.decodeIfPresent(String.self, forKey: Key(setting))
         }
     }
 
     var customMirror: Mirror {
-        Mirror(self, children: Self.settings.map { (Key($0).stringValue, Self.option($0)) })
+        let file = Sections.haveFile ? [(Key.file.stringValue, Self.fileOption)] : []
+        return Mirror(self, children: file + Self.settings.map { (Key($0).stringValue, Self.option($0)) })
+    }
+
+    private static var fileOption: Option<String?> {
+        Option(
+            name: .customLong(Key.file.stringValue),
+            help: """
+                A YAML file of settings; flags and variables precede it. See `apns-worker config --help`. (APNS_WORKER_CONFIG)
+                """)
     }
 
     private static func option(_ setting: Setting) -> Option<String?> {
@@ -45,75 +64,45 @@ struct SettingFlags<Sections: SettingFlagSections>: ParsableArguments, CustomRef
         let stringValue: String
         var intValue: Int? { nil }
 
+        static var file: Self { Self(stringValue: "config") }
+
         init(_ setting: Setting) { stringValue = String((setting.flag ?? "").dropFirst(2)) }
-        init?(stringValue: String) { self.stringValue = stringValue }
+        init(stringValue: String) { self.stringValue = stringValue }
         init?(intValue: Int) { nil }
     }
 }
 
+/// The place of Redis.
+typealias RedisOptions = SettingFlags<RedisFlags>
+/// The queue that a command is about, and its Redis.
+typealias QueueOptions = SettingFlags<QueueFlags>
+/// The queues that a worker takes jobs from, and their Redis.
+typealias QueuesOptions = SettingFlags<QueuesFlags>
+/// An app, or the common settings of several.
+typealias AppOptions = SettingFlags<AppFlags>
+
 enum RedisFlags: SettingFlagSections { static let sections = [Setting.Section.redis] }
-enum QueueFlags: SettingFlagSections { static let sections = [Setting.Section.queues, .format] }
-enum QueuesFlags: SettingFlagSections { static let sections = [Setting.Section.queues, .queueOrder, .format] }
+enum QueueFlags: SettingFlagSections { static let sections = [Setting.Section.redis, .queues, .format] }
+enum QueuesFlags: SettingFlagSections { static let sections = [Setting.Section.redis, .queues, .queueOrder, .format] }
 enum AppFlags: SettingFlagSections { static let sections = [Setting.Section.app] }
 enum GatewayFlags: SettingFlagSections { static let sections = [Setting.Section.gateway] }
 enum FeedbackFlags: SettingFlagSections { static let sections = [Setting.Section.feedback] }
 enum ChannelFlags: SettingFlagSections { static let sections = [Setting.Section.channels] }
 enum WorkFlags: SettingFlagSections { static let sections = [Setting.Section.work, .kept] }
 enum AdminFlags: SettingFlagSections { static let sections = [Setting.Section.admin] }
+enum HealthFlags: SettingFlagSections {
+    static let sections = [Setting.Section.admin]
+    static let haveFile = true
+}
 
-// MARK: - Groups of options
-
-/// The configuration file.
-struct ConfigurationOptions: ParsableArguments {
-    @Option(
-        name: .customLong("config"),
-        help: """
-            A YAML file of settings; flags and variables precede it. See `apns-worker config --help`. (APNS_WORKER_CONFIG)
-            """)
-    var file: String?
-
-    /// The settings of a command.
-    /// - Parameter flags: those that were given.
-    func settings(_ flags: [Setting: String]...) throws -> Settings {
-        try Settings(filePath: file, flags: flags.reduce(into: [:]) { $0.merge($1) { $1 } })
+extension SettingFlags {
+    /// All settings of a command that has these flags and `others`.
+    func settings(_ others: [Setting: String]...) throws -> Settings {
+        try Settings(filePath: file, flags: others.reduce(into: given) { $0.merge($1) { $1 } })
     }
 }
 
-/// The place of Redis.
-struct RedisOptions: ParsableArguments {
-    @OptionGroup var configuration: ConfigurationOptions
-    @OptionGroup var flags: SettingFlags<RedisFlags>
-
-    var given: [Setting: String] { flags.given }
-
-    /// All settings of a command that has these flags only.
-    func settings() throws -> Settings { try configuration.settings(given) }
-}
-
-/// An app, or the common settings of several.
-struct AppOptions: ParsableArguments {
-    @OptionGroup var flags: SettingFlags<AppFlags>
-    @OptionGroup(title: "Binary gateway (--transport gateway)") var gateway: SettingFlags<GatewayFlags>
-
-    var given: [Setting: String] { flags.given.merging(gateway.given) { $1 } }
-}
-
-/// The queues that a worker takes jobs from.
-struct QueuesOptions: ParsableArguments {
-    @OptionGroup var redis: RedisOptions
-    @OptionGroup var flags: SettingFlags<QueuesFlags>
-
-    var given: [Setting: String] { redis.given.merging(flags.given) { $1 } }
-}
-
-/// The queue that a command is about.
-struct QueueOptions: ParsableArguments {
-    @OptionGroup var redis: RedisOptions
-    @OptionGroup var flags: SettingFlags<QueueFlags>
-
-    /// All settings of a command that has these flags only.
-    func settings() throws -> Settings { try redis.configuration.settings(redis.given, flags.given) }
-
+extension QueueOptions {
     /// The queue with its settings.
     func only(_ settings: Settings) throws -> QueueConfiguration {
         let queues = try settings.queues()

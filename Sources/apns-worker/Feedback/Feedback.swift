@@ -40,6 +40,7 @@ struct Feedback: AsyncParsableCommand {
 
     @OptionGroup(title: "Redis") var redis: RedisOptions
     @OptionGroup(title: "App") var settings: AppOptions
+    @OptionGroup(title: "Binary gateway (--transport gateway)") var gateway: SettingFlags<GatewayFlags>
 
     @Option(help: "One of several apps; more than once for several. (default all that have a certificate)")
     var app: [String] = []
@@ -123,8 +124,8 @@ struct Feedback: AsyncParsableCommand {
     }
 
     private func allSettings() throws -> Settings {
-        try redis.configuration.settings(
-            redis.given, settings.given, service.given, logLevel.map { [.logLevel: $0] } ?? [:])
+        try redis.settings(
+            settings.given, gateway.given, service.given, logLevel.map { [.logLevel: $0] } ?? [:])
     }
 
     func run() async throws {

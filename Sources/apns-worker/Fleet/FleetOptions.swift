@@ -14,7 +14,7 @@ struct FleetOptions: ParsableArguments {
 
     /// All settings of a command that has these flags only.
     func settings() throws -> Settings {
-        try redis.configuration.settings(redis.given, queue.map { [.queueNames: $0] } ?? [:])
+        try redis.settings(queue.map { [.queueNames: $0] } ?? [:])
     }
 
     /// Does something with the fleet over clients that are closed then.
