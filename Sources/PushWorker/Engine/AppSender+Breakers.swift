@@ -216,13 +216,10 @@ extension AppSender {
         if transport.capacity == 0, watch.endpoint.allowsProbe(now: lane.now) { transport.requestCapacity() }
     }
 
-    /// Chooses when a job comes back that the open breaker keeps from being sent.
-    /// - Returns: the milliseconds until then.
-    func postponeForEndpoint() -> Int64 {
+    /// The milliseconds after which a job comes back that the endpoint's open breaker keeps from being sent.
+    var endpointDelay: Int64 {
         let wait = watch.endpoint.wait(now: lane.now).nanoseconds / 1_000_000
-        let delay = lane.random(in: 1000...5000) + min(wait, Self.longestDeferral, lane.configuration.appPause.longest)
-        watch.endpoint.postponed(until: lane.now + .milliseconds(delay))
-        return delay
+        return lane.random(in: 1000...5000) + min(wait, Self.longestDeferral, lane.configuration.appPause.longest)
     }
 
     /// Closes the breaker if there is nothing left to probe with: this lane can't know how the endpoint is.
