@@ -26,6 +26,25 @@ public enum PushType: String, CaseIterable, Sendable {
         .voip, .widgets, .accessory,
     ]
 
+    /// The value of the header, at an address that never changes.
+    var headerValue: StaticString {
+        switch self {
+        case .accessory: "accessory"
+        case .alert: "alert"
+        case .background: "background"
+        case .complication: "complication"
+        case .controls: "controls"
+        case .fileprovider: "fileprovider"
+        case .liveactivity: "liveactivity"
+        case .location: "location"
+        case .mdm: "mdm"
+        case .other: "other"
+        case .pushtotalk: "pushtotalk"
+        case .voip: "voip"
+        case .widgets: "widgets"
+        }
+    }
+
     /// What APNs expects behind the app's bundle identifier in `apns-topic`; empty where the bare identifier is right.
     /// For `mdm` the topic is the one in the MDM certificate's subject.
     ///

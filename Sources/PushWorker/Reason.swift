@@ -117,6 +117,12 @@ package struct Reason: Sendable, Equatable {
         code == .apns(.badDeviceToken) || code == .apns(.deviceTokenNotForTopic) || code == .gateway(.invalidToken)
     }
 
+    /// True if there was no answer at all.
+    var isNoAnswer: Bool { if case .request = code { true } else { false } }
+
+    /// True if the endpoint does not answer, or is not asked because of its trouble.
+    var concernsEndpoint: Bool { isNoAnswer || code == .own(.endpointUnavailable) }
+
     /// True for broadcasts that the app must be enabled for.
     var concernsBroadcasts: Bool {
         code == .apns(.featureNotEnabled) || code == .apns(.broadcastFeatureNotEnabled)

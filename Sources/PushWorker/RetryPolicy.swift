@@ -1,6 +1,4 @@
 import APNS
-import NIOCore
-import PushJob
 
 /// When, and how often, a notification is tried again.
 public struct RetryPolicy: Sendable, Equatable {
@@ -77,15 +75,5 @@ public struct RetryPolicy: Sendable, Equatable {
         }
         let ceiling = max(min(base, cap), min(age / 2, cap, Self.longestResendPause))
         return ceiling / 2 + Int64(Double(ceiling / 2) * jitter)
-    }
-}
-
-extension Job {
-    /// The time of the last failure that the wrapper names, in milliseconds since 1970.
-    var lastFailure: Int64? {
-        guard let error = envelope.error else { return nil }
-        // As ``EnvelopeWriter`` writes it: `…,"at":1800000000000}`.
-        let digits = bytes(error).readableBytesView.dropLast().reversed().prefix { $0 &- 0x30 < 10 }.reversed()
-        return Int64(String(decoding: digits, as: UTF8.self))
     }
 }

@@ -153,3 +153,11 @@ struct ConnectionPoolStateTests {
         #expect(state.usable >= minimum)
     }
 }
+
+extension ConnectionPoolState {
+    /// - Parameter isWanted: true if notifications wait and no stream is free.
+    mutating func connectionsToOpen(isWanted: Bool, now: NIODeadline) -> Int {
+        if isWanted { wantConnection() }
+        return connectionsToOpen(now: now)
+    }
+}

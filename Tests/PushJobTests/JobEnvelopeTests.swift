@@ -31,6 +31,22 @@ struct JobEnvelopeTests {
         #expect(job.raw(job.payload) == #"{"a":1}"#)
     }
 
+    @Test(
+        "the time of the last failure is that of the wrapper's error",
+        arguments: [
+            (#""error":{"status":503,"reason":"Shut\"at\":7","at":1700000000123},"#, 1_700_000_000_123),
+            (#""error":{"at" : 5 ,"more":{"at":6}},"#, 5), (#""error":{"more":{"at":6}},"#, nil),
+            (#""error":{},"#, nil), (#""error":{"at":"5"},"#, nil), (#""error":{"at":-5},"#, nil), ("", nil),
+        ] as [(String, Int64?)])
+    func failure(error: String, time: Int64?) throws {
+        let job = try decodeJob(#"{"apns_worker":1,\#(error)"job":{"at":9,"token":"ab","payload":{"at":8}}}"#)
+        #expect(job.envelope.failedAt(in: job.body) == time)
+        var writer = EnvelopeWriter()
+        writer.write(errorStatus: 503, reason: "Shutdown", at: 12)
+        let wrapped = writer.wrapping(ByteBuffer(string: "none"))
+        #expect(Envelope.read(wrapped).failedAt(in: wrapped) == 12)
+    }
+
     @Test("a wrapper that says nothing leaves the job as it is")
     func nothing() throws {
         let job = try decodeJob(#"{"apns_worker":1,"job":\#(Self.original)}"#)

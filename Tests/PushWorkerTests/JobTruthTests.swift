@@ -200,6 +200,24 @@ struct JobTruthTests {
         #expect(String(buffer: heartbeat.members).contains(#""undated_expirations":1"#))
     }
 
+    @Test("counts the time of a scheduled call from when it is due")
+    func scheduledCall() throws {
+        let scene = try EngineScene()
+        let due = EngineScene.time(scene.loop.now) / 1000 + 3600
+        scene.pushOne(token: "aa", #""payload":{"aps":{}},"push_type":"voip","send_at":\#(due)"#)
+        scene.run()
+        let wrapped = try #require(scene.queue.postponed.first?.body)
+        scene.run(.seconds(3601))
+        scene.push(wrapped)
+        #expect(scene.transport.tokens == ["aa"], "\(scene.stats)")
+        scene.answer(.serviceUnavailable)
+        scene.run()
+        let again = try #require(scene.queue.postponed.last?.body)
+        scene.run(.seconds(31))
+        scene.push(again)
+        #expect(scene.transport.sent.count == 1 && scene.queue.stats["expired"] == 1)
+    }
+
     @Test("does not send a call that comes back late")
     func lateCall() throws {
         let scene = try EngineScene()

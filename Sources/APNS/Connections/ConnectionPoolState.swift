@@ -35,14 +35,19 @@ struct ConnectionPoolState {
     private var recyclings = 0
     private var lastRecycling = NIODeadline.distantPast
     private var isClosing = false
+    /// True if notifications wait and no stream is free.
+    private var isWanted = false
 
     init(_ configuration: Configuration) {
         self.configuration = configuration
     }
 
-    /// How many connections to open now.
-    /// - Parameter isWanted: whether notifications wait and no stream is free.
-    mutating func connectionsToOpen(isWanted: Bool, now: NIODeadline) -> Int {
+    /// Notes that notifications wait and no stream is free.
+    mutating func wantConnection() { isWanted = true }
+
+    /// Returns the number of connections to open now. A wish for one counts once.
+    mutating func connectionsToOpen(now: NIODeadline) -> Int {
+        defer { isWanted = false }
         guard !isClosing, now >= notBefore else { return 0 }
         let existing = connecting + usable - outgoing
         // After a failure one is made whatever the minimum: nothing is claimed, and so nothing wanted, until there is one.

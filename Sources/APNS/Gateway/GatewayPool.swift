@@ -27,7 +27,6 @@ public final class GatewayPool: Transport {
     /// The connections on which TCP is set up.
     private var members: [Member] = []
     private var connections: LazyMapSequence<[Member], GatewayConnection> { members.lazy.map(\.connection) }
-    private var isWanted = false
     /// Connections in a row that were accepted, and dropped with the first notification.
     private var hangUps = 0
     private var generation = 0
@@ -121,7 +120,7 @@ public final class GatewayPool: Transport {
     private var keepsOrder: Bool { configuration.maximumConnections == 1 }
 
     private func openAnother() {
-        isWanted = true
+        state.wantConnection()
         openConnections(now: eventLoop.now)
     }
 
@@ -204,8 +203,7 @@ public final class GatewayPool: Transport {
     // MARK: Connecting
 
     private func openConnections(now: NIODeadline) {
-        for _ in 0..<state.connectionsToOpen(isWanted: isWanted, now: now) { open() }
-        isWanted = false
+        for _ in 0..<state.connectionsToOpen(now: now) { open() }
     }
 
     private func open() {

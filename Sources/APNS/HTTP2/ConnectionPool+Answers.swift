@@ -26,7 +26,7 @@ extension ConnectionPool {
     /// before.
     func suspectConnections() {
         for connection in connections { connection.isSuspect = true }
-        isWanted = true
+        state.wantConnection()
     }
 
     /// Records whether a flow-control window holds a connection's requests up.
@@ -99,7 +99,7 @@ extension ConnectionPool {
     private func openAnother(than connection: PooledConnection) {
         let now = eventLoop.now
         if state.connecting + state.usable - state.outgoing < state.configuration.maximumConnections {
-            isWanted = true
+            state.wantConnection()
             openConnections(now: now)
         } else if state.connecting == 0, !connection.isBeingReplaced, state.recycle(now: now) {
             replace([connection], reason: "a request got no answer on it", keeping: .current, now: now)

@@ -41,7 +41,6 @@ public final class ConnectionPool: Transport {
     var toGiveBack: [UInt64] = []
     private(set) var closed: EventLoopPromise<Void>?
     private var authorization: HeaderText?
-    var isWanted = false
 
     /// Makes a pool; connections are opened by ``check(now:)``.
     public init(_ configuration: Configuration, eventLoop: any EventLoop, logger: Logger) {
@@ -156,7 +155,7 @@ public final class ConnectionPool: Transport {
 
     /// Says that notifications wait while no stream is free: another connection is opened if there may be one.
     public func requestCapacity() {
-        isWanted = true
+        state.wantConnection()
         openConnections(now: eventLoop.now)
     }
 
@@ -203,8 +202,7 @@ public final class ConnectionPool: Transport {
     }
 
     func openConnections(now: NIODeadline) {
-        for _ in 0..<state.connectionsToOpen(isWanted: isWanted, now: now) { open() }
-        isWanted = false
+        for _ in 0..<state.connectionsToOpen(now: now) { open() }
     }
 }
 

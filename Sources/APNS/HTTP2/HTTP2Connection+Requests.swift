@@ -92,14 +92,3 @@ extension HTTP2Connection {
         context?.eventLoop.assumeIsolated().execute { self.session.release() }
     }
 }
-
-extension RequestSlot {
-    /// The answer, if a status came.
-    func response(on connection: Int = 0) -> Response? {
-        guard status > 0 else { return nil }
-        var response = Response(status: Int(status), body: body, retryAfter: retryAfter >= 0 ? Int(retryAfter) : nil)
-        if uniqueID != nil { response.uniqueID = uniqueID }
-        if status != 200, response.turnsAgainstConnection { response.connection = connection }
-        return response
-    }
-}

@@ -151,26 +151,6 @@ struct RequestHeaders: ~Copyable {
     }
 }
 
-extension PushType {
-    fileprivate var headerValue: StaticString {
-        switch self {
-        case .accessory: "accessory"
-        case .alert: "alert"
-        case .background: "background"
-        case .complication: "complication"
-        case .controls: "controls"
-        case .fileprovider: "fileprovider"
-        case .liveactivity: "liveactivity"
-        case .location: "location"
-        case .mdm: "mdm"
-        case .other: "other"
-        case .pushtotalk: "pushtotalk"
-        case .voip: "voip"
-        case .widgets: "widgets"
-        }
-    }
-}
-
 /// Bytes of a header value at an address that never moves, so that nghttp2 need not copy them for each request.
 ///
 /// Immutable after `init`, and freed when the last reference goes: that makes it safe to share between threads.

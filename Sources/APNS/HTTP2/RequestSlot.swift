@@ -31,6 +31,15 @@ struct RequestSlot {
     var deadline: NIODeadline = .distantFuture
     /// When a stream is cancelled by us, the answer to give for it.
     var failure: RequestFailure?
+
+    /// The answer, if a status came.
+    func response(on connection: Int = 0) -> Response? {
+        guard status > 0 else { return nil }
+        var response = Response(status: Int(status), body: body, retryAfter: retryAfter >= 0 ? Int(retryAfter) : nil)
+        if uniqueID != nil { response.uniqueID = uniqueID }
+        if status != 200, response.turnsAgainstConnection { response.connection = connection }
+        return response
+    }
 }
 
 /// The slots of one connection: a fixed block of them, the free ones as a stack, the used ones in order of submission.

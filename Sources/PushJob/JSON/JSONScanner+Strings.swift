@@ -1,9 +1,3 @@
-/// A string in a JSON text: where it is, without its quotes, and whether it must be decoded to be read.
-package struct JSONString {
-    package var range: Range<Int>
-    package var hasEscapes: Bool
-}
-
 extension JSONScanner {
     /// Steps over a string, from its opening quote to behind its closing one.
     package mutating func string() throws(JSONError) -> JSONString {

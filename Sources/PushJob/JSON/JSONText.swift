@@ -1,5 +1,11 @@
 import Glibc
 
+/// A string in a JSON text: where it is, without its quotes, and whether it must be decoded to be read.
+package struct JSONString {
+    package var range: Range<Int>
+    package var hasEscapes: Bool
+}
+
 /// Reads the characters of a string that the scanner has found to be good.
 package enum JSONText {
     /// The value of a hex digit in either case.

@@ -37,11 +37,18 @@ public struct Envelope: Equatable, Sendable {
     /// Whether the wrapper says which tokens are still to be sent to, instead of the job's own.
     public var overridesTokens: Bool { tokenList != nil }
 
-    /// The tokens that the wrapper says are still to be sent to, as decoded text; empty where it says none.
-    /// - Parameter body: what this was read from.
+    /// Returns the tokens that the wrapper says are still to be sent to, as decoded text; none if it says none.
+    /// - Parameter body: the bytes that this was read from.
     public func tokens(in body: ByteBuffer) -> [ByteBuffer] {
-        let job = Job(body: body, envelope: self)
-        return job.tokens?.map { job.text($0) } ?? []
+        guard let tokenList else { return [] }
+        return JobTokens(body: body, list: tokenList).map { $0.text(in: body) }
+    }
+
+    /// Returns the time of the last failure in milliseconds since 1970; `nil` if the wrapper names none.
+    /// - Parameter body: the bytes that this was read from.
+    package func failedAt(in body: ByteBuffer) -> Int64? {
+        guard let error else { return nil }
+        return body.withUnsafeReadableBytes { try? EnvelopeReader.time(ofFailure: error.range, in: $0) }
     }
 
     /// Reads a body's wrapper, if it has one. The job inside is not looked at, so this works for every body.
@@ -94,6 +101,19 @@ private enum EnvelopeReader {
             guard scanner.next == UInt8(ascii: ",") else { return nil }
             scanner.offset += 1
         }
+    }
+
+    /// Reads `at` of an error, which the scanner has been over.
+    static func time(ofFailure range: Range<Int>, in bytes: UnsafeRawBufferPointer) throws(JSONError) -> Int64? {
+        var scanner = JSONScanner(bytes, in: range)
+        var more = try scanner.enterObject()
+        while more {
+            let name = UnsafeRawBufferPointer(rebasing: bytes[try scanner.name().range])
+            if name.isEqual(to: "at") { return try scanner.integer(in: JobTime.range) }
+            try scanner.skipValue()
+            more = try scanner.nextMember()
+        }
+        return nil
     }
 
     private static func readValue(

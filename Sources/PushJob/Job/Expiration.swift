@@ -7,7 +7,7 @@ public enum Expiration: Equatable, Sendable {
     case after(seconds: Int64)
 
     /// The last second that is taken, the end of the year 9999. A time in milliseconds is always beyond it.
-    public static let latestEpoch: Int64 = 253_402_300_799
+    public static let latestEpoch = JobTime.latestSecond
 
     /// Reads the text of a flag: `0`, a second since 1970, an ISO 8601 time, or a duration such as `45s`, `30m`, `1h30m`, `7d`
     /// or `2w`.

@@ -90,29 +90,22 @@ public struct Job: Sendable {
     /// Whether a notification that says the same to the same device as another is to be sent once.
     public var collapsesDuplicates: Bool { traits.contains(.collapseDuplicates) }
 
+    /// The trace that the job belongs to, if its `traceparent` is a valid one.
+    public var trace: TraceParent? { traceparent.flatMap { TraceParent(text($0)) } }
+
     /// How many devices the job is for; 1 for a job to a channel.
     public var tokenCount: Int { tokenList?.count ?? 1 }
 
     /// A string's characters: a slice without a copy if it is written without escapes.
     /// - Parameter field: one of this job's strings.
-    public func text(_ field: JobField) -> ByteBuffer {
-        guard field.hasEscapes else { return bytes(field) }
-        var text = ByteBuffer()
-        body.withUnsafeReadableBytes { bytes in
-            let raw = UnsafeRawBufferPointer(rebasing: bytes[field.range])
-            _ = text.writeWithUnsafeMutableBytes(minimumWritableBytes: raw.count) { JSONText.unescape(raw, into: $0) }
-        }
-        return text
-    }
+    public func text(_ field: JobField) -> ByteBuffer { field.text(in: body) }
 
     /// A member's bytes as they are written, as a slice without a copy.
     /// - Parameter field: one of this job's members.
-    public func bytes(_ field: JobField) -> ByteBuffer {
-        slice(field.range)
-    }
+    public func bytes(_ field: JobField) -> ByteBuffer { field.bytes(in: body) }
 
     /// The producer's bytes, as a slice without a copy.
-    public var originalBytes: ByteBuffer { slice(original) }
+    public var originalBytes: ByteBuffer { JobField(original).bytes(in: body) }
 
     /// Where in ``body`` the producer's list of tokens stands, with one comma beside it: what the pieces of a split job do
     /// without. Empty where the tokens are not the producer's own, but a wrapper's.
@@ -162,64 +155,4 @@ public struct Job: Sendable {
         }
         return start..<end
     }
-
-    private func slice(_ range: Range<Int>) -> ByteBuffer {
-        guard let slice = body.getSlice(at: body.readerIndex + range.lowerBound, length: range.count) else {
-            preconditionFailure("a field of another job was asked for: \(range) of \(body.readableBytes) bytes")
-        }
-        return slice
-    }
-}
-
-/// Where one member's value stands in a job's body: an offset and a length, in eight bytes.
-///
-/// For a string it is what stands between the quotes. Read it with ``Job/text(_:)`` or ``Job/bytes(_:)``.
-public struct JobField: Equatable, Sendable {
-    private let start: UInt32
-    /// The top bit says whether there are escapes; a body is never as long as the rest could count.
-    private let lengthAndFlag: UInt32
-
-    private static let escapesFlag: UInt32 = 1 << 31
-    static let maximumLength = Int(Int32.max)
-
-    init(_ range: Range<Int>, hasEscapes: Bool = false) {
-        start = UInt32(truncatingIfNeeded: range.lowerBound)
-        lengthAndFlag = UInt32(truncatingIfNeeded: range.count) | (hasEscapes ? Self.escapesFlag : 0)
-    }
-
-    init(_ string: JSONString) {
-        self.init(string.range, hasEscapes: string.hasEscapes)
-    }
-
-    /// How many bytes of the job's body stand before it.
-    public var offset: Int { Int(start) }
-
-    /// How many bytes it has, as written.
-    public var length: Int { Int(lengthAndFlag & ~Self.escapesFlag) }
-
-    /// Whether a string has escape sequences, so that its characters are not simply its bytes.
-    public var hasEscapes: Bool { lengthAndFlag & Self.escapesFlag != 0 }
-
-    var range: Range<Int> { offset..<(offset + length) }
-}
-
-/// What is noted of a job's short forms while it is read: enough to know its push type and that a payload must be made.
-/// The values stay in the body, and are looked for again by whoever composes the payload.
-struct JobTraits: OptionSet, Sendable {
-    let rawValue: UInt8
-
-    /// The payload is composed of short forms.
-    static let shortForms = JobTraits(rawValue: 1)
-    static let truncate = JobTraits(rawValue: 2)
-    static let collapseDuplicates = JobTraits(rawValue: 4)
-    /// `alert`, `badge` or `sound` among the short forms.
-    static let visible = JobTraits(rawValue: 8)
-    /// `content_available` among the short forms, and not 0 or false.
-    static let contentAvailable = JobTraits(rawValue: 16)
-    /// `event` or `content_state` among the short forms.
-    static let liveActivity = JobTraits(rawValue: 32)
-    /// `mdm` among the short forms.
-    static let mdm = JobTraits(rawValue: 64)
-    /// `content_changed` among the short forms, and not 0 or false.
-    static let contentChanged = JobTraits(rawValue: 128)
 }

@@ -2,7 +2,9 @@
 public enum JobTime {
     /// The times that are taken: 1970 to the end of the year 9999, in milliseconds. Someone's milliseconds, read as
     /// seconds, always fall outside.
-    public static let range: ClosedRange<Int64> = 0...(Expiration.latestEpoch * 1000 + 999)
+    public static let range: ClosedRange<Int64> = 0...(latestSecond * 1000 + 999)
+    /// The last second of the year 9999.
+    static let latestSecond: Int64 = 253_402_300_799
 
     /// Reads what a person writes: seconds since 1970, with or without a fraction, or an ISO 8601 time.
     /// - Parameter text: the text.

@@ -46,8 +46,3 @@ public struct TraceParent: Sendable, Equatable {
         byte &- UInt8(ascii: "0") < 10 || byte &- UInt8(ascii: "a") < 6
     }
 }
-
-extension Job {
-    /// The trace that the job belongs to, if its `traceparent` is a valid one.
-    public var trace: TraceParent? { traceparent.flatMap { TraceParent(text($0)) } }
-}

@@ -1,3 +1,5 @@
+import NIOCore
+
 /// What stands around a job that Sidekiq or Resque has written, and where in it the job is.
 ///
 /// Sources: Sidekiq's wiki, "Job Format", and `Sidekiq::Client#push` and `JobUtil#normalize_item` of 5.2 to 8.0; Resque's
@@ -40,5 +42,30 @@ struct SidekiqJob {
 
     static func text(_ string: JSONString, in bytes: UnsafeRawBufferPointer) -> String {
         JSONText.withCharacters(of: string, in: bytes) { String(decoding: $0, as: UTF8.self) }
+    }
+
+    /// The job's text where it cannot be read as it stands: it is a string, or ActiveJob has added to it.
+    func text(in body: ByteBuffer) throws(JobError) -> ByteBuffer? {
+        try body.withUnsafeReadableBytes { bytes throws(JobError) -> ByteBuffer? in
+            if bytes[argument.lowerBound] == UInt8(ascii: "\"") {
+                let text = unescaped(bytes)
+                let first = text.readableBytesView.first { $0 > 0x20 }
+                guard first == UInt8(ascii: "{") else { throw .notSidekiq(.notAJob) }
+                return text
+            }
+            guard isActiveJob else { return nil }
+            do throws(JSONError) {
+                return try ActiveJobArgument.plain(bytes, in: argument)
+            } catch {
+                throw .malformedJSON(error)
+            }
+        }
+    }
+
+    private func unescaped(_ bytes: UnsafeRawBufferPointer) -> ByteBuffer {
+        let raw = UnsafeRawBufferPointer(rebasing: bytes[argument.lowerBound + 1..<argument.upperBound - 1])
+        var text = ByteBuffer()
+        _ = text.writeWithUnsafeMutableBytes(minimumWritableBytes: raw.count) { JSONText.unescape(raw, into: $0) }
+        return text
     }
 }

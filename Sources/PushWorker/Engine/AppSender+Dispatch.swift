@@ -22,7 +22,7 @@ extension AppSender {
             return deferUnsubmitted(id, Reason(.appPaused), delay: pauseDelay)
         }
         if !breaker.isOpen, watch.endpoint.isOpen, !line.ready.isEmpty || !watch.endpoint.wantsProbe(now: lane.now) {
-            return deferUnsubmitted(id, Reason(.endpointUnavailable), delay: postponeForEndpoint())
+            return deferUnsubmitted(id, Reason(.endpointUnavailable), delay: endpointDelay)
         }
         if !fleet.throttles.isEmpty, let delay = throttleDelay(of: id) {
             return deferUnsubmitted(id, Reason(.throttled), delay: delay)
@@ -231,7 +231,7 @@ extension AppSender {
         if breaker.isOpen {
             (reason, delay) = (Reason(.appPaused), pauseDelay)
         } else if watch.endpoint.isOpen {
-            (reason, delay) = (Reason(.endpointUnavailable), postponeForEndpoint())
+            (reason, delay) = (Reason(.endpointUnavailable), endpointDelay)
         } else if let since = watch.unconnectedSince, now - since > Self.patience {
             // Not sooner: after a GOAWAY there is another connection within a moment, which what is left can wait for.
             (reason, delay) = (Reason(.noConnection), lane.random(in: 2000...10_000))
@@ -264,7 +264,7 @@ extension AppSender {
             return job.flatMap(\.recipient).map { [$0] } ?? []
         }
         if let job, !expires(id, job, within: delay) {
-            ledger.record(.deferred, count, reason, tokens: tokens, of: id, delay: delay, recipients: recipients())
+            putBack(.deferred, count, reason, tokens: tokens, of: id, delay: delay, recipients: recipients())
         } else {
             let recipients = recipients()
             for index in 0..<count {
@@ -280,7 +280,21 @@ extension AppSender {
         guard !expires(id, job, within: delay) else {
             return ledger.record(.expired, reason, of: id, to: token, wasSent: false)
         }
-        ledger.record(.deferred, 1, reason, tokens: [token], of: id, delay: delay, recipients: [token])
+        putBack(.deferred, 1, reason, tokens: [token], of: id, delay: delay, recipients: [token])
+    }
+
+    /// Puts notifications back into the queue: see
+    /// ``Ledger/record(_:_:_:status:tokens:of:delay:recipients:spendsAttempt:)``.
+    func putBack(
+        _ postponement: Postponement, _ count: Int, _ reason: Reason, status: Int? = nil, tokens: [ByteBuffer],
+        of id: JobID, delay: Int64, recipients: @autoclosure () -> [ByteBuffer], spendsAttempt: Bool? = nil
+    ) {
+        if reason.concernsEndpoint || status ?? 0 >= 500 {
+            watch.endpoint.postponed(until: lane.now + .milliseconds(delay))
+        }
+        ledger.record(
+            postponement, count, reason, status: status, tokens: tokens, of: id, delay: delay,
+            recipients: recipients(), spendsAttempt: spendsAttempt)
     }
 
     /// True if a job expires before it could be sent again.

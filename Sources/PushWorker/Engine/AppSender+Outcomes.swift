@@ -254,7 +254,7 @@ extension AppSender: TransportDelegate {
             return ledger.record(.expired, reason, of: id, to: attempt.recipient, wasSent: true)
         }
         if isUncertain { ledger.recordPossibleDuplicate(of: id) }
-        ledger.record(
+        putBack(
             .retried, 1, reason, status: status, tokens: [attempt.token], of: id, delay: delay,
             recipients: attempt.recipient.map { [$0] } ?? [], spendsAttempt: spendsAttempt)
     }
@@ -274,11 +274,10 @@ extension AppSender: TransportDelegate {
     private func wait(_ attempt: Attempt, _ reason: Reason, retryAfter: Int?, isUncertain: Bool) {
         let (id, job) = (attempt.id, attempt.job)
         let now = ledger.queue(of: id).now
-        let elapsed = job.lastFailure.map { max(0, now - $0) }
+        let elapsed = job.envelope.failedAt(in: job.body).map { max(0, now - $0) }
         var delay = lane.configuration.retry.serverErrorPause(
             elapsed: elapsed, retryAfter: retryAfter, jitter: lane.jitter)
-        if watch.endpoint.isOpen { delay = max(delay, min(postponeForEndpoint(), lane.configuration.retry.cap)) }
-        watch.endpoint.postponed(until: lane.now + .milliseconds(delay))
+        if watch.endpoint.isOpen { delay = max(delay, min(endpointDelay, lane.configuration.retry.cap)) }
         let expires = job.expirationSecond(firstSeen: lane.jobs[id].firstSeen).map { $0 > 0 } ?? false
         let since = max(job.enqueuedAt ?? lane.jobs[id].firstSeen, job.sendAt ?? 0)
         guard expires || now - since < RetryPolicy.freeResends else {

@@ -123,7 +123,7 @@ final class Intake {
         entry.series = lane.metrics.series(
             app: entry.app.index, queue: queue.id.index, pushType: notification.pushType)
         // What was tried before has waited for other reasons than a full queue.
-        if lane.metrics.takesTimes, job.envelope.attempt == 1, job.lastFailure == nil {
+        if lane.metrics.takesTimes, job.envelope.attempt == 1, job.envelope.error == nil {
             entry.queuedSince = max(job.enqueuedAt ?? entry.firstSeen, job.sendAt ?? 0)
         }
         if let tokens {

@@ -6,36 +6,6 @@ import PushJob
 import PushQueue
 import Redis
 
-/// What a lane keeps in order to say how it is.
-struct LaneObservation {
-    /// The number of the worker's lanes.
-    let laneCount: Int
-    let startedAt: NIODeadline
-    /// The liveness of the event loop.
-    let pulse = LoopPulse()
-    var readiness = Readiness()
-    var recentRate = RecentRate()
-    /// The times since which problems keep the lane from its work.
-    var problemsSince: [String: NIODeadline] = [:]
-    /// What of the queues is only in Redis.
-    var gauges = QueueGaugeReadings()
-
-    init(laneCount: Int, startedAt: NIODeadline) {
-        self.laneCount = laneCount
-        self.startedAt = startedAt
-    }
-
-    /// Notes the current problems. Called about once per second.
-    mutating func note(_ problems: [String], now: NIODeadline) {
-        guard !problems.isEmpty || !problemsSince.isEmpty else { return }
-        let before = problemsSince
-        problemsSince = Dictionary(problems.map { ($0, before[$0] ?? now) }) { one, _ in one }
-    }
-
-    /// The time for which a problem has lasted.
-    func duration(of problem: String, now: NIODeadline) -> TimeAmount { now - (problemsSince[problem] ?? now) }
-}
-
 /// The lane's health and reports.
 extension Lane {
     // MARK: Problems
