@@ -54,7 +54,8 @@ let package = Package(
             name: "PushWorker",
             dependencies: [
                 "APNS", "PrintableText", "PushJob", "PushQueue", "Telemetry", nioCore, nioPosix, logging, lifecycle,
-            ]),
+            ],
+            resources: [.embedInCode("Build/commit.txt")]),
         .target(
             name: "Telemetry",
             dependencies: [
