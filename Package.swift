@@ -36,6 +36,7 @@ let package = Package(
         .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
         .systemLibrary(name: "CProcess"),
         .systemLibrary(name: "CNghttp2", pkgConfig: "libnghttp2", providers: [.apt(["libnghttp2-dev"])]),
+        .systemLibrary(name: "CYAML", pkgConfig: "yaml-0.1", providers: [.apt(["libyaml-dev"])]),
 
         // Texts of others, and what they must not do to a terminal or a log.
         .target(name: "PrintableText"),
@@ -54,7 +55,8 @@ let package = Package(
             name: "PushWorker",
             dependencies: [
                 "APNS", "PrintableText", "PushJob", "PushQueue", "Telemetry", nioCore, nioPosix, logging, lifecycle,
-            ]),
+            ],
+            resources: [.embedInCode("Build/commit.txt")]),
         .target(
             name: "Telemetry",
             dependencies: [
@@ -69,10 +71,9 @@ let package = Package(
         .executableTarget(
             name: "apns-worker",
             dependencies: [
-                "APNS", "APNSSimulator", "CProcess", "HTTPPort", "PrintableText", "PushJob", "PushQueue", "PushWorker",
-                "Redis",
-                "Sockets", "TLS", "Telemetry", argumentParser, nioHTTP1, logging, lifecycle, unixSignals,
-                yams,
+                "APNS", "APNSSimulator", "CProcess", "CYAML", "HTTPPort", "PrintableText", "PushJob", "PushQueue",
+                "PushWorker", "Redis", "Sockets", "TLS", "Telemetry", argumentParser, nioHTTP1, logging, lifecycle,
+                unixSignals,
             ]),
         .executableTarget(
             name: "apns-simulator", dependencies: ["APNSSimulator", argumentParser, logging, lifecycle]),

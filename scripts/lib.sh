@@ -20,6 +20,7 @@ may_install=true
 build_needs=(
     program:git:git program:g++:g++ program:pkg-config:pkg-config
     library:openssl:libssl-dev library:hiredis:libhiredis-dev library:libnghttp2:libnghttp2-dev
+    library:yaml-0.1:libyaml-dev
 )
 demo_needs=(
     "${build_needs[@]}"

@@ -1,5 +1,13 @@
-/// The version of the program, wherever it is told.
+/// The version of the program.
 public enum WorkerVersion {
-    /// Such as `1.2.3`.
-    public static let current = "0.1.0"
+    /// The release, such as `1.2.3`.
+    package static let release = "0.1.0"
+
+    /// The release and the commit, such as `1.2.3+a1b2c3d4e5f6`; only the release if the program was built from a work tree.
+    ///
+    /// `git archive` writes the commit into the file that is embedded here. Packages are built from such an archive.
+    public static let current: String = {
+        let commit = String(decoding: PackageResources.commit_txt, as: UTF8.self).prefix { $0.isHexDigit }
+        return commit.isEmpty ? release : "\(release)+\(commit.prefix(12))"
+    }()
 }

@@ -1,4 +1,4 @@
-import Foundation
+import FoundationEssentials
 import NIOCore
 
 /// What is said to a proxy and what its answer means, without any I/O.

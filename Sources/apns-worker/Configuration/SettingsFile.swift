@@ -1,7 +1,6 @@
 import APNS
 import FoundationEssentials
 import PrintableText
-import Yams
 
 /// The settings of a YAML file, each with its line.
 struct SettingsFile: Sendable {
@@ -25,19 +24,20 @@ struct SettingsFile: Sendable {
             problems = ["\(path) is larger than 1 MiB, the maximum for a configuration"]
             return
         }
-        do {
-            guard let text = String(validating: contents, as: UTF8.self) else {
-                problems = ["\(path) is not UTF-8"]
-                return
-            }
-            guard let root = try Parser(yaml: text).singleRoot(), root.scalar?.string.isEmpty != true else { return }
+        guard String(validating: contents, as: UTF8.self) != nil else {
+            problems = ["\(path) is not UTF-8"]
+            return
+        }
+        do throws(YAMLNode.Invalid) {
+            guard let root = try YAMLNode.document(contents), root.string?.isEmpty != true else { return }
             guard let mapping = root.mapping else {
                 problems = ["\(path):1: the file must have keys with values, such as `log_level: info`"]
                 return
             }
             read(mapping)
         } catch {
-            problems = [Self.sentence(error, path)]
+            let column = error.column.map { ":\($0): not valid YAML" } ?? ""
+            problems = ["\(path):\(error.line)\(column): \(error.problem)"]
         }
     }
 
@@ -56,23 +56,9 @@ struct SettingsFile: Sendable {
         let description: String
     }
 
-    private static func sentence(_ error: any Error, _ path: String) -> String {
-        guard let error = error as? YamlError else { return "\(path): \(error)" }
-        switch error {
-        case .scanner(_, let problem, let mark, _), .parser(_, let problem, let mark, _),
-            .composer(_, let problem, let mark, _):
-            return "\(path):\(mark.line):\(mark.column): not valid YAML: \(problem)"
-        case .duplicatedKeysInMapping(let duplicates, let context):
-            let names = duplicates.map { "`\($0)`" }.joined(separator: ", ")
-            return "\(path):\(context.mark.line): the key \(names) is given twice; leave one out"
-        default:
-            return "\(path): not valid YAML: \(error)"
-        }
-    }
-
     // MARK: Its members
 
-    private mutating func read(_ root: Node.Mapping) {
+    private mutating func read(_ root: [(key: YAMLNode, value: YAMLNode)]) {
         let known = Setting.all.filter { $0.canBeCommon && $0 != .appNames }
         for (key, value) in root {
             switch key.string {
@@ -84,9 +70,9 @@ struct SettingsFile: Sendable {
     }
 
     /// Reads a mapping of names to settings of their own.
-    private mutating func readNamed(_ node: Node, _ parent: String, keys: [Setting]) -> [String] {
+    private mutating func readNamed(_ node: YAMLNode, _ parent: String, keys: [Setting]) -> [String] {
         guard let mapping = node.mapping else {
-            guard !Self.isNull(node) else { return [] }
+            guard !node.isNull else { return [] }
             report(node, "`\(parent)` must have names as its keys, each with settings of its own")
             return []
         }
@@ -98,7 +84,7 @@ struct SettingsFile: Sendable {
             }
             names.append(name)
             guard let members = value.mapping else {
-                if !Self.isNull(value) { report(value, "`\(parent).\(name)` must have keys with values") }
+                if !value.isNull { report(value, "`\(parent).\(name)` must have keys with values") }
                 continue
             }
             for (key, value) in members { readMember(key, value, at: [parent, name], keys: keys, names: []) }
@@ -108,7 +94,7 @@ struct SettingsFile: Sendable {
 
     /// - Parameter path: the path of the app or queue that the member is in; empty for none.
     private mutating func readMember(
-        _ key: Node, _ value: Node, at path: [String], inside: [String] = [], keys: [Setting], names: [String]
+        _ key: YAMLNode, _ value: YAMLNode, at path: [String], inside: [String] = [], keys: [Setting], names: [String]
     ) {
         guard let name = key.string else { return report(key, "a key must be a word") }
         let own = inside + [name]
@@ -119,7 +105,7 @@ struct SettingsFile: Sendable {
         let deeper = keys.filter { $0.path.count > own.count && Array($0.path.prefix(own.count)) == own }
         if !deeper.isEmpty {
             guard let mapping = value.mapping else {
-                if Self.isNull(value) { return }
+                if value.isNull { return }
                 let example = deeper.map(\.name).sorted()[0]
                 return report(value, "`\(own.joined(separator: "."))` must have keys of its own, such as `\(example)`")
             }
@@ -137,14 +123,14 @@ struct SettingsFile: Sendable {
 
     private static func fileForm(_ path: [String]) -> [String] { path.dropLast() + [(path.last ?? "") + "_file"] }
 
-    private mutating func keep(_ node: Node, of setting: Setting, at path: [String]) {
+    private mutating func keep(_ node: YAMLNode, of setting: Setting, at path: [String]) {
         let whole = (path + setting.path).joined(separator: ".")
-        guard !Self.isNull(node) else { return }
+        guard !node.isNull else { return }
         let text: String
-        switch (node, setting.kind) {
-        case (.scalar(let scalar), _): text = scalar.string
+        switch (node.content, setting.kind) {
+        case (.scalar(let scalar, _), _): text = scalar
         case (.sequence(let items), .list):
-            let texts = items.compactMap { $0.scalar?.string }
+            let texts = items.compactMap(\.string)
             guard texts.count == items.count, !texts.contains(where: { $0.contains(",") }) else {
                 return report(node, "`\(whole)` must have texts without commas in its list")
             }
@@ -156,8 +142,8 @@ struct SettingsFile: Sendable {
         keep(text, of: setting, at: path, node)
     }
 
-    private mutating func keepContents(_ node: Node, of setting: Setting, at path: [String]) {
-        guard let file = node.scalar?.string, !Self.isNull(node) else { return }
+    private mutating func keepContents(_ node: YAMLNode, of setting: Setting, at path: [String]) {
+        guard let file = node.string, !node.isNull else { return }
         do {
             keep(try SecretFile.text(file), of: setting, at: path, node)
         } catch {
@@ -165,24 +151,19 @@ struct SettingsFile: Sendable {
         }
     }
 
-    private mutating func keep(_ text: String, of setting: Setting, at parents: [String], _ node: Node) {
+    private mutating func keep(_ text: String, of setting: Setting, at parents: [String], _ node: YAMLNode) {
         let path = parents + setting.path
         let whole = path.joined(separator: ".")
         do {
             values[path] = try SettingValue(
-                text, of: setting, at: .file(path: self.path, line: node.mark?.line ?? 0, name: whole))
+                text, of: setting, at: .file(path: self.path, line: node.line, name: whole))
         } catch {
             report(node, "`\(whole)` is \(setting.isSecret ? "wrong" : text); \(error.sentence)")
         }
     }
 
-    private static func isNull(_ node: Node) -> Bool {
-        guard let scalar = node.scalar, scalar.style == .plain || scalar.style == .any else { return false }
-        return ["", "~", "null", "Null", "NULL"].contains(scalar.string)
-    }
-
-    private mutating func report(_ node: Node, _ problem: String) {
-        problems.append("\(path):\(node.mark?.line ?? 0): \(problem)")
+    private mutating func report(_ node: YAMLNode, _ problem: String) {
+        problems.append("\(path):\(node.line): \(problem)")
     }
 }
 

@@ -75,7 +75,7 @@ struct SettingsVariables: Sendable {
         let rest = name.dropFirst(Setting.variablePrefix.count)
         // …_SERVICE_HOST, …_SERVICE_PORT, …_SERVICE_PORT_<name>, …_PORT, …_PORT_<number>_TCP…
         guard !rest.hasSuffix("SERVICE_HOST"), !rest.contains("SERVICE_PORT") else { return true }
-        guard let port = rest.range(of: "PORT") else { return false }
+        guard let port = rest.firstRange(of: "PORT") else { return false }
         let behind = rest[port.upperBound...]
         return behind.isEmpty || behind.dropFirst().first?.isNumber == true
     }
