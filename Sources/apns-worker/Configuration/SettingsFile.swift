@@ -28,7 +28,7 @@ struct SettingsFile: Sendable {
             problems = ["\(path) is not UTF-8"]
             return
         }
-        do throws(YAMLNode.Invalid) {
+        do throws(YAMLNode.SyntaxError) {
             guard let root = try YAMLNode.document(contents), root.string?.isEmpty != true else { return }
             guard let mapping = root.mapping else {
                 problems = ["\(path):1: the file must have keys with values, such as `log_level: info`"]

@@ -16,7 +16,7 @@ struct YAMLNode {
     /// The line of its first character, from 1. An alias has its own line, its members have their anchor's.
     let line: Int
 
-    struct Invalid: Error {
+    struct SyntaxError: Error {
         /// From 1.
         let line: Int
         /// From 1; nil if the text is valid YAML that a configuration can't use.
@@ -26,11 +26,11 @@ struct YAMLNode {
 
     /// Reads the only document of a text in UTF-8.
     /// - Returns: nil if the text has no document, only comments for example.
-    /// - Throws: ``Invalid``.
-    static func document(_ text: [UInt8]) throws(Invalid) -> YAMLNode? {
+    /// - Throws: ``SyntaxError``.
+    static func document(_ text: [UInt8]) throws(SyntaxError) -> YAMLNode? {
         guard !text.isEmpty else { return nil }
-        let outcome: Result<YAMLNode?, Invalid> = text.withUnsafeBufferPointer { bytes in
-            Result { () throws(Invalid) in
+        let outcome: Result<YAMLNode?, SyntaxError> = text.withUnsafeBufferPointer { bytes in
+            Result { () throws(SyntaxError) in
                 let reader = try YAMLReader(bytes)
                 return try reader.onlyDocument()
             }
@@ -73,12 +73,12 @@ private final class YAMLReader {
     private var count = 0
 
     /// - Parameter text: it must stay valid as long as the reader, and must not be empty.
-    init(_ text: UnsafeBufferPointer<UInt8>) throws(YAMLNode.Invalid) {
+    init(_ text: UnsafeBufferPointer<UInt8>) throws(YAMLNode.SyntaxError) {
         self.text = text
         parser = .allocate(capacity: 1)
         guard yaml_parser_initialize(parser) == 1 else {
             parser.deallocate()
-            throw YAMLNode.Invalid(line: 1, problem: "out of memory")
+            throw YAMLNode.SyntaxError(line: 1, problem: "out of memory")
         }
         yaml_parser_set_input_string(parser, text.baseAddress, text.count)
         yaml_parser_set_encoding(parser, YAML_UTF8_ENCODING)
@@ -89,7 +89,7 @@ private final class YAMLReader {
         parser.deallocate()
     }
 
-    func onlyDocument() throws(YAMLNode.Invalid) -> YAMLNode? {
+    func onlyDocument() throws(YAMLNode.SyntaxError) -> YAMLNode? {
         var root: YAMLNode?
         while true {
             let event = try next()
@@ -97,17 +97,17 @@ private final class YAMLReader {
             case YAML_STREAM_END_EVENT: return root
             case YAML_STREAM_START_EVENT, YAML_DOCUMENT_END_EVENT: continue
             case YAML_DOCUMENT_START_EVENT where root != nil:
-                throw YAMLNode.Invalid(
+                throw YAMLNode.SyntaxError(
                     line: event.line, problem: "a second document begins here; remove one of the two")
             case YAML_DOCUMENT_START_EVENT: root = try node(try next(), depth: 1)
-            default: throw YAMLNode.Invalid(line: event.line, problem: "no document begins here")
+            default: throw YAMLNode.SyntaxError(line: event.line, problem: "no document begins here")
             }
         }
     }
 
-    private func node(_ event: Event, depth: Int) throws(YAMLNode.Invalid) -> YAMLNode {
+    private func node(_ event: Event, depth: Int) throws(YAMLNode.SyntaxError) -> YAMLNode {
         guard depth <= Self.maximumDepth else {
-            throw YAMLNode.Invalid(line: event.line, problem: "nested more than \(Self.maximumDepth) levels deep")
+            throw YAMLNode.SyntaxError(line: event.line, problem: "nested more than \(Self.maximumDepth) levels deep")
         }
         if event.kind == YAML_ALIAS_EVENT { return try copy(of: event) }
         try event.checkTag()
@@ -125,7 +125,7 @@ private final class YAMLReader {
         return node
     }
 
-    private func items(depth: Int) throws(YAMLNode.Invalid) -> [YAMLNode] {
+    private func items(depth: Int) throws(YAMLNode.SyntaxError) -> [YAMLNode] {
         var items: [YAMLNode] = []
         while true {
             let event = try next()
@@ -134,7 +134,7 @@ private final class YAMLReader {
         }
     }
 
-    private func members(depth: Int) throws(YAMLNode.Invalid) -> [(key: YAMLNode, value: YAMLNode)] {
+    private func members(depth: Int) throws(YAMLNode.SyntaxError) -> [(key: YAMLNode, value: YAMLNode)] {
         var members: [(key: YAMLNode, value: YAMLNode)] = []
         var names: Set<String> = []
         while true {
@@ -142,11 +142,11 @@ private final class YAMLReader {
             if event.kind == YAML_MAPPING_END_EVENT { return members }
             let key = try node(event, depth: depth)
             if case .scalar("<<", isPlain: true) = key.content {
-                throw YAMLNode.Invalid(
+                throw YAMLNode.SyntaxError(
                     line: key.line, problem: "merge keys (`<<`) are not supported; repeat the settings instead")
             }
             if let name = key.string, !names.insert(name).inserted {
-                throw YAMLNode.Invalid(
+                throw YAMLNode.SyntaxError(
                     line: key.line, problem: "the key `\(name)` is given twice; remove one of the two")
             }
             members.append((key, try node(try next(), depth: depth)))
@@ -154,22 +154,22 @@ private final class YAMLReader {
     }
 
     /// The node of an alias's anchor, with the alias's line.
-    private func copy(of alias: Event) throws(YAMLNode.Invalid) -> YAMLNode {
+    private func copy(of alias: Event) throws(YAMLNode.SyntaxError) -> YAMLNode {
         let name = alias.anchor ?? ""
         guard let anchored = anchors[name] else {
-            throw YAMLNode.Invalid(line: alias.line, problem: "the alias `*\(name)` has no anchor `&\(name)` before it")
+            throw YAMLNode.SyntaxError(line: alias.line, problem: "the alias `*\(name)` has no anchor `&\(name)` before it")
         }
         guard let anchored else {
-            throw YAMLNode.Invalid(line: alias.line, problem: "the alias `*\(name)` is part of what it repeats")
+            throw YAMLNode.SyntaxError(line: alias.line, problem: "the alias `*\(name)` is part of what it repeats")
         }
         try add(anchored.count, at: alias.line)
         return YAMLNode(content: anchored.node.content, line: alias.line)
     }
 
-    private func add(_ nodes: Int, at line: Int) throws(YAMLNode.Invalid) {
+    private func add(_ nodes: Int, at line: Int) throws(YAMLNode.SyntaxError) {
         count += nodes
         guard count <= Self.maximumNodes else {
-            throw YAMLNode.Invalid(
+            throw YAMLNode.SyntaxError(
                 line: line, problem: "with its aliases, the file has more than \(Self.maximumNodes) values")
         }
     }
@@ -206,31 +206,31 @@ private final class YAMLReader {
         }
 
         /// Accepts the tags of YAML's own types, which change nothing here: each setting has a type.
-        func checkTag() throws(YAMLNode.Invalid) {
+        func checkTag() throws(YAMLNode.SyntaxError) {
             guard let tag, tag != "!" else { return }
             let types = ["str", "int", "float", "bool", "null", "seq", "map"]
             guard types.contains(where: { tag == "tag:yaml.org,2002:\($0)" }) else {
-                throw YAMLNode.Invalid(line: line, problem: "the tag `\(tag)` is not supported; remove it")
+                throw YAMLNode.SyntaxError(line: line, problem: "the tag `\(tag)` is not supported; remove it")
             }
         }
     }
 
-    private func next() throws(YAMLNode.Invalid) -> Event {
+    private func next() throws(YAMLNode.SyntaxError) -> Event {
         var event = yaml_event_t()
         guard yaml_parser_parse(parser, &event) == 1 else { throw problem }
         defer { yaml_event_delete(&event) }
         return Event(event)
     }
 
-    private var problem: YAMLNode.Invalid {
+    private var problem: YAMLNode.SyntaxError {
         let problem = parser.pointee.problem.map { String(cString: $0) } ?? "out of memory"
         guard parser.pointee.error == YAML_READER_ERROR else {
             let mark = parser.pointee.problem_mark
-            return YAMLNode.Invalid(line: Int(mark.line) + 1, column: Int(mark.column) + 1, problem: problem)
+            return YAMLNode.SyntaxError(line: Int(mark.line) + 1, column: Int(mark.column) + 1, problem: problem)
         }
         // A character that YAML forbids has an offset instead of a mark.
         let lines = text.prefix(parser.pointee.problem_offset).split(
             separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
-        return YAMLNode.Invalid(line: lines.count, column: (lines.last?.count ?? 0) + 1, problem: problem)
+        return YAMLNode.SyntaxError(line: lines.count, column: (lines.last?.count ?? 0) + 1, problem: problem)
     }
 }
