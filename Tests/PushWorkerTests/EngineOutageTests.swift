@@ -93,6 +93,33 @@ struct EngineOutageTests {
         #expect(attempts == [hours >= 24, false])
     }
 
+    @Test(
+        "spends no attempt on requests without an answer while none is answered, but drops those that must not be repeated"
+    )
+    func unanswered() throws {
+        let scene = try EngineScene()
+        scene.push(EngineScene.job("aa"), EngineScene.job("bb", #""alert":"x","on_uncertain":"drop""#))
+        scene.transport.answerState = .unanswered
+        scene.run()
+        #expect(scene.log.events.contains("no_answers"))
+        scene.answer(.uncertain(.timedOut))
+        scene.answer(.uncertain(.timedOut))
+        scene.run()
+        #expect(scene.stats == ["retried": 1, "dropped": 1, "possible_duplicates": 1])
+        #expect(scene.queue.postponed.first?.body.contains(#""attempt":1"#) == true)
+    }
+
+    @Test("is not disturbed by failures between answers")
+    func occasional() throws {
+        let scene = try EngineScene()
+        for number in 0..<60 {
+            scene.pushOne(token: String(1000 + number))
+            if number % 5 == 0 { scene.answer(EngineScene.delivered) } else { scene.answer(.serviceUnavailable) }
+        }
+        #expect(scene.lane.senders[0].isSending && scene.transport.sent.count == 60)
+        #expect(!scene.log.events.contains("server_errors"))
+    }
+
     @Test("gives a call up within seconds, in an outage too", arguments: ["voip", "pushtotalk"])
     func calls(type: String) throws {
         let scene = try EngineScene()
@@ -121,33 +148,6 @@ struct EngineOutageTests {
         #expect(!scene.lane.senders[0].isSending && scene.stats == ["expired": EndpointBreaker.limit])
         scene.run(.seconds(20))
         #expect(scene.lane.senders[0].isSending && scene.log.events.contains("endpoint_idle"))
-    }
-
-    @Test(
-        "spends no attempt on requests without an answer while none is answered, but drops those that must not be repeated"
-    )
-    func unanswered() throws {
-        let scene = try EngineScene()
-        scene.push(EngineScene.job("aa"), EngineScene.job("bb", #""alert":"x","on_uncertain":"drop""#))
-        scene.transport.answerState = .unanswered
-        scene.run()
-        #expect(scene.log.events.contains("no_answers"))
-        scene.answer(.uncertain(.timedOut))
-        scene.answer(.uncertain(.timedOut))
-        scene.run()
-        #expect(scene.stats == ["retried": 1, "dropped": 1, "possible_duplicates": 1])
-        #expect(scene.queue.postponed.first?.body.contains(#""attempt":1"#) == true)
-    }
-
-    @Test("is not disturbed by failures between answers")
-    func occasional() throws {
-        let scene = try EngineScene()
-        for number in 0..<60 {
-            scene.pushOne(token: String(1000 + number))
-            if number % 5 == 0 { scene.answer(EngineScene.delivered) } else { scene.answer(.serviceUnavailable) }
-        }
-        #expect(scene.lane.senders[0].isSending && scene.transport.sent.count == 60)
-        #expect(!scene.log.events.contains("server_errors"))
     }
 
     // MARK: Connections that APNs turns against
