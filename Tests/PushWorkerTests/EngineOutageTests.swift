@@ -129,7 +129,8 @@ struct EngineOutageTests {
         for number in 0..<20 { scene.pushOne(token: String(2000 + number), #""alert":"x","push_type":"\#(type)""#) }
         var last = begin
         scene.pass(.minutes(10)) {
-            if scene.transport.submitted.contains(where: { $0.notification.pushType != .alert }) { last = scene.loop.now }
+            let calls = scene.transport.submitted.contains { $0.notification.pushType != .alert }
+            if calls { last = scene.loop.now }
             return .response(Response(status: 503, reason: .serviceUnavailable))
         }
         #expect(scene.queue.stats["expired"] == 20 && scene.queue.dead.isEmpty, "\(scene.stats)")

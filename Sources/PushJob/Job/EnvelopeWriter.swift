@@ -56,7 +56,7 @@ public struct EnvelopeWriter: Sendable {
         if !isEmpty { buffer.writeInteger(UInt8(ascii: "]")) }
     }
 
-    /// The error.
+    /// Writes the last failure.
     /// - Parameters:
     ///   - status: the HTTP status or the gateway's code, if there was an answer.
     ///   - reason: APNs' reason or one of the worker's own.
