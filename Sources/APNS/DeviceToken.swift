@@ -22,7 +22,7 @@ public struct DeviceToken: Hashable, Sendable {
     /// - Parameter hex: lower-case hex digits, an even number of them, 2 to 2,048.
     init(canonical hex: ByteBuffer) { self.hex = hex }
 
-    /// What is wrong with a token.
+    /// The reasons for which a token is not valid.
     public enum Invalid: Error, Equatable, Sendable, CustomStringConvertible {
         case empty
         case notHexadecimal(offset: Int)
@@ -33,7 +33,7 @@ public struct DeviceToken: Hashable, Sendable {
         /// The binary protocol carries tokens of 64 to 200 digits.
         case notForGateway(digits: Int)
 
-        /// What is wrong and where; never the token itself.
+        /// The problem and its place; never the token itself.
         public var description: String {
             switch self {
             case .empty: "the device token is empty"
@@ -50,7 +50,8 @@ public struct DeviceToken: Hashable, Sendable {
         }
     }
 
-    /// What a program may add to the hex digits when it prints them. It is not ignored, because digits may be missing as well.
+    /// Characters that a program may add to the hex digits when it prints them. They are not ignored, because digits
+    /// may be missing as well.
     public enum Decoration: String, Sendable {
         case separator = "a separator"
         case quote = "a quotation mark"

@@ -45,8 +45,8 @@ public enum PushType: String, CaseIterable, Sendable {
         }
     }
 
-    /// What APNs expects behind the app's bundle identifier in `apns-topic`; empty where the bare identifier is right.
-    /// For `mdm` the topic is the one in the MDM certificate's subject.
+    /// The suffix that APNs expects after the app's bundle identifier in `apns-topic`; empty where the bare identifier
+    /// is right. For `mdm` the topic is the one in the MDM certificate's subject.
     ///
     /// Source: Apple, "Sending notification requests to APNs", "Know when to use push types". Two of them that page spells
     /// without or with a wrong start (`push-type.liveactivity`, `h.complication`); these are those of "Starting and updating

@@ -1,6 +1,6 @@
 import NIOCore
 
-/// What APNs answered to one notification.
+/// APNs' answer to one notification.
 public struct Response: Sendable, Equatable {
     /// The HTTP status.
     public var status: Int

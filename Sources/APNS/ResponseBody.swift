@@ -10,7 +10,7 @@ struct ResponseBody: Decodable, Equatable {
     /// Bodies beyond this are not APNs'; nothing looks at them.
     static let maximumSize = 4096
 
-    /// Whether the reason is a word of letters and digits, as all of APNs' are.
+    /// True if the reason is a word of letters and digits, as all of APNs' are.
     var isWord: Bool {
         (1...64).contains(reason.utf8.count)
             && reason.utf8.allSatisfy { $0 &- 0x30 < 10 || ($0 | 0x20) &- 0x61 < 26 }

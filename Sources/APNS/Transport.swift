@@ -1,7 +1,7 @@
 import NIOCore
 import TLS
 
-/// What a transport tells its user, on the transport's event loop.
+/// The events that a transport reports to its user, on the transport's event loop.
 public protocol TransportDelegate: AnyObject {
     /// A notification has got its end.
     func transport(_ transport: any Transport, completed tag: UInt64, with result: RequestResult)
@@ -32,17 +32,17 @@ public enum AnswerState: Sendable {
 /// Not thread-safe: everything is called on, and calls back on, the event loop. ``check(now:)`` has to be called a few
 /// times a second.
 public protocol Transport: AnyObject {
-    /// Who hears of completions. Held strongly until ``close()`` is done.
+    /// The receiver of completions. Held strongly until ``close()`` is done.
     var delegate: (any TransportDelegate)? { get set }
     /// How many notifications can be submitted now.
     var capacity: Int { get }
     /// Connections that take notifications.
     var usableConnections: Int { get }
-    /// Whether there is no connection because nothing has to be sent, and the first that has will open one.
+    /// True if there is no connection because nothing has to be sent; the first notification opens one.
     var isDormant: Bool { get }
     /// The state of the answers to its requests.
     var answerState: AnswerState { get }
-    /// What the connections are doing.
+    /// The connections' state.
     var statistics: PoolStatistics { get }
     /// Why the last connection could not be made or was given up; `nil` once one has worked since.
     var lastFailure: (any Error)? { get }
@@ -100,7 +100,7 @@ extension Transport {
     public var droppedAfterConfirmation: Int { 0 }
 }
 
-/// What the connections of a pool are doing, for metrics.
+/// The state of a pool's connections, for metrics.
 public struct PoolStatistics: Sendable, Equatable {
     /// Connections that are being made: name, TCP, proxy and TLS.
     public var connecting = 0

@@ -116,12 +116,12 @@ package final class APNSSimulatorServer: Sendable {
             router: ControlRoutes(target, names: configuration.controlNames).router())
     }
 
-    /// What it has seen and said so far.
+    /// The account of its traffic so far.
     ///
     /// Taking it copies nothing at first, but the next request pays for a copy: not for the middle of a measurement.
     package var account: Account { service.account }
 
-    /// What it has received, if that is recorded.
+    /// The recorder of received notifications, if there is one.
     package var recorder: Recorder? { service.recorder }
 
     /// The rules in force.
@@ -130,7 +130,7 @@ package final class APNSSimulatorServer: Sendable {
     /// Replaces the rules; their counts start anew.
     package func setRules(_ rules: [FaultRule]) { service.setRules(rules) }
 
-    /// What it does by itself. A change applies to new connections.
+    /// The behaviour without rules. A change applies to new connections.
     package var settings: SimulatorSettings {
         get { service.settings }
         set { service.settings = newValue }

@@ -14,7 +14,7 @@ typedef struct CHiredisVisitor {
     void (*nil)(void *context);
 } CHiredisVisitor;
 
-/// What a reader's `privdata` points to.
+/// The target of a reader's `privdata`.
 typedef struct CHiredisVisit {
     CHiredisVisitor visitor;
     void *context;

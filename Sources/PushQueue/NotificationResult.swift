@@ -41,7 +41,7 @@ public enum ResultsKept: String, CaseIterable, Sendable {
     /// None.
     case off
 
-    /// Whether it is kept how a notification ended in this way.
+    /// Returns true if the results of notifications that ended in this way are kept.
     public func includes(_ outcome: Outcome) -> Bool {
         switch self {
         case .all: true
@@ -61,7 +61,7 @@ public struct PackedResults: Sendable {
     /// None yet.
     public init() {}
 
-    /// Whether there are none.
+    /// True if there are none.
     public var isEmpty: Bool { count == 0 }
 
     /// A producer's token that is none can be as long as the job; nobody needs more of it to know it again.

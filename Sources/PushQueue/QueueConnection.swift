@@ -5,14 +5,14 @@ import Redis
 ///
 /// Not thread-safe; everything is called, and calls back, on the client's event loop.
 public final class QueueConnection {
-    /// What went wrong with a transition.
+    /// The failure of a transition.
     public enum Failure: Error, Sendable, CustomStringConvertible {
         /// Redis could not be asked, or did not answer.
         case redis(RedisError)
         /// A reply that the script cannot give: another version's script, or not Redis.
         case unexpectedReply(QueueScript)
 
-        /// What is wrong, and where.
+        /// The problem and its place.
         public var description: String {
             switch self {
             case .redis(let error): "\(error)"
@@ -21,9 +21,9 @@ public final class QueueConnection {
         }
     }
 
-    /// What a claim brought.
+    /// The result of a claim.
     public struct Claimed: Sendable {
-        /// Whether the queue is paused.
+        /// True if the queue is paused.
         public var isPaused: Bool
         /// True when the lane's lease had expired and its claims were reclaimed: it must go on under another name.
         public var leaseLost: Bool
@@ -35,7 +35,7 @@ public final class QueueConnection {
         public var expiredWorker: String?
         /// How many dead letters had to go to keep within the limits.
         public var evicted: Int
-        /// What an operator asks the worker to do, if a heartbeat was sent. The same command comes many times.
+        /// An operator's command, if a heartbeat was sent. The same command comes many times.
         public var command: WorkerCommand?
         /// The stamp of the claims; empty without jobs.
         public var stamp: String
@@ -45,7 +45,7 @@ public final class QueueConnection {
         public var bodies: [ByteBuffer]
     }
 
-    /// What a settlement did.
+    /// The result of a settlement.
     public struct Settled: Sendable, Equatable {
         /// How many claims were no longer (or not any more) the worker's own, and were left alone.
         public var lost: Int
@@ -53,7 +53,7 @@ public final class QueueConnection {
         public var evicted: Int
     }
 
-    /// What a reclaim did.
+    /// The result of a reclaim.
     public struct Reclaimed: Sendable, Equatable {
         /// Jobs that went back to the list.
         public var reclaimed: Int
@@ -65,7 +65,7 @@ public final class QueueConnection {
         public var left: Int
     }
 
-    /// What a release did.
+    /// The result of a release.
     public struct Released: Sendable, Equatable {
         /// Jobs that went back to the list.
         public var released: Int
@@ -309,4 +309,34 @@ public final class QueueConnection {
         for claim in claims { command.append(claim) }
         client.send(command) { result in completion(result.map { $0.root.children.map(\.bytes) }) }
     }
+}
+
+/// The bounds that keep a queue's memory in hand.
+public struct QueueLimits: Sendable {
+    /// A lane's lease in milliseconds: the time for which its claims stay its own without a renewal.
+    public var lease = 30_000
+    /// The lease of a lane that has no claims, in milliseconds: it protects nothing, so it is long and seldom renewed.
+    public var idleLease: Int { 30 * lease }
+    /// Larger jobs become dead letters before they travel, in bytes.
+    public var maximumJobSize = 16 * 1024 * 1024
+    /// A claim ends with the job with which its jobs reach this many bytes.
+    public var maximumClaimSize = 1024 * 1024
+    /// The maximum number of dead letters.
+    public var maximumDeadLetters = 1_000_000
+    /// The time for which dead letters are kept, in milliseconds.
+    public var maximumDeadLetterAge = 90 * 86_400_000
+    /// The maximum total length of the dead letters, in bytes.
+    public var maximumDeadLetterBytes = 1 << 30
+    /// Which results are kept for producers.
+    public var results = ResultsKept.off
+    /// How many results are kept, about: Redis drops the oldest in blocks.
+    public var maximumResults = 100_000
+    /// A job that was taken back from dead workers more often than this is poison.
+    public var maximumReclaims = 5
+
+    /// The scripts' argument: 0 if no results are kept.
+    var resultsKept: Int { results == .off ? 0 : maximumResults }
+
+    /// The defaults.
+    public init() {}
 }

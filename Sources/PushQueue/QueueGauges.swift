@@ -18,7 +18,7 @@ public struct QueueGauges: Sendable {
     public var dead: Int
     /// The sum of the dead letters' lengths in bytes.
     public var deadBytes: Int
-    /// Whether the queue is paused.
+    /// True if the queue is paused.
     public var isPaused: Bool
     /// When the first of ``retries`` is due, in milliseconds since 1970; `nil` without any.
     public var firstDue: Int64?

@@ -1,7 +1,7 @@
 import NIOCore
 import PushJob
 
-/// What a claimed job needs before it may be sent when it has `unique_for`: that it is the only one with its id.
+/// The reservation that a claimed job with `unique_for` needs before it is sent: it must be the only one with its id.
 ///
 /// The claim in Redis is replaced by ``body``, which says that the job is reserved. Everything that is settled with offsets
 /// into the job must use those of ``body`` from then on, and no longer those of what was claimed: decode it anew.
@@ -12,7 +12,7 @@ public struct Reservation: Sendable {
     public var reservedClaim: ClaimID { claim.reserved }
     /// The reserved job: what the claim holds when the reservation is granted.
     public let body: ByteBuffer
-    /// What is added to the queue's results if the job turns out to be a duplicate.
+    /// The results to add if the job turns out to be a duplicate.
     public var results = PackedResults()
 
     /// The number of notifications that end if the job is a duplicate.
@@ -63,7 +63,7 @@ public struct Reservation: Sendable {
     }
 }
 
-/// What became of a ``Reservation``.
+/// The answer to a ``Reservation``.
 public enum ReservationResult: Sendable, Equatable {
     /// The job may be sent, as ``Reservation/body``.
     case granted

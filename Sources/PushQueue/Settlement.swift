@@ -36,7 +36,7 @@ public struct Settlement: Sendable {
     /// Roughly how many bytes it takes to keep it.
     public var size: Int { done.values.reduce(count * 32 + arguments.size) { $0 + $1.arguments.size } }
 
-    /// Whether there is nothing to write.
+    /// True if there is nothing to write.
     public var isEmpty: Bool { count == 0 }
 
     /// The claims that are settled.

@@ -3,7 +3,7 @@ import Redis
 
 /// For how long something is written again that Redis does not take, without any I/O.
 public struct WritePatience: Sendable {
-    /// What to do after a failure.
+    /// The next action after a failure.
     public enum Next: Sendable, Equatable {
         /// Write it again.
         case again(after: TimeAmount)
@@ -28,7 +28,7 @@ public struct WritePatience: Sendable {
         self.backoff = backoff
     }
 
-    /// Whether it has failed for so long.
+    /// Returns true if it has failed for so long.
     public func hasLasted(_ time: TimeAmount, now: NIODeadline) -> Bool {
         since.map { now - $0 >= time } ?? false
     }
@@ -64,8 +64,8 @@ extension QueueConnection.Failure {
         if case .redis(let error) = self { error.isAnswer } else { true }
     }
 
-    /// Whether it may pass by itself: Redis is away, loads, is full or has no master; and not a wrong password, a missing right or
-    /// a key that holds something else.
+    /// True if it may pass by itself: Redis is away, loads, is full or has no master; and not a wrong password, a
+    /// missing right or a key that holds something else.
     public var mayPass: Bool {
         switch self {
         case .unexpectedReply, .redis(.authentication), .redis(.commandTooLarge): false

@@ -1,6 +1,6 @@
 import APNS
 
-/// What the end of a request means for the notification: the one place where APNs' answers get their meaning.
+/// The meaning of a request's end for its notification: the one place where APNs' answers get their meaning.
 package enum Verdict: Sendable, Equatable {
     /// APNs took it.
     case delivered
@@ -58,7 +58,7 @@ package enum Verdict: Sendable, Equatable {
         }
     }
 
-    /// What the binary gateway's word on an item means.
+    /// The meaning of the binary gateway's status of an item.
     private init(_ status: GatewayStatus) {
         let code = Reason.Code.gateway(status)
         switch status {

@@ -20,12 +20,12 @@ public final class Worker: Service {
     private let queueClients: [(client: RedisClient, keys: QueueKeys)]
     /// How often a configuration was taken up.
     private let reloads = Atomic(0)
-    /// What people have ordered, and whether the worker is quiet.
+    /// The operators' commands, and whether the worker is quiet.
     private let orders = NIOLockedValueBox((seen: WorkerCommands(), isQuiet: false))
     /// Ends when somebody wants the worker to stop.
     private let stopping = AsyncStream.makeStream(of: Never.self)
     private let hasStarted = Atomic(false)
-    /// What had been done when the event loops stopped.
+    /// The counters when the event loops stopped.
     private let final = NIOLockedValueBox<LaneCounters?>(nil)
     private let isDraining = NIOLockedValueBox(false)
     private let servers: ServerWatch
@@ -212,10 +212,10 @@ public final class Worker: Service {
         }
     }
 
-    /// Whether all lanes have started: everything that makes a start impossible did not happen. From anywhere.
+    /// True if all lanes have started: everything that makes a start impossible did not happen. From anywhere.
     public var isWorking: Bool { hasStarted.load(ordering: .acquiring) }
 
-    /// Whether the worker can do its work now, and what keeps it from that. Answers within seconds, whatever is wrong.
+    /// Returns the worker's readiness and its problems. Answers within seconds, whatever is wrong.
     public func health() async -> WorkerHealth {
         var health = WorkerHealth()
         health.isDraining = isDraining.withLockedValue { $0 }
@@ -235,7 +235,7 @@ public final class Worker: Service {
         return health
     }
 
-    /// Whether the event loops of all lanes turn; at once, and whatever they do.
+    /// Returns the stuck event loops as problems; at once, whatever the loops do.
     public func liveness() -> WorkerHealth { liveness(patience: LoopPulse.patience) }
 
     /// - Parameter patience: for how long a loop may not turn.
@@ -253,7 +253,7 @@ public final class Worker: Service {
     /// Returns what the lanes have counted and are doing, for a scrape; nothing is done for metrics in between.
     package func metrics() async -> MetricsPage { await collector?.collect() ?? MetricsPage() }
 
-    /// What is under way in all lanes.
+    /// Returns the load of all lanes.
     func load() async -> WorkSummary.Load {
         var sum = WorkSummary.Load()
         for lane in lanes {
@@ -265,7 +265,7 @@ public final class Worker: Service {
         return sum
     }
 
-    /// What all lanes have done since the start.
+    /// Returns the counters of all lanes since the start.
     public func counters() async -> LaneCounters {
         if let final = final.withLockedValue({ $0 }) { return final }
         var sum = LaneCounters()
@@ -300,7 +300,7 @@ extension Worker {
 struct WorkerCommands {
     private var last: Int64 = .min
 
-    /// Whether an order is to be obeyed.
+    /// Returns true if a command is new, and so must be obeyed.
     ///
     /// One that is not newer than another that was seen was taken back by that, or is the same.
     mutating func isNew(_ order: WorkerCommand) -> Bool {

@@ -36,10 +36,11 @@ extension RedisSender {
 ///
 /// `@unchecked Sendable`: all state is touched on `eventLoop` only, which every method that touches it checks.
 public final class RedisClient: RedisSender, @unchecked Sendable {
-    /// What is told of a command: its reply, or why there is none. An error reply is a failure; an error inside an array is not.
+    /// The completion of a command: its reply, or why there is none. An error reply is a failure; an error inside an
+    /// array is not.
     public typealias Completion = RedisConnection.Completion
 
-    /// What the client is up to.
+    /// The state of the client.
     public enum State: Sendable, Equatable {
         /// Commands can be sent.
         case ready
@@ -124,7 +125,7 @@ public final class RedisClient: RedisSender, @unchecked Sendable {
         }
     }
 
-    /// Whether commands can be sent. On the event loop only.
+    /// True if commands can be sent. On the event loop only.
     public var isReady: Bool {
         eventLoop.preconditionInEventLoop()
         return route.server != nil

@@ -4,7 +4,7 @@ import NIOCore
 /// The two ends libssl reads ciphertext from and writes it to: an OpenSSL BIO straight onto ByteBuffers, which saves
 /// the copy into and out of OpenSSL's own memory BIO.
 final class CiphertextPipe {
-    /// What libssl wants sent. It takes whatever it is given: writing never blocks.
+    /// The bytes that libssl wants to send. It accepts all of them: writing never blocks.
     private(set) var output = ByteBuffer()
     private var input = UnsafeRawBufferPointer(start: nil, count: 0)
 

@@ -16,17 +16,17 @@ struct ConnectionState {
 
     private var phase = Phase.idle
 
-    /// What to do about ciphertext that came in.
+    /// The action for incoming ciphertext.
     enum Input: Equatable { case decrypt, decryptAndDiscard, discard }
-    /// What to do about plaintext that is to go out.
+    /// The action for outgoing plaintext.
     enum Output: Equatable { case keep, encrypt, refuse }
-    /// What to do about the peer's close_notify.
+    /// The action for the peer's close_notify.
     enum PeerClosed: Equatable { case signalInputClosed, sayGoodbyeAndClose, close, ignore }
-    /// What to do about the end of the transport's input.
+    /// The action for the end of the transport's input.
     enum TransportEnded: Equatable { case ignore, failHandshake, failTruncated, close }
-    /// What to do about a close of this side.
+    /// The action for a close of this side.
     enum Close: Equatable { case immediately, sayGoodbyeAndAwaitPeer, sayGoodbyeAndClose, awaitPeer }
-    /// What to do about a close of this side's output.
+    /// The action for a close of this side's output.
     enum CloseOutput: Equatable { case sayGoodbye, sayGoodbyeAndClose, refuse }
 
     var isIdle: Bool {

@@ -3,9 +3,9 @@ import COpenSSL
 /// The first entry of this thread's OpenSSL error queue: the cause, where later entries tell who passed it on.
 struct OpenSSLFailure {
     private let code: UInt
-    /// Whether an algorithm was missing that another provider may have.
+    /// True if an algorithm was missing that another provider may have.
     private(set) var isUnsupportedAlgorithm = false
-    /// Whether something decrypted to nonsense, or its checksum was wrong: in most cases because of the passphrase.
+    /// True if something decrypted to nonsense, or its checksum was wrong: in most cases because of the passphrase.
     private(set) var isWrongPassphrase = false
 
     /// Takes the cause from the queue and empties it: what is left would be blamed on the next call of the thread,
@@ -21,7 +21,7 @@ struct OpenSSLFailure {
         return failure
     }
 
-    /// Whether the queue was empty.
+    /// True if the queue was empty.
     var isNone: Bool { code == 0 }
 
     private init(code: UInt) { self.code = code }

@@ -12,12 +12,12 @@ public enum TLSTrust: Sendable, Equatable {
 public struct TLSClientConfiguration: Sendable {
     /// Whose word is taken for the server's identity.
     public var trust: TLSTrust = .system
-    /// Whether the server's certificate and host name are verified. Without it, whoever stands in between can read
+    /// True if the server's certificate and host name are verified. Without it, whoever stands in between can read
     /// and change everything.
     public var verifiesServer = true
     /// The client's certificate, for servers that ask for one.
     public var identity: TLSIdentity?
-    /// What to offer through ALPN, the preferred first; nothing is offered if empty.
+    /// The protocols to offer through ALPN, the preferred first; nothing is offered if empty.
     public var applicationProtocols: [String] = []
 
     /// A client that verifies servers by the system's authorities.
@@ -26,7 +26,7 @@ public struct TLSClientConfiguration: Sendable {
 
 /// How to serve.
 public struct TLSServerConfiguration: Sendable {
-    /// What to do about client certificates.
+    /// The policy for client certificates.
     public enum ClientCertificates: Sendable {
         /// Never ask.
         case ignored
@@ -41,10 +41,10 @@ public struct TLSServerConfiguration: Sendable {
 
     /// The server's certificate.
     public var identity: TLSIdentity
-    /// What to accept through ALPN, the preferred first. A client that offers only others is refused; one that
+    /// The protocols to accept through ALPN, the preferred first. A client that offers only others is refused; one that
     /// offers none is not.
     public var applicationProtocols: [String] = []
-    /// What to do about client certificates.
+    /// The policy for client certificates.
     public var clientCertificates: ClientCertificates = .ignored
 
     /// A server that takes any client.

@@ -14,7 +14,7 @@ public struct TLSHandshakeCompleted: Equatable, Sendable {
     public let peerCertificate: TLSPeerCertificate?
 }
 
-/// What a peer's certificate says. It is verified unless verification was turned off, or is only reported.
+/// The contents of a peer's certificate. It is verified unless verification was turned off, or is only reported.
 public struct TLSPeerCertificate: Equatable, Sendable {
     /// The subject's common name.
     public let commonName: String?
@@ -24,7 +24,7 @@ public struct TLSPeerCertificate: Equatable, Sendable {
     public let notAfter: Int64?
     /// SHA-256 over its DER form, in lower-case hex.
     public let sha256: String
-    /// What verification has against it, where that does not end the handshake; nil if nothing.
+    /// The error of verification, if that does not end the handshake; nil if there is none.
     public let refusal: String?
     /// The object identifiers of its extensions, in numbers.
     package let extensions: [String]

@@ -6,7 +6,7 @@ import NIOCore
 /// Every call clears OpenSSL's error queue first. The queue belongs to the thread, and what another connection left
 /// in it would be taken for a failure of this one.
 final class TLSSession {
-    /// What became of the ciphertext received.
+    /// The result of receiving ciphertext.
     struct Received {
         var handshakeCompleted = false
         var end: End?
@@ -69,7 +69,7 @@ final class TLSSession {
 
     deinit { SSL_free(ssl) }
 
-    /// Whether there is ciphertext to send.
+    /// True if there is ciphertext to send.
     var hasOutput: Bool { pipe.output.readableBytes > 0 }
 
     /// The ciphertext to send.
@@ -121,7 +121,7 @@ final class TLSSession {
         ERR_clear_error()
     }
 
-    /// What was agreed on. Meaningful once the handshake is complete.
+    /// The negotiated parameters. Meaningful once the handshake is complete.
     func summary() -> TLSHandshakeCompleted {
         var chosen: UnsafePointer<UInt8>?
         var length: UInt32 = 0

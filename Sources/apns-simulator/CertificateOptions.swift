@@ -42,7 +42,7 @@ struct CertificateOptions: ParsableArguments {
         }
     }
 
-    /// What is given, or made and written.
+    /// Returns the given certificates, or makes and writes them.
     /// - Parameter topic: the bundle identifier that the client's certificate is for.
     func configuration(topic: String) throws -> SimulatorConfiguration {
         if let certificate, let key {

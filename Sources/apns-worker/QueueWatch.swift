@@ -12,7 +12,7 @@ struct QueueWatch: Service {
     let worker: Worker
     let showsProgress: Bool
     let stopsWhenDone: Bool
-    /// What the queue held before the worker began.
+    /// The queue's depth before the worker began.
     private var initialDepth = 0
 
     init(configuration: WorkerConfiguration, worker: Worker, showsProgress: Bool, stopsWhenDone: Bool) async {
@@ -46,7 +46,7 @@ struct QueueWatch: Service {
         for client in clients { try? await client.close().get() }
     }
 
-    /// What all queues hold.
+    /// Returns the depth of all queues.
     private func depth(_ clients: [RedisClient]) async throws -> (total: Int, retries: Int) {
         var sum = (total: 0, retries: 0)
         for (client, queue) in zip(clients, configuration.queues) {

@@ -40,7 +40,7 @@ struct Push {
     /// More of curl's own arguments.
     var arguments: [String] = []
 
-    /// What curl got.
+    /// The answer that curl received.
     struct Answer {
         var exit: Int32
         var status: Int

@@ -20,7 +20,7 @@ struct GatewayControlTests {
         }
     }
 
-    /// What a client gets for one notification before the connection ends.
+    /// Returns the bytes that a client receives for one notification before the connection ends.
     private func packet(_ server: APNSSimulatorServer, token: UInt8 = 0xDD) async throws -> [UInt8] {
         let client = try await BinaryClient.connect(server.gatewayPort)
         try await client.send(GatewayBytes.frame(1, token: GatewayBytes.token(token)))

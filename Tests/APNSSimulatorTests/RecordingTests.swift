@@ -3,7 +3,7 @@ import Foundation
 import TestSupport
 import Testing
 
-@Suite("What is recorded of requests")
+@Suite("The recording of requests")
 struct RecordingTests {
     typealias Outcome = ReceivedNotification.Outcome
 

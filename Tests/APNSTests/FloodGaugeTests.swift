@@ -3,7 +3,7 @@ import Testing
 
 @testable import APNS
 
-@Suite("What may come that belongs to no answer")
+@Suite("Bytes that belong to no answer")
 struct FloodGaugeTests {
     private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
 

@@ -33,7 +33,7 @@ struct GatewayPoolTests {
         try await gateway.stop()
     }
 
-    /// What a gateway does that finds nothing wrong.
+    /// A gateway that accepts everything.
     private static let takesAll: ScriptedGateway.Script = { peer, event in
         guard case .item(let item) = event, item.token.isEmpty else { return }
         peer.answer(2, item.identifier)

@@ -5,7 +5,7 @@ import Testing
 
 @testable import APNS
 
-@Suite("What a connection knows")
+@Suite("The state of a connection")
 struct HTTP2ConnectionStateTests {
     private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
 

@@ -8,7 +8,7 @@ import Testing
 struct HostileServerTests {
     struct Breach: Sendable, CustomTestStringConvertible {
         var testDescription: String
-        /// What is sent when the first request has come.
+        /// The bytes to send when the first request has come.
         var bytes: @Sendable () -> [UInt8]
     }
 

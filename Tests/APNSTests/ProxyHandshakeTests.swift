@@ -11,7 +11,7 @@ struct ProxyHandshakeTests {
         ProxyHandshake(to: endpoint, credentials: credentials)
     }
 
-    /// What comes of an answer, in pieces of this size.
+    /// Returns the outcome of an answer in pieces of this size.
     private func outcome(
         _ answer: String, pieces size: Int, _ credentials: HTTPProxy.Credentials? = nil
     ) -> ProxyHandshake.Step {

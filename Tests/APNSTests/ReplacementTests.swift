@@ -9,7 +9,7 @@ import Testing
 /// The pool's clock does not run by itself here: each test says what time it is.
 @Suite("A pool's connections", .timeLimit(.minutes(2)))
 struct ReplacementTests {
-    /// What came on which connection.
+    /// A notification and its connection.
     private struct Sent: Sendable, Equatable {
         var connection: Int
         var authorization: String

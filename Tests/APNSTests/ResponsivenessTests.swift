@@ -3,7 +3,7 @@ import Testing
 
 @testable import APNS
 
-@Suite("Whether a connection is of use")
+@Suite("A connection's responsiveness")
 struct ResponsivenessTests {
     private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
     private let timeout = TimeAmount.seconds(20)
@@ -87,7 +87,7 @@ struct ResponsivenessTests {
     }
 }
 
-@Suite("Whether anything is answered")
+@Suite("Droughts of answers")
 struct AnswerDroughtTests {
     private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
 
@@ -162,7 +162,7 @@ struct AnswerDroughtTests {
     }
 }
 
-@Suite("What is remembered of requests without an answer")
+@Suite("The memory of unanswered requests")
 struct UnansweredRequestsTests {
     private func id(_ number: UInt64) -> APNSID { APNSID(high: 7, low: number) }
 

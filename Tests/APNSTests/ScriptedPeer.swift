@@ -6,7 +6,7 @@ import TestSupport
 
 /// A server that does with each connection and frame what a test's script says, and remembers what it saw.
 final class ScriptedPeer: Sendable {
-    /// What the script hears of.
+    /// An event that the script receives.
     enum Event: Sendable {
         /// TLS is set up.
         case connected
@@ -41,7 +41,7 @@ final class ScriptedPeer: Sendable {
         port = channel.localAddress?.port ?? 0
     }
 
-    /// What it does with a TCP connection.
+    /// The treatment of a TCP connection.
     enum Transport: Sendable { case tls, staysSilent, hangsUp }
 
     /// Starts a server.

@@ -4,7 +4,7 @@ import Testing
 
 @testable import APNS
 
-@Suite("What counts as a changed secret")
+@Suite("Changes of secrets")
 struct SecretWatchStateTests {
     private let old: [[UInt8]] = [[1]]
     private let new: [[UInt8]] = [[2]]
@@ -78,7 +78,7 @@ struct SecretWatchStateTests {
 struct SecretWatchTests {
     private struct Bad: Error {}
 
-    /// What `renew` gave, in a word.
+    /// Returns the result of `renew` as a word.
     private func word(_ renewal: SecretWatch.Renewal<[[UInt8]]>) -> String {
         switch renewal {
         case .unchanged: "unchanged"

@@ -26,7 +26,7 @@ enum Windowed {
     }
 }
 
-/// What flow control lets a sender send.
+/// The flow-control windows of a sender.
 private final class FlowWindow: Sendable {
     private struct State {
         var stream = 0

@@ -1,6 +1,6 @@
 import ArgumentParser
 
-/// What `scripts/bench` needs beside the worker and the simulator. It runs these commands; so may anyone.
+/// The commands that `scripts/bench` runs beside the worker and the simulator.
 @main
 struct Benchmarks: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

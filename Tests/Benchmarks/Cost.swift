@@ -1,7 +1,7 @@
 import CAllocationCount
 import Glibc
 
-/// What the calling thread has used: CPU time and allocations.
+/// The calling thread's usage: CPU time and allocations.
 struct Usage {
     var nanoseconds: Int64
     var allocations: UInt64
@@ -14,7 +14,7 @@ struct Usage {
     }
 }
 
-/// What something costs each time, summed up over many times.
+/// The cost of each repetition, summed over many.
 struct Cost: Encodable {
     private(set) var times = 0
     private var nanosecondsInAll: Int64 = 0

@@ -15,7 +15,7 @@ final class ClusterServers: QueueServers {
 
     private let cluster: RedisCluster
     private let slot: Int
-    /// What was killed or stopped, by the fault that did it.
+    /// The servers that were killed or stopped, by the fault that did it.
     private let affected = Mutex<[Fault.RedisFault: RedisServer]>([:])
 
     init(_ durability: Durability) async throws {

@@ -1,6 +1,6 @@
 /// Something that goes wrong, and for how long.
 struct Fault: Equatable, Sendable {
-    /// What goes wrong.
+    /// A fault.
     enum Action: Equatable, Sendable {
         /// `kill -9`; another takes its place when the fault ends.
         case killWorker
@@ -8,19 +8,19 @@ struct Fault: Equatable, Sendable {
         case stopWorker
         /// SIGTERM; another takes its place at once, while it drains.
         case endWorker
-        /// What lies between a worker and its Redis, or its APNs.
+        /// The network between a worker and its Redis, or its APNs.
         case network(Network)
         /// The Redis that holds the queue.
         case redis(RedisFault)
     }
 
-    /// What can become of connections.
+    /// The faults of connections.
     enum Network: Equatable, Sendable {
         case cut, reset, blackHole, noAnswers, refusal
         case delay(milliseconds: Int)
     }
 
-    /// What can become of Redis. Which of these there are depends on the topology.
+    /// The faults of Redis; the possible ones depend on the topology.
     enum RedisFault: String, CaseIterable, Sendable {
         case kill = "kill -9"
         case restart = "restart"
@@ -52,7 +52,7 @@ struct Fault: Equatable, Sendable {
     var begin: Int
     var end: Int
 
-    /// What happened, for the log and for counting.
+    /// The fault's name, for the log and for counting.
     var name: String {
         switch action {
         case .killWorker: "kill -9"
@@ -63,7 +63,7 @@ struct Fault: Equatable, Sendable {
         }
     }
 
-    /// What undoes it, if it lasts.
+    /// The way to undo the fault, if it lasts.
     var undoing: String? {
         switch action {
         case .killWorker: "replaced"

@@ -8,7 +8,7 @@ final class Fleet: Sendable {
     struct History: Sendable {
         var started = 0
         var killed = 0
-        /// What those that ended in good order said they did.
+        /// The accounts of the workers that ended properly.
         var accounts: [WorkerProcess.Account] = []
         /// Processes that ended though nobody wanted them to, or not as they should, with the end of their log.
         var problems: [String] = []
@@ -112,7 +112,7 @@ final class Fleet: Sendable {
         }
     }
 
-    /// What has become of all so far.
+    /// The history of all workers so far.
     var story: History { history.withLock { $0 } }
 
     private func worker(_ slot: Int) -> WorkerProcess? { workers.withLock { $0[slot] } }

@@ -10,7 +10,7 @@ struct JobMaker: Sendable {
     private let start: Int
     /// How many are pushed a second.
     private let rate: Double
-    /// Whether APNs may put jobs off for up to 90 seconds.
+    /// True if APNs may put jobs off for up to 90 seconds.
     private let isLong: Bool
     /// The jobs whose kinds are given, evenly over the run.
     private let always: [Int: Kind]
@@ -49,7 +49,7 @@ struct JobMaker: Sendable {
     /// The number of copies of a job that are pushed.
     func copies(_ number: Int) -> Int { kind(number) == .unique ? 2 : 1 }
 
-    /// What one of a job's notifications is like: those of a job for many devices are of many kinds.
+    /// Returns the kind of one of a job's notifications: those of a job for many devices are of many kinds.
     func kind(_ number: Int, _ index: Int) -> Kind {
         let kind = kind(number)
         guard kind.isFanOut else { return kind }

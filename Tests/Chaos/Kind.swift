@@ -95,7 +95,7 @@ enum Kind: CaseIterable {
         }
     }
 
-    /// What becomes of its notifications.
+    /// The expected ends of its notifications.
     var expectation: Expectation {
         switch self {
         case .shortLived: Expectation([.delivered, .lapsed])
@@ -127,12 +127,12 @@ struct Ends: OptionSet {
     static let lapsed = Ends(rawValue: 8)
 }
 
-/// What may become of a notification.
+/// The possible ends of a notification.
 struct Expectation {
     var ends: Ends
     /// The reason of its dead letter.
     var reason: String?
-    /// Whether APNs may have accepted it.
+    /// True if APNs may have accepted it.
     var mayBeAccepted: Bool
 
     init(_ ends: Ends, reason: String? = nil, accepted: Bool = true) {
@@ -142,7 +142,7 @@ struct Expectation {
     }
 }
 
-/// What the simulator does wrong: always to some kinds, and now and then to all the others.
+/// The simulator's faults: always to some kinds, and now and then to all the others.
 enum SimulatorRules {
     static let all = [
         "prefix=0410,answer=410", "prefix=0400,answer=BadDeviceToken", "prefix=0401,answer=DeviceTokenNotForTopic",

@@ -1,4 +1,4 @@
-/// What is known of every notification's end, from APNs and from Redis.
+/// The known ends of all notifications, from APNs and from Redis.
 struct Ledger {
     /// One notification.
     struct Entry {
@@ -6,7 +6,7 @@ struct Ledger {
         var accepted: UInt16 = 0
         /// How many dead letters are about it.
         var letters: UInt8 = 0
-        /// Whether one of them is there because workers died of the job, or with it.
+        /// True if one of them is there because workers died of the job, or with it.
         var isPoison = false
         var isInvalid = false
     }
@@ -157,7 +157,7 @@ struct Ledger {
     }
 }
 
-/// What is wrong, each sort with how often and the first of them by name.
+/// The problems by kind, each with its count and its first instances by name.
 struct Problems: Encodable {
     struct Sort: Encodable {
         var count = 0

@@ -1,6 +1,6 @@
 import Foundation
 
-/// What a run came to, to read and as JSON.
+/// The outcome of a run, as text and as JSON.
 struct Outcome {
     let options: ChaosRun.Options
     let plan: Plan

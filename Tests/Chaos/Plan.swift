@@ -88,7 +88,7 @@ struct Plan {
 enum Topology: String, CaseIterable, Sendable {
     case single, sentinel, cluster
 
-    /// Whether the workers' ways to Redis can be disturbed: servers of a set announce their own addresses.
+    /// True if the workers' ways to Redis can be disturbed: servers of a set announce their own addresses.
     var hasProxies: Bool { self == .single }
 
     /// The time between two faults of Redis, in milliseconds.

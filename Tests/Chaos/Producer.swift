@@ -7,7 +7,7 @@ import Synchronization
 
 /// Pushes all jobs at a steady rate, each of them once, however often that has to be tried.
 final class Producer: Sendable {
-    /// What it has done.
+    /// The work done.
     struct Progress: Sendable {
         /// Jobs that Redis has.
         var pushed = 0
@@ -46,7 +46,7 @@ final class Producer: Sendable {
         client.start()
     }
 
-    /// What has been done so far.
+    /// The progress so far.
     var soFar: Progress { progress.withLock { $0 } }
 
     /// Pushes all jobs within a time, or as soon after it as Redis takes them.

@@ -3,7 +3,7 @@ import NIOCore
 import PushQueue
 import TestSupport
 
-/// What the queue's keys hold at the end.
+/// The contents of the queue's keys at the end.
 struct QueueRemains {
     struct Letter {
         /// The line of JSON about it.

@@ -7,7 +7,7 @@ import TestSupport
 /// With strict durability a failover forgets the claims and settlements of its last moments at most, and never a job.
 final class SentinelServers: QueueServers {
     private let redis: RedisSentinelSet
-    /// What was killed or stopped, by the fault that did it.
+    /// The servers that were killed or stopped, by the fault that did it.
     private let affected = Mutex<[Fault.RedisFault: RedisServer]>([:])
 
     init(_ durability: Durability) async throws {

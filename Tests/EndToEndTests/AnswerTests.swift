@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// What a worker does with jobs, given the rules of a simulator.
+    /// A worker's treatment of jobs, by the rules of a simulator.
     @Suite("Answers")
     struct AnswerTests {
         struct Result {

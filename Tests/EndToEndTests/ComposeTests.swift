@@ -5,7 +5,7 @@ import Testing
 extension EndToEnd {
     @Suite("compose.yaml")
     struct ComposeTests {
-        /// What stands there for hosts and folders of containers, put into terms of this machine.
+        /// Replaces the hosts and folders of containers by those of this machine.
         private static func here(_ text: String, _ places: KeyValuePairs<String, String>) -> String {
             places.reduce(text) { $0.replacing($1.key, with: $1.value) }
         }

@@ -3,7 +3,7 @@ import NIOCore
 import TestSupport
 import Testing
 
-/// What a test of `apns-worker feedback` needs: a service, a Redis, and the settings that lead from one to the other.
+/// The parts of a test of `apns-worker feedback`: a service, a Redis, and the settings that lead from one to the other.
 struct FeedbackScene {
     let redis: RedisServer
     let server: FeedbackServer
@@ -87,7 +87,8 @@ struct FeedbackScene {
         get throws { try QueueContents(redis).invalidTokens }
     }
 
-    /// Whether these are the invalid tokens, and no others. Not compared within a macro: it would print thousands.
+    /// Returns true if these are the invalid tokens, and no others. Not compared within a macro: it would print
+    /// thousands.
     func has(_ numbers: Range<Int>) throws -> Bool { try invalidTokens == Self.tokens(numbers) }
 
     /// A record that is handed to another program.

@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// What `apns-worker status --json` says.
+/// The output of `apns-worker status --json`.
 struct FleetView: Decodable {
     struct Problem: Decodable {
         let kind, subject, message, advice: String

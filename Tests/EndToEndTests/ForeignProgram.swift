@@ -54,7 +54,7 @@ enum ForeignProgram {
 
 /// A server of ``ForeignProgram`` in APNs' place.
 final class ForeignServerProcess: Sendable {
-    /// What the server has seen. It knows a notification by its device token, of which each job has its own.
+    /// The server's account. It knows a notification by its device token, of which each job has its own.
     struct Account: Decodable {
         /// Whole requests, and those of them that were accepted, whether answered or not.
         let requests, accepted: Int

@@ -1,6 +1,6 @@
 import Synchronization
 
-/// What a server's script waits for until a test opens it.
+/// A gate at which a server's script waits until a test opens it.
 final class Gate: Sendable {
     private let state = Atomic(false)
 

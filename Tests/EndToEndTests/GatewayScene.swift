@@ -62,7 +62,7 @@ extension EndToEnd {
             return result
         }
 
-        /// What becomes of jobs, each for a device of its own.
+        /// Returns the ends of jobs, each for a device of its own.
         /// - Parameter exactlyOnce: whether nothing may be sent twice, nor be suspected of it.
         static func deliver(
             _ jobs: [String], rules: [String] = [], confirmAfter: Int = 1000, options: [String] = [],

@@ -1,9 +1,9 @@
 import Foundation
 import TestSupport
 
-/// What systemd is to a service that tells it how it does: a datagram socket, and what came there.
+/// The part of systemd that services notify: a datagram socket, and the messages that came there.
 final class NotifyListener {
-    /// What `NOTIFY_SOCKET` is to be.
+    /// The value of `NOTIFY_SOCKET`.
     let name: String
     private let descriptor: Int32
     private let path: String?

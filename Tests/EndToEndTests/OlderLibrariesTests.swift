@@ -3,8 +3,8 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// What libraries for the binary protocol could do, or were known not to.
-    @Suite("What the older libraries did")
+    /// Features and known faults of older libraries for the binary protocol.
+    @Suite("Features of older libraries")
     struct OlderLibrariesTests {
         @Test("tokens in every spelling: spaces, <>, mixed case, base64")
         func tokens() async throws {

@@ -22,7 +22,7 @@ struct QueueContents {
 
     /// The jobs that wait, in their order, with those of the inbox first.
     let jobs: [[UInt8]]
-    /// What waits for its time: the job as the worker wrapped it, and the time in ms.
+    /// The jobs that wait for their time: the job as the worker wrapped it, and the time in ms.
     let retries: [(body: [UInt8], due: Double)]
     let workers: [String]
     /// The claims of all lanes.
@@ -77,7 +77,7 @@ struct QueueContents {
         }
     }
 
-    /// Whether nothing is left to do.
+    /// True if nothing is left to do.
     var isSettled: Bool { jobs.isEmpty && retries.isEmpty && claims == 0 }
 
     func count(_ counter: String) -> Int { counters[counter] ?? 0 }

@@ -5,7 +5,7 @@ import Testing
 extension EndToEnd {
     @Suite("Several queues")
     struct QueuesTests {
-        /// What of each queue has been delivered, at one moment.
+        /// Returns the deliveries of each queue at one moment.
         private func delivered(_ redis: RedisServer, _ queues: [String]) throws -> [Int] {
             try queues.map { try QueueContents(redis, queue: $0).count("delivered") }
         }

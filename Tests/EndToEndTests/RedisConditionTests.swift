@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// What status, check, the log and the metrics say of a Redis that endangers jobs.
+    /// Reports on a Redis that endangers jobs by status, check, the log and the metrics.
     @Suite("The condition of Redis")
     struct RedisConditionTests {
         private static func status(_ redis: String, _ options: String...) async throws -> CommandLineTests.Output {

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// What producers can read of how their notifications ended.
+    /// The results that producers can read.
     @Suite("Results")
     struct ResultsTests {
         private func outcomes(_ results: [[String: String]]) -> [String: Int] {

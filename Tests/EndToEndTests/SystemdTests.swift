@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    @Suite("What a worker tells systemd")
+    @Suite("A worker's notices to systemd")
     struct SystemdTests {
         private static func worker(
             _ redis: String, _ endpoint: Int, _ listener: NotifyListener, watchdog: Int? = nil, process: String? = nil,

@@ -20,7 +20,7 @@ struct JSONConformanceTests {
 }
 
 extension [UInt8] {
-    /// What the scanner says about these bytes as a document.
+    /// The scanner's error for these bytes as a document.
     var jsonError: JSONError? {
         withUnsafeBytes { bytes in
             do throws(JSONError) {

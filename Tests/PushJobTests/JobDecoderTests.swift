@@ -12,7 +12,7 @@ func decodeJob(_ text: String) throws(JobError) -> Job {
     return try JobDecoder.decode(buffer)
 }
 
-/// What is wrong with a job, or nil.
+/// Returns the error of a job, or nil.
 func jobError(_ text: String) -> JobError? {
     do throws(JobError) {
         _ = try decodeJob(text)

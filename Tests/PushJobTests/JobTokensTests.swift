@@ -80,7 +80,7 @@ struct JobTokensTests {
 extension Job {
 }
 
-/// What the pieces of a split job carry, as the script `settle` cuts it.
+/// Returns the original without its tokens, as the script `settle` cuts it for the pieces of a split job.
 private func originalWithoutTokens(_ job: Job) -> String {
     let bytes = Array(job.body.readableBytesView)
     let (original, cut) = (job.original, job.tokensMember)

@@ -7,7 +7,7 @@ import Testing
 
 @Suite("Shortened payloads")
 struct PayloadShortenerTests {
-    /// What a job with this payload and `truncate` sends.
+    /// Returns the payload that a job with this one and `truncate` sends.
     static func sent(_ payload: String, limit: Int) throws -> String {
         let job = try decodeJob(#"{"token":"ab","truncate":true,"payload":\#(payload)}"#)
         return String(buffer: try job.payload(limit: limit))

@@ -443,7 +443,7 @@ struct ClaimTests {
     }
 }
 
-@Suite("What a claim takes while retries and fresh jobs wait")
+@Suite("Claims while retries and fresh jobs wait")
 struct ClaimFairnessTests {
     @Test("over random mixes: half each while both wait, nothing lost, nothing doubled, fresh jobs in their order")
     func randomMixes() async throws {
@@ -519,7 +519,7 @@ extension TestWorker {
     }
 }
 
-/// Whether a buffer is one JSON object and nothing else.
+/// Returns true if a buffer is one JSON object and nothing else.
 func jsonObject(_ buffer: ByteBuffer) throws -> Bool {
     let object = try? JSONSerialization.jsonObject(with: Data(buffer.readableBytesView))
     return object is [String: Any]

@@ -7,8 +7,8 @@ import Testing
 
 @testable import PushQueue
 
-/// What all workers know together: paused apps, rates, throttled tokens.
-@Suite("What the fleet knows")
+/// The state that all workers share: paused apps, rates, throttled tokens.
+@Suite("State that the fleet shares")
 struct FleetStateTests {
     /// Two workers' views of one server, from a test's task.
     private struct Fleet: Sendable {

@@ -7,7 +7,7 @@ import Testing
 
 @testable import PushQueue
 
-@Suite("What a queue holds, for metrics")
+@Suite("A queue's gauges")
 struct QueueGaugesTests {
     private let server: RedisServer
     private let redis: RedisTestConnection

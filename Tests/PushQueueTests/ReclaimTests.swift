@@ -146,7 +146,7 @@ struct ReclaimTests {
         }
     }
 
-    /// What the worker's own reader takes for the original: the whole body where it is no wrapper.
+    /// The original, as the worker's own reader finds it: the whole body if it is not a wrapper.
     private static func readable(_ body: String, _ original: String) -> String {
         Envelope.read(ByteBuffer(string: body)).isWrapped ? original : body
     }

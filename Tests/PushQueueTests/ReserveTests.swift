@@ -11,7 +11,7 @@ struct ReserveTests {
         #"{"id":"\#(id)","unique_for":"\#(duration)",\#(members)"token":"ab","payload":{}}"#
     }
 
-    /// What a worker asks for when it has claimed this.
+    /// Returns the reservation that a worker asks for when it has claimed this.
     private static func reservation(_ claim: Int, _ body: String, _ worker: TestWorker? = nil) throws -> Reservation {
         let id = worker?.id(claim) ?? ClaimID(number: claim, stamp: "x")
         return try #require(Reservation(of: JobDecoder.decode(ByteBuffer(string: body)), claim: id))

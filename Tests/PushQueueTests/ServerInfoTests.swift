@@ -2,7 +2,7 @@ import PushQueue
 import TestSupport
 import Testing
 
-@Suite("What a Redis server reports about itself")
+@Suite("A Redis server's report on itself")
 struct ServerInfoTests {
     private static let text = """
         # Server\r

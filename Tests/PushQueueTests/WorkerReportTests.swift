@@ -4,7 +4,7 @@ import PushQueue
 import TestSupport
 import Testing
 
-@Suite("What workers tell of themselves")
+@Suite("Workers' reports")
 struct WorkerReportTests {
     static func report(_ process: String = "host.7.ab", state: WorkerReport.State = .running) -> WorkerReport {
         var app = WorkerReport.App()

@@ -7,7 +7,7 @@ import Testing
 
 @testable import PushWorker
 
-@Suite("What a reload changes")
+@Suite("Changes by a reload")
 struct AppDifferenceTests {
     private func app(_ name: String = "shop", _ change: (inout AppConfiguration) -> Void = { _ in }) -> AppConfiguration
     {

@@ -145,7 +145,7 @@ struct FixedGenerator: RandomNumberGenerator {
     mutating func next() -> UInt64 { UInt64.max / 2 }
 }
 
-/// What a lane logs.
+/// The log of a lane.
 final class CapturedLog: @unchecked Sendable {
     private(set) var lines: [(level: Logger.Level, message: String, metadata: Logger.Metadata)] = []
 

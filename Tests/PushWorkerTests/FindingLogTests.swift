@@ -3,7 +3,7 @@ import Testing
 
 @testable import PushWorker
 
-@Suite("What of Redis is worth a line of the log")
+@Suite("The log of findings about Redis")
 struct FindingLogTests {
     private func finding(_ kind: QueueServer.Finding.Kind) -> QueueServer.Finding {
         .init(kind, "message of \(kind)", advice: "advice")

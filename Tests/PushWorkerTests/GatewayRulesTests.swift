@@ -6,7 +6,7 @@ import Testing
 
 @testable import PushWorker
 
-/// What goes through an app whose transport is the gateway. Its credential is of no consequence here.
+/// Notifications of an app whose transport is the gateway. Its credential does not matter here.
 @Suite("A job for the gateway")
 struct GatewayRulesTests {
     private static let token = String(repeating: "ab", count: 32)

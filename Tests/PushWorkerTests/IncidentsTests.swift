@@ -4,7 +4,7 @@ import Testing
 
 @testable import PushWorker
 
-@Suite("What happens a million times")
+@Suite("Occurrences that are logged rarely")
 struct LogThrottleTests {
     let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
 

@@ -154,7 +154,7 @@ struct JobSchemaTests {
         "\"" + String(repeating: character, count: count) + "\""
     }
 
-    /// What a job has with only one member that is of interest.
+    /// Returns the other members of a job with one member of interest.
     private static func around(_ member: JobMember) -> String {
         var members: [String] = []
         if ![.token, .tokens, .channel].contains(member) { members.append(#""token":"ab""#) }
@@ -278,7 +278,7 @@ struct JobSchemaTests {
 
     private static let app = AppConfiguration(name: "default", topic: "a", credential: .providerTokens([]))
 
-    /// What the worker says against a job by its form, its token and its push type.
+    /// The worker's objection to a job by its form, its token and its push type.
     private static func refusal(_ text: String) -> JobError? {
         do throws(JobError) {
             let job = try JobDecoder.decode(ByteBuffer(string: text))

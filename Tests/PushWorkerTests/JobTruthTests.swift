@@ -6,8 +6,8 @@ import Testing
 @testable import PushQueue
 @testable import PushWorker
 
-/// What is sent for a job, by the engine's real parts: headers, payload, number of notifications, and the jobs that are not sent.
-@Suite("What the engine sends for a job")
+/// The requests for a job, by the engine's real parts: headers, payload, number, and the jobs that are not sent.
+@Suite("The engine's requests for a job")
 struct JobTruthTests {
     private static let long = String(repeating: "0123456789abcdef", count: 32)
 

@@ -7,7 +7,7 @@ import Testing
 
 @testable import PushWorker
 
-@Suite("What a lane counts")
+@Suite("A lane's counts")
 struct LaneMetricsTests {
     @Test("notifications are counted by app, queue and push type, each by itself")
     func series() {

@@ -4,7 +4,7 @@ import Testing
 
 @testable import PushWorker
 
-@Suite("What is told of troubles")
+@Suite("The log of ongoing problems")
 struct OngoingIssuesTests {
     let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
 

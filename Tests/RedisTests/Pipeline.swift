@@ -23,7 +23,7 @@ final class Pipeline: Sendable {
         self.tag = tag
     }
 
-    /// What went wrong; nothing should.
+    /// The errors; there should be none.
     var failures: [String] { state.withLock { Array($0.failures.prefix(5)) } }
 
     func start() {

@@ -148,7 +148,7 @@ struct RedisConnectionTests {
     }
 }
 
-/// What completions were told, in order.
+/// The results of completions, in order.
 final class Results {
     private(set) var texts: [String] = []
     private(set) var errors: [RedisError] = []

@@ -3,7 +3,7 @@ import Testing
 
 @testable import Redis
 
-@Suite("What goes before the first command")
+@Suite("Commands before the first")
 struct RedisHandshakeTests {
     let endpoint = RedisEndpoint(
         location: .host("cache", port: 6379), access: RedisAccess(user: "me", password: "hunter2", database: 3))

@@ -152,7 +152,7 @@ private final class Greeter: ChannelInboundHandler {
     }
 }
 
-/// What was logged at `info` and above.
+/// The log lines at `info` and above.
 final class LogLines: Sendable {
     private let recorded = Mutex<[(line: String, event: String)]>([])
 

@@ -43,7 +43,7 @@ func failure(
     return states.failures[0]
 }
 
-/// What a client's states were.
+/// A client's states.
 final class States: Sendable {
     private let recorded = Mutex<[RedisClient.State]>([])
 

@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Records")
 struct RecordTests {
-    /// What a record of TLS 1.3 adds to its plaintext: the content type and the authentication tag.
+    /// The overhead of a TLS 1.3 record: the content type and the authentication tag.
     private let overhead = 17
     private let largest = 16_384
 

@@ -2,7 +2,7 @@ import NIOCore
 import NIOPosix
 import TLS
 
-/// What an application saw of a connection, once it is over.
+/// A connection's course as an application saw it.
 struct Outcome: Sendable {
     var handshake: TLSHandshakeCompleted?
     var errors: [any Error] = []

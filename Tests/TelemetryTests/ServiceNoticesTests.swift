@@ -2,7 +2,7 @@ import Testing
 
 @testable import Telemetry
 
-@Suite("What systemd is told of a service")
+@Suite("Notices to systemd")
 struct ServiceNoticesTests {
     /// The messages, all of which are sent.
     private static func sent(

@@ -4,7 +4,7 @@ import Foundation
 public enum TestCertificates {
     /// The script did not work, for the reason it gave.
     public struct Failure: Error, CustomStringConvertible {
-        /// What the script or the system said.
+        /// The message of the script or the system.
         public let description: String
     }
 

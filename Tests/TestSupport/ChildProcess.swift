@@ -9,7 +9,7 @@ import Synchronization
 public final class ChildProcess: Sendable {
     /// A program that does not start, or does not do what is waited for.
     public struct Failure: Error, CustomStringConvertible {
-        /// What went wrong, with the end of what the program said.
+        /// The error, with the end of the program's output.
         public let description: String
 
         /// - Parameter description: what went wrong.
@@ -70,9 +70,9 @@ public final class ChildProcess: Sendable {
         try? FileManager.default.removeItem(at: directory)
     }
 
-    /// What it has written to standard output so far.
+    /// The standard output so far.
     public var output: String { text("output") }
-    /// What it has written to standard error so far.
+    /// The standard error so far.
     public var errors: String { text("errors") }
 
     /// How it ended, if it has.
@@ -133,7 +133,7 @@ public final class ChildProcess: Sendable {
         Failure(description: "\(name): \(message); it said:\n\(output.suffix(1000))\n\(errors.suffix(3000))")
     }
 
-    /// What all programs have said last on standard error: who waits in vain for one may find the cause at another.
+    /// The last standard error of all programs: a wait that times out may have its cause in another program.
     static var lastWords: String {
         all.withLock { $0.values.sorted { $0.name < $1.name } }.map { name, errors in
             let text = text(errors)

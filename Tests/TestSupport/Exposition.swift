@@ -2,19 +2,19 @@ import Foundation
 
 /// Prometheus' text format, read as strictly as the scraper reads it.
 public struct Exposition {
-    /// What is wrong with a page.
+    /// An error in a page.
     public struct Malformed: Error {
         /// The line.
         public let line: String
-        /// What is wrong with it.
+        /// The error.
         public let why: String
     }
 
     /// The metrics of one name.
     public struct Family {
-        /// What `# TYPE` says.
+        /// The value of `# TYPE`.
         public var type: String
-        /// What `# HELP` says.
+        /// The value of `# HELP`.
         public var help: String?
         /// The lines.
         public var samples: [(name: String, labels: [String: String], value: Double)] = []

@@ -4,14 +4,14 @@ import NIOPosix
 
 /// Stands between clients and a server on 127.0.0.1 and passes bytes on, until it is told to do it badly.
 public final class FaultProxy: Sendable {
-    /// What it does badly, until ``heal()``.
+    /// The faults of a proxy, until ``heal()``.
     public enum Fault: Equatable, Sendable {
         /// Bytes take this much longer, in either direction.
         case delay(TimeAmount)
         /// Connections are accepted and stay open, and whatever is sent over them is gone: what is left of a peer whose
         /// machine lost its power.
         case blackHole
-        /// What clients send arrives, and nothing of what the server says to it.
+        /// Clients' requests arrive, but none of the server's answers.
         case noAnswers
         /// New connections are refused; those that are open go on.
         case refusal
@@ -82,7 +82,7 @@ public final class FaultProxy: Sendable {
     }
 }
 
-/// What a proxy does on its event loop.
+/// The part of a proxy on its event loop.
 ///
 /// `@unchecked Sendable`: everything but the constants is touched on the event loop only, which ``onLoop(_:)`` sees to.
 final class FaultProxyCore: @unchecked Sendable {

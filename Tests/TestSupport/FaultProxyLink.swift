@@ -7,7 +7,7 @@ final class FaultProxyLink {
     private let client: any Channel
     private var server: (any Channel)?
     private var isClosed = false
-    /// Whether bytes were swallowed: what comes after them would make no sense to the other side.
+    /// True if bytes were swallowed: what comes after them would make no sense to the other side.
     private(set) var hasLostBytes = false
 
     init(client: any Channel, core: FaultProxyCore) throws {
@@ -34,10 +34,10 @@ final class FaultProxyLink {
         setReading(client, true)
     }
 
-    /// What a handler does with the bytes of its channel.
+    /// A handler's treatment of its channel's bytes.
     enum Treatment { case pass(after: TimeAmount), swallow }
 
-    /// What is to be done with bytes that came over a channel.
+    /// Decides on bytes that came over a channel.
     func treatment(of channel: any Channel) -> Treatment {
         switch core.fault {
         case .noAnswers where channel === client: return .pass(after: .zero)

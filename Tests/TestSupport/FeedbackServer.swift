@@ -6,7 +6,7 @@ import TLS
 
 /// A feedback service over TLS on 127.0.0.1 (`localhost`) that does with each connection what a test's script says.
 public final class FeedbackServer: Sendable {
-    /// What it does with a connection on which TLS is set up; on the connection's event loop.
+    /// The treatment of a connection after its TLS handshake; on the connection's event loop.
     public typealias Script = @Sendable (FeedbackPeer) -> Void
 
     /// The port on 127.0.0.1.
@@ -94,11 +94,11 @@ public final class FeedbackPeer: Sendable {
         channel.closeFuture.whenComplete { [counts] _ in counts.withLockedValue { $0.isClosed = true } }
     }
 
-    /// Whether TLS was set up, and the client's certificate taken.
+    /// True if TLS was set up, and the client's certificate taken.
     public var isConnected: Bool { counts.withLockedValue { $0.isConnected } }
     /// How many bytes have been handed to the system: what a client that does not read does not take stays here.
     public var sentBytes: Int { counts.withLockedValue { $0.sent } }
-    /// Whether the connection has ended.
+    /// True if the connection has ended.
     public var isClosed: Bool { counts.withLockedValue { $0.isClosed } }
 
     func connected() { counts.withLockedValue { $0.isConnected = true } }

@@ -6,7 +6,7 @@ public final class RedisSentinelSet: Sendable {
     public let servers: [RedisServer]
     /// The Sentinels.
     public let sentinels: [RedisServer]
-    /// What the Sentinels call the master.
+    /// The master's name at the Sentinels.
     public let name: String
 
     private let tls: Bool

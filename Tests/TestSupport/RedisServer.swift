@@ -10,7 +10,7 @@ import Synchronization
 public final class RedisServer: Sendable {
     /// Why there is no server.
     public struct Failure: Error, CustomStringConvertible {
-        /// What went wrong, with the end of the server's log where there is one.
+        /// The error, with the end of the server's log if there is one.
         public let description: String
     }
 
@@ -125,7 +125,7 @@ public final class RedisServer: Sendable {
         if let processIdentifier { _ = Foundation.kill(processIdentifier, SIGCONT) }
     }
 
-    /// What the server wrote to its log.
+    /// The server's log.
     public var log: String { program.log }
 
     private func end(afterGrace grace: Duration) {

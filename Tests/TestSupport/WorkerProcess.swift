@@ -2,7 +2,7 @@ import Foundation
 
 /// `apns-worker run` as a process of its own.
 public final class WorkerProcess: Sendable {
-    /// What the worker says that it has done: notifications, where nothing else is said.
+    /// The worker's account: notifications, unless stated otherwise.
     public struct Account: Decodable, Sendable {
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public let claimedJobs, submitted, delivered, invalidToken, suppressed, expired, dropped, retried, deferred,

@@ -159,7 +159,7 @@ public struct ChannelClient: Sendable {
     }
 }
 
-/// What APNs keeps of the messages on a channel for devices that are not there to get them.
+/// The policy by which APNs stores a channel's messages for devices that are offline.
 ///
 /// Source: Apple, "Sending channel management requests to APNs", `message-storage-policy`.
 public struct MessageStoragePolicy: RawRepresentable, Hashable, Sendable {
@@ -179,9 +179,9 @@ public struct MessageStoragePolicy: RawRepresentable, Hashable, Sendable {
 public struct BroadcastChannel: Hashable, Sendable {
     /// The id that devices subscribe to and broadcasts are sent on: base64.
     public var id: String
-    /// What is kept for devices that are away.
+    /// The messages that are stored for devices that are offline.
     public var storagePolicy: MessageStoragePolicy
-    /// What may be sent on it; `LiveActivity` is all there is.
+    /// The push type of its messages; `LiveActivity` is the only one.
     public var pushType: String
 
     /// The only type of channel that there is.

@@ -1,13 +1,13 @@
 /// Why a channel could not be managed.
 public enum ChannelManagementError: Error, Equatable, Sendable, CustomStringConvertible {
-    /// What was to be the id of a channel is none; nothing was sent.
+    /// The given id can't be that of a channel; nothing was sent.
     case malformedID
     /// APNs refused.
     case refused(Refusal)
     /// The answer is not one that APNs gives.
     case unexpected(APNSEndpoint, String)
 
-    /// What APNs said when it refused.
+    /// A refusal of APNs.
     public struct Refusal: Equatable, Sendable {
         /// Which server.
         public var endpoint: APNSEndpoint
@@ -17,7 +17,7 @@ public enum ChannelManagementError: Error, Equatable, Sendable, CustomStringConv
         public var requestID: String?
     }
 
-    /// What is wrong and what to do.
+    /// The problem, and what to do.
     public var description: String {
         switch self {
         case .malformedID: "\(BroadcastTarget.Invalid.channelID)"
@@ -61,7 +61,7 @@ extension ChannelManagementError.Refusal {
 
     private var wait: String { response.retryAfter.map { "; try again in \($0) s" } ?? "; try again later" }
 
-    /// Whether another signing key could be accepted.
+    /// True if another signing key could be accepted.
     var isAboutKey: Bool {
         switch response.reason {
         case .invalidProviderToken, .forbidden, .unrelatedKeyIDInToken, .badEnvironmentKeyIDInToken,

@@ -1,7 +1,7 @@
 import FoundationEssentials
 import NIOCore
 
-/// What is asked of channel management.
+/// A request to channel management.
 ///
 /// Source: Apple, "Sending channel management requests to APNs".
 enum ChannelRequest: Equatable, Sendable {
@@ -53,19 +53,19 @@ enum ChannelRequest: Equatable, Sendable {
         let channels: [String]
     }
 
-    /// What a 201 says: the new channel's id.
+    /// Reads a 201: the new channel's id.
     static func created(_ response: ControlExchange.Response) -> String? {
         response.headers["apns-channel-id"].flatMap { BroadcastTarget.isChannelID($0.utf8) ? $0 : nil }
     }
 
-    /// What the 200 to a read says.
+    /// Reads the 200 to a read.
     static func channel(_ id: String, _ response: ControlExchange.Response) -> BroadcastChannel? {
         decode(Description.self, response).map {
             BroadcastChannel(id: id, storagePolicy: .init(rawValue: $0.policy), pushType: $0.pushType)
         }
     }
 
-    /// What the 200 to a list says. Nothing of it reaches a terminal that is not an id.
+    /// Reads the 200 to a list. Only ids of it reach a terminal.
     static func channels(_ response: ControlExchange.Response) -> [String]? {
         decode(List.self, response)?.channels.filter { BroadcastTarget.isChannelID($0.utf8) }
     }

@@ -114,7 +114,7 @@ final class ControlExchange {
         if taken < 0 { fail("broke HTTP/2: \(String(cString: nghttp2_strerror(Int32(clamping: taken))))") }
     }
 
-    /// What is to be sent now.
+    /// The bytes to send now.
     func output() -> ByteBuffer {
         var output = ByteBuffer()
         while true {

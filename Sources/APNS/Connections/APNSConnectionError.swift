@@ -20,7 +20,7 @@ public enum APNSConnectionError: Error, Sendable, CustomStringConvertible {
     case noHTTP2(APNSEndpoint, offered: String?)
     /// The server has stopped answering.
     case unresponsive(APNSEndpoint, String)
-    /// What came is not HTTP/2, or no error packet of the gateway.
+    /// The received bytes are not HTTP/2, or not an error packet of the gateway.
     case protocolViolation(APNSEndpoint, String)
     /// More came than answers can account for.
     case flooded(APNSEndpoint, String)
@@ -35,7 +35,7 @@ public enum APNSConnectionError: Error, Sendable, CustomStringConvertible {
     /// We closed it.
     case shutdown(APNSEndpoint)
 
-    /// Whether the server did something that none does which means well.
+    /// True if the server did something that none does which means well.
     var isBreach: Bool {
         switch self {
         case .protocolViolation, .flooded: true
@@ -43,7 +43,7 @@ public enum APNSConnectionError: Error, Sendable, CustomStringConvertible {
         }
     }
 
-    /// What is wrong, where, and what to look at.
+    /// The problem, its place, and what to check.
     public var description: String {
         switch self {
         case .cannotConnect(let endpoint, let why):

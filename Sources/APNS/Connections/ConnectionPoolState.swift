@@ -95,12 +95,12 @@ struct ConnectionPoolState {
         max(0, outgoing - configuration.maximumConnections, min(outgoing, ready + outgoing - wanted))
     }
 
-    /// Whether a connection that was last used then is one too many.
+    /// Returns true if a connection that was last used then is one too many.
     func isSuperfluous(lastUsed: NIODeadline, now: NIODeadline) -> Bool {
         outgoing == 0 && usable > configuration.minimumConnections && now - lastUsed >= configuration.idleTimeout
     }
 
-    /// Whether a connection may be given up now because of what it answers. If so, that counts as done.
+    /// Returns true if a connection may be given up now because of what it answers. If so, that counts as done.
     mutating func recycle(now: NIODeadline) -> Bool {
         let (first, longest) = Self.recyclingPauses
         let pause = min(first.nanoseconds << Int64(min(max(recyclings - 1, 0), 10)), longest.nanoseconds)

@@ -1,6 +1,6 @@
 import TLS
 
-/// What a push certificate of Apple's says about itself.
+/// The contents of a push certificate of Apple's.
 ///
 /// Sources: Apple, "Establishing a certificate-based connection to APNs" and "Sending notification requests to APNs" (the
 /// topics of extensions …6.3.4 and …6.3.6); Apple Worldwide Developer Relations, Certification Practice Statement
@@ -10,7 +10,7 @@ public struct APNSCertificate: Sendable, Equatable {
     public struct Topic: Sendable, Equatable {
         /// Such as `com.example.app.voip`. What the certificate says: it may hold any characters.
         public let name: String
-        /// What the topic is for, such as `app`, `voip` or `complication`; empty for the subject's user ID.
+        /// The uses of the topic, such as `app`, `voip` or `complication`; empty for the subject's user ID.
         public let types: [String]
     }
 
@@ -47,7 +47,7 @@ public struct APNSCertificate: Sendable, Equatable {
         topics = Self.merged(userID: identity.userID, listed)
     }
 
-    /// Whether the certificate may send to a topic.
+    /// Returns true if the certificate may send to a topic.
     public func allows(topic: String) -> Bool { topics.contains { $0.name == topic } }
 
     /// Reads the value of a topics extension: a SEQUENCE in which each UTF8String is a topic, and the SEQUENCE after it
@@ -106,6 +106,6 @@ public struct APNSCertificate: Sendable, Equatable {
 }
 
 extension TLSIdentity {
-    /// What the own certificate says about pushing.
+    /// The own certificate's contents that concern pushing.
     public var apns: APNSCertificate { APNSCertificate(self) }
 }

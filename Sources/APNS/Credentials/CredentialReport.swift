@@ -1,8 +1,8 @@
 import TLS
 
-/// What is to be said about a credential before it is used, and again from time to time while it is.
+/// Findings about a credential, made before it is used and from time to time while it is.
 ///
-/// What a key or a certificate cannot even be read for is an error of ``SigningKey`` or `TLSIdentity`: a P-256 key and a
+/// A key or certificate that can't be read is an error of ``SigningKey`` or `TLSIdentity`: a P-256 key and a
 /// certificate that its key belongs to are certain here.
 public struct CredentialReport: Sendable, Equatable {
     /// How bad a finding is.
@@ -17,19 +17,19 @@ public struct CredentialReport: Sendable, Equatable {
     public struct Finding: Sendable, Equatable {
         /// How bad it is.
         public let severity: Severity
-        /// What is wrong and what to do: a sentence without a full stop.
+        /// The problem and what to do, as a sentence without a full stop.
         public let sentence: String
     }
 
     /// How long before the end a certificate is warned of, in days.
     public static let warningDays = 30
 
-    /// What there is to say, errors first.
+    /// The findings, errors first.
     public let findings: [Finding]
     /// Whole days until the certificate expires, negative once it has; nil for a key, which does not expire.
     public let daysLeft: Int?
 
-    /// Whether APNs can be expected to take the credential.
+    /// True if APNs can be expected to take the credential.
     public var isUsable: Bool { !findings.contains { $0.severity == .error } }
 
     /// Looks at a certificate.

@@ -12,7 +12,7 @@ struct DERReader {
         var contents: ArraySlice<UInt8>
     }
 
-    /// What stands where the next element should.
+    /// An element that is not valid.
     struct Malformed: Error {}
 
     private var rest: ArraySlice<UInt8>

@@ -50,7 +50,7 @@ public struct ProviderToken: Sendable, Equatable {
         /// Another team, or no time that is a whole number of seconds.
         case wrongClaims
 
-        /// What is wrong; nothing of the token.
+        /// The problem; nothing of the token.
         public var description: String {
             switch self {
             case .notToken: "not a provider token"

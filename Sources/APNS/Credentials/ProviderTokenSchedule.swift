@@ -17,7 +17,7 @@ public struct ProviderTokenSchedule: Sendable {
     /// A schedule that has signed nothing yet.
     public init() {}
 
-    /// Whether to sign now.
+    /// Returns true if it is time to sign.
     /// - Parameter now: seconds since 1970.
     public func isDue(now: Int64) -> Bool {
         guard let issuedAt else { return true }

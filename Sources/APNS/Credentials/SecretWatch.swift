@@ -6,7 +6,7 @@ import COpenSSL
 /// It keeps digests (SHA-256), never the secrets themselves. Ask every few seconds: contents count as changed when two
 /// looks in a row find the same, so that a file that is being written is let alone.
 public struct SecretWatch: Sendable {
-    /// What became of a credential.
+    /// The result of looking for a changed credential.
     public enum Renewal<Credential> {
         /// Nothing to do: nothing changed, or what is wrong was told before.
         case unchanged
@@ -17,7 +17,7 @@ public struct SecretWatch: Sendable {
         case failed(any Error)
     }
 
-    /// What is watched, in the order in which contents are given.
+    /// The watched sources, in the order in which contents are given.
     public let sources: [SecretSource]
     private var state: SecretWatchState
 
@@ -29,7 +29,7 @@ public struct SecretWatch: Sendable {
         state = SecretWatchState(inUse: contents.map(Self.digest))
     }
 
-    /// Whether there is anything that can change: only files do.
+    /// True if there is anything that can change: only files do.
     public var canChange: Bool {
         sources.contains { if case .file = $0 { true } else { false } }
     }
@@ -66,7 +66,7 @@ public struct SecretWatch: Sendable {
 extension SecretWatch.Renewal: Sendable where Credential: Sendable {}
 
 extension SecretWatch: CustomStringConvertible, CustomReflectable {
-    /// What is watched; a digest could tell a short passphrase.
+    /// The watched sources; a digest could reveal a short passphrase.
     public var description: String { "watch over \(sources.map(\.description).joined(separator: ", "))" }
 
     /// The same, for `dump` and debuggers.

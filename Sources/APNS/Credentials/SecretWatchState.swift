@@ -6,7 +6,7 @@ struct SecretWatchState: Sendable {
     /// A digest for each source.
     typealias Digests = [[UInt8]]
 
-    /// What a look led to.
+    /// The result of a look.
     enum Verdict: Equatable {
         case unchanged
         /// To be built, and then accepted or rejected.
@@ -41,13 +41,13 @@ struct SecretWatchState: Sendable {
         return .unreadable
     }
 
-    /// What was seen last is good, and in use from now on.
+    /// Adopts the contents that were seen last: they are in use from now on.
     mutating func accept() {
         inUse = lastSeen ?? inUse
         rejected = nil
     }
 
-    /// What was seen last is no good: until it changes it is not looked at again.
+    /// Rejects the contents that were seen last: until they change they are not looked at again.
     mutating func reject() {
         rejected = lastSeen
     }

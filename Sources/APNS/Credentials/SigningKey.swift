@@ -6,7 +6,7 @@ import TLS
 /// The key is never written to after `init`, and OpenSSL's keys may then be used by several threads at once
 /// (openssl-threads(7)): that makes it safe to share.
 public final class SigningKey: @unchecked Sendable {
-    /// What is wrong with a key.
+    /// The reasons for which a key can't be used.
     public enum Invalid: Error, Equatable, Sendable, CustomStringConvertible {
         /// There is nothing at all.
         case empty
@@ -25,7 +25,7 @@ public final class SigningKey: @unchecked Sendable {
         /// OpenSSL could not sign, for the reason it gave.
         case signingFailed(String)
 
-        /// What is wrong and what to do.
+        /// The problem, and what to do.
         public var description: String {
             switch self {
             case .empty: "empty; an APNs key is the AuthKey_….p8 file that Apple's developer site gives out once"
@@ -103,7 +103,7 @@ public final class SigningKey: @unchecked Sendable {
         }
     }
 
-    /// Whether a signature as ``signES256(_:)`` makes it was made with this key, of exactly that message.
+    /// Returns true if a signature as ``signES256(_:)`` makes it was made with this key, of exactly that message.
     ///
     /// Both may come from anywhere.
     public func verifies(_ signature: [UInt8], of message: [UInt8]) -> Bool {
@@ -141,7 +141,7 @@ public final class SigningKey: @unchecked Sendable {
 }
 
 extension SigningKey: CustomStringConvertible, CustomReflectable {
-    /// What it is, and nothing of the key.
+    /// The type of the key, and nothing of its contents.
     public var description: String { "signing key (P-256)" }
 
     /// Nothing of the key, for `dump` and debuggers.

@@ -2,7 +2,7 @@ import NIOCore
 import Sockets
 import TLS
 
-/// What has come from a feedback service, what of it has been asked for, and when waiting is over, without any I/O.
+/// The tuples that came from a feedback service, the requests for them, and the end of waiting, without any I/O.
 struct FeedbackSessionState {
     struct Limits {
         /// How long TLS may take.
@@ -15,7 +15,7 @@ struct FeedbackSessionState {
         var stop = TimeAmount.seconds(5)
     }
 
-    /// What whoever asked for tuples gets.
+    /// The answer to a request for tuples.
     enum Answer {
         case tuples([FeedbackTuple])
         /// Nothing yet: read on.

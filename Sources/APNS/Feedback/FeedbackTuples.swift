@@ -1,6 +1,6 @@
 import NIOCore
 
-/// What a feedback service says of one device.
+/// A feedback service's report on one device.
 public struct FeedbackTuple: Sendable, Equatable {
     /// When it was found out that the device does not have the app any more, in seconds since 1970.
     public var seconds: UInt32
@@ -24,14 +24,14 @@ public struct FeedbackTuples: Sendable {
     /// protocol names.
     public static let maximumTokenLength = 100
 
-    /// What cannot be a tuple. Nothing behind it can be made sense of.
+    /// Bytes that can't be a tuple. Nothing after them can be read.
     public struct Malformed: Error, Equatable, Sendable, CustomStringConvertible {
         /// Where the tuple begins, counted in bytes from the first that the service sent.
         public let offset: Int
         /// How long the token is to be.
         public let tokenLength: Int
 
-        /// What is wrong and where.
+        /// The problem and its place.
         public var description: String {
             "the tuple at byte \(offset) of what it sent has a token of \(tokenLength) bytes, and tokens have 1 to "
                 + "\(FeedbackTuples.maximumTokenLength)"

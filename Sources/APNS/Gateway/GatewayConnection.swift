@@ -2,7 +2,7 @@ import Glibc
 import NIOCore
 import TLS
 
-/// Who owns a connection to the gateway. Called on the connection's event loop.
+/// The owner of a connection to the gateway. Called on the connection's event loop.
 protocol GatewayConnectionOwner: AnyObject {
     /// There is more or less room than before.
     func connectionChanged(_ connection: GatewayConnection)
@@ -13,7 +13,7 @@ protocol GatewayConnectionOwner: AnyObject {
     func connection(
         _ connection: GatewayConnection, answered packet: GatewayPacket, progress: Int,
         findings: UnconfirmedWindow.Findings)
-    /// What the results of notifications are of which nobody can tell.
+    /// Returns the result of notifications whose end is not known.
     func uncertainResult(of connection: GatewayConnection) -> RequestResult
     /// The connection is gone, and all its notifications have been completed.
     func connectionClosed(_ connection: GatewayConnection, error: any Error)
@@ -36,9 +36,9 @@ final class GatewayConnection: ChannelInboundHandler, HandshakingConnection {
 
     private(set) var state: GatewayConnectionState
     let endpoint: APNSEndpoint
-    /// Whether it was us who gave it up, and not the gateway.
+    /// True if this side gave it up, and not the gateway.
     private(set) var isGivenUp = false
-    /// Whether the gateway has named an item of it.
+    /// True if the gateway has named an item of it.
     private(set) var hasAnswer = false
 
     private let batching: Batching

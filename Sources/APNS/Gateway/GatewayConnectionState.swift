@@ -1,8 +1,8 @@
 import NIOCore
 import Sockets
 
-/// What a connection to the gateway knows and decides, without any I/O: what may be sent on it, what of that is confirmed,
-/// and whether the other side is alive.
+/// The state of a connection to the gateway and its decisions, without any I/O: what may be sent on it, what of that is
+/// confirmed, and whether the other side is alive.
 struct GatewayConnectionState {
     struct Limits: Sendable {
         /// Notifications without confirmation at the most.
@@ -11,7 +11,7 @@ struct GatewayConnectionState {
         var windowBytes = 32 << 20
         /// For how long the gateway must have had a notification without a word.
         var confirmAfter = TimeAmount.seconds(2)
-        /// Whether a deliberately bad item is sent where certainty is wanted at once.
+        /// True if a deliberately bad item is sent where certainty is wanted at once.
         var sendsBarriers = true
         /// How long the other side may leave what was written unacknowledged.
         var stallTimeout = TimeAmount.seconds(20)
@@ -28,7 +28,7 @@ struct GatewayConnectionState {
         case closed
     }
 
-    /// What has to be done.
+    /// The actions that are due.
     struct Check: Equatable {
         /// Tags that are confirmed for their age.
         var confirmed: [UInt64] = []
@@ -41,15 +41,15 @@ struct GatewayConnectionState {
 
     private(set) var phase = Phase.connecting
     private(set) var window = UnconfirmedWindow()
-    /// Whether the gateway has ever taken something on this connection, or named it.
+    /// True if the gateway has ever taken something on this connection, or named it.
     private(set) var isProven = false
-    /// Whether anything was ever sent.
+    /// True if anything was ever sent.
     private(set) var hasSent = false
     /// When something was last sent or awaited.
     private(set) var lastUsed = NIODeadline.distantPast
-    /// Whether we want it to end.
+    /// True if this side wants it to end.
     private(set) var isRetired = false
-    /// Whether the channel takes writes.
+    /// True if the channel takes writes.
     private(set) var isWritable = true
     private(set) var openedAt = NIODeadline.distantPast
 
@@ -64,16 +64,16 @@ struct GatewayConnectionState {
 
     var isUsable: Bool { phase == .open }
 
-    /// Whether there is no more room until something is confirmed.
+    /// True if there is no more room until something is confirmed.
     var isFull: Bool { window.count >= limits.windowCount || window.bytes >= limits.windowBytes }
 
-    /// Whether a bad item can tell what was taken of what is in the window.
+    /// True if a bad item can tell what was taken of what is in the window.
     var sendsBarriers: Bool { limits.sendsBarriers }
 
-    /// Whether another connection will soon be needed.
+    /// True if another connection will soon be needed.
     var isFilling: Bool { window.count >= limits.windowCount / 2 || window.bytes >= limits.windowBytes / 2 }
 
-    /// Whether less than a third is left of what may be without confirmation.
+    /// True if less than a third is left of what may be without confirmation.
     var isNearlyFull: Bool { phase == .open && window.count * 3 > limits.windowCount * 2 }
 
     /// How many notifications may be sent now.
@@ -83,10 +83,10 @@ struct GatewayConnectionState {
         return max(0, min(limits.windowCount, limit) - window.count)
     }
 
-    /// Whether nothing is left to wait for.
+    /// True if nothing is left to wait for.
     var isDrained: Bool { phase == .draining && window.count == 0 }
 
-    /// Whether another connection should take its place.
+    /// Returns true if another connection should take its place.
     func isWornOut(now: NIODeadline) -> Bool {
         guard phase == .open else { return false }
         return window.next >= Self.wornOutIdentifier || limits.maximumAge.map { now - openedAt >= $0 } ?? false

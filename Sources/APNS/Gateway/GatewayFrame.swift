@@ -12,7 +12,7 @@ public enum GatewayFrame: String, Sendable, CaseIterable {
     /// Command 2: items, among them a priority.
     case items
 
-    /// Whether the gateway can say which item it means.
+    /// True if the gateway can say which item it means.
     var hasIdentifier: Bool { self != .simple }
 
     /// The sizes of device tokens in bytes ("Binary Provider API": "Up to 100 bytes"). No device has a shorter one than 32, and

@@ -12,7 +12,7 @@ import TLS
 public final class GatewayPool: Transport {
     /// Where the pool's connections go.
     public var endpoint: APNSEndpoint { configuration.endpoint }
-    /// Who hears of completions. Held strongly until ``close()`` is done.
+    /// The receiver of completions. Held strongly until ``close()`` is done.
     public var delegate: (any TransportDelegate)?
     /// Why the last connection could not be made or was given up; `nil` once one has worked since.
     public var lastFailure: (any Error)? { failures.last }
@@ -65,7 +65,7 @@ public final class GatewayPool: Transport {
     /// Connections that take notifications.
     public var usableConnections: Int { state.usable }
 
-    /// Whether no connection is kept as long as there is nothing to send, and none is needed.
+    /// True if no connection is kept as long as there is nothing to send, and none is needed.
     public var isDormant: Bool {
         configuration.minimumConnections == 0 && state.usable == 0 && state.failures == 0 && closed == nil
     }
@@ -73,7 +73,7 @@ public final class GatewayPool: Transport {
     /// Never unanswered: the gateway answers nothing that it accepts.
     public var answerState: AnswerState { .answered }
 
-    /// What the connections are doing; of streams, the windows of what is not confirmed.
+    /// The connections' state; as streams it counts the windows of unconfirmed notifications.
     public var statistics: PoolStatistics {
         var statistics = PoolStatistics()
         statistics.connecting = state.connecting
@@ -116,7 +116,7 @@ public final class GatewayPool: Transport {
         openAnother()
     }
 
-    /// Whether nothing may be sent before it is known what has become of what was sent on another connection.
+    /// True if nothing may be sent before the ends of what was sent on another connection are known.
     private var keepsOrder: Bool { configuration.maximumConnections == 1 }
 
     private func openAnother() {
@@ -388,7 +388,8 @@ extension GatewayPool {
         public var batchTime = TimeAmount.milliseconds(2)
         /// How long the gateway must have had a notification without a word about it, to count as taken.
         public var confirmAfter = TimeAmount.seconds(2)
-        /// Whether a deliberately bad item is sent where certainty is wanted at once: when no more is sent on a connection.
+        /// True if a deliberately bad item is sent where certainty is wanted at once: when no more is sent on a
+        /// connection.
         public var sendsBarriers = true
         /// Notifications without confirmation on a connection at the most.
         public var windowCount = 5000

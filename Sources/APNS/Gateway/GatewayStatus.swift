@@ -1,4 +1,4 @@
-/// What the binary gateway says of the item that its error packet names.
+/// The status that the binary gateway gives the item that its error packet names.
 ///
 /// Source: Apple's archived "Local and Remote Notification Programming Guide", "Binary Provider API", table "Codes in
 /// error-response packet".

@@ -1,6 +1,6 @@
 import NIOCore
 
-/// What was sent on one connection to the gateway and is not known to have been taken, without any I/O.
+/// The notifications that were sent on one connection to the gateway and are not confirmed, without any I/O.
 ///
 /// The gateway says nothing of what it takes. So a notification stays here until an error packet names it or one behind it,
 /// or until it has been with the gateway for so long that no packet is to be expected any more.
@@ -13,7 +13,7 @@ struct UnconfirmedWindow {
         var size: Int
     }
 
-    /// What left in one write.
+    /// The notifications of one write.
     private struct Batch {
         /// The identifier of its last notification.
         var last: UInt32
@@ -23,7 +23,7 @@ struct UnconfirmedWindow {
         var arrivedAt: NIODeadline?
     }
 
-    /// What an error packet, or an end without one, says of what was sent. Tags, in the order of sending.
+    /// The meaning of an error packet, or of an end without one, for what was sent. Tags, in the order of sending.
     struct Findings: Equatable {
         /// Taken.
         var confirmed: [UInt64] = []

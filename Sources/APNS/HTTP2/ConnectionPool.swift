@@ -9,7 +9,7 @@ import TLS
 public final class ConnectionPool: Transport {
     /// Where the pool's connections go.
     public var endpoint: APNSEndpoint { configuration.endpoint }
-    /// Who hears of completions. Held strongly until ``close()`` is done.
+    /// The receiver of completions. Held strongly until ``close()`` is done.
     public var delegate: (any TransportDelegate)?
     /// Why the last connection could not be made or was given up; `nil` once one has worked since.
     public var lastFailure: (any Error)? { failures.last }
@@ -65,12 +65,12 @@ public final class ConnectionPool: Transport {
     /// Connections that take requests.
     public var usableConnections: Int { state.usable }
 
-    /// Whether no connection is kept as long as there is nothing to send, and none is needed.
+    /// True if no connection is kept as long as there is nothing to send, and none is needed.
     public var isDormant: Bool {
         configuration.minimumConnections == 0 && state.usable == 0 && state.failures == 0 && closed == nil
     }
 
-    /// What the connections are doing.
+    /// The connections' state.
     public var statistics: PoolStatistics {
         var statistics = PoolStatistics()
         statistics.connecting = state.connecting

@@ -1,7 +1,7 @@
 import NIOCore
 import TLS
 
-/// Who owns a connection. Called on the connection's event loop.
+/// The owner of a connection. Called on the connection's event loop.
 protocol HTTP2ConnectionOwner: AnyObject {
     /// Streams may be opened, or more or fewer of them than before. Called once for all that one read brought.
     func connectionChanged(_ connection: HTTP2Connection)
@@ -36,7 +36,7 @@ final class HTTP2Connection: ChannelInboundHandler, HandshakingConnection {
     private var output = ByteBuffer()
     private var isFlushScheduled = false
     private var isFlushing = false
-    /// Whether a read is being taken, at whose end everything is flushed.
+    /// True if a read is being taken, at whose end everything is flushed.
     private var isReading = false
     private var isClosing = false
     /// Every authorization this connection has sent, for nghttp2 may still hold a pointer into one.

@@ -3,8 +3,8 @@ import NIOCore
 import Sockets
 import TLS
 
-/// What a connection to APNs knows and decides, without any I/O: how many streams it may open, whether the peer is
-/// alive, and what the end of a stream means.
+/// The state of a connection to APNs and its decisions, without any I/O: how many streams it may open, whether the peer
+/// is alive, and what the end of a stream means.
 struct HTTP2ConnectionState {
     /// The times that a connection keeps.
     struct Limits: Sendable {
@@ -58,7 +58,7 @@ struct HTTP2ConnectionState {
     private(set) var serverErrorsInARow = 0
     /// When a request was last under way, as exactly as ``check(now:)`` is called often.
     private(set) var lastUsed = NIODeadline.distantPast
-    /// Whether it was drained because we want it to end.
+    /// True if it was drained because we want it to end.
     private(set) var isRetired = false
 
     private let limits: Limits
@@ -128,7 +128,7 @@ struct HTTP2ConnectionState {
     /// How much came that belongs to no answer, where it is too much.
     var flood: Int? { gauge.isOverflowing(inFlight: inFlight) ? gauge.level : nil }
 
-    /// Whether more can be written.
+    /// Notes if more can be written.
     mutating func writability(_ isWritable: Bool, now: NIODeadline) {
         stalledSince = isWritable ? nil : stalledSince ?? now
     }
@@ -165,7 +165,7 @@ struct HTTP2ConnectionState {
 
     mutating func closed() { phase = .closed }
 
-    /// Whether everything that a draining connection had under way has ended.
+    /// True if everything that a draining connection had under way has ended.
     var isDrained: Bool {
         if case .draining = phase { inFlight == 0 } else { false }
     }
@@ -194,7 +194,7 @@ struct HTTP2ConnectionState {
         return .sendPing
     }
 
-    /// What the end of a stream means for the request that it carried.
+    /// Returns the result of a request whose stream has ended.
     /// - Parameters:
     ///   - code: the HTTP/2 error code that the stream was closed with.
     ///   - isWritten: whether the whole request had been written.
@@ -218,7 +218,7 @@ struct HTTP2ConnectionState {
         return isWritten ? .uncertain(failure) : .notProcessed(failure)
     }
 
-    /// What the end of the connection means for a request that was still under way.
+    /// Returns the result of a request that was in flight when the connection ended.
     /// - Parameter status: the answer's status, if that much came; 0 otherwise.
     mutating func lost(stream: Int32, isWritten: Bool, status: Int32, why: String) -> RequestResult {
         inFlight -= 1
@@ -238,11 +238,11 @@ struct HTTP2ConnectionState {
 /// for each read instead of a call for each frame. A leaky bucket: what is received fills it, time and the ends of
 /// requests empty it.
 struct FloodGauge {
-    /// What may come that belongs to no request.
+    /// The bytes that may come without belonging to a request.
     static let burst = 256 * 1024
     /// How much of that is forgotten in a second: some hundred PINGs' worth, or 1,800 of the smallest frames.
     static let leak = 16 * 1024
-    /// What a request's answer may have: header fields and a body, each up to what we keep of them.
+    /// The bytes that a request's answer may have: header fields and a body, each up to what is kept of them.
     static let answer = 32 * 1024
 
     private(set) var level = 0
@@ -261,11 +261,11 @@ struct FloodGauge {
         level = max(0, level - Int(milliseconds) * Self.leak / 1000)
     }
 
-    /// Whether more came than answers to so many requests can account for.
+    /// Returns true if more came than answers to so many requests can account for.
     func isOverflowing(inFlight: Int) -> Bool { level > Self.burst + Self.answer * max(inFlight, 0) }
 }
 
-/// What the end of an HTTP/2 connection means.
+/// The meaning of the end of an HTTP/2 connection.
 extension APNSConnectionError {
     static func closedByPeer(_ endpoint: APNSEndpoint, _ state: HTTP2ConnectionState) -> APNSConnectionError {
         switch state.phase {
@@ -277,7 +277,7 @@ extension APNSConnectionError {
         }
     }
 
-    /// What an error that ended the channel means: servers hang up in good order, by just closing, or by a reset.
+    /// The meaning of an error that ended the channel: servers end it properly, by just closing, or by a reset.
     static func ended(_ endpoint: APNSEndpoint, _ state: HTTP2ConnectionState, by error: any Error) -> any Error {
         if error is APNSConnectionError { return error }
         if let error = error as? TLSError, error.kind != .truncated { return error }

@@ -23,7 +23,7 @@ final class HTTP2Session {
     struct Failure: Error, Equatable, CustomStringConvertible {
         var code: Int32
         var description: String { "HTTP/2 error: \(String(cString: nghttp2_strerror(code)))" }
-        /// Whether the server made us queue more answers to its PINGs and SETTINGS than it reads, or sent header blocks
+        /// True if the server made us queue more answers to its PINGs and SETTINGS than it reads, or sent header blocks
         /// in more pieces than make sense.
         var isFlood: Bool {
             code == NGHTTP2_ERR_FLOODED.rawValue || code == Self.tooManyContinuations
@@ -32,7 +32,7 @@ final class HTTP2Session {
         private static let tooManyContinuations: Int32 = -905
     }
 
-    /// What has happened to the connection since the owner last emptied it. It comes before what has happened to streams:
+    /// The connection's events since the owner last emptied it. They come before those of streams:
     /// which of those were processed is told by a GOAWAY.
     var events: [Event] = []
     /// The streams that have ended since the owner last emptied it. Apart from the events, for there is one for every
@@ -41,7 +41,7 @@ final class HTTP2Session {
     var slots: RequestSlots
     /// True if answers are read for their `apns-unique-id`.
     var keepsUniqueIDs = false
-    /// What the server did that HTTP/2 forbids, in nghttp2's words, once it has done so.
+    /// The server's breach of HTTP/2, in nghttp2's words, if there was one.
     private(set) var complaint: String?
 
     private var session: OpaquePointer?
@@ -139,7 +139,7 @@ final class HTTP2Session {
         return false
     }
 
-    /// Whether neither side has anything more to say, which is how nghttp2 tells that a connection is to be closed.
+    /// True if neither side has anything more to say, which is how nghttp2 tells that a connection is to be closed.
     var isFinished: Bool {
         nghttp2_session_want_read(session) == 0 && nghttp2_session_want_write(session) == 0
     }

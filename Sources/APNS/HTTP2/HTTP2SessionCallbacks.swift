@@ -1,7 +1,7 @@
 import CNghttp2
 import NIOCore
 
-/// What nghttp2 calls: each notes what happened with the session, which is the callbacks' context.
+/// The callbacks of nghttp2: each records an event in the session, which is the callbacks' context.
 enum HTTP2SessionCallbacks {
     /// Sets all of them but the one that reads a request's body, which nghttp2 takes with the request.
     static func register(_ callbacks: OpaquePointer?) {

@@ -1,6 +1,6 @@
 import NIOCore
 
-/// What a connection does between notifications and bytes, without the connection: for measuring it by itself.
+/// A connection's work between notifications and bytes, without the connection: for measuring it by itself.
 package final class RequestFraming {
     private let session: HTTP2Session
     private let authorization: HeaderText

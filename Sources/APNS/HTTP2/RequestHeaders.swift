@@ -62,8 +62,8 @@ struct RequestHeaders: ~Copyable {
         return (fields, count)
     }
 
-    /// What a broadcast has after `:authority`: its priority and expiration are required, and it has no topic, for the path
-    /// names the app.
+    /// Adds the fields that a broadcast has after `:authority`: its priority and expiration are required, and it has no
+    /// topic, for the path names the app.
     ///
     /// Source: Apple, "Sending broadcast push notification requests to APNs".
     private func add(

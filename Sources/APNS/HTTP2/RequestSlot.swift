@@ -1,19 +1,19 @@
 import NIOCore
 
-/// What a connection remembers of one request, in memory that does not move: nghttp2 holds pointers into it.
+/// The state of one request, in memory that does not move: nghttp2 holds pointers into it.
 struct RequestSlot {
     /// The caller's name for the request.
     var tag: UInt64 = 0
     /// The HTTP/2 stream; 0 while the slot is free.
     var stream: Int32 = 0
-    /// What is being sent. Its buffers must live until the stream is closed, for the header values and the body are read
-    /// from them when nghttp2 serialises the frames, not when the request is submitted.
+    /// The notification that is sent. Its buffers must live until the stream is closed, for the header values and the
+    /// body are read from them when nghttp2 serialises the frames, not when the request is submitted.
     var notification: Notification?
     /// `:path` of a token that is too long for the scratch memory.
     var longPath: ByteBuffer?
     /// How much of the payload has been serialised.
     var bodyOffset = 0
-    /// Whether the request was serialised to its end. From then on APNs may have processed it.
+    /// True if the request was serialised to its end. From then on APNs may have processed it.
     var isWritten = false
     /// The response's status; 0 until it came.
     var status: Int32 = 0

@@ -1,13 +1,13 @@
 /// The counters of one of the simulator's protocols.
 package protocol LedgerCounters: Encodable, Sendable {
-    /// What one connection adds to them.
+    /// One connection's additions.
     associatedtype Tally
 
     init()
     mutating func add(_ tally: Tally)
 }
 
-/// What a simulator has seen and said over one protocol since it started: its counters, and how often each id was accepted.
+/// A simulator's account of one protocol since it started: its counters, and how often each id was accepted.
 @dynamicMemberLookup
 package struct Ledger<Counters: LedgerCounters, ID: Hashable & Sendable>: Encodable, Sendable {
     private(set) var counters = Counters()
@@ -49,7 +49,7 @@ package struct Ledger<Counters: LedgerCounters, ID: Hashable & Sendable>: Encoda
     }
 }
 
-/// What the HTTP/2 interface of a simulator has seen and said. An id is an `apns-id`, or an `apns-request-id`.
+/// The account of a simulator's HTTP/2 interface. An id is an `apns-id`, or an `apns-request-id`.
 package typealias PushLedger = Ledger<PushCounters, NotificationID>
 
 /// The counters of the HTTP/2 interface.
@@ -106,7 +106,7 @@ package struct PushCounters: LedgerCounters {
     }
 }
 
-/// What one connection adds to the account, gathered so that a batch of requests costs one visit to it.
+/// One connection's additions to the account, gathered so that a batch of requests costs one visit to it.
 package struct ConnectionTally {
     var requests = 0
     var successes = 0

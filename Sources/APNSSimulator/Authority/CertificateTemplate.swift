@@ -1,6 +1,6 @@
 import COpenSSL
 
-/// What a certificate is to say, before anybody has signed it.
+/// The contents of a certificate before it is signed.
 struct CertificateTemplate {
     /// The subject's parts, in order: OpenSSL's number of the attribute, and its value.
     var subject: [(attribute: Int32, value: String)]

@@ -29,7 +29,7 @@ final class P256Key: @unchecked Sendable {
     }
 }
 
-/// What OpenSSL writes.
+/// Returns the text that OpenSSL writes.
 func memoryText(
     _ what: String, _ write: (OpaquePointer) -> Bool
 ) throws(SimulatedAuthorityError) -> [UInt8] {

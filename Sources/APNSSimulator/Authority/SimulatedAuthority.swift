@@ -131,7 +131,7 @@ package final class SimulatedAuthority: Sendable {
 
 /// The simulator's own certificates cannot be made, or not be written.
 package struct SimulatedAuthorityError: Error, Equatable, Sendable, CustomStringConvertible {
-    /// What is wrong, where, and what to do.
+    /// The problem, its place, and what to do.
     package let description: String
 
     init(_ description: String) { self.description = description }

@@ -1,12 +1,12 @@
 import APNS
 
-/// What APNs checks of broadcasts and of requests that manage channels, in its order.
+/// APNs' checks of broadcasts and of requests that manage channels, in its order.
 ///
 /// Source for what is checked and which reason answers: Apple, "Sending broadcast push notification requests to APNs",
 /// "Sending channel management requests to APNs" and "Handling error responses from Apple Push Notification service". The
 /// order is assumed, as are the points marked so.
 enum ChannelCheck {
-    /// What is the same for all requests that name an app in their path.
+    /// Checks what is the same for all requests that name an app in their path.
     /// - Parameters:
     ///   - topic: what is known of the path's bundle identifier.
     ///   - credentials: the client's.
@@ -44,7 +44,7 @@ enum ChannelCheck {
         return nil
     }
 
-    /// What a broadcast's headers have to be.
+    /// Checks a broadcast's headers.
     ///
     /// That a channel which never existed is a bad one, and a deleted one is not registered, is observed.
     /// - Parameter standing: that of the channel that is named.

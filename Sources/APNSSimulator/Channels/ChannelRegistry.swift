@@ -2,7 +2,7 @@ import FoundationEssentials
 
 /// The broadcast channels of all apps.
 struct ChannelRegistry: Sendable {
-    /// What is kept of a channel's messages.
+    /// The storage policy of a channel.
     ///
     /// Source: Apple, "Sending channel management requests to APNs", `message-storage-policy`.
     enum Policy: Int, Sendable {
@@ -33,7 +33,8 @@ struct ChannelRegistry: Sendable {
 
     init(maximum: Int) { self.maximum = maximum }
 
-    /// Whether these bytes can be a channel's id. Apple has ids in base64 and gives no greatest length; 255 is assumed.
+    /// Returns true if these bytes can be a channel's id. Apple has ids in base64 and gives no greatest length; 255 is
+    /// assumed.
     static func isID(_ text: UnsafeBufferPointer<UInt8>) -> Bool {
         guard (1...255).contains(text.count), text.count % 4 == 0 else { return false }
         let padding = text.reversed().prefix { $0 == UInt8(ascii: "=") }.count

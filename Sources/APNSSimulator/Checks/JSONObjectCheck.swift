@@ -1,4 +1,4 @@
-/// Whether bytes are one JSON object (RFC 8259), without keeping anything of it.
+/// Checks that bytes are one JSON object (RFC 8259), without keeping anything of it.
 ///
 /// Strings are not checked to be UTF-8; everything else of the grammar is.
 struct JSONObjectCheck {
@@ -20,11 +20,11 @@ struct JSONObjectCheck {
         return check.position == check.end
     }
 
-    /// What the binary gateway asks about an object: its own members, not those within them.
+    /// The members of an object that the binary gateway checks: its own, not those within them.
     struct Members {
-        /// Whether one is called `aps` and is an object.
+        /// True if one is called `aps` and is an object.
         var hasAPS = false
-        /// Whether `aps` has `content-available` and nothing else.
+        /// True if `aps` has `content-available` and nothing else.
         var hasContentAvailableOnly = false
         /// The text of the one that was asked for, without the quotes of a string.
         var sought: UnsafeBufferPointer<UInt8>?

@@ -10,11 +10,11 @@ package final class ProviderKey: @unchecked Sendable {
     package let keyID: String
     /// The team's ten-character identifier (`iss`).
     package let teamID: String
-    /// What it is for.
+    /// The scope.
     let scope: Scope
     private let key: OpaquePointer
 
-    /// What a key is for.
+    /// The scope of a key.
     ///
     /// Source: Apple, "Establishing a token-based connection to APNs", "Team-scoped keys" and "Topic-specific keys".
     package struct Scope: Equatable, Sendable {
@@ -45,7 +45,7 @@ package final class ProviderKey: @unchecked Sendable {
 
     /// A key that could not be read.
     package struct Unreadable: Error, Equatable, Sendable, CustomStringConvertible {
-        /// What is wrong, with which key, and what to do.
+        /// The problem, its key, and what to do.
         package let description: String
     }
 
@@ -80,7 +80,7 @@ package final class ProviderKey: @unchecked Sendable {
         return PEM_read_bio_PrivateKey(bio, nil, { _, _, _, _ in -1 }, nil)
     }
 
-    /// Whether the token's signature was made with this key.
+    /// Returns true if the token's signature was made with this key.
     func verifies(_ token: ProviderToken) -> Bool {
         guard let pair = ECDSA_SIG_new() else { return false }
         defer { ECDSA_SIG_free(pair) }

@@ -1,6 +1,6 @@
 import FoundationEssentials
 
-/// What a provider token (a JWT) says, before anyone asks whether its signature is right.
+/// The contents of a provider token (a JWT), before its signature is verified.
 ///
 /// Source: Apple, "Establishing a token-based connection to APNs": header `alg` ES256 and `kid`, claims `iss` (the team)
 /// and `iat` (seconds since 1970), signed with ECDSA over P-256 and SHA-256.
@@ -8,7 +8,7 @@ struct ProviderToken: Equatable, Sendable {
     let keyID: String
     let teamID: String
     let issuedAt: Int64
-    /// What is signed: header and claims as they came, with the dot.
+    /// The signed bytes: header and claims as they came, with the dot.
     let signed: [UInt8]
     /// r and s, 32 bytes each.
     let signature: [UInt8]

@@ -27,7 +27,7 @@ struct ProviderTokens: Sendable {
         self.keys = Dictionary(keys.map { ($0.keyID, $0) }) { _, last in last }
     }
 
-    /// What the value of an `authorization` header is worth.
+    /// Judges the value of an `authorization` header.
     /// - Parameter environment: the simulator's.
     mutating func standing(authorization: [UInt8], environment: APNSEnvironment) -> Standing {
         let known = standings[authorization] ?? judge(authorization)

@@ -1,6 +1,6 @@
 import APNS
 
-/// What APNs checks of a request, in its order.
+/// APNs' checks of a request, in its order.
 ///
 /// Source for what is checked and which reason answers: Apple, "Sending notification requests to APNs" and "Handling
 /// notification responses from APNs". Apple does not document the order; it is assumed, as are the points marked so.

@@ -1,6 +1,6 @@
 import APNS
 
-/// What there is to know about one value of `apns-topic` on one connection, worked out once.
+/// The facts about one value of `apns-topic` on one connection, determined once.
 struct TopicFacts: Sendable, Equatable {
     /// The topic itself.
     let name: String

@@ -7,7 +7,7 @@ import NIOCore
 /// A request to the control port that cannot be done.
 struct ControlError: Error {
     let status: HTTPResponse.Status
-    /// What is wrong and what would be right.
+    /// The problem, and what would be right.
     let problem: String
 
     init(_ status: HTTPResponse.Status = .badRequest, _ problem: String) {
@@ -131,7 +131,7 @@ protocol ControlConcern: Sendable {
     func add(to router: Router<ControlContext>)
 }
 
-/// What the control port's requests act upon.
+/// The simulator's parts that the control port's requests act on.
 struct ControlTarget: Sendable {
     let service: SimulatedService
     let connections: OpenConnections

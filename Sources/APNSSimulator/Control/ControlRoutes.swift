@@ -32,7 +32,7 @@ struct ControlRoutes: Sendable {
     }
 }
 
-/// Whether the simulator is there, and what it is doing.
+/// The simulator's health and state.
 struct HealthRoutes: ControlConcern {
     let target: ControlTarget
 

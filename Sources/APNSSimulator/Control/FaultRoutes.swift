@@ -1,6 +1,6 @@
 import Hummingbird
 
-/// What goes wrong at this moment, for every connection there is.
+/// Faults that affect all current connections at once.
 struct FaultRoutes: ControlConcern {
     let target: ControlTarget
 

@@ -1,6 +1,6 @@
 import Hummingbird
 
-/// What the simulator does by itself, in the form of `--set`.
+/// The behaviour without rules, in the form of `--set`.
 struct SettingRoutes: ControlConcern {
     let service: SimulatedService
 

@@ -1,7 +1,7 @@
 import HTTPTypes
 import Hummingbird
 
-/// What the simulator has received, and what comes next.
+/// The notifications that the simulator has received, and the next ones.
 struct NotificationRoutes: ControlConcern {
     let recorder: Recorder
 
@@ -54,7 +54,7 @@ struct NotificationRoutes: ControlConcern {
     }
 }
 
-/// What the feedback service has to tell.
+/// The records that the feedback service has.
 struct FeedbackRoutes: ControlConcern {
     let service: SimulatedService
 
@@ -114,7 +114,7 @@ struct FeedbackRoutes: ControlConcern {
     }
 }
 
-/// What the simulator has seen and said, as `--account` writes it.
+/// The account of the simulator, as `--account` writes it.
 struct AccountRoutes: ControlConcern {
     let service: SimulatedService
 

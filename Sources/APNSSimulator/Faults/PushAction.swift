@@ -4,13 +4,13 @@ import CNghttp2
 /// A rule of the HTTP/2 interface, as of `--rule`.
 package typealias FaultRule = Rule<PushAction>
 
-/// What happens to a request over HTTP/2, or to its connection.
+/// An action on a request over HTTP/2, or on its connection.
 ///
 /// Rules apply to requests that pass every check of `RequestCheck`; those with `at=channels` to requests that manage channels
 /// and pass every check of `ChannelCheck`. The first that has an answer decides; rules without one (`delay`, `streams`) do
 /// their part and let the next ones decide. With `at=connect`, the first that applies decides.
 package struct PushAction: RuleAction {
-    /// What happens instead of, or after, accepting the notification.
+    /// The answer instead of, or after, accepting the notification.
     package enum Answer: Equatable, Sendable {
         /// An HTTP response.
         case response(Response)
@@ -73,7 +73,7 @@ package struct PushAction: RuleAction {
 
     /// The failure of a connection; `nil` in rules about requests.
     package var connectionFault: ConnectionFault?
-    /// What happens to a request, if anything.
+    /// The answer to a request, if the action changes it.
     package var answer: Answer?
     /// True if the notification counts as accepted although its answer never comes (`reset`, `drop`, `silence`).
     package var accepts = false
@@ -191,7 +191,7 @@ extension PushAction {
 }
 
 extension PushAction {
-    /// What answers a status when a rule names no reason.
+    /// Returns the reason for a status when a rule names none.
     static func defaultReason(status: Int) -> APNSReason? {
         switch status {
         case 404: .badPath
@@ -212,7 +212,7 @@ extension PushAction.Response {
     }
 }
 
-/// What the rules decide about a request that would be accepted.
+/// The rules' decision on a request that would be accepted.
 struct PushEffect {
     var answer: PushAction.Answer?
     var accepts = true

@@ -3,7 +3,7 @@
 /// Records are taken off the list when they are about to be sent: what has been sent is forgotten, whether or not it
 /// arrives, and what has not is there for the next connection.
 struct FeedbackDelivery {
-    /// What to do with the socket.
+    /// The next action on the socket.
     enum Step: Equatable {
         /// Send these bytes, apart from those before and after.
         case send([UInt8])

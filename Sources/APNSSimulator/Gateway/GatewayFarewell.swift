@@ -2,7 +2,7 @@
 ///
 /// Times are in microseconds of a clock that only goes forward.
 struct GatewayFarewell {
-    /// What to do next.
+    /// The next action.
     enum Step: Equatable {
         /// Send these bytes, apart from those before and after.
         case send([UInt8])

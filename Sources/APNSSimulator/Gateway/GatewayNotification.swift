@@ -37,7 +37,7 @@ struct GatewayFault: Error, Equatable {
     var kind: Kind
     /// The notification's identifier, or 0 where that was not read yet.
     var identifier: UInt32 = 0
-    /// Whether the client spoke the command that knows no error packets.
+    /// True if the client spoke the command that knows no error packets.
     var isSimple = false
 
     var status: GatewayStatus {

@@ -5,7 +5,7 @@
 enum ReceivedFrame {
     /// A longer token of commands 0 and 1 is refused before it has come (100 bytes; a device's has 32).
     static let maximumTokenLength = 100
-    /// What a frame of command 2 can hold at most: five items, the payload as long as its length field can say.
+    /// The maximum contents of a frame of command 2: five items, the payload as long as its length field can say.
     static let maximumLength = 5 * 3 + maximumTokenLength + 65_535 + 4 + 4 + 1
 
     /// How long the frame is or, when that cannot be told yet, how many bytes must be there to go on.

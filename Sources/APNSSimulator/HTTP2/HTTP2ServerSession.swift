@@ -138,10 +138,10 @@ final class HTTP2ServerSession {
         }
     }
 
-    /// Whether there is something to write.
+    /// True if there is something to write.
     var hasOutput: Bool { nghttp2_session_want_write(session) != 0 }
 
-    /// Whether both sides have said all they will ever say.
+    /// True if both sides have said all they will ever say.
     var isFinished: Bool { nghttp2_session_want_read(session) == 0 && nghttp2_session_want_write(session) == 0 }
 
     // MARK: Answers

@@ -1,6 +1,6 @@
 import APNS
 
-/// What the simulator keeps of one request: every header already turned into what the checks ask about it.
+/// The simulator's view of one request: every header already turned into what the checks ask about it.
 struct PushRequest {
     enum Method {
         case post, get, delete, other
@@ -62,7 +62,7 @@ struct PushRequest {
     var topic: TopicFacts?
     var bodyLength = 0
 
-    /// Whether it speaks of channels, and not of a device: its id is then `apns-request-id`.
+    /// True if it speaks of channels, and not of a device: its id is then `apns-request-id`.
     var isAboutChannels: Bool {
         switch path {
         case .broadcast, .channels, .allChannels: true

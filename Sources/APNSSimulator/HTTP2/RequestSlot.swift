@@ -2,7 +2,7 @@
 ///
 /// The bytes of the answer live here until nghttp2 has sent them.
 final class RequestSlot {
-    /// What became of the notification.
+    /// The fate of the notification.
     enum Fate {
         case undecided
         /// Accepted, and the client does not know yet.

@@ -3,7 +3,7 @@ import NIOCore
 
 /// One client's connection, without its socket: takes bytes and the time, and says what to send and when to look again.
 final class SimulatedConnection {
-    /// What is to become of the socket.
+    /// The end of the socket.
     enum End {
         /// All is said: close once it is sent.
         case finished

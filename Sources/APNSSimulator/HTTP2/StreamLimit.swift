@@ -12,7 +12,7 @@ struct StreamLimit {
     private var lowered: Int?
     /// When a limit that a rule has lowered goes back, in microseconds of uptime.
     private(set) var liftedAt: Int64?
-    /// What was announced last.
+    /// The limit that was announced last.
     private(set) var current: Int
 
     init(initial: Int, maximum: Int, afterError: Int?, isTrusted: Bool) {

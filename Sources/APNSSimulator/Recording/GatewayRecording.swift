@@ -1,6 +1,6 @@
 import APNS
 
-/// What of one connection to the binary gateway goes into the recording.
+/// The recording of one connection to the binary gateway.
 ///
 /// Notifications are gathered, so that the account has them before whoever reads the recording knows of them.
 struct GatewayRecording {

@@ -31,7 +31,7 @@ package struct NotificationPage: Sendable {
 
     /// Those that were asked for.
     package var entries: [Entry] = []
-    /// What to ask for the next ones with, as ``NotificationFilter/after``.
+    /// The value of ``NotificationFilter/after`` for the next request.
     package var last: UInt64
     /// How many that came after ``NotificationFilter/after`` are no longer kept, because newer ones took their place.
     package var overwritten: UInt64

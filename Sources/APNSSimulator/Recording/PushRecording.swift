@@ -1,4 +1,4 @@
-/// What of one connection over HTTP/2 goes into the recording.
+/// The recording of one connection over HTTP/2.
 struct PushRecording {
     private let recorder: Recorder
     private let connection: Int

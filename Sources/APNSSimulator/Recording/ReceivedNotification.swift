@@ -2,9 +2,9 @@ import APNS
 
 /// A notification that somebody asked the simulator to deliver, as it arrived, and what it was told.
 ///
-/// What was refused is one too: a header that breaks the rules is here as it came.
+/// Refused notifications are included: a header that breaks the rules is here as it came.
 package struct ReceivedNotification: Equatable, Sendable {
-    /// What it came by.
+    /// The transport.
     package enum Transport: String, Sendable {
         /// The HTTP/2 provider API.
         case http2
@@ -12,7 +12,7 @@ package struct ReceivedNotification: Equatable, Sendable {
         case gateway
     }
 
-    /// What the sender was told, or was not.
+    /// The answer to the sender, or its absence.
     package enum Outcome: Equatable, Sendable {
         /// An answer: an HTTP status with the reason of its body, or the status of the gateway's error packet with its
         /// name. Of the gateway, 0 stands for what it says nothing about, because it is accepted.
@@ -32,7 +32,7 @@ package struct ReceivedNotification: Equatable, Sendable {
 
     /// When it had arrived whole, in milliseconds since 1970.
     package var time: Int64
-    /// What it came by.
+    /// The transport.
     package var transport: Transport
     /// Which of the simulator's connections it came on, from 1; the gateway counts its own.
     package var connection: Int
@@ -63,9 +63,9 @@ package struct ReceivedNotification: Equatable, Sendable {
     package var payload: [UInt8] = []
     /// How many bytes of payload there were.
     package var payloadSize = 0
-    /// Whether the simulator counts it as accepted, whether or not the sender came to know.
+    /// True if the simulator counts it as accepted, whether or not the sender came to know.
     package var accepted: Bool
-    /// What the sender was told.
+    /// The answer to the sender.
     package var outcome: Outcome
 
     /// A notification of which only the circumstances are known so far.
@@ -82,7 +82,7 @@ package struct ReceivedNotification: Equatable, Sendable {
 }
 
 extension ReceivedNotification.Outcome {
-    /// What the gateway says of a notification that it accepts, which is nothing.
+    /// The outcome of a notification that the gateway accepts: it has no answer.
     static let acceptedByGateway = answered(status: 0, reason: nil)
 
     /// - Parameter isSimple: true if it came with the command that knows no error packets.

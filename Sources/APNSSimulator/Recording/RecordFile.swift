@@ -41,7 +41,7 @@ package final class RecordFile: Sendable {
 
     deinit { close() }
 
-    /// What went wrong, if something did.
+    /// The error, if there was one.
     package var failure: Failure? { state.withLock { $0.failure } }
 
     /// Appends a line.

@@ -1,6 +1,6 @@
 import APNS
 
-/// What a simulator does by itself, without a rule. Each property is a key of `--set`.
+/// A simulator's behaviour without rules. Each property is a key of `--set`.
 package struct SimulatorSettings: Equatable, Sendable {
     /// When answers to notifications for devices carry `apns-unique-id`. Those to broadcasts always do.
     package enum UniqueIDs: String, CaseIterable, Sendable {

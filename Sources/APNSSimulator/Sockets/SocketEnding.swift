@@ -39,7 +39,7 @@ enum SocketEnding {
 }
 
 extension TLSError {
-    /// Whether the handshake failed because of the client's certificate, or for want of one.
+    /// True if the handshake failed because of the client's certificate, or for want of one.
     var isAboutClientCertificate: Bool {
         switch kind {
         case .certificateExpired, .certificateNotYetValid, .untrustedCertificate, .certificateRejected,

@@ -20,7 +20,7 @@ actor SwitchableListener {
         self.channel = channel
     }
 
-    /// Whether it takes connections.
+    /// True if it takes connections.
     var isListening: Bool { channel?.isActive == true }
 
     /// Closes the port; connections that are open stay. Nothing happens where it is closed already.

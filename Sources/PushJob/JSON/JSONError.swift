@@ -2,7 +2,7 @@
 ///
 /// It holds a kind and an offset only, never a piece of the text: a job's content must not reach a log.
 public struct JSONError: Error, Equatable, Sendable, CustomStringConvertible {
-    /// What is wrong.
+    /// The problem.
     public enum Kind: UInt8, Sendable {
         /// The text ends before its value does.
         case unexpectedEnd
@@ -36,12 +36,12 @@ public struct JSONError: Error, Equatable, Sendable, CustomStringConvertible {
         case byteOrderMark
     }
 
-    /// What is wrong.
+    /// The problem.
     public let kind: Kind
     /// How many bytes stand before the place where it is wrong.
     public let offset: Int
 
-    /// What is wrong, at which byte, and what was due there.
+    /// The problem, its byte, and what was expected there.
     public var description: String { "\(problem) at byte \(offset)" }
 
     private var problem: String {

@@ -134,7 +134,7 @@ package enum JSONText {
 }
 
 extension UnsafeRawBufferPointer {
-    /// Whether the bytes are those of a literal, which must not be empty.
+    /// Returns true if the bytes are those of a literal, which must not be empty.
     @inline(__always)
     package func isEqual(to literal: StaticString) -> Bool {
         guard count == literal.utf8CodeUnitCount, let baseAddress else { return false }

@@ -1,13 +1,13 @@
 import NIOCore
 
-/// What stands around a job that comes back from the queue, read from
+/// The wrapper of a job that comes back from the queue, read from
 /// `{"apns_worker":1,"attempt":2,"id":…,…,"job":<the producer's bytes>}`.
 ///
 /// Everything behind `"job":` up to the last `}` is the producer's, byte for byte, and need not be JSON: a body that
 /// nobody could read is wrapped too. Wrappers never nest. A body that does not start exactly like one, or whose head
 /// cannot be read, is taken as a plain job.
 public struct Envelope: Equatable, Sendable {
-    /// Whether there is a wrapper at all.
+    /// True if there is a wrapper at all.
     public internal(set) var isWrapped = false
     /// The number of the attempt that is now to be made; 1 for a fresh job.
     public internal(set) var attempt = 1
@@ -15,13 +15,13 @@ public struct Envelope: Equatable, Sendable {
     public internal(set) var reclaims = 0
     /// How often the job came back from the dead letters.
     public internal(set) var requeues: Int32 = 0
-    /// Whether the job has the reservation that its `unique_for` asks for.
+    /// True if the job has the reservation that its `unique_for` asks for.
     public internal(set) var isReserved = false
     /// The job's id.
     public internal(set) var id: JobField?
     /// The claim that the wrapper was made from, as `<worker>:<number>`.
     public internal(set) var origin: JobField?
-    /// What went wrong last time: a JSON object.
+    /// The last failure: a JSON object.
     public internal(set) var error: JobField?
     /// The claim that the job was last part of.
     public internal(set) var claim: JobField?
@@ -34,7 +34,7 @@ public struct Envelope: Equatable, Sendable {
 
     init(original: Range<Int>) { self.original = original }
 
-    /// Whether the wrapper says which tokens are still to be sent to, instead of the job's own.
+    /// True if the wrapper says which tokens are still to be sent to, instead of the job's own.
     public var overridesTokens: Bool { tokenList != nil }
 
     /// Returns the tokens that the wrapper says are still to be sent to, as decoded text; none if it says none.

@@ -56,7 +56,7 @@ public struct EnvelopeWriter: Sendable {
         if !isEmpty { buffer.writeInteger(UInt8(ascii: "]")) }
     }
 
-    /// What went wrong.
+    /// Writes the last failure.
     /// - Parameters:
     ///   - status: the HTTP status or the gateway's code, if there was an answer.
     ///   - reason: APNs' reason or one of the worker's own.
@@ -87,8 +87,8 @@ public struct EnvelopeWriter: Sendable {
         buffer.writeJSONString(claim)
     }
 
-    /// Whether the job has its reservation: what is written for a job that has it must say so, or the next claim would ask
-    /// for it again and find it taken.
+    /// True if the job has its reservation: what is written for a job that has it must say so, or the next claim would
+    /// ask for it again and find it taken.
     public mutating func write(reserved: Bool) {
         if reserved { buffer.writeStaticString(#","reserved":true"#) }
     }

@@ -32,7 +32,7 @@ public enum JobDuration {
     /// The longest duration that is taken, 100 years in seconds.
     public static let longest: Int64 = 3_153_600_000
 
-    /// What `unique_for` may be, in seconds: up to 30 days, for each reservation is a key in Redis' memory.
+    /// The range of `unique_for` in seconds: up to 30 days, because each reservation is a key in Redis' memory.
     public static let uniqueFor: ClosedRange<Int64> = 1...(30 * 86_400)
 
     /// Reads what a person writes.

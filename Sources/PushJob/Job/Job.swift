@@ -4,7 +4,7 @@ import NIOCore
 ///
 /// It allocates nothing and copies nothing; everything it gives out is a slice of ``body``.
 public struct Job: Sendable {
-    /// What to do with a notification when the answer to it never came.
+    /// The action for a notification whose answer never came.
     public enum OnUncertain: Sendable {
         /// Send it again: the device may get it twice.
         case resend
@@ -16,7 +16,7 @@ public struct Job: Sendable {
     /// All offsets count from its first readable byte.
     public let body: ByteBuffer
 
-    /// What a wrapper says about the job; for a fresh job, that there is none.
+    /// The contents of the job's wrapper; a fresh job has none.
     public let envelope: Envelope
 
     /// The producer's id, or the one that a wrapper gives.
@@ -56,7 +56,7 @@ public struct Job: Sendable {
     public internal(set) var maxAttempts: Int?
     /// For how many milliseconds no other job with the same id is sent, 1000 to 30 days' worth; there is an ``id`` then.
     public internal(set) var uniqueFor: Int64?
-    /// What to do when an answer never came.
+    /// The action when an answer never came.
     public internal(set) var onUncertain = OnUncertain.resend
 
     var traits: JobTraits = []
@@ -79,7 +79,7 @@ public struct Job: Sendable {
     /// Where the object stands in ``body`` that has the job's members.
     var document: Range<Int> { argument?.range ?? original }
 
-    /// Whether that object is not to be found in what was claimed, but stands behind it.
+    /// True if that object is not to be found in what was claimed, but stands behind it.
     public var isRewritten: Bool { document.lowerBound >= original.upperBound }
 
     /// The device tokens, if there is an array of them: the wrapper's if it has one, else the producer's.
@@ -87,7 +87,7 @@ public struct Job: Sendable {
         tokenList.map { JobTokens(body: body, list: $0) }
     }
 
-    /// Whether a notification that says the same to the same device as another is to be sent once.
+    /// True if a notification that says the same to the same device as another is to be sent once.
     public var collapsesDuplicates: Bool { traits.contains(.collapseDuplicates) }
 
     /// The trace that the job belongs to, if its `traceparent` is a valid one.

@@ -22,7 +22,7 @@ public struct JobEncoder: Sendable {
 
     /// The payload's JSON text; it goes into the job byte for byte. A job has either this or ``shortForms``.
     public var payload: ByteBuffer?
-    /// What the worker makes the payload of. Members that are no short forms are not written.
+    /// The members that the worker makes the payload of. Members that are not short forms are not written.
     public var shortForms: [JobMember: ShortForm] = [:]
     /// The device tokens: one is written as `token`, more as `tokens`.
     public var tokens: [String]
@@ -52,15 +52,15 @@ public struct JobEncoder: Sendable {
     public var enqueuedAt: Int64?
     /// How many attempts the job has.
     public var maxAttempts: Int?
-    /// What to do when an answer never came.
+    /// The action when an answer never came.
     public var onUncertain: Job.OnUncertain?
     /// For how many seconds no other job with the same id is sent; it needs an ``id``.
     public var uniqueFor: Int64?
     /// The trace that the job belongs to, as W3C Trace Context has it. The worker ignores one that is not valid.
     public var traceparent: String?
-    /// Whether notifications that say the same to the same device are to be sent once.
+    /// True if notifications that say the same to the same device are to be sent once.
     public var collapsesDuplicates = false
-    /// Whether the alert's body may be shortened so that the payload fits.
+    /// True to allow the alert's body to be shortened so that the payload fits.
     public var truncates = false
 
     /// - Parameters:

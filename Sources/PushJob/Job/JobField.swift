@@ -26,7 +26,7 @@ public struct JobField: Equatable, Sendable {
     /// How many bytes it has, as written.
     public var length: Int { Int(lengthAndFlag & ~Self.escapesFlag) }
 
-    /// Whether a string has escape sequences, so that its characters are not simply its bytes.
+    /// True if a string has escape sequences, so that its characters are not simply its bytes.
     public var hasEscapes: Bool { lengthAndFlag & Self.escapesFlag != 0 }
 
     var range: Range<Int> { offset..<(offset + length) }
@@ -51,8 +51,8 @@ public struct JobField: Equatable, Sendable {
     }
 }
 
-/// What is noted of a job's short forms while it is read: enough to know its push type and that a payload must be made.
-/// The values stay in the body, and are looked for again by whoever composes the payload.
+/// Facts about a job's short forms, noted while it is read: enough to know its push type and that a payload must be
+/// made. The values stay in the body, and are looked for again by whoever composes the payload.
 struct JobTraits: OptionSet, Sendable {
     let rawValue: UInt8
 

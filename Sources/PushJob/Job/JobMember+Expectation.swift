@@ -1,5 +1,5 @@
 extension JobMember {
-    /// What a good value is, as the end of the sentence "it must be …".
+    /// The description of a valid value, as the end of the sentence "it must be …".
     public var expectation: String {
         switch self {
         case .id, .app: "a string of 1 to 255 bytes without control characters"

@@ -28,7 +28,7 @@ public enum JobMember: UInt8, CaseIterable, Sendable {
     case registeredAt
     /// How many attempts the job has.
     case maxAttempts
-    /// What to do when an answer never came.
+    /// The action when an answer never came.
     case onUncertain
     /// When the producer made the job.
     case enqueuedAt
@@ -36,9 +36,9 @@ public enum JobMember: UInt8, CaseIterable, Sendable {
     case uniqueFor
     /// The broadcast channel, instead of a device.
     case channel
-    /// Whether jobs that say the same to the same device are to be sent once.
+    /// True to send jobs that say the same to the same device once.
     case collapseDuplicates
-    /// Whether the alert's body may be shortened so that the payload fits.
+    /// True to allow the alert's body to be shortened so that the payload fits.
     case truncate
     /// The trace that the job belongs to, as W3C Trace Context has it.
     case traceparent

@@ -1,6 +1,7 @@
 /// Reads the members of a job's object into a ``Job``.
 ///
-/// What is not JSON is thrown; a rule that the job breaks is returned, so that each function throws one kind of error.
+/// An error in the JSON is thrown; a rule that the job breaks is returned, so that each function throws one kind of
+/// error.
 struct JobReader {
     private var scanner: JSONScanner
     private let ignoresTokens: Bool

@@ -1,4 +1,4 @@
-/// What the values of a job's members may be. Characters are looked at after decoding their escapes.
+/// The rules for the values of a job's members. Characters are looked at after decoding their escapes.
 enum MemberRules {
     /// Names that end in logs and keys: 1 to 255 bytes, no control characters.
     @inline(__always)

@@ -37,10 +37,10 @@ enum AlertMember: UInt8, CaseIterable {
         }
     }
 
-    /// Whether its value is an array of strings; else it is a string.
+    /// True if its value is an array of strings; else it is a string.
     var isList: Bool { self == .titleLocArgs || self == .subtitleLocArgs || self == .locArgs }
 
-    /// Whether its value may also be an object of `loc-key` and `loc-args`.
+    /// True if its value may also be an object of `loc-key` and `loc-args`.
     var isLocalizable: Bool { self == .title || self == .subtitle || self == .body }
 
     /// The member of this name.
@@ -62,7 +62,7 @@ enum AlertMember: UInt8, CaseIterable {
         return true
     }
 
-    /// What an alert may be, as the end of the sentence "it must be …".
+    /// The description of a valid alert, as the end of the sentence "it must be …".
     static let expectation =
         "a text, or an object of `title`, `subtitle`, `body`, `launch_image`, `action` and `sound` (strings),"
         + " `loc_key`, `title_loc_key`, `subtitle_loc_key` and `action_loc_key` (strings), and"

@@ -180,7 +180,7 @@ struct PayloadComposer {
         output.writeBytes(bytes[start..<scanner.offset])
     }
 
-    /// What stands between an object's braces.
+    /// Copies the members of an object.
     private mutating func copyMembers(ofObjectAt start: Int, after separator: StaticString) throws(JSONError) {
         var scanner = JSONScanner(bytes, in: start..<bytes.count)
         guard try scanner.enterObject() else { return }
@@ -192,7 +192,7 @@ struct PayloadComposer {
 }
 
 extension Job {
-    /// Whether ``payload(limit:)`` must make the payload that is to be sent; if not, it is ``payload``, byte for byte.
+    /// True if ``payload(limit:)`` must make the payload that is to be sent; if not, it is ``payload``, byte for byte.
     public var makesPayload: Bool { !traits.isDisjoint(with: [.shortForms, .truncate]) }
 
     /// The payload that is to be sent: a slice of the job as it was written or, for a job of short forms and where the

@@ -1,8 +1,8 @@
 import NIOCore
 
-/// What a payload has, for rules about it: one pass over its bytes, in which no value is taken out.
+/// Facts about a payload, for the rules about it: one pass over its bytes, in which no value is taken out.
 public struct PayloadFacts: Equatable, Sendable {
-    /// What is there, of the kind that Apple documents it to be; null and other kinds count as absent.
+    /// The members that are present with the type that Apple documents; null and other types count as absent.
     public struct Members: OptionSet, Sendable {
         /// One bit a member.
         public let rawValue: UInt32
@@ -38,7 +38,7 @@ public struct PayloadFacts: Equatable, Sendable {
         public static let apsName = Members(rawValue: 4096)
     }
 
-    /// What a Live Activity is to do.
+    /// The event of a Live Activity.
     public enum Event: Equatable, Sendable {
         case start
         case update
@@ -47,7 +47,7 @@ public struct PayloadFacts: Equatable, Sendable {
         case other
     }
 
-    /// What is there.
+    /// The members that are present.
     public private(set) var members: Members = []
     /// `event` in `aps`.
     public private(set) var event: Event?

@@ -1,4 +1,4 @@
-/// What the value of a short form is.
+/// The type of a short form's value.
 ///
 /// Source: Apple, "Generating a remote notification", tables of the `aps` dictionary; for those of Live Activities
 /// "Starting and updating Live Activities with ActivityKit push notifications"; for `content-changed` "Updating widgets
@@ -30,7 +30,7 @@ enum ShortFormKind {
 }
 
 extension JobMember {
-    /// What the value is of the members that a payload is composed of; nil for all others.
+    /// The type of the value of a member that a payload is composed of; nil for all others.
     var shortForm: ShortFormKind? {
         switch self {
         case .alert: .alert

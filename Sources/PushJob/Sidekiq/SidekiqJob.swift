@@ -1,6 +1,6 @@
 import NIOCore
 
-/// What stands around a job that Sidekiq or Resque has written, and where in it the job is.
+/// The wrapper that Sidekiq or Resque writes around a job, and the job's place in it.
 ///
 /// Sources: Sidekiq's wiki, "Job Format", and `Sidekiq::Client#push` and `JobUtil#normalize_item` of 5.2 to 8.0; Resque's
 /// `Resque::Job.create`; Rails' `ActiveJob::Core#serialize` and the queue adapters for both. Times are seconds with a
@@ -18,10 +18,10 @@ struct SidekiqJob {
     var maxAttempts: Int?
     /// Where the job is: the first argument, an object or a string.
     var argument: Range<Int>
-    /// Whether ActiveJob has written the argument, with members of its own in each object.
+    /// True if ActiveJob has written the argument, with members of its own in each object.
     var isActiveJob = false
 
-    /// Whether it is of one of these classes; of any, if there are none.
+    /// Returns true if it is of one of these classes; of any, if there are none.
     func isOf(_ classes: [String], in bytes: UnsafeRawBufferPointer) -> Bool {
         classes.isEmpty
             || [className, wrappedClass].contains { name in

@@ -6,7 +6,7 @@ import Redis
 ///
 /// Not thread-safe; everything is called, and calls back, on the client's event loop.
 public final class AppPauses {
-    /// What a worker that asks for a probe is told.
+    /// The answer to a worker that asks for a probe.
     public enum ProbeAnswer: Sendable, Equatable {
         /// The app is not paused any more.
         case closed

@@ -3,7 +3,7 @@ import Redis
 
 /// The provider tokens that all workers with the same key share.
 ///
-/// What a token is, this does not know: its reader has to verify it, for anybody may have written there.
+/// Tokens are not examined here: the reader must verify them, because any client may have written there.
 ///
 /// Not thread-safe; everything is called, and calls back, on the client's event loop.
 public final class SharedProviderTokens {
@@ -30,7 +30,7 @@ public final class SharedProviderTokens {
         }
     }
 
-    /// What became of an offer.
+    /// The result of an offer.
     public enum Answer: Sendable, Equatable {
         /// All use it from now on.
         case taken

@@ -5,7 +5,7 @@ import PushJob
 public struct DeadLetter: Sendable, Equatable {
     /// The JSON object about it: `reason`, `at` (ms since 1970), `attempts`, `claim`, `size`, and what else is known.
     public var header: ByteBuffer
-    /// What the producer wrote.
+    /// The producer's bytes.
     public var original: ByteBuffer
 
     /// From its parts.

@@ -22,7 +22,7 @@ public struct DeadLetterFilter: Sendable, Equatable {
     /// All letters.
     public init() {}
 
-    /// Whether it means all letters.
+    /// True if it means all letters.
     public var isEmpty: Bool { self == DeadLetterFilter() }
 
     /// The script's names and values.

@@ -6,7 +6,7 @@ import Redis
 /// Each page is one call of the script `page.lua`, which looks, chooses and acts in one moment. So whatever is done here may be
 /// interrupted between two pages, done again, and done by several at once: no job is lost or doubled.
 public struct DeadLetters: Sendable {
-    /// What is done with the chosen letters.
+    /// The action on the chosen dead letters.
     public enum Action: Sendable, Equatable {
         /// The jobs go back into the queue, and the letters away.
         /// - Parameters:
@@ -25,7 +25,7 @@ public struct DeadLetters: Sendable {
 
     /// A letter that was read.
     public struct Listed: Sendable, Equatable {
-        /// What people call it by: ten hex digits.
+        /// The key that operators name it by: ten hex digits.
         public var key: String
         /// When it was written, in milliseconds since 1970.
         public var at: Int64
@@ -33,7 +33,7 @@ public struct DeadLetters: Sendable {
         public var letter: DeadLetter
     }
 
-    /// What a page brought.
+    /// The result of a page.
     public struct Page: Sendable, Equatable {
         /// Where to go on; `nil` after the last page.
         public var cursor: String?

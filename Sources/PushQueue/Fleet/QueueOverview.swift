@@ -3,7 +3,7 @@ import PrintableText
 import PushJob
 import Redis
 
-/// What a queue holds and who works on it, all in one moment, for people. Reading it changes nothing and costs Redis little,
+/// A queue's contents and its workers at one moment, for people. Reading it changes nothing and costs Redis little,
 /// however much the queue holds.
 public struct QueueOverview: Sendable {
     /// A worker that has, or had, a lease.
@@ -14,7 +14,7 @@ public struct QueueOverview: Sendable {
         public var leaseLeft: Int64
         /// Jobs that it has taken and not settled.
         public var claims: Int
-        /// What it tells of itself; `nil` where that is nothing that could be read.
+        /// Its report; `nil` if that can't be read.
         public var report: WorkerReport?
         /// True while its lease shows that its process lives. The long lease of a lane without claims does not: such a lane
         /// lives as long as the lane of its process that polls, which is the first.

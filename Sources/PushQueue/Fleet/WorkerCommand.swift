@@ -1,13 +1,13 @@
 import NIOCore
 import Redis
 
-/// What a person wants a worker's process to do: it stands in Redis for a while, where each of its lanes sees it with the
+/// An operator's command to a worker's process: it stays in Redis for a while, where each of its lanes sees it with the
 /// next lease that it renews and tells of itself with.
 ///
 /// It is seen again and again, by all lanes and on all queues, so it carries when it was given: only one that is newer than
 /// all before is obeyed.
 public struct WorkerCommand: Sendable, Equatable {
-    /// What is to be done.
+    /// The kind of command.
     public enum Kind: String, Sendable, CaseIterable {
         /// Claim nothing more, finish what is under way, and stay.
         case quiet
@@ -20,7 +20,7 @@ public struct WorkerCommand: Sendable, Equatable {
     /// How long an order stands, in milliseconds. Orders for processes that are gone vanish then.
     public static let lifetime = 600_000
 
-    /// What is to be done.
+    /// The kind of command.
     public var kind: Kind
     /// When it was given, in milliseconds since 1970 by Redis' clock.
     public var at: Int64
@@ -40,7 +40,7 @@ public struct WorkerCommand: Sendable, Equatable {
         self.init(kind, at: at)
     }
 
-    /// What stands in Redis.
+    /// The text in Redis.
     public var text: String { "\(kind.rawValue) \(at)" }
 
     /// Gives it to a process, on one of the queues that it works on. A later order takes its place. Works on a Redis whose

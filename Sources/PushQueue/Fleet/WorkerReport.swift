@@ -1,9 +1,9 @@
-/// What a worker's lane tells of itself in Redis: a JSON object in `worker-info`, under the name that its lease has.
+/// A lane's report on itself in Redis: a JSON object in `worker-info`, under the name that its lease has.
 ///
 /// It is bounded, and has neither tokens nor payloads. Written by ``WorkerHeartbeat``, and read by whoever wants to know how the
 /// fleet is.
 public struct WorkerReport: Sendable, Equatable {
-    /// What the process is doing.
+    /// The state of the process.
     public enum State: String, Sendable, CaseIterable {
         /// It takes jobs.
         case running
@@ -27,7 +27,7 @@ public struct WorkerReport: Sendable, Equatable {
         public var streams = 0
         /// Requests that the usable connections allow at once.
         public var streamLimit = 0
-        /// Whether it has no connection because there is nothing to send.
+        /// True if it has no connection because there is nothing to send.
         public var isDormant = false
         /// True while its requests get no answer at all.
         public var isUnanswered = false
@@ -81,7 +81,7 @@ public struct WorkerReport: Sendable, Equatable {
     public var startedAt: Int64 = 0
     /// When this was written, by the same clock.
     public var updatedAt: Int64 = 0
-    /// What the process is doing.
+    /// The state of the process.
     public var state = State.running
     /// The problems that have kept the lane from its work for a second or more, at most ``maximumObstacles``. A command to
     /// be quiet or to stop is not one.
@@ -96,7 +96,7 @@ public struct WorkerReport: Sendable, Equatable {
     public var undatedExpirations = 0
     /// How many ended in a second, over the last minute.
     public var rate = 0.0
-    /// What its Redis is: `single`, `sentinel` or `cluster`.
+    /// The topology of its Redis: `single`, `sentinel` or `cluster`.
     public var redis = ""
     /// The list that it takes jobs from, where that is another than the queue's own; and whether its head is at the right.
     public var list: String?

@@ -2,7 +2,7 @@ import NIOCore
 
 /// A device token that is not valid any more, and what is known about it.
 public struct InvalidToken: Sendable, Equatable {
-    /// Who said so. The raw value is the `source` in the details.
+    /// The source of the report. The raw value is the `source` in the details.
     public enum Source: String, Sendable {
         case apns
         case gateway
@@ -19,7 +19,7 @@ public struct InvalidToken: Sendable, Equatable {
     public var topic: ByteBuffer
     /// Which APNs it is not valid at: `production`, `sandbox`, or another server's name; `nil` where it is not known.
     public var environment: String?
-    /// Who said so.
+    /// The source of the report.
     public var source: Source
 
     /// Makes a record; see the members for shapes and units.
@@ -34,7 +34,7 @@ public struct InvalidToken: Sendable, Equatable {
         self.source = source
     }
 
-    /// What stands beside the token in the details hash.
+    /// The value of the token in the details hash.
     var details: ByteBuffer {
         var json = ByteBuffer()
         json.writeString("{\"at\":\(at),\"reason\":")

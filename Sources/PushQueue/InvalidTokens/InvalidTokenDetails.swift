@@ -1,7 +1,7 @@
 import NIOCore
 import PushJob
 
-/// What is known about an invalid token, as the details hash has it.
+/// The known facts about an invalid token, from the details hash.
 ///
 /// Anybody may have written there. What cannot be read is not known, and the token is invalid for all that.
 public struct InvalidTokenDetails: Sendable, Equatable {
@@ -13,7 +13,7 @@ public struct InvalidTokenDetails: Sendable, Equatable {
     public var environment: ByteBuffer?
     /// Why.
     public var reason: ByteBuffer?
-    /// Who said so: see ``InvalidToken/Source``.
+    /// The source of the report: see ``InvalidToken/Source``.
     public var source: ByteBuffer?
 
     /// Nothing is known.

@@ -7,7 +7,7 @@ extension InvalidTokenSet {
     public struct Listed: Sendable, Equatable {
         /// The token, as it stands there.
         public var token: ByteBuffer
-        /// What is known of it.
+        /// The known facts about it.
         public var details: InvalidTokenDetails
     }
 

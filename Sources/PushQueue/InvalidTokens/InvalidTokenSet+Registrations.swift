@@ -1,9 +1,9 @@
 import NIOCore
 import Redis
 
-/// What APNs and its feedback service report, against what is known of devices that have registered since.
+/// Reports of APNs and of its feedback service, compared with the devices that have registered since.
 extension InvalidTokenSet {
-    /// What became of a token that was reported to be invalid.
+    /// The result of marking a token as invalid.
     public enum Marking: Int, Sendable {
         /// It is in the set now.
         case added = 1

@@ -11,7 +11,7 @@ public struct InvalidTokenSet {
         public var place: Int
         /// The token.
         public var token: ByteBuffer
-        /// What is known of it.
+        /// The known facts about it.
         public var details: InvalidTokenDetails
     }
 

@@ -5,7 +5,7 @@ import Redis
 extension QueueServer {
     /// A condition of the server that endangers jobs.
     public struct Finding: Sendable, Equatable {
-        /// What it is about. The raw value is stable, for programs.
+        /// The kind of finding. The raw value is stable, for programs.
         public enum Kind: String, Sendable, CaseIterable {
             /// A command that workers need is missing.
             case tooOld = "redis_too_old"
@@ -38,11 +38,11 @@ extension QueueServer {
             }
         }
 
-        /// What it is about.
+        /// The kind of finding.
         public var kind: Kind
-        /// What is wrong, and where.
+        /// The problem and its place.
         public var message: String
-        /// What to do.
+        /// The advice.
         public var advice: String
 
         /// From its parts.

@@ -8,7 +8,7 @@ public struct QueueServer: Sendable, Equatable {
     public var address: String
     /// True where a failover can put another server in its place: behind Sentinels and in a Cluster.
     public var isFailedOver: Bool
-    /// What the server reports, or why it refuses to.
+    /// The server's report on itself, or its refusal.
     public var info: Result<ServerInfo, RedisServerError>
     /// Why the server refuses a producer's write; `nil` while it accepts one, or where the user may write nothing.
     public var writeRefusal: RedisServerError?

@@ -1,6 +1,6 @@
 import PrintableText
 
-/// What a Redis server reports about itself in its reply to `INFO`.
+/// A Redis server's report on itself in its reply to `INFO`.
 ///
 /// A field that the server does not report, or reports in a form that cannot be read, is `nil`. Texts are printable and at
 /// most 100 characters long, whatever the server sent.

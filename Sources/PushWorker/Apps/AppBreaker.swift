@@ -1,6 +1,6 @@
 import NIOCore
 
-/// Whether an app's notifications are sent, as one lane sees it, without any I/O: a fault of its credential or
+/// Decides if an app's notifications are sent, as one lane sees it, without any I/O: a fault of its credential or
 /// configuration opens the breaker for the whole fleet, and a probe now and then finds out whether it can be closed.
 ///
 /// The pause and the probes' times are in Redis; this is what the lane knows of them, and what it is waiting for. It goes by
@@ -16,7 +16,7 @@ struct AppBreaker {
         case wait(until: NIODeadline)
     }
 
-    /// What is waited for while the breaker is open.
+    /// The event that an open breaker waits for.
     private enum Phase: Equatable {
         case waiting
         /// Redis has been asked for a probe.
@@ -49,13 +49,13 @@ struct AppBreaker {
     /// True if a notification may be sent: any while the breaker is closed, a probe while it is open, none while it is blocked.
     func allows(isProbe: Bool) -> Bool { block == nil && (fault == nil || isProbe) }
 
-    /// Whether a job could be used for a probe before long.
+    /// Returns true if a job could be used for a probe before long.
     func wantsProbe(now: NIODeadline) -> Bool {
         guard fault != nil, block == nil else { return false }
         return phase == .granted || phase == .asking || (phase == .waiting && now + Self.patience >= until)
     }
 
-    /// What is to be done with a notification of the app now.
+    /// Decides on a notification of the app.
     func decide(now: NIODeadline) -> Decision {
         guard block == nil else { return .wait(until: .distantFuture) }
         guard fault != nil else { return .send }

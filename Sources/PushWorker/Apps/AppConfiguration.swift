@@ -19,7 +19,7 @@ public struct AppConfiguration: Sendable {
     public var name: String
     /// The topic of jobs that name none: the bundle identifier. Printable ASCII.
     public var topic: String
-    /// What APNs knows the app by.
+    /// The credential that identifies the app to APNs.
     public var credential: Credential
     /// How to make the credential anew when what it is made of changes, and what it held when it was made.
     public var renewal: (plan: CredentialPlan, contents: [[UInt8]])?
@@ -62,7 +62,7 @@ public struct AppConfiguration: Sendable {
     /// True if a requirement of Apple's that APNs does not check makes a dead letter of a job.
     public var strictPayloads = false
 
-    /// Whether notifications travel by the binary protocol of old.
+    /// True if notifications travel by the binary protocol of old.
     public var usesGateway: Bool {
         if case .gateway = transport { true } else { false }
     }
@@ -98,7 +98,7 @@ extension AppConfiguration {
     }
 }
 
-/// What there is to say of the binary gateway besides what every app has.
+/// The settings of an app that uses the binary gateway, besides those of every app.
 public struct GatewayOptions: Sendable, Equatable {
     /// Which of the protocol's commands to use.
     public var frame = GatewayFrame.items
@@ -108,7 +108,7 @@ public struct GatewayOptions: Sendable, Equatable {
     public var batchTime = 2
     /// How long the gateway must have had a notification without a word about it, to count as delivered; in milliseconds.
     public var confirmAfter = 2000
-    /// Whether a deliberately bad item is sent where certainty is wanted at once.
+    /// True if a deliberately bad item is sent where certainty is wanted at once.
     public var sendsBarriers = true
     /// Notifications without confirmation on a connection at the most. They are confirmed all at once, and while that many
     /// more are settled than Redis has in work at the most, nothing is claimed: 20,000 gave half the throughput.

@@ -1,13 +1,13 @@
 import APNS
 import TLS
 
-/// What is other in an app's new configuration than in the one before.
+/// The difference between an app's new configuration and the one before.
 struct AppDifference: Equatable {
     /// Anything at all.
     var isChanged = false
-    /// What its connections are made by, but for the credential.
+    /// True if the settings of its connections differ, the credential aside.
     var changesTransport = false
-    /// What APNs knows it by, or what stands in the files of that.
+    /// True if the credential differs, or the contents of its files.
     var changesCredential = false
 
     init(from old: AppConfiguration, to new: AppConfiguration) {
@@ -20,7 +20,7 @@ struct AppDifference: Equatable {
             || old.expiration != new.expiration || old.strictPayloads != new.strictPayloads
     }
 
-    /// What connections are made by.
+    /// The settings of connections.
     private struct Way: Equatable {
         let transport: AppConfiguration.Transport
         let endpoint: APNSEndpoint
@@ -41,7 +41,7 @@ struct AppDifference: Equatable {
     }
 }
 
-/// What became of the apps when a configuration was loaded anew, by name.
+/// The apps that a reload added, changed and removed, by name.
 public struct ReloadReport: Sendable, Equatable {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public var added: [String] = []

@@ -1,7 +1,7 @@
 import APNS
 import NIOCore
 
-/// What the binary gateway cannot carry, found before sending: its frames have no place for topics, push types, channels
+/// Finds what the binary gateway can't carry, before sending: its frames have no place for topics, push types, channels
 /// and identifiers.
 enum GatewayRules {
     /// The first rule that a notification breaks.

@@ -6,8 +6,8 @@ import PushQueue
 /// The rules about what is sent to APNs, found before sending, so that the mistake can be named.
 ///
 /// There are two classes. What Apple documents as an error of APNs is a refusal: the job becomes a dead letter with the rule.
-/// What Apple only requires of an app or a device is a ``Hint``: the notification is sent, because a false dead letter is worse
-/// than a notification that a device ignores. Apple's pages are named where their rules are.
+/// A requirement of Apple's on an app or a device is a ``Hint``: the notification is sent, because a false dead letter
+/// is worse than a notification that a device ignores. Apple's pages are named where their rules are.
 enum NotificationRules {
     /// A requirement of Apple's that APNs does not check.
     struct Hint: Equatable {

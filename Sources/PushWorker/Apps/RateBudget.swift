@@ -1,6 +1,6 @@
 import NIOCore
 
-/// What a lane may send of an app whose rate is limited, without any I/O.
+/// The share of a limited app's rate that a lane may send, without any I/O.
 ///
 /// The fleet's lanes reserve portions of the rate in Redis, one after the other, each for the time when it may be used; so
 /// all that want some get their share. A portion is a small part of a second, and one that is not used in time is lost.

@@ -97,7 +97,8 @@ final class RoutedApp {
 
     // MARK: Expiration
 
-    /// The milliseconds after the job was first seen for which a call is worth sending: it must never ring late.
+    /// The milliseconds for which a call is worth sending after its job was first seen or, if it was scheduled, was due: it must
+    /// never ring late.
     static let callPatience: Int64 = 30_000
 
     /// The `apns-expiration` of a job's notifications, in seconds since 1970: the job's own, that of its push type, or the
@@ -118,7 +119,7 @@ final class RoutedApp {
     /// The time at which a job's notifications are not worth sending any more, in milliseconds since 1970; `nil` for never.
     func end(of job: Job, firstSeen: Int64) -> Int64? {
         if let second = expirationSecond(of: job, firstSeen: firstSeen), second > 0 { return second * 1000 }
-        return isCall(job) ? firstSeen + Self.callPatience : nil
+        return isCall(job) ? max(firstSeen, job.sendAt ?? 0) + Self.callPatience : nil
     }
 
     /// True for push types that make a device ring.

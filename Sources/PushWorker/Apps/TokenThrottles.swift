@@ -32,7 +32,7 @@ struct TokenThrottles {
     var isEmpty: Bool { throttles.isEmpty }
     var count: Int { throttles.count }
 
-    /// What is to be done with a notification for a token.
+    /// Decides on a notification for a token.
     /// - Parameter isReturning: whether it waited before, and this is its turn.
     mutating func decide(_ token: ByteBuffer, isReturning: Bool, now: Int64) -> Decision {
         guard var throttle = throttles[token] else { return .send }

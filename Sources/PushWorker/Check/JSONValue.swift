@@ -34,7 +34,7 @@ enum JSONValue: Decodable {
         if case .text(let text) = self { text } else { nil }
     }
 
-    /// Whether it is `null` or an empty text, or what can be neither object nor text.
+    /// True if it is `null` or an empty text, or what can be neither object nor text.
     var isNothing: Bool {
         switch self {
         case .other: true

@@ -3,13 +3,13 @@ import NIOCore
 import PushJob
 import PushQueue
 
-/// What would become of a job.
+/// Predicts the fate of a job.
 public struct JobCheck {
-    /// What a job is, for those who would send it.
+    /// The notifications of a job, for a sender.
     public struct Plan: Sendable {
         /// The index of the app that it goes through.
         public var app: Int
-        /// What would be sent.
+        /// The notifications that would be sent.
         public var notifications: [Notification]
         /// Why which of its tokens would become dead letters while the others are sent, by their places from 1.
         var refused: [(place: Int, why: DeviceToken.Invalid)] = []

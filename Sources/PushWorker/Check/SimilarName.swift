@@ -7,7 +7,7 @@ enum SimilarName {
     static let jobMembers = Set(JobMember.allCases.map { "\($0.name)" })
     static let apsMembers = Set(JobMember.apsMembers.map { "\($0.name)".replacing("_", with: "-") })
 
-    /// What other libraries and services call it.
+    /// The names that other libraries and services use.
     private static let others = [
         "to": "token", "device": "token", "devicetoken": "token", "registrationid": "token",
         "registrationids": "tokens",

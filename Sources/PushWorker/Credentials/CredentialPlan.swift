@@ -23,7 +23,7 @@ public struct CredentialPlan: Sendable, Equatable {
         }
     }
 
-    /// What kind of credential it is.
+    /// The kind of credential.
     public enum Kind: Sendable, Equatable {
         /// Signing keys, the one to use first; the next is used when APNs refuses the one before, as it does when a key is
         /// revoked.
@@ -32,13 +32,13 @@ public struct CredentialPlan: Sendable, Equatable {
         case certificate(SecretSource, key: SecretSource?, passphrase: SecretSource?)
     }
 
-    /// What goes wrong with a credential, with the place where it comes from.
+    /// An error of a credential, with its source.
     public struct Unusable: Error, Sendable, CustomStringConvertible {
-        /// What is wrong, where, and what to do.
+        /// The problem, its place, and what to do.
         public let description: String
     }
 
-    /// What it is made of.
+    /// The parts that it is made of.
     public var kind: Kind
 
     /// Takes what a credential is made of.
@@ -97,7 +97,7 @@ public struct CredentialPlan: Sendable, Equatable {
         }
     }
 
-    /// What there is to say about the credential.
+    /// Returns the findings about the credential.
     /// - Parameter now: seconds since 1970.
     public func report(
         _ credential: AppConfiguration.Credential, topics: [String], endpoint: APNSEndpoint, now: Int64

@@ -26,7 +26,7 @@ struct TokenSharing {
         self.jitter = jitter
     }
 
-    /// Whether to ask now.
+    /// Returns true if it is time to ask.
     /// - Parameters:
     ///   - age: of the token in use, in seconds; `nil` without one.
     ///   - isReady: whether Redis can be asked.
@@ -44,7 +44,7 @@ struct TokenSharing {
         return true
     }
 
-    /// Whether the fleet's token may still come, so that none of our own is to be signed yet.
+    /// Returns true if the fleet's token may still come, so that none of our own is to be signed yet.
     func isAwaited(now: NIODeadline) -> Bool {
         guard let wantedSince else { return true }
         return now >= notBefore && now - wantedSince < Self.patience

@@ -188,7 +188,7 @@ final class JobTally {
     }
 }
 
-/// What became of a notification or of a job, for metrics.
+/// The fate of a notification or of a job, for metrics.
 enum Fate: Hashable {
     case ended(Outcome)
     case postponed(Postponement)

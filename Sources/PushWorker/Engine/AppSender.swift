@@ -22,7 +22,7 @@ final class AppSender {
     private(set) var isRemoved = false
     var breaker = AppBreaker()
     var badTokens: BadTokenGuard
-    /// What may be sent now, for an app whose rate is limited.
+    /// The budget of an app whose rate is limited.
     var budget: RateBudget?
     var line = SendLine()
     let inFlight = Table<FlightID, InFlight>()
@@ -204,7 +204,7 @@ final class AppSender {
 
     // MARK: Configuration
 
-    /// What an app needs on a lane, prepared where that may fail.
+    /// An app's parts that a lane needs, prepared where that may fail.
     struct Prepared: Sendable {
         let configuration: AppConfiguration
         let transport: TransportConfiguration

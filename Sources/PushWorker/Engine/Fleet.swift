@@ -35,7 +35,7 @@ protocol FleetStore: AnyObject {
     func register(_ devices: [InvalidTokenSet.Registration], completion: @escaping Completion<Void>)
 }
 
-/// What a lane knows of the state that all workers share.
+/// A lane's view of the state that all workers share.
 final class Fleet {
     /// The maximum age of what was read, while the lane has work.
     private static let maximumAge = TimeAmount.seconds(1)

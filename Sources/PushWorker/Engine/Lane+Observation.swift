@@ -65,7 +65,7 @@ extension Lane {
 
     // MARK: The heartbeat
 
-    /// What the lane reports about itself with claims and renewals that are made anyway.
+    /// The lane's report on itself, which travels with claims and renewals.
     func heartbeat(for queue: QueueContext) -> WorkerHeartbeat {
         let now = context.now
         var report = WorkerReport()
@@ -103,10 +103,10 @@ extension Lane {
 
     // MARK: Counts
 
-    /// What the lane has done so far. From any thread; after the end, its last state.
+    /// Returns the lane's counters. From any thread; after the end, their last values.
     func snapshot() -> EventLoopFuture<LaneCounters> { eventLoop.submit { self.ledger.counters } }
 
-    /// What is in flight. From any thread; nothing after the end.
+    /// Returns the lane's load. From any thread; throws after the end.
     func load() async throws -> WorkSummary.Load {
         try await eventLoop.submit {
             WorkSummary.Load(
@@ -114,7 +114,7 @@ extension Lane {
         }.get()
     }
 
-    /// What the lane has counted and is doing. On its event loop.
+    /// Returns the lane's counts and state. On its event loop.
     func report() -> LaneReport {
         let wall = context.wallClock()
         let metrics = context.metrics

@@ -15,7 +15,7 @@ import TLS
 ///
 /// `@unchecked Sendable`: state is touched on the event loop only, which the entry points from other threads ensure.
 final class Lane: @unchecked Sendable {
-    /// What the lane says to the worker and to its other lanes, from this lane's event loop.
+    /// The lane's calls to the worker and to its other lanes, from this lane's event loop.
     struct Callbacks {
         /// Called with what an operator wants the worker to do; the same command may come many times.
         var command: @Sendable (WorkerCommand) -> Void = { _ in }

@@ -52,7 +52,8 @@ struct ThreadClock {
     }
 }
 
-/// What the parts of a lane share: event loop, time, randomness, log, configuration, and the jobs that it works on.
+/// The context that the parts of a lane share: event loop, time, randomness, log, configuration, and the jobs that it
+/// works on.
 ///
 /// Belongs to the lane's event loop.
 final class LaneContext {

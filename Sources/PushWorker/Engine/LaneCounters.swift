@@ -1,6 +1,6 @@
 import PushQueue
 
-/// What a lane has done since it started. Notifications, unless stated otherwise.
+/// A lane's counters since it started. Notifications, unless stated otherwise.
 public struct LaneCounters: Sendable, Equatable {
     /// Those that have ended, by outcome.
     package var outcomes = OutcomeCounts()

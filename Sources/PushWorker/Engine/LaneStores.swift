@@ -3,7 +3,7 @@ import NIOCore
 import PushQueue
 import Redis
 
-/// What a lane uses of Redis.
+/// A lane's view of Redis.
 protocol LaneStores: AnyObject {
     var fleet: any FleetStore { get }
     /// - Parameter waits: true if the queue is watched with a blocking wait.

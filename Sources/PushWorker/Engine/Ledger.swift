@@ -48,7 +48,7 @@ final class Ledger {
     /// A job with more tokens that ends before it is split has one result.
     private static let maximumResultsOfJob = 1000
 
-    /// What the records say of an app.
+    /// The facts about an app that records contain.
     struct App {
         var name: String
         /// True if notifications have no `apns-id` on the wire.

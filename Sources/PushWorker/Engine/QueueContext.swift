@@ -3,7 +3,8 @@ import NIOCore
 import PushJob
 import PushQueue
 
-/// What the parts of a lane know of one queue: its configuration, Redis' clock, and the name under which its jobs are claimed.
+/// One queue as the parts of a lane see it: its configuration, Redis' clock, and the name under which its jobs are
+/// claimed.
 ///
 /// Changed by the queue's consumer only.
 final class QueueContext {

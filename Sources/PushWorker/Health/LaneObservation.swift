@@ -2,7 +2,7 @@ import Glibc
 import NIOCore
 import PushQueue
 
-/// What a lane keeps in order to say how it is.
+/// A lane's observations of its own state.
 struct LaneObservation {
     /// The number of the worker's lanes.
     let laneCount: Int
@@ -13,7 +13,7 @@ struct LaneObservation {
     var recentRate = RecentRate()
     /// The times since which problems keep the lane from its work.
     var problemsSince: [String: NIODeadline] = [:]
-    /// What of the queues is only in Redis.
+    /// The readings of the queues that only Redis has.
     var gauges = QueueGaugeReadings()
 
     init(laneCount: Int, startedAt: NIODeadline) {
@@ -34,7 +34,8 @@ struct LaneObservation {
 
 /// When to tell that a lane cannot do its work, and that it can again, without any I/O.
 ///
-/// What lasts for less than a moment, such as a reconnection, is not told: whoever reads the log could do nothing about it.
+/// A problem that lasts less than a moment, such as a reconnection, is not logged: an operator could do nothing about
+/// it.
 struct Readiness {
     enum Change: Equatable {
         case lost
@@ -42,13 +43,13 @@ struct Readiness {
         case regained(after: TimeAmount)
     }
 
-    /// What is shorter is not told.
+    /// Shorter problems are not logged.
     static let patience = TimeAmount.seconds(1)
 
     private var troubledSince: NIODeadline?
     private var isTold = false
 
-    /// Whether the lane could not do its work when it was looked at last: then its recovery is to be seen soon.
+    /// True if the lane could not do its work when it was looked at last: then its recovery is to be seen soon.
     var isTroubled: Bool { troubledSince != nil }
 
     /// - Parameter isReady: whether the lane can do its work now.
@@ -86,7 +87,7 @@ struct RecentRate {
     }
 }
 
-/// What this machine, or container, calls itself.
+/// The name of this machine or container.
 package enum HostName {
     /// As it was when the process first asked.
     package static let current: String = {

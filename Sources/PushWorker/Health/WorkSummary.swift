@@ -1,9 +1,9 @@
 import Logging
 import PushQueue
 
-/// What a worker has done in some time, as one line of the log.
+/// A worker's progress in an interval, as one log line.
 struct WorkSummary {
-    /// What is under way in a lane, or in all.
+    /// The load of a lane, or of all.
     struct Load: Sendable {
         /// Requests without an answer.
         var inFlight = 0

@@ -1,25 +1,25 @@
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// Whether a worker can do its work, and what keeps it from that.
+/// A worker's readiness, and the problems that keep it from its work.
 public struct WorkerHealth: Sendable, Equatable {
     /// Something that keeps it from its work.
     public struct Problem: Sendable, Equatable {
-        /// What is wrong, in a sentence.
+        /// The problem, as a sentence.
         public var sentence: String
         /// For how many seconds it has been so.
         public var seconds: Int
     }
 
-    /// What is wrong; the same thing once, with its longest time, however many lanes have it.
+    /// The problems; each once, with its longest time, however many lanes have it.
     public private(set) var details: [Problem] = []
-    /// Whether the worker is ending, and takes no more jobs.
+    /// True if the worker is ending, and takes no more jobs.
     public var isDraining = false
 
-    /// What is wrong, a sentence each.
+    /// The problems, as sentences.
     public var problems: [String] { details.map(\.sentence) }
 
-    /// Whether jobs that come now can be sent.
+    /// True if jobs that come now can be sent.
     public var isReady: Bool { details.isEmpty }
 
     init(_ problems: [Problem] = []) {

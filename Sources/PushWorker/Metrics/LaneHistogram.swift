@@ -49,8 +49,8 @@ final class LaneHistogram {
         sums[row] &+= Int(value)
     }
 
-    /// What a row holds: how many values fell into each bucket, not cumulative, and their sum. A row that there is not yet
-    /// holds nothing.
+    /// Returns the contents of a row: how many values fell into each bucket, not cumulative, and their sum. A row that
+    /// there is not yet holds nothing.
     func row(_ row: Int) -> (counts: [Int], sum: Int) {
         let width = bounds.count + 1
         guard row >= 0, row < rows else { return (Array(repeating: 0, count: width), 0) }

@@ -1,14 +1,14 @@
 import APNS
 import NIOCore
 
-/// What a lane counts besides its ``LaneCounters``: by app, queue and push type, and how long things took.
+/// A lane's counts besides its ``LaneCounters``: by app, queue and push type, and durations.
 ///
 /// Plain numbers in tables, for most of it is counted once for each notification: no dictionary, no lock, no allocation.
 /// Whoever wants to know reads all of it at once. Only what does not end in a delivery goes through a dictionary.
 ///
 /// Apps, queues and push types stand for themselves by their places; apps may be added, and none is taken away.
 final class LaneMetrics {
-    /// What a notification that was not plainly delivered is counted under.
+    /// The key under which a notification that was not plainly delivered is counted.
     struct Key: Hashable {
         /// The place of the app; -1 where none is known.
         var app: Int
@@ -20,7 +20,7 @@ final class LaneMetrics {
         var reason: String
     }
 
-    /// Whether times are taken. Without anybody to read them the clock is not even looked at.
+    /// True if times are taken. Without anybody to read them the clock is not even looked at.
     let takesTimes: Bool
     /// From a request's submission to its answer, in microseconds, by app.
     let sendTimes: LaneHistogram
@@ -37,7 +37,7 @@ final class LaneMetrics {
     private let claims: UnsafeMutablePointer<QueueClaims>
     private let clocks: UnsafeMutablePointer<Int64>
 
-    /// What became of a queue's claims.
+    /// The counts of a queue's claims.
     struct QueueClaims {
         var claimed = 0
         /// Reclaimed from lanes whose lease had expired.
@@ -140,7 +140,7 @@ final class LaneMetrics {
         return jobs[queue * Fate.ofJobs.count + fate.index]
     }
 
-    /// What became of a queue's claims.
+    /// The counts of a queue's claims.
     subscript(claimsOf queue: Int) -> QueueClaims {
         get {
             precondition(queue >= 0 && queue < queues, "no such queue")

@@ -39,7 +39,7 @@ struct LaneReport: Sendable {
     }
 
     var lane: Int
-    /// Whether it can do its work.
+    /// True if it can do its work.
     var isReady: Bool
     var counters: LaneCounters
     var apps: [App]
@@ -50,7 +50,7 @@ struct LaneReport: Sendable {
     var invalidTokens: Int?
 }
 
-/// Whether an app's notifications are sent. The raw value is the label.
+/// The state of an app's breakers. The raw value is the label.
 enum BreakerState: String, CaseIterable, Comparable {
     case closed
     /// The endpoint does not answer, or answers with server errors only.
@@ -76,7 +76,7 @@ extension HistogramCounts {
     }
 }
 
-/// What a lane has read of the queues for scrapes.
+/// A lane's readings of the queues for scrapes.
 struct QueueGaugeReadings {
     /// The age up to which a reading is shown again, however often a scrape comes.
     static let maximumAge = TimeAmount.seconds(10)

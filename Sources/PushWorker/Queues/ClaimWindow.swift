@@ -202,7 +202,7 @@ struct LeaseContinuity {
     /// Notes that the lease was lost.
     mutating func lost() { steadySince = nil }
 
-    /// Whether the lane may reclaim.
+    /// Returns true if the lane may reclaim.
     func isSteady(now: NIODeadline) -> Bool {
         guard let steadySince, now - renewedAt <= longestGap else { return false }
         return now - steadySince >= Self.steadyTime
@@ -257,7 +257,7 @@ struct UnconfirmedSettlements {
     /// Notes that Redis refused a batch, which is to be written again after a pause.
     mutating func wasRefused(_ number: Int) { refused.insert(number) }
 
-    /// Whether a refused batch is still to be written again, which it then no longer is.
+    /// Returns true if a refused batch is still to be written again, which it then no longer is.
     mutating func takeRefused(_ number: Int) -> Bool { refused.remove(number) != nil }
 
     /// Notes that all batches are written again, over a new connection.

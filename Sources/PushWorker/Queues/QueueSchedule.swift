@@ -4,7 +4,7 @@
 /// its turn. So queues that all have work share the lane as their weights say, to the job; one that has none costs the
 /// others nothing; and one that comes back after a while gets its share from then on, and not what it did not use.
 struct QueueSchedule {
-    /// Whether a queue can be asked.
+    /// The availability of a queue.
     enum Availability {
         case ready
         /// It was asked, and its answer is awaited.
@@ -15,7 +15,7 @@ struct QueueSchedule {
 
     private let weights: [Int]
     private let isStrict: Bool
-    /// What each queue has brought, by its weight.
+    /// The jobs that each queue has brought, divided by its weight.
     private var progress: [Double]
     private var isDry: [Bool]
     /// How far the queue is that last had its turn.

@@ -14,7 +14,7 @@ final class RESPDecoder {
     /// that from being a square of the bytes read.
     static let portion = 16 * 1024
 
-    /// What the reader holds beyond this is given back when it is done with: 100 KB replies are the normal case and do
+    /// The capacity that the reader keeps; more is freed after use: 100 KB replies are the normal case and do
     /// not come near it (a reply takes buffer only until its strings are whole), 16 MiB strings are the exception.
     private static let keptCapacity = 1 << 20
 

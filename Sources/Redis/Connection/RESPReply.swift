@@ -4,7 +4,7 @@ import NIOCore
 ///
 /// Nothing is made per element, neither while reading nor while looking: an `Element` is an index into the reply.
 public struct RESPReply: Sendable {
-    /// What an element is.
+    /// The kind of an element.
     public enum Kind: UInt8, Sendable {
         /// A string of bytes.
         case string
@@ -45,10 +45,10 @@ public struct RESPReply: Sendable {
 
         private var node: Node { reply.nodes[index] }
 
-        /// What the element is.
+        /// The kind of the element.
         public var kind: Kind { node.kind }
 
-        /// Whether there is no value.
+        /// True if there is no value.
         public var isNull: Bool { node.kind == .null }
 
         /// The number, of an integer.

@@ -5,7 +5,7 @@ struct RESPReplyBuilder {
     /// A reply whose strings come to more than this is taken for a broken stream. (Offsets in a `ByteBuffer` are 32 bits.)
     static let maximumSize = 1 << 30
 
-    /// Whether a reply had to be cut because it was too large; the stream cannot go on then.
+    /// True if a reply had to be cut because it was too large; the stream cannot go on then.
     private(set) var isTooLarge = false
 
     private var nodes: [RESPReply.Node] = []

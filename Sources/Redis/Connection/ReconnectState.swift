@@ -10,10 +10,10 @@ struct ReconnectState {
         case closed
     }
 
-    /// What follows from a failed attempt or a lost connection.
+    /// The consequence of a failed attempt or a lost connection.
     struct Retry: Equatable {
         let delay: TimeAmount
-        /// Whether to log it: the first, then one in `reportInterval`, also of several outages.
+        /// True to log it: the first, then one in `reportInterval`, also of several outages.
         let isReported: Bool
         /// Attempts that failed since there was a connection.
         let failures: Int

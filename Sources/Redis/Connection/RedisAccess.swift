@@ -1,4 +1,4 @@
-/// Who we are to a server and how we talk to it: everything of an endpoint but the place.
+/// The credentials and the protocol for a server: everything of an endpoint except its place.
 ///
 /// Its descriptions, reflections included, never show the password.
 public struct RedisAccess: Sendable, Equatable {
@@ -10,7 +10,7 @@ public struct RedisAccess: Sendable, Equatable {
     public var passwordFile: String?
     /// The number of the database.
     public var database: Int
-    /// Whether connections are over TLS.
+    /// True if connections are over TLS.
     public var usesTLS: Bool
 
     /// Access from its parts.
@@ -25,7 +25,7 @@ public struct RedisAccess: Sendable, Equatable {
         self.usesTLS = usesTLS
     }
 
-    /// What stands before the host in a URL, the password hidden.
+    /// The credentials before the host in a URL, with the password hidden.
     var shownCredentials: String {
         password == nil && passwordFile == nil ? "" : "\(user ?? ""):***@"
     }

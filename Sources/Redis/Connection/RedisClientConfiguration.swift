@@ -19,7 +19,7 @@ public struct RedisClientConfiguration: Sendable {
     /// Where a client learns that another server became the master; `nil` for a ``MasterWatch`` of its own. The clients of a
     /// process should share one, which is a connection to a Sentinel.
     public var masterWatch: (any MasterSource)?
-    /// What `CLIENT LIST` shows; characters it does not take become `-`.
+    /// The name in `CLIENT LIST`; characters that it does not accept become `-`.
     public var clientName: String?
     /// How to do TLS with `rediss` URLs; without it, servers are verified by the system's authorities. It has no bearing
     /// on other URLs.

@@ -5,7 +5,7 @@ import NIOCore
 ///
 /// Its descriptions show the command's name and sizes only: arguments are payloads, and those of `AUTH` a password.
 public struct RedisCommand: Sendable {
-    /// What all arguments of one command may come to: Redis' `proto-max-bulk-len` is 512 MiB unless configured, and
+    /// The maximum size of all arguments of one command: Redis' `proto-max-bulk-len` is 512 MiB unless configured, and
     /// hiredis 0.14 counts the length of a command in an `int`.
     static let maximumSize = 512 * 1024 * 1024
 

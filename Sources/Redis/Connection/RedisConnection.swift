@@ -7,7 +7,8 @@ import Sockets
 ///
 /// `@unchecked Sendable`: all state is touched on `eventLoop` only, which every method that touches it checks.
 public final class RedisConnection: @unchecked Sendable {
-    /// What is told of a command: its reply, or why there is none. An error reply is a failure; an error inside an array is not.
+    /// The completion of a command: its reply, or why there is none. An error reply is a failure; an error inside an
+    /// array is not.
     public typealias Completion = (Result<RESPReply, RedisError>) -> Void
 
     /// The event loop that the connection lives on.
@@ -34,7 +35,7 @@ public final class RedisConnection: @unchecked Sendable {
         self.address = address
     }
 
-    /// Whether commands can be sent. On the event loop only.
+    /// True if commands can be sent. On the event loop only.
     public var isOpen: Bool {
         eventLoop.preconditionInEventLoop()
         return ended == nil

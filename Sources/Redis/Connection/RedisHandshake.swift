@@ -1,6 +1,6 @@
 import Sockets
 
-/// What goes before any other command on a new connection: who we are, which database, what we are called, and whether
+/// The commands before all others on a new connection: who we are, which database, what we are called, and whether
 /// the server is in a state to answer at all.
 struct RedisHandshake {
     enum Step: Equatable {

@@ -1,4 +1,4 @@
-/// What an error that answers a command says about where the command should have gone.
+/// The redirection that an error reply to a command asks for.
 ///
 /// In each of these cases the command was not executed.
 enum RedisRefusal: Equatable {

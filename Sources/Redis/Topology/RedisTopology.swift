@@ -13,11 +13,11 @@ public enum RedisTopology: Sendable, Equatable {
     public struct Sentinel: Sendable, Equatable {
         /// The Sentinels to begin with; they name others.
         public var sentinels: [RedisEndpoint.Location]
-        /// What the Sentinels call the master.
+        /// The master's name at the Sentinels.
         public var master: String
-        /// Who we are to the master.
+        /// The access to the master.
         public var access: RedisAccess
-        /// Who we are to the Sentinels.
+        /// The access to the Sentinels.
         public var sentinelAccess: RedisAccess
 
         /// From its parts.
@@ -36,7 +36,7 @@ public enum RedisTopology: Sendable, Equatable {
     public struct Cluster: Sendable, Equatable {
         /// The nodes to begin with; they name others.
         public var nodes: [RedisEndpoint.Location]
-        /// Who we are to all nodes; the database is 0.
+        /// The access to all nodes; the database is 0.
         public var access: RedisAccess
 
         /// From its parts.
@@ -63,7 +63,7 @@ public enum RedisTopology: Sendable, Equatable {
         }
     }
 
-    /// Whether connections are over TLS.
+    /// True if connections are over TLS.
     public var usesTLS: Bool {
         switch self {
         case .single(let endpoint): endpoint.access.usesTLS

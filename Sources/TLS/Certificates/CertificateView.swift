@@ -12,7 +12,7 @@ struct CertificateView {
     /// The subject's user ID (OID 0.9.2342.19200300.100.1.1).
     var userID: String? { subjectText(NID_userId) }
 
-    /// What to call the certificate in a message.
+    /// The certificate's name in messages.
     var label: String { commonName.map(printable) ?? "without a common name" }
 
     /// Seconds since 1970; nil for a date that cannot be read.

@@ -1,16 +1,16 @@
 import COpenSSL
 import Glibc
 
-/// What tells PEM from binary forms.
+/// Distinguishes PEM from binary forms.
 enum PEMText {
-    /// Whether the bytes hold the beginning of a PEM block. Text may stand before it, as `openssl` writes it.
+    /// Returns true if the bytes hold the beginning of a PEM block. Text may stand before it, as `openssl` writes it.
     static func isPEM(_ bytes: [UInt8]) -> Bool { bytes.firstRange(of: Array("-----BEGIN ".utf8)) != nil }
 }
 
 /// Certificates and keys in PEM form, from a file or from memory.
 struct PEM {
     let bytes: [UInt8]
-    /// What to call it in an error: the file's path, or what it was given as.
+    /// The name in errors: the file's path, or the form in which it was given.
     let source: String
 
     init(bytes: [UInt8], source: String) {

@@ -22,7 +22,7 @@ struct PKCS12File {
         case refused(TLSError)
     }
 
-    /// Whether the bytes have a PKCS#12 file's outer form.
+    /// Returns true if the bytes have a PKCS#12 file's outer form.
     static func isPKCS12(_ bytes: [UInt8]) -> Bool {
         guard let file = parse(bytes) else { return false }
         PKCS12_free(file)

@@ -1,6 +1,6 @@
 import COpenSSL
 
-/// Who this side is: a certificate chain, the own certificate first, and its private key.
+/// The identity of this side: a certificate chain, the own certificate first, and its private key.
 public struct TLSIdentity: Sendable {
     /// From when on the own certificate is valid, in seconds since 1970; nil for a date that cannot be read.
     public let notBefore: Int64?
@@ -108,7 +108,7 @@ public struct TLSIdentity: Sendable {
         self.userID = leaf.userID
     }
 
-    /// What an extension of the own certificate holds: its value in DER, without the OCTET STRING around it.
+    /// Returns the value of an extension of the own certificate: its value in DER, without the OCTET STRING around it.
     ///
     /// - Parameter oid: the extension's object identifier in numbers, such as `1.2.840.113635.100.6.3.6`.
     /// - Returns: nil if the certificate has no such extension, or the text is no object identifier.

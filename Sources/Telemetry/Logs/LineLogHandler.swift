@@ -20,9 +20,9 @@ package final class SharedLogLevel: Sendable {
 
 /// Writes a log line by line, in one of the formats of ``LogFormat``.
 package struct LineLogHandler: LogHandler {
-    /// What all its lines have.
+    /// The metadata of all its lines.
     package var metadata: Logger.Metadata = [:]
-    /// What its lines have besides, by where they are written.
+    /// Further metadata of its lines, by the place where they are written.
     package var metadataProvider: Logger.MetadataProvider?
 
     private let label: String

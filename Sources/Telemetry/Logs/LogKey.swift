@@ -3,7 +3,7 @@
 package enum LogKey: String, CaseIterable, Sendable {
     // What a line is about.
 
-    /// What has happened, in a stable word for programs: the sentence may change, this may not.
+    /// The event, as a stable word for programs: the sentence may change, this may not.
     case event
     /// The configured app.
     case app
@@ -28,7 +28,7 @@ package enum LogKey: String, CaseIterable, Sendable {
     case outcome
     /// APNs' reason, or one of the worker's own.
     case reason
-    /// What the last attempt failed of, where that is not the reason itself.
+    /// The failure of the last attempt, if that is not the reason itself.
     case cause
     /// More about the reason, for people.
     case detail
@@ -72,7 +72,7 @@ package enum LogKey: String, CaseIterable, Sendable {
     case after = "after_ms"
     /// How many milliseconds something may take.
     case limit = "limit_ms"
-    /// What was the matter.
+    /// The former problem.
     case was
     /// How many jobs.
     case jobs
@@ -96,9 +96,9 @@ package enum LogKey: String, CaseIterable, Sendable {
     case retried, deferred
     /// How many jobs were claimed.
     case claimed
-    /// What a simulator accepted, in all and by its gateway.
+    /// The number of notifications that a simulator accepted, in all and by its gateway.
     case accepted
     case acceptedByGateway = "by_gateway"
-    /// What went wrong, of libraries that say it like this.
+    /// The error, as some libraries name it.
     case error
 }

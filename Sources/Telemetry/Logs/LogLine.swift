@@ -166,7 +166,7 @@ extension Logger.Level {
 
 /// How lines of a log are written.
 package enum LogFormat: String, CaseIterable, Sendable {
-    /// What fits the place that standard error leads to: see ``resolved(environment:)``.
+    /// The format that fits standard error: see ``resolved(environment:)``.
     case auto
     /// For people: time, level, message, and what else there is as `key=value`.
     case text
@@ -183,8 +183,8 @@ package enum LogFormat: String, CaseIterable, Sendable {
         return Self.isJournal(environment["JOURNAL_STREAM"]) ? .journal : .json
     }
 
-    /// Whether standard error is the journal's stream. The variable alone says nothing: it is inherited by programs whose
-    /// output goes elsewhere (systemd.exec(5), "$JOURNAL_STREAM").
+    /// Returns true if standard error is the journal's stream. The variable alone says nothing: it is inherited by
+    /// programs whose output goes elsewhere (systemd.exec(5), "$JOURNAL_STREAM").
     private static func isJournal(_ stream: String?) -> Bool {
         var status = stat()
         guard let stream, fstat(STDERR_FILENO, &status) == 0 else { return false }

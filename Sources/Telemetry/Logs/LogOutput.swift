@@ -3,8 +3,8 @@ import NIOConcurrencyHelpers
 
 /// Where a log is written to: each line whole, with one write(2), so that lines of several threads do not mix.
 ///
-/// What cannot be written (a closed pipe, a full disk) is lost and harms nothing else; how many lines that were is said as
-/// soon as one can be written again.
+/// Lines that can't be written (a closed pipe, a full disk) are lost and harm nothing else; how many lines that were is
+/// said as soon as one can be written again.
 package final class LogOutput: Sendable {
     private let descriptor: Int32
     /// Lines that were lost. The lock also keeps lines apart that are longer than what a pipe takes at once.

@@ -1,7 +1,7 @@
 import Glibc
 import Sockets
 
-/// What the process costs, under the names that Prometheus' own client libraries give it.
+/// The process' use of resources, under the names of Prometheus' own client libraries.
 ///
 /// Source: Prometheus, "Writing client libraries", standard and runtime collectors: process metrics. What cannot be read is
 /// left out.

@@ -4,7 +4,7 @@ import Glibc
 package struct NotifySocket: Sendable {
     /// Why nothing can be said there.
     package struct Failure: Error, Equatable, CustomStringConvertible {
-        /// What is wrong, in a sentence.
+        /// The problem, as a sentence.
         package let description: String
     }
 

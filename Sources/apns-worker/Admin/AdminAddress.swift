@@ -3,7 +3,7 @@ import NIOHTTP1
 import NIOPosix
 import Sockets
 
-/// What the admin port answered.
+/// The answer of the admin port.
 struct AdminAnswer: Sendable {
     var status: Int
     var body: String

@@ -51,7 +51,7 @@ struct Setting: Sendable {
     let help: String
     /// The value where none is given; `nil` where the setting has no default.
     let initial: SettingContent?
-    /// What applies without a value, in words, where there is no default.
+    /// The behaviour without a value, in words, if there is no default.
     let otherwise: String?
     /// Secrets are never printed.
     let isSecret: Bool

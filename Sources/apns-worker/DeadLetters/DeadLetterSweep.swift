@@ -5,12 +5,12 @@ import Redis
 
 /// Goes through a queue's dead letters, page by page, until there are no more, or enough, or the process is to end.
 struct DeadLetterSweep {
-    /// What has been done so far.
+    /// The progress so far.
     struct Tally {
         var looked = 0
         var chosen = 0
         var reasons: [String: Int] = [:]
-        /// Whether somebody ended it before its end.
+        /// True if somebody ended it before its end.
         var isInterrupted = false
 
         /// Such as `12 BadPayload, 3 UnknownApp`.

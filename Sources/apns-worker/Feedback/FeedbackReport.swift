@@ -1,7 +1,7 @@
 import FoundationEssentials
 import PushQueue
 
-/// What became of one app's feedback.
+/// The result of one app's feedback.
 struct FeedbackReport: Encodable, Sendable {
     let app: String
     var topic: String?
@@ -51,13 +51,13 @@ struct FeedbackReport: Encodable, Sendable {
             + "\(seconds) s"
     }
 
-    /// Whether there is anything to tell to somebody who wants quiet.
+    /// True if there is anything to tell to somebody who wants quiet.
     var isEventful: Bool { records > 0 || error != nil || incompleteBytes > 0 }
 }
 
-/// What became of all apps' feedback.
+/// The result of all apps' feedback.
 struct FeedbackRoundReport: Encodable, Sendable {
-    /// What became of the program that the records were handed to.
+    /// The result of the program that got the records.
     struct Exec: Encodable, Sendable {
         /// Its exit status; `nil` if a signal ended it.
         var status: Int32?
@@ -67,7 +67,7 @@ struct FeedbackRoundReport: Encodable, Sendable {
 
     var apps: [FeedbackReport]
     var exec: Exec?
-    /// What went wrong with standard output.
+    /// The error of standard output.
     var listError: String?
 
     var isGood: Bool { apps.allSatisfy { $0.error == nil } && exec?.error == nil && listError == nil }

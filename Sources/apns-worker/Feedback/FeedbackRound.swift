@@ -6,7 +6,7 @@ import NIOCore
 struct FeedbackRound: Sendable {
     let choices: [FeedbackApp.Choice]
     let context: FeedbackDrain.Context
-    /// Whether to draw how far it is on standard error.
+    /// True to draw the progress on standard error.
     let showsProgress: Bool
 
     func run() async -> FeedbackRoundReport {

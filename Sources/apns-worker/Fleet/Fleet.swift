@@ -8,9 +8,9 @@ struct Fleet: Sendable {
     let prefix: String
     /// Queues that are looked at whether anything is found of them or not.
     let named: [QueueKeys]
-    /// Whether somebody has named them, and they are not just the default.
+    /// True if somebody has named them, and they are not just the default.
     let isNamed: Bool
-    /// Whether others are looked for.
+    /// True if others are looked for.
     let searches: Bool
 
     /// Queues are shown up to this number.
@@ -126,7 +126,7 @@ struct QueueSearch {
 
     init(prefix: String) { self.prefix = prefix }
 
-    /// What `SCAN` looks for: of each queue a few keys, and not those of which there can be a million.
+    /// The pattern for `SCAN`: of each queue a few keys, and not those of which there can be a million.
     var pattern: String {
         let escaped = prefix.map { "*?[]\\^".contains($0) ? "\\\($0)" : "\($0)" }.joined()
         return "\(escaped):{*}:[jrwdp]*"

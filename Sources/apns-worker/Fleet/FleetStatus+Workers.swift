@@ -11,7 +11,7 @@ extension FleetStatus {
         /// The process it belongs to; its own name where it does not tell.
         var process: String { report?.process ?? worker.name }
 
-        /// What it tells, if that can be its own.
+        /// Its report, if that can be its own.
         var report: WorkerReport? {
             worker.report.flatMap { worker.name.hasPrefix($0.process + ".") ? $0 : nil }
         }
@@ -20,7 +20,7 @@ extension FleetStatus {
         var lane: String { "\(process) \(report?.lane ?? 0)" }
     }
 
-    /// What each living lane told last; it tells the same on all its queues.
+    /// Returns the last report of each living lane; a lane reports the same on all its queues.
     static func newest(_ sightings: [Sighting]) -> [WorkerReport] {
         var newest: [String: WorkerReport] = [:]
         for sighting in sightings where sighting.worker.isLiving {

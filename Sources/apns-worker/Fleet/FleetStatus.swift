@@ -3,7 +3,7 @@ import PushQueue
 
 /// How everything is, as `status --json` prints it. The names of the members stay; members that say nothing are left out.
 struct FleetStatus: Encodable, Sendable {
-    /// What needs a person.
+    /// A problem that needs an operator.
     struct Problem: Encodable, Sendable, Equatable {
         enum Kind: String, Encodable, Sendable {
             case redisTooOld = "redis_too_old"
@@ -26,9 +26,9 @@ struct FleetStatus: Encodable, Sendable {
         var kind: Kind
         /// The Redis server, the queue, the worker or the app.
         var subject: String
-        /// What is wrong.
+        /// The problem.
         var message: String
-        /// What to do.
+        /// The advice.
         var advice: String
     }
 
@@ -180,7 +180,7 @@ struct FleetStatus: Encodable, Sendable {
     var redis = ""
     var prefix = ""
     var problems: [Problem] = []
-    /// What is to be known of what is shown here.
+    /// Notes on what is shown.
     var notes: [String] = []
     var servers: [Server] = []
     var queues: [Queue] = []

@@ -5,7 +5,7 @@ struct StatusPage {
     let status: FleetStatus
     /// How wide the lines may be.
     var width = 80
-    /// Whether the terminal shows colours.
+    /// True if the terminal shows colours.
     var isColoured = false
 
     private enum Style: String {

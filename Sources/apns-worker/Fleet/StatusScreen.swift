@@ -3,7 +3,7 @@ import Glibc
 
 /// Standard output, as far as it is a terminal.
 struct StatusScreen {
-    /// Whether somebody looks at it.
+    /// True if somebody looks at it.
     let isTerminal: Bool
     let isColoured: Bool
 

@@ -23,7 +23,7 @@ struct InvalidTokenLine {
     /// A line of a table. Nothing in it does anything to a terminal.
     var cells: [String] { values.map { $0.map { String(buffer: $0).printable } ?? "-" } }
 
-    /// What is counted together.
+    /// The cells by which lines are counted.
     var group: String { cells.dropFirst(2).joined(separator: "\t") }
 
     func writeJSON(to line: inout ByteBuffer) {

@@ -3,7 +3,7 @@ import APNSSimulator
 import PushWorker
 import TLS
 
-/// What the apps of a worker show the simulator that it brings, and what that is known by to them: made for this run.
+/// The credentials of a worker's apps for its own simulator, and those of the simulator: made for this run.
 struct SimulatedCredentials: Sendable {
     /// The topic of an app that names none.
     static let defaultTopic = "com.example.app"

@@ -11,7 +11,7 @@ final class BinaryClient: Sendable {
     struct Ending: Sendable {
         var bytes: [UInt8]
         var errors: [any Error]
-        /// Whether the server said so in TLS first, as one does that ends in good order.
+        /// True if the server said so in TLS first, as one does that ends in good order.
         var isClean: Bool { errors.isEmpty }
     }
 
@@ -92,7 +92,7 @@ final class BinaryClient: Sendable {
     }
 }
 
-/// What a client has seen, for its event loop to write and the test to read.
+/// A client's observations, which its event loop writes and the test reads.
 private final class Record: Sendable {
     let ending = Mutex(BinaryClient.Ending(bytes: [], errors: []))
 }

@@ -3,7 +3,7 @@ import Testing
 
 @testable import APNSSimulator
 
-@Suite("What the gateway checks")
+@Suite("The gateway's checks")
 struct GatewayCheckTests {
     private func status(
         _ check: GatewayCheck = GatewayCheck(), token: [UInt8]? = GatewayBytes.token,

@@ -6,7 +6,7 @@ import Testing
 
 @Suite("The reader of the gateway's frames")
 struct GatewayFrameReaderTests {
-    /// What a stream came to, and the most that was kept on the way.
+    /// The frames read from a stream, and the most bytes that were buffered.
     private struct Reading: Equatable {
         var notifications: [KeptNotification] = []
         var fault: GatewayFault?

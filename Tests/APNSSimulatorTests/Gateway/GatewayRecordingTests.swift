@@ -3,11 +3,11 @@ import Foundation
 import TestSupport
 import Testing
 
-@Suite("What is recorded of the gateway", .timeLimit(.minutes(2)))
+@Suite("The recording of the gateway", .timeLimit(.minutes(2)))
 struct GatewayRecordingTests {
     typealias Outcome = ReceivedNotification.Outcome
 
-    /// What is recorded once so many notifications have come.
+    /// Returns the recording once so many notifications have come.
     private func recorded(
         _ count: Int, _ rules: [String] = [], _ change: @escaping (inout SimulatorConfiguration) -> Void = { _ in },
         sending bytes: [UInt8]

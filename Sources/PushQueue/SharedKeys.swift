@@ -1,0 +1,35 @@
+/// The names of the keys that all queues share. They carry one hash tag, which no queue can have, so that in a Cluster they
+/// are one slot and one script may use several of them.
+public struct SharedKeys: Sendable {
+    /// The hash tag. ``QueueKeys`` refuses a queue of this name.
+    static let tag = "shared"
+
+    /// SET of invalid device tokens, lower-case hex.
+    public let invalidTokens: String
+    /// HASH: invalid token → JSON about it.
+    public let invalidTokenDetails: String
+    /// HASH: device token → when its device last registered, in milliseconds since 1970. Producers may write there, too.
+    public let registrations: String
+    /// ZSET of the device tokens that APNs throttles, by the end of the pause in milliseconds since 1970.
+    public let throttledTokens: String
+
+    private let base: String
+
+    /// - Parameter prefix: the beginning of all keys.
+    public init(prefix: String = "push") {
+        base = "\(prefix):{\(Self.tag)}:"
+        invalidTokens = base + "invalid-tokens"
+        invalidTokenDetails = base + "invalid-tokens:details"
+        registrations = base + "registrations"
+        throttledTokens = base + "throttled-tokens"
+    }
+
+    /// STRING: why an app is paused, and when it is tried again (see ``AppPause``).
+    public func appPaused(_ app: String) -> String { "\(base)apps:\(app):paused" }
+
+    /// STRING: the time up to which an app's rate is used up, in microseconds since 1970.
+    public func appRate(_ app: String) -> String { "\(base)apps:\(app):rate" }
+
+    /// STRING: the provider token that all workers send.
+    public func providerToken(team: String, key: String) -> String { "\(base)provider-token:\(team):\(key)" }
+}
