@@ -115,7 +115,11 @@ package struct Reason: Sendable, Equatable {
     /// True for the answers that APNs gives for a token that is not valid in this environment or for this topic.
     package var isBadToken: Bool {
         code == .apns(.badDeviceToken) || code == .apns(.deviceTokenNotForTopic) || code == .gateway(.invalidToken)
+            || isGoneWithoutReason
     }
+
+    /// True for a 410 without a reason of APNs, which a proxy may have answered for every token.
+    var isGoneWithoutReason: Bool { code == .http(410) }
 
     /// True for broadcasts that the app must be enabled for.
     var concernsBroadcasts: Bool {
