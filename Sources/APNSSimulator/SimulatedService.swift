@@ -34,7 +34,8 @@ final class SimulatedService: Sendable {
         sendTime = configuration.latencyMember.map { SendTime(member: $0) }
         state = Mutex(
             State(
-                account: Account(limit: configuration.accountLimit), rules: RuleScript(configuration.rules),
+                account: Account(limit: configuration.accountLimit),
+                rules: RuleScript(configuration.rules, limit: configuration.accountLimit),
                 delay: configuration.delay, settings: configuration.settings, topics: Set(configuration.topics),
                 devices: DeviceRegistry(configuration.devices),
                 tokens: ProviderTokens(keys: configuration.providerKeys),
@@ -42,7 +43,7 @@ final class SimulatedService: Sendable {
                 // Not from the seed: a UUID made up must not come back in the next run.
                 ids: SeededGenerator(seed: .random(in: .min ... .max)),
                 channels: ChannelRegistry(maximum: configuration.maximumChannels),
-                gatewayRules: RuleScript(configuration.gatewayRules),
+                gatewayRules: RuleScript(configuration.gatewayRules, limit: configuration.accountLimit),
                 feedbackRules: RuleScript(configuration.feedbackRules)))
         addFeedback(configuration.feedback)
     }
@@ -53,7 +54,7 @@ final class SimulatedService: Sendable {
 
     /// Replaces the rules; their counts start anew.
     func setRules(_ rules: [FaultRule]) {
-        state.withLock { $0.rules = RuleScript(rules) }
+        state.withLock { $0.rules = RuleScript(rules, limit: configuration.accountLimit) }
     }
 
     /// Adds a rule behind the others, whose counts go on.
@@ -164,13 +165,17 @@ final class SimulatedService: Sendable {
 
 // What connections to the binary gateway and to the feedback service ask of the service.
 extension SimulatedService {
-    /// Whether a notification has to be asked about at all.
-    var judgesGatewayNotifications: Bool { state.withLock { $0.gatewayRules.judgesMoreThanConnections } }
+    /// True if ``judgeGateway(_:topic:ordinal:)`` has to be asked about notifications.
+    var judgesGatewayNotifications: Bool {
+        state.withLock { $0.gatewayRules.judgesMoreThanConnections || $0.devices.refusesAny($0.settings) }
+    }
 
     var gatewayRules: [GatewayRule] { state.withLock { $0.gatewayRules.rules } }
 
     /// Replaces the rules; their counts start anew.
-    func setGatewayRules(_ rules: [GatewayRule]) { state.withLock { $0.gatewayRules = RuleScript(rules) } }
+    func setGatewayRules(_ rules: [GatewayRule]) {
+        state.withLock { $0.gatewayRules = RuleScript(rules, limit: configuration.accountLimit) }
+    }
 
     /// Adds a rule behind the others, whose counts go on.
     func addGatewayRule(_ rule: GatewayRule) { state.withLock { $0.gatewayRules.add(rule) } }
@@ -187,9 +192,13 @@ extension SimulatedService {
         }
     }
 
-    /// Decides about a notification that passed every check.
-    func judgeGateway(_ token: SimulatedToken, ordinal: Int) -> GatewayEffect? {
-        state.withLock { GatewayEffect(of: &$0.gatewayRules, on: token, ordinal: ordinal, &$0.generator) }
+    /// Decides about a notification that passed every check: a device that the registry refuses meets no rule.
+    func judgeGateway(_ token: SimulatedToken, topic: String, ordinal: Int) -> GatewayEffect? {
+        state.withLock { state in
+            let registered = state.devices.gatewayEffect(on: token, topic: topic, state.settings)
+            if let registered, !registered.accepts { return registered }
+            return GatewayEffect(of: &state.gatewayRules, on: token, ordinal: ordinal, &state.generator) ?? registered
+        }
     }
 
     func clientRefused() { state.withLock { $0.account.gateway.count { $0.refusedClients += 1 } } }
@@ -211,7 +220,7 @@ extension SimulatedService {
     @discardableResult
     func addFeedback(_ records: [FeedbackRecord]) -> Int {
         state.withLock { state in
-            for record in records { state.feedback.add(record) }
+            for record in records where state.feedback.add(record) { state.account.feedback.forgotten += 1 }
             state.account.feedback.waiting = state.feedback.count
             return state.feedback.count
         }

@@ -18,8 +18,8 @@ package struct SimulatorConfiguration: Sendable {
     package var topics: [String] = []
     /// The device tokens that are known: for which topic and environment, and what became of them.
     package var devices: [RegisteredDevice] = []
-    /// How many `apns-id`s, device tokens and channels the account counts apart, each; the oldest are forgotten, up to as many
-    /// again later. nil forgets none.
+    /// How many `apns-id`s, device tokens and channels the account counts apart, each, and how many of them a rule with `times`
+    /// knows; the oldest are forgotten, up to as many again later. nil forgets none.
     package var accountLimit: Int? = 40_000
     /// How many broadcast channels an app may have.
     ///
@@ -59,8 +59,6 @@ package struct SimulatorConfiguration: Sendable {
     package var maximumGatewayPayload = 2048
     /// The member of payloads that identifies a notification to the gateway's count of duplicates; nil counts none.
     package var gatewayIDMember: String?
-    /// Whether the account keeps what the gateway accepted, up to ``GatewayCounters/maximumRecords``.
-    package var recordsGateway = false
     /// What the feedback service has to tell from the beginning.
     package var feedback: [FeedbackRecord] = []
     /// The feedback service's scripted faults, in order.

@@ -115,6 +115,7 @@ package struct Reason: Sendable, Equatable {
     /// True for the answers that APNs gives for a token that is not valid in this environment or for this topic.
     package var isBadToken: Bool {
         code == .apns(.badDeviceToken) || code == .apns(.deviceTokenNotForTopic) || code == .gateway(.invalidToken)
+            || isGoneWithoutReason
     }
 
     /// True if there was no answer at all.
@@ -122,6 +123,9 @@ package struct Reason: Sendable, Equatable {
 
     /// True if the endpoint does not answer, or is not asked because of its trouble.
     var concernsEndpoint: Bool { isNoAnswer || code == .own(.endpointUnavailable) }
+
+    /// True for a 410 without a reason of APNs, which a proxy may have answered for every token.
+    var isGoneWithoutReason: Bool { code == .http(410) }
 
     /// True for broadcasts that the app must be enabled for.
     var concernsBroadcasts: Bool {

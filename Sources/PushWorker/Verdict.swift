@@ -139,7 +139,8 @@ package enum Verdict: Sendable, Equatable {
             misplaced == nil && response.reasonText != nil
             ? Reason(.other(response.reasonText ?? "")) : Reason(.http(status), detail: misplaced)
         switch status {
-        // Also from a proxy, and without a time: whoever says so, the token is not used any more.
+        // A proxy may say so of every token: believed while APNs accepts others of the app.
+        case 410 where reason.isGoneWithoutReason && misplaced == nil: self = .tokenSuspect(reason: reason)
         case 410: self = .tokenInvalid(reason: reason, since: response.timestamp)
         // Whoever finds it too large, it is this one only.
         case 413: self = .dead(reason: reason)

@@ -36,8 +36,7 @@ struct GatewayOptions: ParsableArguments {
         help: "Refuse clients of the gateway and the feedback service in the handshake, instead of closing after it.")
     var refuseHandshake = false
 
-    /// - Parameter records: whether the account lists what the gateway accepted.
-    func apply(to configuration: inout SimulatorConfiguration, records: Bool) throws {
+    func apply(to configuration: inout SimulatorConfiguration) throws {
         if gatewayPort == nil {
             guard gatewayRule.isEmpty, gatewayIdMember == nil else {
                 throw ValidationError("--gateway-rule and --gateway-id-member need --gateway-port")
@@ -58,7 +57,6 @@ struct GatewayOptions: ParsableArguments {
         configuration.gatewayRules = try gatewayRule.map { try GatewayRule($0) }
         configuration.maximumGatewayPayload = gatewayPayloadLimit
         configuration.gatewayIDMember = gatewayIdMember
-        configuration.recordsGateway = records
         configuration.feedbackPort = feedbackPort.map { Int($0) }
         configuration.feedbackRules = try feedbackFault.map { try FeedbackRule($0) }
         configuration.refusesHandshake = refuseHandshake

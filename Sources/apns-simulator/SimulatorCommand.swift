@@ -93,7 +93,9 @@ struct SimulatorCommand: AsyncParsableCommand {
               A device token that is not known is good for every topic. A known one is for its topic and environment only:
                 --device token=HEX,topic=com.example.app,environment=sandbox
               Another topic gets DeviceTokenNotForTopic, another environment BadDeviceToken. With state=unregistered or
-              state=expired it gets 410 Unregistered or ExpiredToken, with since=MILLISECONDS as the timestamp.
+              state=expired it gets 410 Unregistered or ExpiredToken, with since=MILLISECONDS as the timestamp. The binary
+              gateway answers all of these with status 8, except that it accepts notifications for unregistered devices and
+              has the feedback service report them; its topic is the certificate's.
 
             KEYS
               A client certificate wins over authorization. A key of --provider-key is for all topics of its team, and a
@@ -108,7 +110,8 @@ struct SimulatorCommand: AsyncParsableCommand {
               A rule is a list of key=value. These say which requests it meets (all must agree):
                 prefix=dead   device tokens that begin with these hex digits
                 rate=0.01     this share of requests
-                times=1       the first N requests of each token
+                times=1       the first N requests of each token; one that is older than --account-limit others may count
+                              anew
                 after=1000    every N-th request of a connection
                 connection=2  requests of the second connection since the start
               and these what happens:
@@ -219,8 +222,8 @@ struct SimulatorCommand: AsyncParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "How many apns-ids and device tokens the account counts apart, at least; the oldest are forgotten. "
-                + "--record-tokens and --token-counts forget none.",
+            "How many apns-ids and device tokens the account counts apart, and rules with times= know, at least; the "
+                + "oldest are forgotten. --record-tokens and --token-counts forget none.",
             valueName: "number"))
     var accountLimit = 40_000
 
@@ -229,8 +232,7 @@ struct SimulatorCommand: AsyncParsableCommand {
 
     @Flag(
         help: ArgumentHelp(
-            "List every accepted apns-id and device token in the account, and the first \(GatewayCounters.maximumRecords) "
-                + "notifications that the gateway accepted."))
+            "List every accepted apns-id and device token in the account, each with the number of notifications."))
     var recordTokens = false
 
     @Option(
@@ -304,7 +306,7 @@ struct SimulatorCommand: AsyncParsableCommand {
         }
         configuration.latencyMember = measureLatency
         configuration.seed = seed
-        try gateway.apply(to: &configuration, records: recordTokens)
+        try gateway.apply(to: &configuration)
         return configuration
     }
 

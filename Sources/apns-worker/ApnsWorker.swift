@@ -19,7 +19,8 @@ struct ApnsWorker: AsyncParsableCommand {
               apns-worker run &
               apns-worker enqueue --token 00fc13ad… --alert 'Hello'
 
-            Any language can enqueue (`schema` prints what a job may have): RPUSH push:{default}:jobs '{"token":"…","payload":{"aps":{"alert":"Hello"}}}'
+            Any language can enqueue (`schema` prints what a job may have): RPUSH push:{default}:jobs \
+            '{"token":"…","payload":{"aps":{"alert":"Hello"}},"enqueued_at":1795279247}'
             """,
         version: WorkerVersion.current,
         subcommands: [

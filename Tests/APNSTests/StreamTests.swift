@@ -38,6 +38,67 @@ struct StreamTests {
         }
     }
 
+    @Test("is answered by its status when the body does not end, and the others on the connection by theirs")
+    func endlessBody() async throws {
+        let script: ScriptedPeer.Script = { connection, event in
+            switch event {
+            case .connected: connection.send(.settings(maximumStreams: 10))
+            case .frame(let frame):
+                guard frame.endsStream, frame.kind == .data else { return }
+                let stream = frame.stream
+                guard stream < 5 else { return connection.send(.answer(stream, status: 200)) }
+                // All that the connection's window allows, together.
+                let part = HTTP2Frame.data(stream, String(repeating: "x", count: 16_000), ends: false)
+                connection.send(.answer(stream, status: stream == 1 ? 400 : 200, ends: false), part, part)
+            }
+        }
+        try await withPeer(script: script) { peer in
+            try await withPool(port: peer.port) { client in
+                try await eventually("the settings") { try await client.ask { $0.capacity } == 10 }
+                let results = try await client.results(3)
+                #expect(results == [.response(Response(status: 400)), .delivered, .delivered])
+                try await eventually("two resets") { peer.count(.resetStream) == 2 }
+                let resets = peer.seen.withLockedValue { $0.frames(.resetStream) }
+                #expect(Set(resets.map(\.stream)) == [1, 3])
+                #expect(resets.allSatisfy { $0.errorCode == NGHTTP2_CANCEL.rawValue })
+                #expect(try await client.results(20) == .delivered(20))
+            }
+            #expect(peer.seen.withLockedValue(\.connections) == 1)
+        }
+    }
+
+    @Test("gives an answer its apns-unique-id where these are kept, and no other answer, also in the same slot")
+    func uniqueID() async throws {
+        let text = "0A1B2C3D-4E5F-6071-8293-A4B5C6D7E8F9"
+        let script: ScriptedPeer.Script = { connection, event in
+            switch event {
+            case .connected: connection.send(.settings(maximumStreams: 1))
+            case .frame(let frame):
+                guard frame.endsStream, frame.kind == .data else { return }
+                let fields: [(String, String)] =
+                    switch frame.stream {
+                    case 1, 3: [("apns-id", text.lowercased()), ("apns-unique-id", text)]
+                    case 5: [("apns-id", text)]
+                    case 7: [("apns-unique-id", text + "0")]
+                    case 9: [("apns-unique-ix", text), ("apns-unique-id", "")]
+                    default: [("apns-unique-id", text.lowercased())]
+                    }
+                connection.send(.answer(frame.stream, status: frame.stream == 11 ? 410 : 200, fields: fields))
+            }
+        }
+        try await withPeer(script: script) { peer in
+            try await withPool(port: peer.port) { client in
+                var ids = try await client.results(1).map(\.uniqueID)
+                _ = try await client.ask { $0.keepsUniqueIDs = true }
+                ids += try await client.results(5).map(\.uniqueID)
+                _ = try await client.ask { $0.keepsUniqueIDs = false }
+                ids += try await client.results(1).map(\.uniqueID)
+                let id = APNSID(text.utf8)
+                #expect(id != nil && ids == [nil, id, nil, nil, nil, id, nil])
+            }
+        }
+    }
+
     @Test("waits while the limit is one, and has company when it is raised")
     func streamLimit() async throws {
         // Two rounds of one at a time, then the limit goes up to 5.
@@ -107,6 +168,10 @@ struct StreamTests {
             }
             let fields = peer.seen.withLockedValue { $0.frames(.headers).flatMap(\.headers) }
             #expect(Set(fields.filter { $0.name == ":path" }.map(\.value)).count == 500)
+            // Apple asks for no priorities: neither frames of their own nor within HEADERS (RFC 9113 §6.2).
+            let hasPriority: UInt8 = 0x20
+            #expect(peer.count(.priority) == 0)
+            #expect(peer.seen.withLockedValue { $0.frames(.headers).allSatisfy { $0.flags & hasPriority == 0 } })
         }
     }
 
@@ -263,4 +328,8 @@ struct StreamTests {
             #expect(peer.seen.withLockedValue(\.connections) == 1)
         }
     }
+}
+
+extension RequestResult {
+    fileprivate var uniqueID: APNSID? { if case .response(let response) = self { response.uniqueID } else { nil } }
 }

@@ -180,7 +180,7 @@ extension EndToEnd {
 
         @Test("a job is sent when that is asked for, and APNs' answer is told, as JSON where that is wanted")
         func send() async throws {
-            let scene = try await Scene(rules: ["prefix=dead,answer=410"])
+            let scene = try await Scene(rules: ["prefix=dead,answer=410"], options: ["--set", "unique-id=on"])
             let tokens = [TestJob.token("a", 1), TestJob.token("dead", 2)]
             let job = #"{"id":"x","tokens":["\#(tokens[0])","\#(tokens[1])"],"payload":{"aps":{"alert":"hi"}}}"#
             let result = try await scene.check(["--send", "--json"], job: job)
@@ -190,7 +190,7 @@ extension EndToEnd {
                     let token: String
                     let status: Int?
                     let reason: String?
-                    let apns_id: String?
+                    let apns_id, apns_unique_id: String?
                 }
                 let level, subject, sentence: String
                 let answer: Answer?
@@ -202,6 +202,7 @@ extension EndToEnd {
             let answers = lines.compactMap(\.answer)
             #expect(answers.map(\.token) == tokens && answers.map(\.status) == [200, 410])
             #expect(answers.map(\.reason) == [nil, "Unregistered"] && answers.allSatisfy { $0.apns_id?.count == 36 })
+            #expect(answers.allSatisfy { $0.apns_unique_id?.count == 36 && $0.apns_unique_id != $0.apns_id })
             #expect(
                 lines.contains {
                     $0.level == "failure" && $0.sentence == "APNs answered for dead0000…: 410 Unregistered"

@@ -26,6 +26,22 @@ extension EndToEnd {
             try await scene.server.stop()
         }
 
+        @Test("has no time in the future: a device that registers later is valid again")
+        func future() async throws {
+            let script =
+                FeedbackServer.tuple(.max, FeedbackScene.token(1)) + FeedbackServer.tuple(0, FeedbackScene.token(2))
+            let scene = try await FeedbackScene { peer in
+                peer.send(script)
+                peer.hangUp()
+            }
+            #expect(try await scene.run().ending == .exited(0))
+            let details = try QueueContents(scene.redis).invalidTokenDetails
+            let now = Int64(Date().timeIntervalSince1970 * 1000)
+            #expect((now - 60_000...now).contains(try #require(details[FeedbackScene.token(1)]).at))
+            #expect(details[FeedbackScene.token(2)]?.at == 0)
+            try await scene.server.stop()
+        }
+
         @Test("logs connections, batches and ends at the level debug")
         func logs() async throws {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<3))

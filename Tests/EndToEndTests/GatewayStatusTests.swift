@@ -48,6 +48,27 @@ extension EndToEnd {
             }
         }
 
+        @Test("8 for devices of another topic or environment and for expired ones; those without the app are feedback")
+        func registry() async throws {
+            func device(_ prefix: String, _ rest: String) -> [String] {
+                ["--device", "token=\(TestJob.token(prefix, 1)),topic=\(rest)"]
+            }
+            let bad = ["b1", "b2", "b3"].map { TestJob.token($0, 1) }
+            var jobs = TestJob.many(120, prefix: "a") + ["d1", "d2"].map { TestJob.text(TestJob.token($0, 1)) }
+            // Among good ones, as in a list.
+            for (index, token) in bad.enumerated() { jobs.insert(TestJob.text(token), at: 30 + index * 20) }
+            let result = try await GatewayScene.deliver(
+                jobs,
+                simulatorOptions: device("b1", "com.example.other")
+                    + device("b2", "com.example.app,environment=sandbox")
+                    + device("b3", "com.example.app,state=expired") + device("d1", "com.example.app,state=unregistered")
+                    + device("d2", "com.example.app") + ["--feedback-port", "0"])
+            #expect(result.worker.delivered == 122 && result.worker.invalidToken == 3 && result.worker.retried == 0)
+            #expect(result.queue.invalidTokens == Set(bad) && result.queue.dead.isEmpty)
+            #expect(result.simulator.gateway.refused == ["8 InvalidToken": 3])
+            #expect(result.simulator.feedback.waiting == 1)
+        }
+
         @Test("3, 6 and 128 pause the app and keep its jobs, none of which spends an attempt")
         func pauses() async throws {
             // Each waits for probes most of its time, so they can as well do so together.

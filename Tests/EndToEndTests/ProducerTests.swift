@@ -65,6 +65,10 @@ extension EndToEnd {
             let simulator = try await SimulatorProcess(options: ["--record", record.path])
             let said = try await run(producer, redis, [Self.token, Self.text])
             let isTask = producer == .celery
+            let list = producer == .sidekiq ? "queue:push" : "push:{default}:jobs"
+            let jobs = try redis.run("LRANGE", list, "0", "-1").strings()
+            #expect(jobs.count == (isTask ? 1 : 102))
+            #expect(jobs.allSatisfy { $0.contains(/"enqueued_at": ?1/) }, "\(jobs.first ?? "")")
             #expect(said == (isTask ? "enqueued 1 job\n" : "enqueued 102 jobs; nothing is known against the token\n"))
 
             let format =

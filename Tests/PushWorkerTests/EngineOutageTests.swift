@@ -93,6 +93,28 @@ struct EngineOutageTests {
         #expect(attempts == [hours >= 24, false])
     }
 
+    @Test("spends attempts after a day on a job that claims to be from the future, but not while the expiration lasts")
+    func budgetBounds() throws {
+        let cases: [(String, Int?, Bool)] = [
+            (#""alert":"x","enqueued_at":4000000000"#, nil, true), (#""alert":"x""#, 3 * 86_400, false),
+            (#""alert":"x","expiration":4000000000"#, nil, false), (#""alert":"x""#, nil, true),
+        ]
+        for (members, expiration, spends) in cases {
+            let scene = try EngineScene { $0.apps[0].expiration = expiration }
+            scene.pushOne(token: "ab", members)
+            scene.answer(.internalServerError)
+            scene.run()
+            let wrapped = try #require(scene.queue.postponed.first?.body)
+            let seen = try #require(wrapped.firstMatch(of: /"enqueued":(\d+)/))
+            let dayEarlier = try #require(Int64(seen.1)) - 25 * 3_600_000
+            scene.push(wrapped.replacing(seen.0, with: #""enqueued":\#(dayEarlier)"#))
+            scene.answer(.internalServerError)
+            scene.run()
+            let last = try #require(scene.queue.postponed.last?.body)
+            #expect(last.contains(#""attempt":\#(spends ? 2 : 1)"#), "\(members): \(last)")
+        }
+    }
+
     @Test(
         "spends no attempt on requests without an answer while none is answered, but drops those that must not be repeated"
     )

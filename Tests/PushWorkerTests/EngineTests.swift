@@ -48,7 +48,9 @@ struct EngineTests {
         ),
         (.response(Response(status: 404)), .postponed(.deferred), "HTTP404"),
         (.response(Response(status: 400, reasonText: "NewReason")), .postponed(.retried), "NewReason"),
-        (.response(Response(status: 410)), .ended(.invalidToken), "HTTP410"),
+        (.response(Response(status: 410, reasonText: "NewlyGone")), .ended(.invalidToken), "NewlyGone"),
+        // As BadDeviceToken, before APNs has accepted anything.
+        (.response(Response(status: 410)), .postponed(.retried), "HTTP410"),
         (.response(Response(status: 500, reason: .unregistered)), .postponed(.retried), "HTTP500"),
         (
             .response(Response(status: 403, reason: .invalidProviderToken)), .postponed(.deferred),
@@ -94,10 +96,12 @@ struct EngineTests {
     func invalidFirst() throws {
         let scene = try EngineScene()
         scene.pushOne()
-        scene.transport.answer(.response(Response(status: 410, reason: .unregistered, timestamp: 1234)))
+        let since: Int64 = 1_700_000_000_123
+        scene.transport.answer(.response(Response(status: 410, reason: .unregistered, timestamp: since)))
         scene.run(.microseconds(10_500))
         let token = try #require(scene.stores.fakeFleet.invalid.first ?? scene.afterMarking())
-        #expect(token.at == 1234 && token.reason == "Unregistered" && String(buffer: token.topic) == "com.example.shop")
+        #expect(
+            token.at == since && token.reason == "Unregistered" && String(buffer: token.topic) == "com.example.shop")
         scene.run()
         #expect(scene.stats == ["invalid_token": 1] && scene.queue.held.isEmpty)
     }

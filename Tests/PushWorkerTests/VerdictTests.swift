@@ -120,9 +120,9 @@ struct VerdictTests {
         #expect(verdict(429, "NewLimit") == .retry(reason: "NewLimit", retryAfter: nil, isUncertain: false))
         #expect(verdict(403, "NewRefusal") == .pauseApp(reason: "NewRefusal"))
         #expect(verdict(413) == .dead(reason: "HTTP413"))
-        // Whoever says it.
         #expect(verdict(410, "NewlyGone") == .tokenInvalid(reason: "NewlyGone", since: nil))
-        #expect(verdict(410) == .tokenInvalid(reason: "HTTP410", since: nil))
+        // A proxy may say so of every token.
+        #expect(verdict(410) == .tokenSuspect(reason: "HTTP410"))
     }
 
     @Test(

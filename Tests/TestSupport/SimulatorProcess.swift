@@ -18,7 +18,6 @@ public final class SimulatorProcess: Sendable {
         public let gateway: Gateway
         /// What the feedback service has served.
         public let feedback: Feedback
-        private let recordedGateway: [GatewayRecord]?
         private let recordedByGatewayID: [String: Int]?
         private let recordedByID: [String: Int]?
         private let recordedByToken: [String: Int]?
@@ -31,8 +30,8 @@ public final class SimulatorProcess: Sendable {
         /// How many broadcasts were accepted on each channel.
         public var acceptedByChannel: [String: Int] { recordedByChannel ?? [:] }
 
-        /// What the gateway accepted, in order; the first 100,000.
-        public var gatewayAccepted: [GatewayRecord] { recordedGateway ?? [] }
+        /// What the gateway accepted, in order; known at the end only.
+        public fileprivate(set) var gatewayAccepted: [GatewayRecord] = []
         /// How often a notification was accepted under each id of `--gateway-id-member`.
         public var gatewayAcceptedByID: [String: Int] { recordedByGatewayID ?? [:] }
 
@@ -40,7 +39,6 @@ public final class SimulatorProcess: Sendable {
             case requests, accepted, acceptedAnswerLost, acceptedTakenBack, silenced, resets, drops, resetsReceived
             case goAways, connections, protocolErrors, highestConcurrentStreams, duplicates, distinctIDs, distinctTokens
             case answers, broadcasts, acceptedByGateway, gateway, feedback
-            case recordedGateway = "gatewayAccepted"
             case recordedByGatewayID = "gatewayAcceptedByID"
             case recordedByID = "acceptedByID"
             case recordedByToken = "acceptedByToken"
@@ -67,13 +65,34 @@ public final class SimulatorProcess: Sendable {
     }
 
     /// A notification that its binary gateway accepted.
-    public struct GatewayRecord: Decodable, Equatable, Sendable {
+    public struct GatewayRecord: Equatable, Sendable {
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public let token, payload: String
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public let identifier, expiration: UInt32?
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public let priority: UInt8?
+        fileprivate let isAccepted: Bool
+
+        private struct Line: Decodable {
+            let transport, token: String?
+            let identifier, expiration: UInt32?
+            let priority: UInt8?
+            let accepted: Bool
+        }
+
+        /// Reads a line of the recording, with the payload's bytes as they are in it.
+        fileprivate init(line: Substring) throws {
+            let members = try JSONDecoder().decode(Line.self, from: Data(line.utf8))
+            token = members.token ?? ""
+            identifier = members.identifier
+            expiration = members.expiration
+            priority = members.priority
+            isAccepted = members.accepted && members.transport == "gateway"
+            let start = line.range(of: #""payload":"#)?.upperBound
+            let end = line.range(of: #","payloadSize":"#, options: .backwards)?.lowerBound
+            if let start, let end, start < end { payload = String(line[start..<end]) } else { payload = "" }
+        }
     }
 
     /// The port on 127.0.0.1.
@@ -116,6 +135,9 @@ public final class SimulatorProcess: Sendable {
             binary += ["--client-ca", try TestCertificates.path("ca.pem")]
         }
         if let gateway { binary += ["--gateway-port", "0"] + gateway.flatMap { ["--gateway-rule", $0] } }
+        if gateway != nil || options.contains("--gateway-port"), !options.contains("--record") {
+            binary += ["--record", directory.appending(path: "record").path]
+        }
         if let feedback { binary += ["--feedback-port", "0"] + feedback.flatMap { ["--feedback-fault", $0] } }
         let process = try ChildProcess(
             BuiltProgram.path("apns-simulator"),
@@ -172,7 +194,17 @@ public final class SimulatorProcess: Sendable {
             let ending = try await process.wait()
             guard ending == .exited(0) else { throw process.failure("ended with \(ending)") }
         }
-        return try JSONDecoder().decode(Account.self, from: Data(contentsOf: file))
+        var account = try JSONDecoder().decode(Account.self, from: Data(contentsOf: file))
+        if signal == SIGTERM { account.gatewayAccepted = try gatewayAccepted() }
+        return account
+    }
+
+    /// Reads what the gateway accepted from the recording.
+    private func gatewayAccepted() throws -> [GatewayRecord] {
+        let record = directory.appending(path: "record")
+        guard FileManager.default.fileExists(atPath: record.path) else { return [] }
+        return try String(contentsOf: record, encoding: .utf8).split(separator: "\n")
+            .map { try GatewayRecord(line: $0) }.filter(\.isAccepted)
     }
 
     private struct Announcement: Decodable {

@@ -25,7 +25,7 @@ type Job struct {
 	Sound      string         `json:"sound,omitempty"`
 	Priority   int            `json:"priority,omitempty"`
 	Expiration string         `json:"expiration,omitempty"`
-	EnqueuedAt int64          `json:"enqueued_at,omitempty"`
+	EnqueuedAt int64          `json:"enqueued_at"`
 	CollapseID string         `json:"collapse_id,omitempty"`
 	Custom     map[string]any `json:"custom,omitempty"`
 }
@@ -43,11 +43,12 @@ func main() {
 	}
 	defer connection.Close()
 
-	// As short as it gets.
-	enqueue(connection, Job{Token: token, Alert: text})
+	// As short as it gets. Durations and the age of the queue count from `enqueued_at`: without it, from when a worker first
+	// sees the job.
+	now := time.Now().Unix()
+	enqueue(connection, Job{Token: token, Alert: text, EnqueuedAt: now})
 
 	// With an id, so that a job that is enqueued twice by mistake carries one apns-id, and more of what a job may have.
-	// The duration in `expiration` counts from `enqueued_at`: without it, from when a worker first sees the job.
 	one := 1
 	enqueue(connection, Job{
 		ID:         "order-1742-shipped",
@@ -57,7 +58,7 @@ func main() {
 		Sound:      "default",
 		Priority:   10,
 		Expiration: "1h",
-		EnqueuedAt: time.Now().Unix(),
+		EnqueuedAt: now,
 		CollapseID: "order-1742",
 		Custom:     map[string]any{"order": 1742},
 	})
@@ -66,7 +67,9 @@ func main() {
 	var many []Job
 	for n := 0; n < 100; n++ {
 		number := fmt.Sprintf("%04d", n)
-		many = append(many, Job{ID: fmt.Sprint("news-", n), Token: token[:len(token)-4] + number, Alert: text})
+		many = append(many, Job{
+			ID: fmt.Sprint("news-", n), Token: token[:len(token)-4] + number, Alert: text, EnqueuedAt: now,
+		})
 	}
 	enqueue(connection, many...)
 

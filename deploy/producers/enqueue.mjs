@@ -13,11 +13,11 @@ const [
 const redis = createClient({ url: process.env.REDIS_URL ?? "redis://127.0.0.1:6379" });
 await redis.connect();
 
-// As short as it gets.
-await redis.rPush(JOBS, JSON.stringify({ token, alert: text }));
+// As short as it gets. Durations and the age of the queue count from `enqueued_at`: without it, from when a worker first sees
+// the job.
+await redis.rPush(JOBS, JSON.stringify({ token, alert: text, enqueued_at: Date.now() / 1000 }));
 
 // With an id, so that a job that is enqueued twice by mistake carries one apns-id, and more of what a job may have.
-// The duration in `expiration` counts from `enqueued_at`: without it, from when a worker first sees the job.
 await redis.rPush(
   JOBS,
   JSON.stringify({
@@ -36,7 +36,12 @@ await redis.rPush(
 
 // Many: one RPUSH takes any number; some hundreds at a time keep the requests small.
 const jobs = Array.from({ length: 100 }, (_, n) =>
-  JSON.stringify({ id: `news-${n}`, token: token.slice(0, -4) + String(n).padStart(4, "0"), alert: text }),
+  JSON.stringify({
+    id: `news-${n}`,
+    token: token.slice(0, -4) + String(n).padStart(4, "0"),
+    alert: text,
+    enqueued_at: Date.now() / 1000,
+  }),
 );
 await redis.rPush(JOBS, jobs);
 

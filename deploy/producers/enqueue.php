@@ -22,11 +22,11 @@ function job(array $members): string
     return json_encode($members, JSON_THROW_ON_ERROR | JSON_UNESCAPED_UNICODE | JSON_UNESCAPED_SLASHES);
 }
 
-// As short as it gets.
-$redis->rPush(JOBS, job(['token' => $token, 'alert' => $text]));
+// As short as it gets. Durations and the age of the queue count from `enqueued_at`: without it, from when a worker first sees
+// the job.
+$redis->rPush(JOBS, job(['token' => $token, 'alert' => $text, 'enqueued_at' => microtime(true)]));
 
 // With an id, so that a job that is enqueued twice by mistake carries one apns-id, and more of what a job may have.
-// The duration in `expiration` counts from `enqueued_at`: without it, from when a worker first sees the job.
 $redis->rPush(JOBS, job([
     'id' => 'order-1742-shipped',
     'token' => $token,
@@ -35,7 +35,7 @@ $redis->rPush(JOBS, job([
     'sound' => 'default',
     'priority' => 10,
     'expiration' => '1h',
-    'enqueued_at' => time(),
+    'enqueued_at' => microtime(true),
     'collapse_id' => 'order-1742',
     'custom' => ['order' => 1742],
 ]));
@@ -43,7 +43,12 @@ $redis->rPush(JOBS, job([
 // Many: one RPUSH takes any number; some hundreds at a time keep the requests small.
 $jobs = [];
 for ($n = 0; $n < 100; $n++) {
-    $jobs[] = job(['id' => "news-$n", 'token' => substr($token, 0, -4) . sprintf('%04d', $n), 'alert' => $text]);
+    $jobs[] = job([
+        'id' => "news-$n",
+        'token' => substr($token, 0, -4) . sprintf('%04d', $n),
+        'alert' => $text,
+        'enqueued_at' => microtime(true),
+    ]);
 }
 $redis->rPush(JOBS, ...$jobs);
 

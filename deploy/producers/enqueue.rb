@@ -12,11 +12,11 @@ text = ARGV[1] || "Grüße aus Köln"
 
 redis = Redis.new(url: ENV.fetch("REDIS_URL", "redis://127.0.0.1:6379"))
 
-# As short as it gets.
-redis.rpush(JOBS, JSON.generate(token: token, alert: text))
+# As short as it gets. Durations and the age of the queue count from `enqueued_at`: without it, from when a worker first sees
+# the job.
+redis.rpush(JOBS, JSON.generate(token: token, alert: text, enqueued_at: Time.now.to_f))
 
 # With an id, so that a job that is enqueued twice by mistake carries one apns-id, and more of what a job may have.
-# The duration in `expiration` counts from `enqueued_at`: without it, from when a worker first sees the job.
 redis.rpush(JOBS, JSON.generate(
   id: "order-1742-shipped",
   token: token,
@@ -32,7 +32,9 @@ redis.rpush(JOBS, JSON.generate(
 
 # Many: one RPUSH takes any number; some hundreds at a time keep the requests small.
 jobs = (0...100).map do |n|
-  JSON.generate(id: "news-#{n}", token: token[0...-4] + format("%04d", n), alert: text)
+  JSON.generate(
+    id: "news-#{n}", token: token[0...-4] + format("%04d", n), alert: text, enqueued_at: Time.now.to_f
+  )
 end
 redis.rpush(JOBS, jobs)
 

@@ -10,11 +10,12 @@ jobs='push:{default}:jobs'
 
 redis() { redis-cli --no-auth-warning -u "${REDIS_URL:-redis://127.0.0.1:6379}" -e "$@"; }
 
-# As short as it gets. -x takes the last argument from standard input, whatever is in it.
-jq -cnj --arg token "$token" --arg text "$text" '{token: $token, alert: $text}' | redis -x RPUSH "$jobs" >/dev/null
+# As short as it gets. Durations and the age of the queue count from `enqueued_at`: without it, from when a worker first sees
+# the job. -x takes the last argument from standard input, whatever is in it.
+jq -cnj --arg token "$token" --arg text "$text" '{token: $token, alert: $text, enqueued_at: now}' |
+    redis -x RPUSH "$jobs" >/dev/null
 
 # With an id, so that a job that is enqueued twice by mistake carries one apns-id, and more of what a job may have.
-# The duration in `expiration` counts from `enqueued_at`: without it, from when a worker first sees the job.
 jq -cnj --arg token "$token" --arg text "$text" '{
     id: "order-1742-shipped", token: $token, alert: {title: "Your order", body: $text}, badge: 1, sound: "default",
     priority: 10, expiration: "1h", enqueued_at: now, collapse_id: "order-1742", custom: {order: 1742}
@@ -23,7 +24,7 @@ jq -cnj --arg token "$token" --arg text "$text" '{
 # Many: a connection and a pipeline for all of them, in the protocol itself, as `redis-cli --pipe` takes it.
 jq -nrj --arg token "$token" --arg text "$text" --arg jobs "$jobs" '
     def bulk: "$\(utf8bytelength)\r\n\(.)\r\n";
-    range(100) | {id: "news-\(.)", token: ($token[:-4] + ("000\(.)"[-4:])), alert: $text} | tojson
+    range(100) | {id: "news-\(.)", token: ($token[:-4] + ("000\(.)"[-4:])), alert: $text, enqueued_at: now} | tojson
     | "*3\r\n" + ("RPUSH" | bulk) + ($jobs | bulk) + bulk' |
     redis --pipe >/dev/null
 

@@ -35,7 +35,7 @@ extension HTTP2Connection {
         let slot = session.slots.pointer(index)
         guard slot.pointee.stream != 0 else { return }
         let result = state.ended(
-            stream: slot.pointee.stream, code: code, isWritten: slot.pointee.isWritten,
+            stream: slot.pointee.stream, code: slot.pointee.isCut ? 0 : code, isWritten: slot.pointee.isWritten,
             cancelled: slot.pointee.failure, response: slot.pointee.response(on: id))
         let tag = slot.pointee.tag
         switch result {

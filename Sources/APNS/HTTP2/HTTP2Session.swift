@@ -48,7 +48,7 @@ final class HTTP2Session {
     private let headers = RequestHeaders()
     private let authority: HeaderText
 
-    /// Response bodies are kept up to this size; APNs' are under 100 bytes.
+    /// Response bodies are kept up to this size, and cut off beyond; APNs' are under 100 bytes.
     private static let maximumBodySize = 16 * 1024
     /// A response's header fields may have this size in all, those of interim responses included.
     static let maximumHeaderSize: Int32 = 16 * 1024
@@ -250,5 +250,9 @@ final class HTTP2Session {
         if slot.pointee.body == nil { slot.pointee.body = ByteBuffer() }
         let room = Self.maximumBodySize - (slot.pointee.body?.readableBytes ?? 0)
         slot.pointee.body?.writeBytes(UnsafeRawBufferPointer(rebasing: bytes.prefix(max(room, 0))))
+        guard bytes.count > room, !slot.pointee.isCut, slot.pointee.failure == nil else { return }
+        slot.pointee.isCut = true
+        nghttp2_submit_rst_stream(
+            session, UInt8(NGHTTP2_FLAG_NONE.rawValue), slot.pointee.stream, NGHTTP2_CANCEL.rawValue)
     }
 }

@@ -25,6 +25,8 @@ struct RequestSlot {
     var headerSize: Int32 = 0
     /// The response's body, as far as it came.
     var body: ByteBuffer?
+    /// True once the stream was reset because the body is longer than any of APNs': the status is the answer.
+    var isCut = false
     /// The neighbours in the order of submission, which is the order of deadlines; -1 at the ends.
     var previous: Int32 = -1
     var next: Int32 = -1

@@ -110,7 +110,7 @@ package struct Account: Sendable {
 
         private enum Key: CodingKey {
             case accepted, broadcasts, distinctTokens, forgottenTokens, acceptedByGateway, gateway, feedback, latency
-            case acceptedByID, acceptedByToken, acceptedByChannel, gatewayAccepted, gatewayAcceptedByID
+            case acceptedByID, acceptedByToken, acceptedByChannel, gatewayAcceptedByID
         }
 
         func encode(to encoder: any Encoder) throws {
@@ -126,7 +126,6 @@ package struct Account: Sendable {
             if account.latency.count > 0 { try page.encode(account.latency, forKey: .latency) }
             guard details else { return }
             try page.encode(account.gateway.acceptedIDs, forKey: .gatewayAcceptedByID)
-            try page.encode(account.gateway.records, forKey: .gatewayAccepted)
             let ids = account.http2.ids.all.map { ($0.key.text, $0.value) }
             try page.encode(Dictionary(uniqueKeysWithValues: ids), forKey: .acceptedByID)
             let tokens = account.byToken.all.map { ($0.key.hex, $0.value) }
@@ -147,4 +146,6 @@ package struct FeedbackAccount: Encodable, Sendable {
     package internal(set) var served = 0
     /// Records that wait to be served.
     package internal(set) var waiting = 0
+    /// Records that were forgotten before they were served, because a million newer ones came.
+    package internal(set) var forgotten = 0
 }

@@ -5,9 +5,6 @@ package typealias GatewayLedger = Ledger<GatewayCounters, [UInt8]>
 
 /// The counters of the binary gateway.
 package struct GatewayCounters: LedgerCounters {
-    /// More are not recorded.
-    package static let maximumRecords = 100_000
-
     /// Notifications that arrived whole, by the command they came with.
     package internal(set) var frames: [GatewayCommand: Int] = [:]
     /// Notifications accepted, every time anew.
@@ -32,13 +29,6 @@ package struct GatewayCounters: LedgerCounters {
     package internal(set) var hangs = 0
     /// What arrived, without TLS.
     package internal(set) var bytesReceived = 0
-    /// What was accepted, in order: the first 100,000, where that is recorded.
-    package internal(set) var records: [GatewayRecord] = []
-
-    private enum CodingKeys: CodingKey {
-        case frames, accepted, dropped, droppedBytes, refused, packets, connections, refusedClients, closes, resets
-        case hangs, bytesReceived
-    }
 
     package init() {}
 
@@ -53,7 +43,6 @@ package struct GatewayCounters: LedgerCounters {
         closes += tally.closes
         resets += tally.resets
         hangs += tally.hangs
-        records += tally.records.prefix(Self.maximumRecords - records.count)
     }
 }
 
@@ -91,47 +80,11 @@ extension GatewayLedger {
     }
 }
 
-/// A notification that the binary gateway accepted.
-package struct GatewayRecord: Encodable, Sendable {
-    /// The device token.
-    package let token: SimulatedToken
-    /// Nil where the frame had none.
-    package let identifier: UInt32?
-    /// Seconds since 1970; nil where the frame had none.
-    package let expiration: UInt32?
-    /// Nil where the frame had none.
-    package let priority: UInt8?
-    /// The payload's bytes.
-    package let payload: [UInt8]
-
-    init(_ notification: GatewayNotification, token: SimulatedToken) {
-        self.token = token
-        identifier = notification.identifier
-        expiration = notification.expiration
-        priority = notification.priority
-        payload = Array(notification.payload ?? UnsafeBufferPointer(start: nil, count: 0))
-    }
-
-    private enum Key: String, CodingKey {
-        case token, identifier, expiration, priority, payload
-    }
-
-    package func encode(to encoder: any Encoder) throws {
-        var container = encoder.container(keyedBy: Key.self)
-        try container.encode(token.hex, forKey: .token)
-        try container.encodeIfPresent(identifier, forKey: .identifier)
-        try container.encodeIfPresent(expiration, forKey: .expiration)
-        try container.encodeIfPresent(priority, forKey: .priority)
-        try container.encode(String(decoding: payload, as: UTF8.self), forKey: .payload)
-    }
-}
-
 /// What one connection adds to the account, gathered so that all notifications of a read cost one visit to it.
 package struct GatewayTally {
     private var commands: (Int, Int, Int) = (0, 0, 0)
     var accepted: [SimulatedToken] = []
     var ids: [[UInt8]] = []
-    var records: [GatewayRecord] = []
     var dropped = 0
     var droppedBytes = 0
     var bytesReceived = 0

@@ -88,12 +88,15 @@ struct DeviceRegistry: Sendable {
         registrations[device.token] = own + [device]
     }
 
+    /// True if a token can be refused.
+    func refusesAny(_ settings: SimulatorSettings) -> Bool { !registrations.isEmpty || settings.acceptsRegisteredOnly }
+
     /// Returns the reason to refuse a notification for a token, or nil if there is none.
     ///
     /// Source: Apple, "Handling notification responses from APNs". That a token of the other environment is a bad one is
     /// observed everywhere.
     func refusal(of token: SimulatedToken, topic: String, _ settings: SimulatorSettings) -> Refusal? {
-        if registrations.isEmpty, !settings.acceptsRegisteredOnly { return nil }
+        guard refusesAny(settings) else { return nil }
         guard let all = registrations[token] else {
             return settings.acceptsRegisteredOnly ? Refusal(.badDeviceToken) : nil
         }
@@ -105,5 +108,19 @@ struct DeviceRegistry: Sendable {
         case .unregistered: Refusal(.unregistered, timestamp: device.since)
         case .expired: Refusal(.expiredToken, timestamp: device.since)
         }
+    }
+
+    /// Returns the effect of the registry on a notification at the binary gateway, or nil if there is none.
+    ///
+    /// Source: Apple, "Binary Provider API": status 8 for an invalid token; the feedback service lists the devices to which a
+    /// notification could not be delivered because they do not have the app. So the gateway accepted it. That all others get
+    /// status 8 is assumed.
+    func gatewayEffect(
+        on token: SimulatedToken, topic: String, _ settings: SimulatorSettings
+    ) -> GatewayEffect? {
+        guard let refusal = refusal(of: token, topic: topic, settings) else { return nil }
+        return refusal.reason == APNSReason.unregistered.rawValue
+            ? GatewayEffect(answer: .feedback, accepts: true, since: refusal.timestamp)
+            : GatewayEffect(answer: .packet(.init(status: .invalidToken)), accepts: false)
     }
 }

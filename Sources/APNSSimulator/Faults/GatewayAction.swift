@@ -126,16 +126,17 @@ struct GatewayEffect: Equatable {
     var answer: GatewayAction.Answer
     var accepts: Bool
     /// In microseconds.
-    var delay: Int64
-
-    init(_ action: GatewayAction, _ generator: inout SeededGenerator) {
-        answer = action.answer
-        accepts = action.accepts
-        delay = action.delay?.draw(&generator) ?? 0
-    }
+    var delay: Int64 = 0
+    /// The time that the feedback service reports, in milliseconds since 1970; the time of arrival if nil.
+    var since: Int64?
 }
 
 extension GatewayEffect {
+    init(_ action: GatewayAction, _ generator: inout SeededGenerator) {
+        self.init(
+            answer: action.answer, accepts: action.accepts, delay: action.delay?.draw(&generator) ?? 0)
+    }
+
     /// What happens to the connection of an accepted client; `nil` for nothing out of the ordinary.
     init?(ofNextConnection script: inout RuleScript<GatewayAction>, _ generator: inout SeededGenerator) {
         guard let action = script.nextConnection(&generator) else { return nil }

@@ -133,23 +133,31 @@ struct RuleEvent {
     }
 }
 
-/// The rules in force, and how often each has met each target.
+/// The rules in force, and how often each has met each of the newest targets.
 struct RuleScript<Action: RuleAction>: Sendable {
     private(set) var rules: [Rule<Action>]
-    private var met: [[RuleEvent.Target: Int]]
+    /// The number of times that a rule with `times` was met by a target, the times beyond included.
+    private var met: [RecentCounts<RuleEvent.Target>]
+    private let limit: Int?
     /// The number of connections since these rules came into force, as far as ``nextConnection(_:)`` was asked.
     private var connections = 0
 
-    init(_ rules: [Rule<Action>] = []) {
+    /// - Parameter limit: the number of targets that each rule with `times` knows at least; one that was forgotten counts anew.
+    ///   nil for all.
+    init(_ rules: [Rule<Action>] = [], limit: Int? = nil) {
         self.rules = rules
-        met = Array(repeating: [:], count: rules.count)
+        self.limit = limit
+        met = Array(repeating: RecentCounts(limit: limit), count: rules.count)
     }
 
     /// Adds a rule behind the others, whose counts go on.
     mutating func add(_ rule: Rule<Action>) {
         rules.append(rule)
-        met.append([:])
+        met.append(RecentCounts(limit: limit))
     }
+
+    /// The number of targets that the rules know.
+    var knownTargets: Int { met.reduce(0) { $0 + $1.count } }
 
     /// Returns true if any rule applies to more than connections.
     var judgesMoreThanConnections: Bool { rules.contains { $0.matcher.point != .connect } }
@@ -159,11 +167,7 @@ struct RuleScript<Action: RuleAction>: Sendable {
         to event: RuleEvent, _ generator: inout SeededGenerator, _ decides: (Action) -> Bool
     ) {
         for index in rules.indices where rules[index].matcher.meets(event, &generator) {
-            if let times = rules[index].matcher.times {
-                let soFar = met[index][event.target, default: 0]
-                guard soFar < times else { continue }
-                met[index][event.target] = soFar + 1
-            }
+            if let times = rules[index].matcher.times, met[index].add(event.target) > times { continue }
             if decides(rules[index].action) { return }
         }
     }

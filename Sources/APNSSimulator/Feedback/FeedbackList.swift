@@ -31,6 +31,10 @@ struct FeedbackList: Sendable {
     private var times: [SimulatedToken: UInt32] = [:]
     private var order: [SimulatedToken] = []
     private var first = 0
+    private let limit: Int
+
+    /// - Parameter limit: how many may wait; the oldest are forgotten for newer ones, because nobody may ever ask for them.
+    init(limit: Int = 1_000_000) { self.limit = max(1, limit) }
 
     /// How many wait to be served.
     var count: Int { times.count }
@@ -41,8 +45,13 @@ struct FeedbackList: Sendable {
     }
 
     /// Adds a device, or sets its time if it waits already.
-    mutating func add(_ record: FeedbackRecord) {
-        if times.updateValue(record.seconds, forKey: record.token) == nil { order.append(record.token) }
+    /// - Returns: true if the oldest one was forgotten instead.
+    @discardableResult
+    mutating func add(_ record: FeedbackRecord) -> Bool {
+        guard times.updateValue(record.seconds, forKey: record.token) == nil else { return false }
+        order.append(record.token)
+        guard count > limit else { return false }
+        return !take(1).isEmpty
     }
 
     /// Takes the first so many off the list, or as many as there are.

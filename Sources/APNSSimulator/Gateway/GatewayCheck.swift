@@ -32,7 +32,8 @@ struct GatewayCheck {
         // is assumed.
         guard notification.priority != 10 || !members.hasContentAvailableOnly else { return .refused(.processingError) }
         let known = SimulatedToken(bytes: token)
-        // No device has it, and clients send it to be refused (assumed). What else is invalid is for rules to say.
+        // No device has it, and clients send it to be refused (assumed). What else is invalid, the
+        // registered devices and the rules decide.
         guard known.words != (0, 0, 0, 0) || !known.tail.allSatisfy({ $0 == 0 }) else { return .refused(.invalidToken) }
         return .good(known, id: members.sought)
     }

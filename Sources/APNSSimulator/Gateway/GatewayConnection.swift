@@ -27,7 +27,8 @@ struct GatewayConnection {
 
     private let service: SimulatedService
     private let check: GatewayCheck
-    private let keepsRecords: Bool
+    /// The topic of the client's certificate; empty without one.
+    private let topic: String
     private var phase = Phase.open
     private var reader = GatewayFrameReader()
     /// Whether a fault has made it impossible to tell where a notification begins.
@@ -41,13 +42,14 @@ struct GatewayConnection {
     init(_ service: SimulatedService, client: GatewayClient, at moment: SimulatedMoment) {
         self.service = service
         let configuration = service.configuration
-        keepsRecords = configuration.recordsGateway
         switch client {
         case .refused:
             check = GatewayCheck()
+            topic = ""
             phase = .ending(GatewayFarewell([.close], at: moment.uptime))
             service.clientRefused()
         case .taken(let topic):
+            self.topic = topic ?? ""
             check = GatewayCheck(
                 maximumPayloadSize: configuration.maximumGatewayPayload,
                 idMember: configuration.gatewayIDMember.map { Array($0.utf8) }, hasTopic: topic != nil)
@@ -68,12 +70,12 @@ struct GatewayConnection {
             tally.droppedBytes += bytes.count
             return
         }
-        let isScripted = service.judgesGatewayNotifications
+        let isJudged = service.judgesGatewayNotifications
         // Out of the way, because what it hands out changes the rest of this value.
         var reader = GatewayFrameReader()
         swap(&reader, &self.reader)
         do throws(GatewayFault) {
-            try reader.read(bytes) { take($0, isScripted: isScripted, at: moment) }
+            try reader.read(bytes) { take($0, isJudged: isJudged, at: moment) }
             self.reader = reader
         } catch {
             isUnreadable = true
@@ -143,7 +145,7 @@ struct GatewayConnection {
 
     // MARK: Notifications
 
-    private mutating func take(_ notification: GatewayNotification, isScripted: Bool, at moment: SimulatedMoment) {
+    private mutating func take(_ notification: GatewayNotification, isJudged: Bool, at moment: SimulatedMoment) {
         ordinal += 1
         tally.arrived(command: notification.command)
         guard case .open = phase else {
@@ -158,7 +160,7 @@ struct GatewayConnection {
             recording?.gather(
                 notification, accepted: false, .refused(status, isSimple: isSimple), date: moment.date)
         case .good(let token, let id):
-            guard isScripted, let effect = service.judgeGateway(token, ordinal: ordinal) else {
+            guard isJudged, let effect = service.judgeGateway(token, topic: topic, ordinal: ordinal) else {
                 accept(notification, token: token, id: id)
                 recording?.gather(notification, accepted: true, .acceptedByGateway, date: moment.date)
                 return
@@ -177,7 +179,6 @@ struct GatewayConnection {
         tally.accepted.append(token)
         lastAccepted = notification.identifier ?? 0
         if let id { tally.ids.append(Array(id)) }
-        if keepsRecords { tally.records.append(GatewayRecord(notification, token: token)) }
     }
 
     // Source: Apple, "Legacy Information": there is no error packet for command 0.
@@ -213,7 +214,7 @@ struct GatewayConnection {
             tally.hangs += 1
             phase = .hung(isTold: false)
         case .feedback:
-            if let subject { service.addFeedback(subject.token, milliseconds: moment.date) }
+            if let subject { service.addFeedback(subject.token, milliseconds: effect.since ?? moment.date) }
         }
     }
 

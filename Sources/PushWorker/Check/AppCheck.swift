@@ -114,6 +114,7 @@ public struct AppCheck: Sendable {
             answer.status = response.status
             answer.reason = response.reasonText
             answer.timestamp = response.timestamp
+            answer.apnsUniqueID = response.uniqueID?.description
         case .refused(let status):
             answer.status = Int(status.code)
             answer.reason = status.name

@@ -31,6 +31,7 @@ final class CheckSession: TransportDelegate, @unchecked Sendable {
         let session = try await eventLoop.submit {
             let pool = configuration.make(
                 on: eventLoop, logger: Logger(label: "check", factory: { _ in SwiftLogNoOpLogHandler() }))
+            pool.keepsUniqueIDs = true
             let session = CheckSession(pool, eventLoop: eventLoop)
             pool.delegate = session
             return session

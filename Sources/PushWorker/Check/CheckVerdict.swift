@@ -28,12 +28,15 @@ public struct CheckVerdict: Sendable, Equatable, Encodable {
         public var reason: String?
         /// The `apns-id` that was sent.
         public var apnsID: String?
+        /// The `apns-unique-id` that APNs answered, by which Apple's console finds the notification.
+        public var apnsUniqueID: String?
         /// The time since which the token is not valid, in milliseconds since 1970.
         public var timestamp: Int64?
 
         enum CodingKeys: String, CodingKey {
             case token, status, reason, timestamp
             case apnsID = "apns_id"
+            case apnsUniqueID = "apns_unique_id"
         }
     }
 

@@ -12,6 +12,8 @@ extension AppSender: TransportDelegate {
     private static let rareAttempts = 3
     /// The number of attempts after which a token is believed to be invalid although nothing else shows that the app is right.
     private static let attemptsToBelieve = 3
+    /// The beginning of 2008, before there was APNs, in milliseconds since 1970.
+    private static let firstYear: Int64 = 1_199_145_600_000
 
     /// A notification whose request has ended, with its job decoded.
     private struct Attempt {
@@ -85,9 +87,9 @@ extension AppSender: TransportDelegate {
         case .tokenInvalid:
             badTokens.good()
             if breaker.isOpen, attempt.isProbe { resume() }
-        case .tokenSuspect:
-            // An answer about a token shows that the app itself is right, unless just that is in question.
-            if attempt.isProbe, breaker.reason?.isBadToken == false { resume() }
+        case .tokenSuspect(let reason):
+            // An answer of APNs about a token shows that the app itself is right, unless just that is in question.
+            if attempt.isProbe, !reason.isGoneWithoutReason, breaker.reason?.isBadToken == false { resume() }
         case .delivered, .retry, .serverError, .throttled, .deferred, .unknown, .dead:
             if attempt.isProbe { breaker.probeInconclusive(now: lane.now) }
         }
@@ -216,17 +218,24 @@ extension AppSender: TransportDelegate {
         case .trip:
             badTokens.startAfresh()
             let detail = "for most tokens; are the environment and the topic right? No token was marked invalid"
-            pause(Reason(reason.code, detail: detail), isProbe: attempt.isProbe)
+            pause(
+                reason.isGoneWithoutReason ? .notAPNs(status: 410) : Reason(reason.code, detail: detail),
+                isProbe: attempt.isProbe)
             deferNotification(attempt.token, of: attempt.id, attempt.job, reason, delay: pauseDelay)
         }
     }
 
+    /// Marks a token as invalid.
+    /// - Parameter since: the time that APNs gave, in milliseconds since 1970; ignored if it is in the future, where no
+    ///   registration of the device could follow it, or before there was APNs.
     private func markInvalid(_ attempt: Attempt, _ reason: Reason, since: Int64?) {
         let id = attempt.id
+        let now = ledger.queue(of: id).now
+        let at = since.flatMap { (Self.firstYear...max(Self.firstYear, now)).contains($0) ? $0 : nil } ?? now
         let topic = lane.jobs[id].fanOut?.template.topic ?? notification(ofJob: id)?.topic ?? app.topic
         ledger.record(
             invalid: InvalidToken(
-                token: attempt.token, at: since ?? ledger.queue(of: id).now, reason: reason.code.text, topic: topic,
+                token: attempt.token, at: at, reason: reason.code.text, topic: topic,
                 environment: configuration.environment, source: configuration.usesGateway ? .gateway : .apns),
             reason, status: attempt.status, of: id)
     }
@@ -278,8 +287,10 @@ extension AppSender: TransportDelegate {
         var delay = lane.configuration.retry.serverErrorPause(
             elapsed: elapsed, retryAfter: retryAfter, jitter: lane.jitter)
         if watch.endpoint.isOpen { delay = max(delay, min(endpointDelay, lane.configuration.retry.cap)) }
-        let expires = job.expirationSecond(firstSeen: lane.jobs[id].firstSeen).map { $0 > 0 } ?? false
-        let since = max(job.enqueuedAt ?? lane.jobs[id].firstSeen, job.sendAt ?? 0)
+        let firstSeen = lane.jobs[id].firstSeen
+        let expires = app.end(of: job, firstSeen: firstSeen) != nil
+        // A producer's clock may be wrong: nothing was enqueued after it was first seen.
+        let since = max(min(job.enqueuedAt ?? firstSeen, firstSeen), job.sendAt ?? 0)
         guard expires || now - since < RetryPolicy.freeResends else {
             return retry(
                 attempt, reason, retryAfter: retryAfter, isUncertain: isUncertain,

@@ -1,4 +1,5 @@
 import APNS
+import FoundationEssentials
 import Logging
 import NIOCore
 import PushQueue
@@ -86,9 +87,11 @@ struct FeedbackDrain: Sendable {
     }
 
     private mutating func take(_ tuples: [FeedbackTuple]) async {
+        // A time in the future would outlast any registration of the device.
+        let now = Int64(Date().timeIntervalSince1970 * 1000)
         let records = tuples.map { tuple in
             InvalidToken(
-                token: tuple.token.hex, at: Int64(tuple.seconds) * 1000, reason: "Feedback",
+                token: tuple.token.hex, at: min(Int64(tuple.seconds) * 1000, now), reason: "Feedback",
                 topic: ByteBuffer(string: app.topic), environment: app.environment, source: .feedback)
         }
         report.records += records.count

@@ -76,6 +76,17 @@ struct FeedbackTests {
         return list
     }
 
+    @Test("no more than there may be: the oldest is forgotten")
+    func bounded() {
+        var list = FeedbackList(limit: 3)
+        let forgotten = (1...200).count { list.add(Self.record(UInt8($0))) }
+        #expect(forgotten == 197 && list.count == 3)
+        let isForgotten = list.add(Self.record(199))
+        #expect(!isForgotten && list.count == 3, "it waits already")
+        let served = serve(nil, &list)
+        #expect(served.pieces == [Self.tuple(198) + Self.tuple(199) + Self.tuple(200)])
+    }
+
     @Test("all of it in one piece, then the end")
     func plain() {
         var list = list(3)

@@ -16,7 +16,7 @@ struct GatewayConnectionTests {
 
         init(
             _ rules: [String] = [], client: GatewayClient = .taken(topic: "com.example.app"),
-            _ change: (inout SimulatorConfiguration) -> Void = { _ in }
+            _ change: (inout SimulatorConfiguration) throws -> Void = { _ in }
         ) throws {
             var configuration = SimulatorConfiguration(
                 identity: try TLSIdentity(
@@ -25,7 +25,7 @@ struct GatewayConnectionTests {
             configuration.gatewayPort = 0
             configuration.feedbackPort = 0
             configuration.gatewayRules = try rules.map { try GatewayRule($0) }
-            change(&configuration)
+            try change(&configuration)
             service = SimulatedService(configuration)
             connection = GatewayConnection(service, client: client, at: .init(uptime: 0, date: 0))
             proceed()
@@ -62,8 +62,9 @@ struct GatewayConnectionTests {
 
     @Test("answers nothing to what is good, and counts it")
     func accepts() throws {
+        let recorder = Recorder()
         let scene = try Scene {
-            $0.recordsGateway = true
+            $0.recorder = recorder
             $0.gatewayIDMember = "id"
         }
         let twice = Array(#"{"aps":{},"id":"a"}"#.utf8)
@@ -74,12 +75,56 @@ struct GatewayConnectionTests {
         let account = scene.account
         #expect(account.accepted == 3 && account.frames == [0: 1, 1: 1, 2: 1] && account.connections == 1)
         #expect(account.duplicates == 1 && account.distinctIDs == 1 && account.acceptedIDs == ["a": 2])
-        #expect(account.records.map(\.identifier) == [nil, 1, 2])
-        #expect(account.records.last?.expiration == 77 && account.records.last?.priority == 5)
-        #expect(account.records.last?.payload == twice)
-        let token = try #require(account.records.first?.token)
+        let records = recorder.notifications().entries.map(\.notification)
+        #expect(records.map(\.identifier) == [nil, 1, 2])
+        #expect(records.last?.expiration == 77 && records.last?.priority == 5 && records.last?.payload == twice)
+        let token = try #require(SimulatedToken(hex: records.first?.token ?? ""))
         #expect(token.bytes == GatewayBytes.token)
         #expect(scene.service.account.accepted == 3 && scene.service.account.accepted(token: token) == 3)
+    }
+
+    @Test(
+        "answers 8 for registered devices of another topic or environment and for expired ones; removed apps are feedback"
+    )
+    func devices() throws {
+        func device(_ byte: UInt8, _ rest: String) throws -> RegisteredDevice {
+            try RegisteredDevice("token=\(Hexadecimal.text(GatewayBytes.token(byte))),topic=\(rest)")
+        }
+        let rules = ["prefix=a2,answer=1", "prefix=a5,answer=reset"]
+        let change: (inout SimulatorConfiguration) throws -> Void = {
+            $0.devices = [
+                try device(0xA1, "com.example.app"), try device(0xA2, "com.example.other"),
+                try device(0xA3, "com.example.app,environment=sandbox"),
+                try device(0xA4, "com.example.app,state=expired"),
+                try device(0xA5, "com.example.app"),
+                try device(0xA6, "com.example.app,state=unregistered,since=1600000000123"),
+                try device(0xA7, "com.example.app,state=unregistered"),
+            ]
+        }
+        for byte: UInt8 in [0xA2, 0xA3, 0xA4] {
+            let scene = try Scene(rules, change)
+            scene.receive(GatewayBytes.frame(1) + GatewayBytes.frame(2, token: GatewayBytes.token(0xA1)))
+            #expect(scene.steps.isEmpty && scene.account.accepted == 2)
+            scene.receive(GatewayBytes.frame(3, token: GatewayBytes.token(byte)) + GatewayBytes.frame(4))
+            // The registry comes before the rules.
+            #expect(scene.steps == packet(8, 3), "\(byte)")
+            #expect(scene.account.refused == ["8 InvalidToken": 1] && scene.account.dropped == 1)
+        }
+        let scene = try Scene(rules, change)
+        scene.receive(
+            GatewayBytes.frame(1, token: GatewayBytes.token(0xA6))
+                + GatewayBytes.frame(2, token: GatewayBytes.token(0xA7)))
+        #expect(scene.steps.isEmpty && scene.account.accepted == 2)
+        #expect(scene.service.waitingFeedback.map(\.seconds) == [1_600_000_000, 1_700_000_000])
+        scene.receive(GatewayBytes.frame(3, token: GatewayBytes.token(0xA5)))
+        #expect(scene.steps == [.reset])
+
+        let closed = try Scene {
+            $0.settings.acceptsRegisteredOnly = true
+            try change(&$0)
+        }
+        closed.receive(GatewayBytes.frame(1, token: GatewayBytes.token(0xA1)) + GatewayBytes.frame(2))
+        #expect(closed.steps == packet(8, 2) && closed.account.accepted == 1)
     }
 
     @Test("names what is bad, closes, and drops what came after it")

@@ -83,6 +83,25 @@ struct GatewayRuleTests {
         #expect(connection == nil)
     }
 
+    @Test("with times know the newest tokens only, so that their memory is bounded")
+    func bounded() throws {
+        var generator = APNSSimulator.SeededGenerator(seed: 1)
+        var script = RuleScript([try GatewayRule("times=2,answer=8")], limit: 50)
+        func meets(_ number: Int) throws -> Bool {
+            let digits = String(number, radix: 16)
+            let token = try #require(SimulatedToken(hex: String(repeating: "0", count: 64 - digits.count) + digits))
+            return GatewayEffect(of: &script, on: token, ordinal: 1, &generator) != nil
+        }
+        #expect(try [meets(0), meets(0), meets(0)] == [true, true, false])
+        for number in 1...10_000 {
+            #expect(try meets(number))
+            // One that keeps coming is not forgotten.
+            if number % 40 == 0 { #expect(try !meets(0)) }
+            #expect(script.knownTargets <= 100)
+        }
+        #expect(try meets(1) && meets(1) && !meets(1), "it was forgotten long ago")
+    }
+
     @Test("meet the first connections, or a share of them")
     func connections() throws {
         var generator = APNSSimulator.SeededGenerator(seed: 1)

@@ -1,0 +1,261 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    /// Settings of an app that change what is sent, at the start and by a reload.
+    @Suite("Settings of an app")
+    struct AppSettingTests {
+        /// What the simulator received for a device.
+        private struct Received: Decodable {
+            let token: String
+            let expiration: Int64?
+        }
+
+        private static func received(_ record: String) throws -> [String: Received] {
+            let lines = try String(contentsOfFile: record, encoding: .utf8).split(separator: "\n")
+            let all = try lines.map { try JSONDecoder().decode(Received.self, from: Data($0.utf8)) }
+            return Dictionary(all.map { ($0.token, $0) }) { _, last in last }
+        }
+
+        /// A worker that has its app from a file, beside a simulator that records.
+        private final class Scene {
+            let redis: RedisServer
+            let simulator: SimulatorProcess
+            let worker: WorkerProcess
+            private let folder: ConfigurationTests.Folder
+
+            var record: String { folder.url.appending(path: "record").path }
+
+            /// - Parameter settings: the app's, a line each.
+            init(_ settings: String...) async throws {
+                redis = try RedisServer()
+                folder = try ConfigurationTests.Folder()
+                simulator = try await SimulatorProcess(
+                    options: ["--record", folder.url.appending(path: "record").path])
+                try folder.write(Self.file(settings, simulator.port))
+                worker = try WorkerProcess(
+                    redis: redis.url, endpoint: simulator.port, options: ["--config", folder.file, "--results", "all"],
+                    environment: ["APNS_WORKER_ENDPOINT": "", "APNS_WORKER_TOPIC": ""])
+            }
+
+            private static func file(_ settings: [String], _ port: Int) -> String {
+                "apps:\n  shop:\n    topic: com.example.app\n    endpoint: localhost:\(port)\n"
+                    + settings.map { "    \($0)\n" }.joined()
+            }
+
+            /// Replaces the app's settings, and waits until the worker has them.
+            func reload(_ settings: String...) async throws {
+                let before = worker.lines(of: "configuration_reloaded").count
+                try folder.write(Self.file(settings, simulator.port))
+                worker.process.send(SIGHUP)
+                try await eventually("the configuration is loaded") {
+                    worker.lines(of: "configuration_reloaded").count > before
+                }
+            }
+
+            /// Pushes jobs, and waits until all that were pushed so far have ended.
+            func finish(_ jobs: [String], ended: Int) async throws {
+                try redis.push(jobs)
+                try await eventually("\(ended) have ended") { try storedResults(redis).count == ended }
+            }
+
+            func stop() async throws -> WorkerProcess.Account {
+                let account = try await worker.stop()
+                expectAgreement(account, try QueueContents(redis), try await simulator.stop())
+                return account
+            }
+        }
+
+        @Test("strict_payloads makes a refusal of what is a hint without it, also when it is turned on by a reload")
+        func strictPayloads() async throws {
+            func jobs(_ digit: String) -> [String] {
+                [
+                    #"{"token":"\#(TestJob.token(digit, 1))","push_type":"background","payload":{"aps":{"alert":"x"}}}"#,
+                    #"{"token":"\#(TestJob.token(digit, 2))","push_type":"liveactivity","payload":{"aps":{"event":"update"}}}"#,
+                    #"{"token":"\#(TestJob.token(digit, 3))","push_type":"background","content_available":true}"#,
+                    // A Wallet pass.
+                    #"{"token":"\#(TestJob.token(digit, 4))","push_type":"background","payload":{}}"#,
+                ]
+            }
+            let scene = try await Scene()
+            try await scene.finish(jobs("a"), ended: 4)
+            #expect(try QueueContents(scene.redis).counters["delivered"] == 4)
+            #expect(scene.worker.lines(of: "payload_hint").count >= 1, "\(scene.worker.log)")
+            try await scene.reload("strict_payloads: on")
+            try await scene.finish(jobs("b"), ended: 8)
+            let queue = try QueueContents(scene.redis)
+            #expect(queue.deadReasons == ["BadPayload": 2] && queue.count("delivered") == 6)
+            #expect(Set(queue.dead.map(\.original)) == Set(jobs("b").prefix(2).map { Array($0.utf8) }))
+            #expect(queue.dead.allSatisfy { $0.detail?.isEmpty == false }, "\(queue.dead)")
+            let received = try Self.received(scene.record)
+            #expect(received[TestJob.token("b", 1)] == nil && received[TestJob.token("b", 2)] == nil)
+            try await scene.reload("strict_payloads: off")
+            try await scene.finish(jobs("c"), ended: 12)
+            let account = try await scene.stop()
+            #expect(account.delivered == 10 && account.dead == 2)
+        }
+
+        @Test("expiration holds for jobs that name none, and a reload changes it for the jobs that come then")
+        func expiration() async throws {
+            let now = Int64(Date().timeIntervalSince1970)
+            func jobs(_ digit: String) -> [String] {
+                [
+                    #"{"token":"\#(TestJob.token(digit, 1))","alert":"x","enqueued_at":\#(now - 100)}"#,
+                    #"{"token":"\#(TestJob.token(digit, 2))","alert":"x","enqueued_at":\#(now),"expiration":"5m"}"#,
+                    #"{"token":"\#(TestJob.token(digit, 3))","alert":"x","expiration":0}"#,
+                    #"{"token":"\#(TestJob.token(digit, 4))","payload":{"aps":{}},"push_type":"voip"}"#,
+                    #"{"token":"\#(TestJob.token(digit, 5))","alert":"x"}"#,
+                ]
+            }
+            /// The expirations of the jobs, by place, relative to now.
+            func expirations(_ digit: String, _ record: String) throws -> [Int64?] {
+                let received = try Self.received(record)
+                return try (1...4).map { number in
+                    try #require(received[TestJob.token(digit, number)]).expiration.map { $0 == 0 ? 0 : $0 - now }
+                }
+            }
+            let scene = try await Scene("expiration: 1h")
+            try await scene.finish(jobs("a"), ended: 5)
+            #expect(try expirations("a", scene.record) == [3500, 300, 0, 0])
+            // Without enqueued_at it counts from when the job was first seen.
+            let seen = try #require(try Self.received(scene.record)[TestJob.token("a", 5)]?.expiration)
+            #expect((3600...3660).contains(seen - now))
+            try await scene.reload("expiration: 2d")
+            try await scene.finish(jobs("b"), ended: 10)
+            #expect(try expirations("b", scene.record) == [172_700, 300, 0, 0])
+            try await scene.reload("expiration: 0")
+            try await scene.finish(jobs("c"), ended: 15)
+            #expect(try expirations("c", scene.record) == [0, 300, 0, 0])
+            try await scene.reload("expiration: 60")
+            try await scene.finish(jobs("d"), ended: 20)
+            #expect(try QueueContents(scene.redis).count("expired") == 1, "it was made 100 seconds ago")
+            try await scene.reload()
+            try await scene.finish(jobs("e"), ended: 25)
+            #expect(try expirations("e", scene.record) == [nil, 300, 0, 0])
+            let account = try await scene.stop()
+            #expect(account.delivered == 24 && account.expired == 1)
+        }
+
+        @Test("status counts jobs whose duration has no enqueued_at to count from")
+        func undated() async throws {
+            let scene = try await Scene()
+            try await scene.finish(
+                [
+                    #"{"token":"\#(TestJob.token("a", 1))","alert":"x","expiration":"1h","enqueued_at":1900000000}"#,
+                    #"{"token":"\#(TestJob.token("a", 2))","alert":"x","expiration":2000000000}"#,
+                    #"{"token":"\#(TestJob.token("a", 3))","alert":"x"}"#,
+                ], ended: 3)
+            #expect(try await FleetView(scene.redis.url).notes.isEmpty)
+            try await scene.finish(
+                (0..<3).map { #"{"token":"\#(TestJob.token("b", $0))","alert":"x","expiration":"1h"}"# }, ended: 6)
+            // With the next heartbeat.
+            try await eventually("status counts them", within: .seconds(15)) {
+                try await FleetView(scene.redis.url).notes.contains {
+                    $0.hasPrefix("3 jobs had a duration as `expiration` and no `enqueued_at`")
+                }
+            }
+            let environment = ["APNS_WORKER_REDIS_URL": scene.redis.url]
+            let page = try await CommandLineTests.run(["status"], environment: environment)
+            // Lines are wrapped.
+            let words = page.output.split(whereSeparator: \.isWhitespace).joined(separator: " ")
+            #expect(words.contains("have producers set `enqueued_at`"), "\(page.output)")
+            let check = try await CommandLineTests.run(["status", "--check"], environment: environment)
+            #expect(check.ending == .exited(0), "it is no problem: \(check.output)")
+            #expect(try await scene.stop().delivered == 6)
+        }
+
+        @Test("next_key takes over when APNs says that the key is for the other environment, in the spelling it uses")
+        func otherEnvironment() async throws {
+            let redis = try RedisServer()
+            let old = try TestCertificates.path("server-key.pem")
+            // Both keys are good; one is for the sandbox, which the simulator is not.
+            let simulator = try await SimulatorProcess(
+                options: ["--provider-key", "OLDKEY1234:TEAM123456:\(old),environment=sandbox"])
+            try redis.push(TestJob.many(300, members: #""max_attempts":1,"#))
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"],
+                environment: [
+                    "APNS_WORKER_KEY": old, "APNS_WORKER_KEY_ID": "OLDKEY1234",
+                    "APNS_WORKER_NEXT_KEY": try TestCertificates.path("AuthKey_ABC123DEFG.p8"),
+                ])
+            let account = try await worker.finish()
+            let seen = try await simulator.stop()
+            expectAgreement(account, try QueueContents(redis), seen)
+            #expect(account.delivered == 300 && account.deferred == 0 && account.retried == 0)
+            #expect((seen.answers["403 BadEnvironmentKeyInToken"] ?? 0) >= 1, "\(seen.answers)")
+            #expect(
+                worker.lines(of: "key_refused").contains {
+                    $0.contains("OLDKEY1234") && $0.contains("BadEnvironmentKeyInToken")
+                }, "\(worker.log)")
+            #expect(try BreakerTests.pause("default", redis) == nil)
+        }
+
+        @Test("apps of two teams never have tokens of both on one connection, which APNs would refuse")
+        func teams() async throws {
+            let redis = try RedisServer()
+            let other = try TestCertificates.path("server-key.pem")
+            let simulator = try await SimulatorProcess(options: ["--provider-key", "OTHERKEY12:OTHERTEAM1:\(other)"])
+            func jobs(_ app: String, _ prefix: String) -> [String] {
+                TestJob.many(500, prefix: prefix, members: #""app":"\#(app)","#)
+            }
+            try redis.push(zip(jobs("one", "a"), jobs("two", "b")).flatMap { [$0, $1] })
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"],
+                environment: [
+                    "APNS_WORKER_APPS": "one,two", "APNS_WORKER_TOPIC": "",
+                    "APNS_WORKER_APPS_ONE_TOPIC": "com.example.one",
+                    "APNS_WORKER_APPS_TWO_TOPIC": "com.example.two", "APNS_WORKER_APPS_TWO_KEY": other,
+                    "APNS_WORKER_APPS_TWO_KEY_ID": "OTHERKEY12", "APNS_WORKER_APPS_TWO_TEAM_ID": "OTHERTEAM1",
+                ])
+            #expect(try await worker.finish().delivered == 1000)
+            let seen = try await simulator.stop()
+            #expect(seen.answers == ["200": 1000] && seen.connections >= 2, "\(seen.answers)")
+        }
+
+        @Test(
+            "redis.ca_base64 verifies a Redis with TLS, as PEM or DER, and other authorities are refused",
+            arguments: ["pem", "der", "file", "other"])
+        func redisAuthorities(form: String) async throws {
+            let redis = try RedisServer(tls: true)
+            let simulator = try await SimulatorProcess()
+            let url = "rediss://localhost:\(try #require(redis.tlsPort))"
+            let name = form == "other" ? "other-ca" : "ca"
+            let pem = try String(contentsOfFile: TestCertificates.path("\(name).pem"), encoding: .utf8)
+            let folder = try ConfigurationTests.Folder()
+            var options: [String] = []
+            var environment: [String: String] = [:]
+            switch form {
+            case "der":
+                let lines = pem.split(separator: "\n")
+                let start = try #require(lines.firstIndex { $0.hasPrefix("-----BEGIN CERTIFICATE") })
+                environment["APNS_WORKER_REDIS_CA_BASE64"] =
+                    lines[(start + 1)...].prefix { !$0.hasPrefix("-----") }.joined()
+            case "file":
+                try folder.write("redis:\n  ca_base64: \(Data(pem.utf8).base64EncodedString())\n")
+                options = ["--config", folder.file]
+            default: environment["APNS_WORKER_REDIS_CA_BASE64"] = Data(pem.utf8).base64EncodedString()
+            }
+            try redis.push(TestJob.many(50))
+            let worker = try WorkerProcess(
+                redis: url, endpoint: simulator.port, options: ["--exit-when-done"] + options, environment: environment)
+            guard form != "other" else {
+                try await eventually("the worker logs why, or ends for it") {
+                    worker.log.contains("certificate") && (worker.process.ending ?? .exited(1)) != .exited(0)
+                }
+                #expect(try QueueContents(redis).jobs.count == 50)
+                return
+            }
+            #expect(try await worker.finish().delivered == 50)
+            environment.merge([
+                "APNS_WORKER_REDIS_URL": url, "APNS_WORKER_TOPIC": "com.example.app",
+                "APNS_WORKER_TEAM_ID": "TEAM123456",
+                "APNS_WORKER_KEY": try TestCertificates.path("AuthKey_ABC123DEFG.p8"),
+            ]) { $1 }
+            let config = try await CommandLineTests.run(["config", "--json"] + options, environment: environment)
+            #expect(config.ending == .exited(0) && config.output.contains("redis.ca_base64"), "\(config.errors)")
+            #expect(!config.output.contains(Data(pem.utf8).base64EncodedString().prefix(40)), "it is not shown")
+            _ = try await simulator.stop()
+        }
+    }
+}

@@ -1,0 +1,250 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    /// Answers that APNs never gives, or gives on a bad day, from a server over Python's h2.
+    @Suite("Hostile answers")
+    struct HostileAnswerTests {
+        /// An answer of `Tests/Foreign/answer_server.py`.
+        struct Answer: Encodable {
+            var headers: [[String]]?
+            var interim: [[String]]?
+            var body: String?
+            /// The number of times that the body is sent.
+            var `repeat`: Int?
+            var trailers: [[String]]?
+            /// The number of requests of a device token that get it; the others get 200.
+            var times: Int?
+            /// True to answer before the request's body has arrived.
+            var early: Bool?
+
+            /// - Parameter more: further header fields.
+            static func status(_ status: String, _ body: String? = nil, more: [[String]] = [], times: Int? = nil)
+                -> Answer
+            {
+                Answer(headers: [[":status", status]] + more, body: body, times: times)
+            }
+        }
+
+        private struct Scene {
+            let redis: RedisServer
+            let server: ForeignServerProcess
+            let worker: WorkerProcess
+
+            /// - Parameter answers: by the first two digits of device tokens.
+            init(_ answers: [String: Answer], options: [String] = [], environment: [String: String] = [:]) async throws
+            {
+                redis = try RedisServer()
+                let text = String(decoding: try JSONEncoder().encode(answers), as: UTF8.self)
+                server = try await ForeignServerProcess(
+                    ForeignProgram.python("answer_server.py") + ["--answers", text])
+                worker = try WorkerProcess(
+                    redis: redis.url, endpoint: server.port, options: options, environment: environment)
+            }
+
+            /// Waits until the worker has done all there was, and expects that it kept to HTTP/2.
+            func finish() async throws -> (worker: WorkerProcess.Account, queue: QueueContents) {
+                let account: WorkerProcess.Account
+                do { account = try await worker.finish() } catch {
+                    let queue = try QueueContents(redis)
+                    Issue.record(
+                        "\(queue.jobs.count) jobs, \(queue.retries.count) retries, \(queue.claims) claims left")
+                    throw error
+                }
+                let queue = try QueueContents(redis)
+                expectAgreement(account, queue)
+                let seen = try await server.stop()
+                #expect(seen.violations.isEmpty && seen.changedIDs == 0, "\(seen.violations)")
+                return (account, queue)
+            }
+        }
+
+        private static let unregistered = #"{"reason":"Unregistered"}"#
+
+        @Test("mark a token when they say 410, whatever else they say, since a time that can be")
+        func invalidTokens() async throws {
+            let before = Int64(Date().timeIntervalSince1970 * 1000) - 1000
+            // The times that are taken as they are come first.
+            let exact: [String: Int64] = ["a0": 1_700_000_000_123, "a1": 1_700_000_000_000]
+            let answers: [String: Answer] = [
+                "a0": .status("410", #"{"reason":"Unregistered","timestamp":1700000000123}"#),
+                "a1": .status("410", #"{"timestamp":1.7e12,"reason":"ExpiredToken","more":{"reason":"Shutdown"}}"#),
+                // In the future, where no registration could make the token valid again.
+                "b0": .status("410", #"{"reason":"Unregistered","timestamp":253402300799000}"#),
+                "b1": .status("410", #"{"reason":"Unregistered","timestamp":9223372036854775807}"#),
+                "b2": .status("410", #"{"reason":"Unregistered","timestamp":1e300}"#),
+                // Before there was APNs: seconds, as in the binary protocol, or nonsense.
+                "b3": .status("410", #"{"reason":"Unregistered","timestamp":1700000000}"#),
+                "b4": .status("410", #"{"reason":"Unregistered","timestamp":0}"#),
+                "b5": .status("410", #"{"reason":"Unregistered","timestamp":-1700000000123}"#),
+                "b6": .status("410", #"{"reason":"Unregistered","timestamp":"1700000000123"}"#),
+                "b7": .status("410", #"{"reason":"Unregistered","timestamp":[1700000000123]}"#),
+                // Without a reason, or with one that is none: believed because APNs accepts other tokens.
+                "c0": .status("410"),
+                "c1": .status("410", "<html>Gone</html>"),
+                "c2": .status("410", #"{"reason":5,"timestamp":1700000000123}"#),
+                "c3": .status("410", #"{"reason":["Unregistered"]}"#),
+                "c4": .status("410", "null"),
+                "c5": .status("410", #"{"reason":"\#(String(repeating: "x", count: 4000))"}"#),
+                "c6": .status("410", #"{"reason":"Shutdown"}"#),
+                // A megabyte, of which the beginning is right.
+                "c7": Answer(headers: [[":status", "410"]], body: Self.unregistered + " ", repeat: 40_000),
+                "c8": .status(
+                    "410", Self.unregistered, more: [["content-length", "25"], ["content-type", "text/plain"]]),
+                "c9": Answer(headers: [[":status", "410"]], body: Self.unregistered, early: true),
+            ]
+            let scene = try await Scene(answers, options: ["--exit-when-done"])
+            // Registered long ago, and known to be: APNs knows better.
+            let tokens = Dictionary(uniqueKeysWithValues: answers.keys.map { ($0, TestJob.token($0, 1)) })
+            for token in tokens.values {
+                try scene.redis.run("HSET", "push:{shared}:registrations", token, "1600000000000")
+            }
+            let bad = tokens.values.map { TestJob.text($0) }
+            let good = TestJob.many(60, prefix: "0")
+            let mixed = zip(bad, good.dropFirst(20)).flatMap { [$0, $1] }
+            try scene.redis.push(Array(good.prefix(20)) + mixed + Array(good.dropFirst(20 + bad.count)))
+            let (account, queue) = try await scene.finish()
+            let after = Int64(Date().timeIntervalSince1970 * 1000) + 1000
+            #expect(account.delivered == 60 && account.invalidToken == answers.count && account.dead == 0)
+            #expect(queue.invalidTokens == Set(tokens.values))
+            for (prefix, token) in tokens {
+                let details = try #require(queue.invalidTokenDetails[token])
+                if let at = exact[prefix] {
+                    #expect(details.at == at, "\(prefix)")
+                } else {
+                    #expect((before...after).contains(details.at), "\(prefix): \(details)")
+                }
+            }
+            // What registers later is valid again.
+            let simulator = try await SimulatorProcess()
+            let again = try WorkerProcess(
+                redis: scene.redis.url, endpoint: simulator.port, options: ["--exit-when-done"])
+            let now = Int(Date().timeIntervalSince1970) + 5
+            try scene.redis.push([TestJob.text(TestJob.token("b1", 1), #""registered_at":\#(now),"#)])
+            #expect(try await again.finish().delivered == 1)
+            #expect(try !QueueContents(scene.redis).invalidTokens.contains(TestJob.token("b1", 1)))
+            _ = try await simulator.stop()
+        }
+
+        @Test(
+            "wipe no list when a proxy says 410 to everything: the app is paused, no token is marked, and no job dies")
+        func proxy() async throws {
+            let scene = try await Scene(["ff": .status("410", "<html>Gone</html>")])
+            try scene.redis.push(TestJob.many(400, prefix: "ff"))
+            try await eventually("the app is paused") { try BreakerTests.pause("default", scene.redis) != nil }
+            let pause = try #require(try BreakerTests.pause("default", scene.redis))
+            #expect(pause["reason"] as? String == "HTTP410")
+            #expect((pause["detail"] as? String)?.contains("is this APNs?") == true, "\(pause)")
+            let account = try await scene.worker.stop()
+            let queue = try QueueContents(scene.redis)
+            #expect(queue.invalidTokens.isEmpty && account.invalidToken == 0 && account.dead == 0)
+            #expect(queue.jobs.count + queue.retries.count == 400)
+            _ = try await scene.server.stop()
+        }
+
+        @Test("deliver when they say 200, whatever else they say")
+        func delivered() async throws {
+            let answers: [String: Answer] = [
+                "a0": .status("200", #"{"reason":"BadDeviceToken"}"#),
+                "a1": Answer(body: "x", repeat: 1 << 20),
+                "a2": .status(
+                    "200", more: [["apns-unique-id", "nonsense"], ["apns-id", "x"], ["retry-after", "never"]]),
+                "a3": Answer(interim: [[":status", "103"], ["link", "x"]], body: ""),
+                "a4": Answer(body: "{}", trailers: [["x", "y"]]),
+                "a5": .status("200", more: (0..<100).map { ["x-\($0)", String(repeating: "y", count: 100)] }),
+                "a6": Answer(early: true),
+                "a7": .status(
+                    "200", more: [["set-cookie", "a=b"], ["apns-unique-id", ""], ["apns-unique-id", "x"]]),
+            ]
+            let scene = try await Scene(answers, options: ["--exit-when-done", "--results", "all"])
+            let jobs = answers.keys.sorted().flatMap { TestJob.many(10, prefix: $0) }
+            try scene.redis.push(jobs)
+            let (account, queue) = try await scene.finish()
+            #expect(account.delivered == jobs.count && account.retried == 0 && account.possibleDuplicates == 0)
+            #expect(queue.invalidTokens.isEmpty && queue.dead.isEmpty)
+            let results = try storedResults(scene.redis)
+            #expect(
+                results.count == jobs.count && results.allSatisfy { $0["apns_unique_id"] == nil && $0["reason"] == nil }
+            )
+        }
+
+        @Test("are tried again when they pass, soon even if they say when in words that mean nothing")
+        func retried() async throws {
+            var answers: [String: Answer] = [
+                "a0": .status("500", #"{"reason":"Unregistered","timestamp":1700000000123}"#, times: 1),
+                "a1": .status("503", #"{"reason":410}"#, times: 1),
+                "a2": .status("599", "BadDeviceToken", times: 1),
+            ]
+            for (number, value) in [
+                "soon", "-5", "", "0x10", "1.5", "Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 99 Foo 9999",
+            ].enumerated() {
+                answers["b\(number)"] = .status(
+                    "429", #"{"reason":"TooManyRequests"}"#, more: [["retry-after", value]], times: 1)
+            }
+            let scene = try await Scene(answers, options: ["--exit-when-done"])
+            try scene.redis.push(
+                answers.keys.sorted().map { TestJob.text(TestJob.token($0, 1)) } + TestJob.many(50, prefix: "00"))
+            let (account, queue) = try await scene.finish()
+            #expect(account.delivered == answers.count + 50 && account.retried == answers.count)
+            #expect(account.possibleDuplicates == 0 && queue.invalidTokens.isEmpty && queue.dead.isEmpty)
+        }
+
+        @Test("break one request and no other, when they break HTTP: it is sent again under the same apns-id")
+        func malformed() async throws {
+            let answers: [String: Answer] = [
+                "a0": .status("0", times: 1), "a1": .status("000", times: 1), "a2": .status("2000", times: 1),
+                "a3": .status("abc", times: 1), "a4": .status("", times: 1), "a5": .status("-200", times: 1),
+                "a6": Answer(headers: [["apns-id", "x"]], times: 1),
+                "a7": .status("200", more: [[":status", "200"]], times: 1),
+                "a8": .status("200", more: [["connection", "close"]], times: 1),
+                "a9": .status("200", more: [["Apns-Id", "x"]], times: 1),
+                "b0": .status("200", "{}", more: [["content-length", "5"]], times: 1),
+                "b1": .status("200", "{}", more: [["content-length", "0"]], times: 1),
+                "b2": Answer(interim: [[":status", "101"]], times: 1),
+            ]
+            let scene = try await Scene(answers, options: ["--exit-when-done", "--request-timeout", "2000"])
+            try scene.redis.push(
+                TestJob.many(100, prefix: "00") + answers.keys.sorted().map { TestJob.text(TestJob.token($0, 1)) }
+                    + TestJob.many(100, prefix: "01"))
+            let (account, queue) = try await scene.finish()
+            #expect(account.delivered == answers.count + 200 && queue.dead.isEmpty && queue.invalidTokens.isEmpty)
+            #expect(account.possibleDuplicates <= answers.count)
+        }
+
+        @Test("pause the app they are about when they are not APNs', and no other; no job dies of it")
+        func notAPNs() async throws {
+            let answers: [String: Answer] = [
+                "a0": .status("400", #"{"reason":5}"#), "a1": .status("400", #"{"reason":{"a":1}}"#),
+                "a2": .status("403", #"["BadCertificate"]"#), "a3": .status("404", "<html>"), "a4": .status("204"),
+                "a5": .status("302", more: [["location", "https://example.com/"]]), "a6": .status("999"),
+                "a7": .status("600", #"{"reason":"BadDeviceToken"}"#), "a8": .status("401", #"{"reason":""}"#),
+                "a9": .status("400", #"{"reason":"no word at all"}"#),
+                "aa": .status("400", #"{"reason":"BadDeviceToken""#), "ac": .status("429", "{"),
+                "ab": Answer(headers: [[":status", "400"]], body: #"{"reason":"BadDeviceToken"}"#, repeat: 10_000),
+            ]
+            let names = answers.keys.sorted()
+            var environment = ["APNS_WORKER_APPS": (names + ["good"]).joined(separator: ","), "APNS_WORKER_TOPIC": ""]
+            for name in names + ["good"] {
+                environment["APNS_WORKER_APPS_\(name.uppercased())_TOPIC"] = "com.example.\(name)"
+            }
+            let scene = try await Scene(answers, environment: environment)
+            try scene.redis.push(
+                names.flatMap { TestJob.many(3, prefix: $0, members: #""app":"\#($0)","max_attempts":1,"#) }
+                    + TestJob.many(100, prefix: "00", members: #""app":"good","#))
+            try await eventually("the other app goes on") { try scene.redis.counted("delivered") == 100 }
+            for name in names {
+                try await eventually("\(name) is paused") { try BreakerTests.pause(name, scene.redis) != nil }
+                let reason = try #require(try BreakerTests.pause(name, scene.redis)?["reason"] as? String)
+                let status = try #require(answers[name]?.headers?.first?.last)
+                #expect(reason == "HTTP\(status)", "\(name)")
+            }
+            #expect(try BreakerTests.pause("good", scene.redis) == nil)
+            let account = try await scene.worker.stop()
+            let queue = try QueueContents(scene.redis)
+            #expect(account.dead == 0 && account.invalidToken == 0 && account.retried == 0)
+            #expect(queue.jobs.count + queue.retries.count == names.count * 3 && queue.invalidTokens.isEmpty)
+            #expect(try await scene.server.stop().violations.isEmpty)
+        }
+    }
+}
