@@ -33,7 +33,7 @@ test_needs=(
     "${demo_needs[@]}"
     program:nginx:nginx-light program:nghttpd:nghttp2-server program:h2load:nghttp2-client program:curl:curl
     program:haproxy:haproxy program:tinyproxy:tinyproxy-bin program:shellcheck:shellcheck
-    program:systemd-analyze:systemd program:script:bsdutils program:promtool:prometheus
+    program:systemd-analyze:systemd program:script:bsdutils program:promtool:prometheus program:groff:groff-base
     # What deploy/producers is run with, and what judges by the JSON Schema of a job.
     package:python3-jsonschema:python3-jsonschema package:python3-redis:python3-redis
     package:python3-celery:python3-celery package:ruby-redis:ruby-redis package:ruby-sidekiq:ruby-sidekiq
