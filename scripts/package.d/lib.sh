@@ -46,7 +46,7 @@ buildah_here() {
 }
 
 # image_config NAME FIELD: a field of an image's configuration, such as .Entrypoint, as JSON.
-image_config() { buildah_here inspect --type image --format '{{json .Docker.config}}' "$1" | jq -c "$2"; }
+image_config() { buildah_here inspect --type image "$1" | jq -c ".Docker.config | $2"; }
 
 # unpacked_size NAME: the bytes of an image's files.
 unpacked_size() {
