@@ -33,7 +33,7 @@ test_needs=(
     "${demo_needs[@]}"
     program:nginx:nginx-light program:nghttpd:nghttp2-server program:h2load:nghttp2-client program:curl:curl
     program:haproxy:haproxy program:tinyproxy:tinyproxy-bin program:shellcheck:shellcheck
-    program:systemd-analyze:systemd program:script:bsdutils program:promtool:prometheus
+    program:systemd-analyze:systemd program:script:bsdutils program:promtool:prometheus program:groff:groff-base
     # What deploy/producers is run with, and what judges by the JSON Schema of a job.
     package:python3-jsonschema:python3-jsonschema package:python3-redis:python3-redis
     package:python3-celery:python3-celery package:ruby-redis:ruby-redis package:ruby-sidekiq:ruby-sidekiq
@@ -96,7 +96,7 @@ install_packages() (
 need_swift() {
     [ -z "${BUILT_PROGRAMS:-}" ] || return 0
     command -v swift >/dev/null ||
-        fail "swift is missing: install Swift 6.2 or later from https://www.swift.org/install/linux/, and put it on PATH"
+        fail "swift is missing: install Swift 6.3 from https://www.swift.org/install/linux/, and put it on PATH"
     # What its own programs are linked with, and a bare Debian has not.
     swift_starts || install_packages libncurses6 libsqlite3-0
     swift_starts || {
@@ -124,16 +124,33 @@ build() {
     bin=$(swift build "${flags[@]}" --show-bin-path 2>/dev/null)
 }
 
-# quietly COMMAND...: shows what it says if it fails, or if somebody is watching.
+# quietly COMMAND...: shows the command's own progress on a terminal; elsewhere its last line every ten seconds if that has
+# changed, and all output if it fails.
 quietly() {
     if [ -t 2 ]; then
         "$@" >&2
         return
     fi
-    local log status=0
+    local log status=0 progress
     log=$(mktemp)
+    show_progress "$log" &
+    progress=$!
     "$@" >"$log" 2>&1 || status=$?
+    kill "$progress" 2>/dev/null || true
+    wait "$progress" 2>/dev/null || true
     [ $status -eq 0 ] || cat "$log" >&2
     rm -f "$log"
     return $status
+}
+
+# show_progress LOG: until it is killed, or the script that started it is.
+show_progress() {
+    local line last=''
+    # The sleep outlives this function when it is killed, so it must not keep a pipe of the caller open.
+    while sleep 10 >/dev/null 2>&1 && kill -0 $$ 2>/dev/null; do
+        line=$(tail -n 1 "$1" 2>/dev/null | cut -c 1-100) || return 0
+        if [ "$line" = "$last" ]; then continue; fi
+        printf '  %s\n' "$line" >&2
+        last=$line
+    done
 }

@@ -47,7 +47,7 @@ extension EndToEnd {
                     $0,
                     [
                         "redis://redis:6379": redis.url, "simulator:8443": "localhost:\(port)",
-                        "/var/lib/apns-simulator": certificates,
+                        "/var/lib/apns-simulator": certificates, "0.0.0.0": "127.0.0.1",
                     ])
             }
             let count = try compose.number("worker/deploy/replicas")
@@ -82,9 +82,66 @@ extension EndToEnd {
             let hardened = try compose.at("x-hardened")
             #expect(try hardened.text("read_only") == "true")
             #expect(try hardened.list("cap_drop").map { try $0.text() } == ["ALL"])
-            #expect(try DeployFolder.text("compose.yaml").matches(of: /<<: \*hardened/).count == 3)
+            #expect(try DeployFolder.text("compose.yaml").matches(of: /<<: \*hardened/).count == 5)
             let grace = try compose.text("services/worker/stop_grace_period")
             #expect(try #require(Int(grace.dropLast())) > 25 + 2 + 5 && grace.hasSuffix("s"))
+        }
+
+        @Test("each service except Redis has a profile; ports are published on 127.0.0.1 only")
+        func profiles() throws {
+            let services = try DeployFolder.yaml("compose.yaml").at("services")
+            let profiles = [
+                "simulator": "development", "worker": "development", "worker-production": "production",
+                "prometheus": "metrics", "grafana": "metrics",
+            ]
+            #expect(Set(try services.keys()) == Set(profiles.keys).union(["redis"]))
+            for (service, profile) in profiles {
+                #expect(try services.list("\(service)/profiles").map { try $0.text() } == [profile], "\(service)")
+            }
+            for service in try services.keys() {
+                for port in (try? services.list("\(service)/ports")) ?? [] {
+                    #expect(try port.text().hasPrefix("127.0.0.1:"), "\(service)")
+                }
+            }
+            // The simulator is not there in production, and its files aren't either.
+            let production = try services.texts("worker-production/environment")
+            #expect(production.values.allSatisfy { !$0.contains("simulator") })
+            #expect(throws: ChildProcess.Failure.self) { try services.at("worker-production/depends_on/simulator") }
+        }
+
+        @Test("Prometheus finds the workers and their rules; Grafana finds Prometheus and the dashboard")
+        func metrics() async throws {
+            let services = try DeployFolder.yaml("compose.yaml").at("services")
+            let promtool = try ChildProcess(
+                "promtool", ["check", "config", DeployFolder.url("prometheus/prometheus.yaml").path])
+            #expect(try await promtool.wait() == .exited(0), "\(promtool.output)\(promtool.errors)")
+            #expect(promtool.output.contains("SUCCESS: 1 rule files found"))
+            let scraped = try DeployFolder.yaml("prometheus/prometheus.yaml").at("scrape_configs/0/dns_sd_configs/0")
+            for worker in ["worker", "worker-production"] {
+                let alias = try services.text("\(worker)/networks/default/aliases/0")
+                #expect(try scraped.text("names/0") == alias)
+                // The port of the image, on all addresses.
+                #expect(try services.text("\(worker)/environment/APNS_WORKER_ADMIN_HOST") == "0.0.0.0")
+            }
+            let port = try scraped.text("port")
+            #expect(try DeployFolder.text("Dockerfile").contains("APNS_WORKER_ADMIN_PORT=\(port)"))
+
+            let source = try DeployFolder.yaml("grafana/provisioning/datasources/prometheus.yaml").at("datasources/0")
+            #expect(try source.text("url") == "http://prometheus:9090" && source.text("type") == "prometheus")
+            let folder = try DeployFolder.yaml("grafana/provisioning/dashboards/apns-worker.yaml")
+                .text("providers/0/options/path")
+            let mounts = try services.list("grafana/volumes").map { try $0.text() }
+            #expect(mounts.contains("./grafana/dashboard.json:\(folder)/dashboard.json:ro"))
+            #expect(mounts.contains("./grafana/provisioning:/etc/grafana/provisioning:ro"))
+            #expect(
+                try services.text("grafana/environment/GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH")
+                    == "\(folder)/dashboard.json")
+            let config = try services.list("prometheus/volumes").map { try $0.text() }
+            #expect(config.contains("./prometheus:/etc/prometheus:ro"))
+            for mount in mounts + config where mount.hasPrefix("./") {
+                let source = mount.dropFirst(2).prefix { $0 != ":" }
+                #expect(FileManager.default.fileExists(atPath: DeployFolder.url(String(source)).path), "\(source)")
+            }
         }
     }
 }

@@ -290,11 +290,68 @@ extension EndToEnd {
                 "worker.yaml:1: unknown setting `queues.a.invalid_tokens_days`"
             ),
             ("weight: 3", "worker.yaml:1: unknown setting `weight`"),
-            ("lease: 8000\nlease: 9000", "the key `lease` is given twice"),
+            ("lease: 8000\nlease: 9000", "worker.yaml:2: the key `lease` is given twice; remove one of the two"),
+            ("lease: 8000\n---\nlease: 9000", "worker.yaml:2: a second document begins here"),
+            ("lease: *none", "worker.yaml:1: the alias `*none` has no anchor `&none` before it"),
+            ("apps:\n  a: &a\n    b: *a", "worker.yaml:3: the alias `*a` is part of what it repeats"),
+            ("apps:\n  a: &a {topic: a.b}\n  b: {<<: *a}", "worker.yaml:3: merge keys (`<<`) are not supported"),
+            ("proxy: !include proxy.yaml", "worker.yaml:1: the tag `!include` is not supported; remove it"),
+            ("a: 1\n\nlease: \u{7}", "worker.yaml:3:8: not valid YAML: control characters are not allowed"),
+            ("\tlease: 8s", "worker.yaml:1:1: not valid YAML: found character that cannot start any token"),
+            ("? [a]\n: b", "worker.yaml:1: a key must be a word"),
+            // Hostile files end at once: deep nesting, and ten lists of ten aliases each, ten billion values.
+            (String(repeating: "[", count: 1_000_000), "worker.yaml:1: nested more than 100 levels deep"),
+            (String(repeating: "? ", count: 500_000), "worker.yaml:1: nested more than 100 levels deep"),
+            (expanding, "worker.yaml:7: with its aliases, the file has more than 1000000 values"),
             ("a: [", "worker.yaml:2:"), ("- a", "worker.yaml:1: the file must have keys with values"),
             ("redis: {url_file: /no/such}", "worker.yaml:1: `redis.url_file`: cannot read /no/such"),
             ("certificate_key_base64: [1]", "`certificate_key_base64` must be a single value"),
         ]
+
+        private static let expanding = (1...9).reduce("a0: &a0 [x]\n") { text, level in
+            let aliases = Array(repeating: "*a\(level - 1)", count: 10).joined(separator: ",")
+            return text + "a\(level): &a\(level) [\(aliases)]\n"
+        }
+
+        @Test("the file may use all of YAML's forms, and an alias of an anchor")
+        func forms() async throws {
+            let folder = try Folder(
+                """
+                \u{FEFF}%YAML 1.1
+                ---\r
+                # A comment.
+                team_id: &team "TEAM123456"
+                lease: ! 8s\r
+                retry_base: !!str 100ms
+                'log_level': debug
+                redis: {url: "redis://127.0.0.1:7777/\\x33"}
+                ca: >-
+                  /tmp/a
+                  b
+                proxy: ~
+                idle_timeout:
+                queues:
+                  ? default
+                  : weight: 2
+                apps: {a: &app {topic: a.b, team_id: *team}, b: *app}
+                ...
+
+                """)
+            let key = try TestCertificates.path("AuthKey_ABC123DEFG.p8")
+            let settings = try await Self.settings(
+                ["--config", folder.file], environment: ["APNS_WORKER_KEY": key, "APNS_WORKER_KEY_ID": "ABC123DEFG"])
+            #expect(settings["team_id"]?.value == "TEAM123456" && settings["apps.a.team_id"]?.value == "TEAM123456")
+            #expect(settings["lease"]?.value == "8s" && settings["retry_base"]?.value == "100ms")
+            #expect(settings["log_level"]?.value == "debug" && settings["ca"]?.value == "/tmp/a b")
+            #expect(settings["redis.url"]?.value == "redis://127.0.0.1:7777/3")
+            #expect(settings["queues.default.weight"]?.value == "2")
+            #expect(settings["apps.b.topic"]?.value == "a.b")
+            #expect(settings["proxy"]?.source == "default" && settings["idle_timeout"]?.source == "default")
+            for empty in ["", "# nothing\n", "---\n", "\n\n"] {
+                let result = try await CommandLineTests.run(["config", "--config", try Folder(empty).file])
+                #expect(!result.errors.contains("worker.yaml"), "\(result.errors)")
+            }
+        }
 
         @Test("a mistake in the file is told with its line, and what was meant", arguments: mistakes.indices)
         func mistake(_ index: Int) async throws {

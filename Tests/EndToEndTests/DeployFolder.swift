@@ -77,6 +77,15 @@ struct YAMLNode {
         return list.enumerated().map { YAMLNode(node: $1, path: "\(place.path)/\($0)") }
     }
 
+    /// The names of a mapping's members.
+    func keys(_ names: String = "") throws -> [String] {
+        let place = try at(names)
+        guard let mapping = place.node.mapping else {
+            throw ChildProcess.Failure(description: "\(place.path) is no mapping")
+        }
+        return mapping.keys.compactMap(\.string)
+    }
+
     /// The members of a mapping whose values are texts.
     func texts(_ names: String = "") throws -> [String: String] {
         let place = try at(names)

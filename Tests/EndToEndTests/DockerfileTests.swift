@@ -76,15 +76,27 @@ extension EndToEnd {
             }
         }
 
-        @Test("it is built by a Swift that the package takes, and by the Debian that it runs on")
+        @Test("one version of Swift is named everywhere, and the image is built by the Debian that it runs on")
         func versions() throws {
             let bases = try Self.instructions().filter { $0.name == "FROM" }.map(\.rest)
             #expect(bases.dropFirst(2).allSatisfy { $0.hasPrefix("runtime AS ") })
-            let swift = try #require(bases.first?.wholeMatch(of: /swift:([0-9.]+)-(\w+) AS build/))
+            let swift = try #require(bases.first?.wholeMatch(of: /swift:(\d+\.\d+)\.\d+-(\w+) AS build/))
             #expect(bases[1] == "debian:\(swift.2)-slim AS runtime")
-            let manifest = try String(contentsOf: DeployFolder.root.appending(path: "Package.swift"), encoding: .utf8)
+            let manifest = try Self.file("Package.swift")
             let tools = try #require(manifest.firstMatch(of: /swift-tools-version: ([0-9.]+)/)).1
-            #expect(swift.1.compare(tools, options: .numeric) != .orderedAscending, "\(swift.1) < \(tools)")
+            #expect(tools == swift.1)
+            var texts = ["README.md", "CONTRIBUTING.md", "scripts/lib.sh"]
+            texts += try FileManager.default.contentsOfDirectory(atPath: DeployFolder.root.appending(path: "docs").path)
+                .filter { $0.hasSuffix(".md") }.map { "docs/\($0)" }
+            for text in texts {
+                for named in try Self.file(text).matches(of: /Swift (\d+\.\d+)/) {
+                    #expect(named.1 == swift.1, "\(text)")
+                }
+            }
+        }
+
+        private static func file(_ path: String) throws -> String {
+            try String(contentsOf: DeployFolder.root.appending(path: path), encoding: .utf8)
         }
 
         @Test("its health check finds a worker well, and finds out that there is none")
