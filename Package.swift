@@ -1,4 +1,4 @@
-// swift-tools-version: 6.1
+// swift-tools-version: 6.3
 import PackageDescription
 
 let nioCore = Target.Dependency.product(name: "NIOCore", package: "swift-nio")
@@ -134,7 +134,8 @@ let package = Package(
         .testTarget(
             name: "EndToEndTests",
             dependencies: [
-                "APNS", "PushJob", "PushQueue", "Redis", "TestSupport", "apns-worker", "apns-simulator", yams,
+                "APNS", "PushJob", "PushQueue", "PushWorker", "Redis", "Telemetry", "TestSupport", "apns-worker",
+                "apns-simulator", yams,
             ]),
     ],
     swiftLanguageModes: [.v6]

@@ -81,7 +81,7 @@ extension EndToEnd {
             let result = try await scene.check([], apps)
             #expect(result.ending == .exited(1))
             for line in [
-                "warning  app good: it is paused: maintenance, until somebody resumes it",
+                "warning  app good: it is paused: maintenance, until an operator resumes it",
                 "ok       app good: APNs takes the key ABC123DEFG",
                 "FAILED   app wrong: APNs refuses the key ABC123DEFG for com.example.wrong: 403 InvalidProviderToken",
                 "FAILED   app away: 127.0.0.1:1: ", "Connection refused",

@@ -77,10 +77,10 @@ extension EndToEnd {
         @Test(
             "mistakes in the flags are told, and nothing is done", arguments: RequeueTool.allCases,
             [
-                ([], "--all"), (["--all", "--reason", "X"], "--all is all letters"),
+                ([], "--all"), (["--all", "--reason", "X"], "--all cannot be combined with filters"),
                 (["--reason", ""], "--reason is empty"),
-                (["--all", "--limit", "0"], "--limit is a number from 1"),
-                (["--all", "--rate", "0"], "--rate is a number from 1"),
+                (["--all", "--limit", "0"], "--limit must be at least 1"),
+                (["--all", "--rate", "0"], "--rate must be 1"),
                 (["--all", "--queue", "a{b"], "printable ASCII"), (["--all", "--resaon", "X"], "--resaon"),
             ] as [([String], String)])
         func mistakes(tool: RequeueTool, flags: ([String], words: String)) async throws {
@@ -132,7 +132,7 @@ extension EndToEnd {
             #expect(try await process.wait() == .exited(tool == .script && signal == SIGTERM ? 143 : 130))
             let moved = try QueueContents(redis).jobs.count
             #expect(process.output == "requeued \(moved) jobs of queue default: \(moved) UnknownApp\n")
-            #expect(process.errors == "the others are dead letters still: repeat the command to go on\n")
+            #expect(process.errors == "the others are still dead letters; repeat the command to continue\n")
             #expect(try QueueContents(redis).dead.count == 300 - moved && moved < 300)
         }
 

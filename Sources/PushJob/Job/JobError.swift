@@ -94,7 +94,7 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
         case .payloadTooLong(let excess, let limit):
             "the payload is \(excess) bytes too long for the limit of \(limit) even with an empty alert body;"
                 + " shorten something else"
-        case .missingID: "the job has `unique_for` but no `id`: give it the id that no other job is to be sent with"
+        case .missingID: "the job has `unique_for` but no `id`: add an id that no other job has"
         case .invalidMember(let member, let offset):
             "the job's `\(member.name)` at byte \(offset) is invalid: it must be \(member.expectation)"
         case .duplicateMember(let member, let offset):
@@ -105,7 +105,7 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
         case .otherClass(let name, let accepted):
             "the job is of \(name.map { "the class \($0)" } ?? "another class"), and of this list only"
                 + " \(accepted.joined(separator: ", ")) is taken (APNS_WORKER_JOB_CLASS or --job-class);"
-                + " put it where whoever performs that class looks for it"
+                + " push it to the list of the program that performs that class"
         case .tooLarge(let bytes):
             "the job has \(bytes) bytes, more than the \(JobField.maximumLength) that can be read"
         }

@@ -164,7 +164,7 @@ private struct ActiveJobMembers {
 /// Why a body is not a job as Sidekiq and Resque write it. The raw value ends the sentence "the job is not of the form …:".
 public enum SidekiqMistake: String, Sendable {
     /// JSON, but not an object.
-    case notAnObject = "it is no JSON object"
+    case notAnObject = "it is not a JSON object"
     /// No `class`, or one that is no string.
     case noClass = "it has no `class`, a string"
     /// No `args`, or not an array of at least one argument.

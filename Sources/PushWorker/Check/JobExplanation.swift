@@ -125,7 +125,7 @@ struct JobExplanation {
             job.channel != nil ? "inferred: it has a `channel`" : "inferred: it has `event` or `content_state`"
         case .mdm: "inferred: it has `mdm`"
         case .widgets, .controls: "inferred: `content-changed`, and the topic's ending"
-        case .widgetOrControl: "it has no `push_type`, and `content-changed` does not say which"
+        case .widgetOrControl: "it has no `push_type`, and `content-changed` does not decide between them"
         }
     }
 

@@ -36,9 +36,9 @@ enum JobHints {
         guard let payload = members["payload"]?.members else { return [] }
         guard let aps = payload["aps"] else {
             if payload["mdm"] != nil { return [] }
-            return ["its `payload` has no `aps`: unless the app shows it by itself, nobody sees anything"]
+            return ["its `payload` has no `aps`: nothing is shown unless the app shows it"]
         }
-        guard let aps = aps.members else { return ["its `payload` has an `aps` that is no object"] }
+        guard let aps = aps.members else { return ["its `payload` has an `aps` that is not an object"] }
         var hints: [String] = []
         for name in aps.keys.sorted() where !SimilarName.apsMembers.contains(name) {
             guard let meant = SimilarName.apsMember(like: name) else { continue }

@@ -44,7 +44,7 @@ struct ChannelOptions: ParsableArguments {
         default:
             guard let endpoint = APNSEndpoint(given.text) else {
                 throw ValidationError(
-                    "\(given.place) is \(given.text); it has to be host:port, production or sandbox")
+                    "\(given.place) is \(given.text); it must be host:port, production or sandbox")
             }
             return endpoint
         }

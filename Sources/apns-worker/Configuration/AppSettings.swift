@@ -73,7 +73,7 @@ struct AppSettings {
         }
         for topic in topics {
             guard topic.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }), topic.utf8.count <= 255 else {
-                throw invalid("the topic has to be a bundle identifier such as com.example.app")
+                throw invalid("the topic must be a bundle identifier such as com.example.app")
             }
         }
         let otherTopics = Array(topics.dropFirst())
@@ -97,7 +97,7 @@ struct AppSettings {
         if let given = given(.endpoint) {
             let (text, place) = (given.text, given.place)
             guard let endpoint = app.usesGateway ? APNSEndpoint(gateway: text) : APNSEndpoint(text) else {
-                throw invalid("\(place) is \(text); it has to be production, sandbox or host:port")
+                throw invalid("\(place) is \(text); it must be production, sandbox or host:port")
             }
             app.endpoint = endpoint
         } else if app.usesGateway {

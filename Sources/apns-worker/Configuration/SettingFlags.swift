@@ -68,7 +68,7 @@ struct ConfigurationOptions: ParsableArguments {
     @Option(
         name: .customLong("config"),
         help: """
-            A YAML file of settings; flags and variables precede it. See `apns-worker config --help`. (APNS_WORKER_CONFIG)
+            YAML file with settings; flags and variables override it. See `apns-worker config --help`. (APNS_WORKER_CONFIG)
             """)
     var file: String?
 

@@ -30,7 +30,7 @@ struct FeedbackApp: Sendable {
         trust = app.trust
         if let given = settings.given(.feedbackEndpoint) {
             guard let endpoint = APNSEndpoint(feedback: given.text) else {
-                throw settings.invalid("\(given.place) is \(given.text); it has to be production, sandbox or host:port")
+                throw settings.invalid("\(given.place) is \(given.text); it must be production, sandbox or host:port")
             }
             self.endpoint = endpoint
         } else {

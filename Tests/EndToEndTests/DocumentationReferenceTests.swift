@@ -1,0 +1,44 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import PushWorker
+
+extension EndToEnd {
+    @Suite("The documentation's generated tables")
+    struct DocumentationReferenceTests {
+        @Test("are those of the code; UPDATE_DOCS=1 writes them", arguments: DocumentationPage.names)
+        func tables(name: String) async throws {
+            let page = try DocumentationPage(name)
+            var text = ""
+            var rest = page.text[...]
+            while let start = rest.firstMatch(of: /<!-- generated: ([a-z-]+) -->\n/) {
+                guard let end = rest[start.range.upperBound...].firstRange(of: "<!-- end -->") else {
+                    throw DocumentationError(description: "\(name): the table \(start.1) has no end")
+                }
+                text += rest[..<start.range.upperBound]
+                text +=
+                    "\n" + (try await DocumentationTables.table(String(start.1))).trimmingCharacters(in: .newlines)
+                    + "\n\n"
+                rest = rest[end.lowerBound...]
+            }
+            text += rest
+            guard text != page.text else { return }
+            if ProcessInfo.processInfo.environment["UPDATE_DOCS"] != nil {
+                try text.write(to: DeployFolder.root.appending(path: name), atomically: true, encoding: .utf8)
+            } else {
+                let old = Set(page.lines), new = text.split(separator: "\n").filter { !old.contains($0) }
+                Issue.record(
+                    "\(name) differs; run UPDATE_DOCS=1 scripts/test e2e DocumentationReference: \(new.prefix(3))")
+            }
+        }
+
+        @Test("of metrics have every metric of the source")
+        func metrics() throws {
+            let folder = DeployFolder.root.appending(path: "Sources/PushWorker/Metrics/WorkerMetric.swift")
+            let source = try String(contentsOf: folder, encoding: .utf8)
+            #expect(source.matches(of: /static let \w+ = metric\(/).count == WorkerMetric.all.count)
+            #expect(Set(WorkerMetric.all.map(\.name)).count == WorkerMetric.all.count)
+        }
+    }
+}
