@@ -77,7 +77,7 @@ struct Check: AsyncParsableCommand {
         printer.tell([
             .init(
                 .warning, "configuration",
-                "no app is configured; the job is looked at as if there were one, default, with the topic \(topic)")
+                "no app is configured; the job is checked as if there were an app, default, with the topic \(topic)")
         ])
         let example = AppConfiguration(name: "default", topic: topic, credential: .providerTokens([]))
         if !noRedis { try await checkRedis(settings, [], printer) }

@@ -26,8 +26,8 @@ extension EndToEnd {
             #expect(result.ending == .exited(0), "\(result.errors)\(result.output)")
             for line in [
                 "ok       app default: certificate Apple Push Services: com.example.app for com.example.app",
-                "ok       app default: localhost:\(try scene.gatewayPort()) is connected to, with TLS\n",
-                "ok       app default: the gateway takes the certificate",
+                "ok       app default: connected to localhost:\(try scene.gatewayPort()) with TLS\n",
+                "ok       app default: the gateway accepts the certificate",
             ] { #expect(result.output.contains(line), "\(result.output)") }
             #expect(try await scene.simulator.stop().gateway.accepted == 0)
         }

@@ -33,7 +33,7 @@ enum GatewayRules {
             return Reason(
                 APNSReason.payloadTooLarge,
                 detail:
-                    "the payload has \(payload.readableBytes) bytes; the gateway takes \(limit); shorten it, or set "
+                    "the payload has \(payload.readableBytes) bytes; the gateway accepts \(limit); shorten it, or set "
                     + "the job's `truncate` to have the alert's body shortened")
         }
         return nil
