@@ -110,9 +110,9 @@ extension TLSError: CustomStringConvertible {
             "the \(side) broke the protocol: \(reason). Reconnect."
         case .closedDuringHandshake:
             "the \(side) closed the connection during the handshake. Check that it is a TLS port, "
-                + "and whether its log says why it refused."
+                + "and look for the reason in its log."
         case .truncated:
-            "the connection ended without the \(side)'s close_notify; what it sent last may be incomplete. "
+            "the connection ended without the \(side)'s close_notify; the last data may be incomplete. "
                 + "Reconnect."
         default: localExplanation
         }
@@ -180,7 +180,7 @@ public struct TLSAlert: Equatable, Sendable, CustomStringConvertible {
             "It does not accept this side's certificate: check that one is configured, valid and meant for that peer."
         case 70: "It speaks none of the TLS versions allowed here (1.2 and later)."
         case 40, 71: "It shares no cipher, key or parameters with this side, or misses a client certificate."
-        case 112: "It does not know the host name that was asked for: check the name."
+        case 112: "It does not know the requested host name: check the name."
         case 120: "It speaks none of the application protocols offered (ALPN)."
         case 22, 20, 50, 51: "It received damaged data, or no TLS: check proxies in between."
         default: "Its log should have the reason."

@@ -55,8 +55,8 @@ struct Results: AsyncParsableCommand {
             if shown == 0 {
                 Terminal.tell(
                     seen > 0
-                        ? "none of the \(seen) results of \(keys.queue) is like that\n"
-                        : "no results of \(keys.queue): are they kept (APNS_WORKER_RESULTS of its workers)?\n")
+                        ? "no results match (\(seen) searched in queue \(keys.queue))\n"
+                        : "queue \(keys.queue) has no results; workers keep them with `results: all` or `failures`\n")
             }
         }
     }

@@ -115,11 +115,11 @@ extension EndToEnd {
             let wrong = try await scene.run()
             #expect(wrong.ending == .exited(1))
             #expect(wrong.errors.contains("push:{shared}:invalid-tokens:details holds a string"), "\(wrong.errors)")
-            #expect(wrong.errors.contains("was not asked, and keeps what it has"))
+            #expect(wrong.errors.contains("was not read, and keeps its records"))
             scene.redis.stop()
             let away = try await scene.run("--redis-patience", "3s")
             #expect(away.ending == .exited(1))
-            #expect(away.errors.contains("was not asked, and keeps what it has"), "\(away.errors)")
+            #expect(away.errors.contains("was not read, and keeps its records"), "\(away.errors)")
             #expect(scene.server.peers.isEmpty)
         }
 
@@ -196,7 +196,7 @@ extension EndToEnd {
             #expect(wrong.ending == .exited(64), "\(wrong.errors)")
             #expect(wrong.errors.contains("com.example.app) is for com.example.app"), "\(wrong.errors)")
             #expect(wrong.errors.contains("not for the topic com.other.app"))
-            #expect(wrong.errors.contains("was not asked, and keeps what it has"))
+            #expect(wrong.errors.contains("was not read, and keeps its records"))
             #expect(scene.server.peers.isEmpty)
 
             // One of two apps keeps the other from nothing.

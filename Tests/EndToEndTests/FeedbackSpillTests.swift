@@ -131,7 +131,7 @@ extension EndToEnd {
             }
             let result = try await scene.run("--redis-patience", "1s")
             #expect(result.ending == .exited(1))
-            #expect(result.errors.contains("was not asked, and keeps what it has"), "\(result.errors)")
+            #expect(result.errors.contains("was not read, and keeps its records"), "\(result.errors)")
             #expect(result.errors.contains(word), "\(result.errors)")
             #expect(scene.server.peers.isEmpty)
 

@@ -37,7 +37,7 @@ extension EndToEnd {
             arguments: [
                 ("at=connect,answer=close", 1, "FAILED   app default: "),
                 ("at=connect,answer=3", 1, "FAILED   app default: "),
-                ("at=connect,answer=hang", 0, "warning  app default: the gateway says nothing about a token"),
+                ("at=connect,answer=hang", 0, "warning  app default: the gateway does not report an invalid token"),
             ])
         func bad(rule: String, status: Int32, words: String) async throws {
             let scene = try await GatewayScene(rules: [rule])

@@ -60,7 +60,7 @@ extension EndToEnd {
             let nothing = try await tool.run(["--reason", "BadTokem"], redis: redis)
             #expect(
                 nothing.errors
-                    == "none of the 60 dead letters of queue default fits; there are 20 BadPayload, 20 BadTopic, 20 UnknownApp\n"
+                    == "none of the 60 dead letters of queue default matches; there are 20 BadPayload, 20 BadTopic, 20 UnknownApp\n"
             )
             let result = try await tool.run(["--reason", "BadPayload", "--limit", "3"], redis: redis)
             #expect(result.output == "requeued 3 jobs of queue default: 3 BadPayload\n", "\(result.errors)")

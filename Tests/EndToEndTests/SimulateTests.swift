@@ -188,7 +188,7 @@ extension EndToEnd {
         @Test(
             "is refused where it would not do what was meant",
             arguments: [
-                (["--simulate", "--endpoint", "sandbox"], [:], "says where to send to, and --simulate that nothing"),
+                (["--simulate", "--endpoint", "sandbox"], [:], "and --simulate cannot be combined"),
                 (["--simulate"], ["APNS_WORKER_ENDPOINT": "localhost:1"], "APNS_WORKER_ENDPOINT says where"),
                 (
                     ["--simulate"],

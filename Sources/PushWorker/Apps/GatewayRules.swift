@@ -27,7 +27,7 @@ enum GatewayRules {
                 APNSReason.topicDisallowed,
                 detail:
                     "the binary gateway takes the topic of the app's certificate, and the job's `topic` is another; "
-                    + "leave it out, or add it to the app's topics if the certificate is for it")
+                    + "omit it, or add it to the app's topics if the certificate is for it")
         }
         guard payload.readableBytes <= limit else {
             return Reason(

@@ -143,7 +143,7 @@ public struct AppCheck: Sendable {
         case .confirmed:
             return .init(
                 .warning, subject,
-                "the gateway says nothing about a token that no device has; does it answer with error packets at all?")
+                "the gateway does not report an invalid token; does it send error packets at all?")
         case .notProcessed, .uncertain:
             return .init(.failure, subject, "APNs did not answer: \(result.inWords)")
         }

@@ -14,7 +14,7 @@ enum JobHints {
         if format == .native, members["args"]?.elements != nil, members["class"] != nil {
             return [
                 "it looks like a job of Sidekiq or Resque: run the worker with --format sidekiq or resque;"
-                    + " `check --job` takes the same flag"
+                    + " `check --job` has the same flag"
             ]
         }
         return unknownMembers(members) + payload(members) + alert(members) + tokens(members)

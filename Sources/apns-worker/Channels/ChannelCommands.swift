@@ -5,7 +5,7 @@ import Glibc
 struct Channels: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract:
-            "Manage the broadcast channels of an app, on which one job updates the Live Activities of all who listen.",
+            "Manage the broadcast channels of an app, with which one job updates the Live Activities of all listeners.",
         discussion: """
             Create a channel once, give its ID to the devices, and send jobs to it:
 
@@ -28,7 +28,7 @@ struct CreateChannel: AsyncParsableCommand {
         commandName: "create", abstract: "Create a channel and print its ID.",
         discussion: """
             With --storage none, APNs keeps nothing for devices that are offline, and accepts more updates; jobs to the channel \
-            must have expiration 0, which is what they have if they name none. With --storage latest, APNs keeps the latest \
+            must have expiration 0, which is their default. With --storage latest, APNs keeps the latest \
             update until it expires.
             """)
 

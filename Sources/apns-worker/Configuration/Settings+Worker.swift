@@ -76,7 +76,7 @@ extension Settings {
         case (let path?, nil): .file(path.text)
         case (nil, let text?): try TLSTrust(SecretSource.base64(text.text, name: text.place.description))
         case (let path?, let text?):
-            throw ValidationError("\(path.place) and \(text.place) are both given: leave one out")
+            throw ValidationError("\(path.place) and \(text.place) are both given; omit one of them")
         }
     }
 

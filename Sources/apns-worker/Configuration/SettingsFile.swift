@@ -64,7 +64,7 @@ struct SettingsFile: Sendable {
             return "\(path):\(mark.line):\(mark.column): not valid YAML: \(problem)"
         case .duplicatedKeysInMapping(let duplicates, let context):
             let names = duplicates.map { "`\($0)`" }.joined(separator: ", ")
-            return "\(path):\(context.mark.line): the key \(names) is given twice; leave one out"
+            return "\(path):\(context.mark.line): the key \(names) is given twice; remove one of them"
         default:
             return "\(path): not valid YAML: \(error)"
         }
@@ -202,7 +202,7 @@ enum SecretFile {
         }
         while bytes.last == UInt8(ascii: "\n") || bytes.last == UInt8(ascii: "\r") { bytes.removeLast() }
         guard let text = String(validating: bytes, as: UTF8.self), !text.isEmpty else {
-            throw Unusable(description: "\(path) holds no text; put the secret there")
+            throw Unusable(description: "\(path) is empty; write the secret into it")
         }
         return text
     }

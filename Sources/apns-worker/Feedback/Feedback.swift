@@ -113,7 +113,7 @@ struct Feedback: AsyncParsableCommand {
             throw ValidationError("--exec-env \(own): settings of apns-worker are not passed to the command of --exec")
         }
         if let odd = execEnv.first(where: { $0.isEmpty || $0.contains("=") }) {
-            throw ValidationError("--exec-env takes the name of a variable, not '\(odd)'")
+            throw ValidationError("--exec-env must be the name of a variable, not '\(odd)'")
         }
     }
 

@@ -57,7 +57,7 @@ struct Status: AsyncParsableCommand {
         if let seconds, !(0.1...86_400).contains(seconds) {
             throw ValidationError("the interval of --watch must be 0.1 to 86400 seconds")
         }
-        if check, watch { throw ValidationError("--check looks once; --watch looks again and again") }
+        if check, watch { throw ValidationError("--check and --watch cannot be combined") }
         if let maxAge, JobDuration.seconds(maxAge) == nil {
             throw ValidationError("--max-age is \(maxAge); it must be a duration such as 30s, 5m or 1h30m")
         }
@@ -160,7 +160,7 @@ struct Status: AsyncParsableCommand {
             }
             return try status.map { screen.write(try JSONLine.text($0, keys: .convertToSnakeCase) + "\n") } ?? true
         }
-        let trouble = failure.map { ["! \($0); what follows is what was seen before", ""] } ?? []
+        let trouble = failure.map { ["! \($0); showing the previous state", ""] } ?? []
         return screen.draw(trouble + (status.map { page($0, screen) } ?? []))
     }
 }
