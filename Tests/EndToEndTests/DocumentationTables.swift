@@ -359,8 +359,16 @@ struct DocumentedCommand: Decodable {
         }
         let settings = mine.filter(Self.isSetting).compactMap { $0.names?.last?.name }
         if !settings.isEmpty {
-            let list = settings.map { "`--\($0)`" }.joined(separator: ", ")
-            text += "[Settings](configuration.md#settings): \(list).\n\n"
+            let flags = Set(settings.map { "--\($0)" })
+            let sections = Setting.Section.allCases.filter { section in
+                Setting.all.contains { $0.section == section && $0.flag.map(flags.contains) == true }
+            }
+            let links = sections.map { section in
+                let anchor = section.rawValue.lowercased().replacing(" ", with: "-")
+                return "[\(section.rawValue)](configuration.md#\(anchor))"
+            }
+            let all = (flags.contains("--config") ? ["`--config`"] : []) + links
+            text += "Flags of settings: \(all.joined(separator: ", ")).\n\n"
         }
         return text + children.map { $0.markdown(path) }.joined()
     }

@@ -16,9 +16,8 @@ struct Channels: AsyncParsableCommand {
             An app may have 10,000 channels in each environment; delete unused ones. Production and \
             sandbox have channels of their own.
 
-            The app and its credential are set as for `apns-worker run`. Channels are managed at another address of \
-            Apple's than notifications are sent to, port 2196 for production and 2195 for the sandbox, which firewalls \
-            have to let through.
+            The app and its credential are set as for `apns-worker run`. Apple manages channels at another address, port 2196 \
+            in production and 2195 in the sandbox. Firewalls must allow it.
             """,
         subcommands: [CreateChannel.self, ReadChannel.self, DeleteChannel.self, ListChannels.self])
 }

@@ -10,7 +10,7 @@ struct ChannelOptions: ParsableArguments {
     @OptionGroup var file: ConfigurationOptions
     @OptionGroup(title: "App") var settings: AppOptions
 
-    @Option(help: "Which of several apps. (default the only one)")
+    @Option(help: "App. (default: the only app)")
     var app: String?
 
     @OptionGroup var server: SettingFlags<ChannelFlags>
