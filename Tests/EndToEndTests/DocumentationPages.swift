@@ -2,12 +2,10 @@ import Foundation
 import TestSupport
 
 /// A page of the documentation.
-struct DocumentationPage: Sendable, CustomTestStringConvertible {
+struct DocumentationPage: Sendable {
     /// The path from the top of the repository, such as `docs/jobs.md`.
     let name: String
     let text: String
-
-    var testDescription: String { name }
 
     var lines: [Substring] { text.split(separator: "\n", omittingEmptySubsequences: false) }
 
@@ -125,7 +123,7 @@ extension DocumentationPage {
         var command: (line: Int, text: String)?
         for (index, line) in block.lines.enumerated() {
             if let open = command, open.text.hasSuffix("\\") {
-                command = (open.line, open.text.dropLast() + line)
+                command = (open.line, String(open.text.dropLast()) + line)
             } else if line.hasPrefix("$ ") {
                 if let command { steps.append(step(command.text, command.line)) }
                 command = (block.line + index + 1, String(line.dropFirst(2)))

@@ -203,7 +203,7 @@ enum DocumentationTables {
     // MARK: Redis keys
 
     private static func queueKeys() throws -> String {
-        let keys = QueueKeys()
+        let keys = try QueueKeys()
         let names = [
             "jobs": keys.jobs, "retry": keys.retry, "workers": keys.workers, "inbox": keys.inbox, "dead": keys.dead,
             "deadBytes": keys.deadBytes, "gauges": keys.gauges, "results": keys.results, "paused": keys.paused,
