@@ -106,7 +106,7 @@ extension EndToEnd {
             for worker in workers { #expect(unknown.errors.contains(".\(worker.process.processIdentifier).")) }
             let host = try #require(try await FleetView(redis.url).workers.first).host
             let ambiguous = try await Self.command(redis.url, "stop", host)
-            #expect(ambiguous.ending != .exited(0) && ambiguous.errors.contains("can be any of these"))
+            #expect(ambiguous.ending != .exited(0) && ambiguous.errors.contains("matches several workers"))
             #expect(try await Self.command(redis.url, "stop").ending != .exited(0))
 
             let name = "\(host).\(workers[1].process.processIdentifier)"
