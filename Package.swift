@@ -135,7 +135,8 @@ let package = Package(
         .testTarget(
             name: "EndToEndTests",
             dependencies: [
-                "APNS", "PushJob", "PushQueue", "Redis", "TestSupport", "apns-worker", "apns-simulator", yams,
+                "APNS", "PushJob", "PushQueue", "PushWorker", "Redis", "Telemetry", "TestSupport", "apns-worker",
+                "apns-simulator", yams,
             ]),
     ],
     swiftLanguageModes: [.v6]

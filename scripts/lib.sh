@@ -34,6 +34,7 @@ test_needs=(
     program:nginx:nginx-light program:nghttpd:nghttp2-server program:h2load:nghttp2-client program:curl:curl
     program:haproxy:haproxy program:tinyproxy:tinyproxy-bin program:shellcheck:shellcheck
     program:systemd-analyze:systemd program:script:bsdutils program:promtool:prometheus program:groff:groff-base
+    program:codespell:codespell program:ip:iproute2
     # What deploy/producers is run with, and what judges by the JSON Schema of a job.
     package:python3-jsonschema:python3-jsonschema package:python3-redis:python3-redis
     package:python3-celery:python3-celery package:ruby-redis:ruby-redis package:ruby-sidekiq:ruby-sidekiq
@@ -96,7 +97,7 @@ install_packages() (
 need_swift() {
     [ -z "${BUILT_PROGRAMS:-}" ] || return 0
     command -v swift >/dev/null ||
-        fail "swift is missing: install Swift 6.3 from https://www.swift.org/install/linux/, and put it on PATH"
+        fail "swift is missing: install Swift 6.3 or later from https://www.swift.org/install/linux/, and put it on PATH"
     # What its own programs are linked with, and a bare Debian has not.
     swift_starts || install_packages libncurses6 libsqlite3-0
     swift_starts || {

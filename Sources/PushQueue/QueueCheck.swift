@@ -60,7 +60,7 @@ public struct QueueCheck {
         try await attempt("EVAL", &report) { report in
             let gauges = try await QueueGauges.read(client, keys)
             report.facts.append(
-                "queue \(keys.queue): \(gauges.jobs) jobs wait, \(gauges.retries) are to be sent later, "
+                "queue \(keys.queue): \(gauges.jobs) jobs wait, \(gauges.retries) are scheduled or retried later, "
                     + "\(gauges.claims) are claimed")
         }
         try await attempt("GET", &report) { report in

@@ -14,27 +14,27 @@ public struct QueueKeys: Sendable {
         case right = "RIGHT"
     }
 
-    /// LIST of jobs to send; producers `RPUSH` here. `<prefix>:{<queue>}:jobs`, unless another was named.
+    /// LIST of jobs to send; producers `RPUSH` here, and `LPUSH` puts a job first. Its name can be another (`list`).
     public let jobs: String
     /// Which end of it is its head.
     public let head: Head
-    /// ZSET of wrapped jobs by due time in ms.
+    /// ZSET of retried, deferred and scheduled jobs by due time in ms.
     public let retry: String
-    /// ZSET of workers by the end of their lease in ms.
+    /// ZSET of lanes by the end of their lease in ms.
     public let workers: String
-    /// LIST of jobs that blocking waits have moved; every claim takes from it first.
+    /// LIST of jobs that blocking waits have moved; every claim takes these first.
     public let inbox: String
-    /// ZSET of dead letters by time in ms.
+    /// ZSET of dead letters by time in ms, bounded by count, age and total size.
     public let dead: String
-    /// STRING: the sum of the dead letters' lengths in bytes.
+    /// STRING: the total size of the dead letters in bytes.
     public let deadBytes: String
-    /// STRING: a copy of what was last counted for metrics; expires.
+    /// STRING: the last counts for metrics, for ten seconds.
     public let gauges: String
-    /// STREAM of what became of notifications, for producers who want to know.
+    /// STREAM of results: the outcome of each notification, with the setting `results`.
     public let results: String
-    /// STRING: why the queue is paused.
+    /// STRING: if it exists, workers claim nothing: JSON with `reason`, `since` and `by`, or any text.
     public let paused: String
-    /// HASH: worker → what it tells of itself (see ``WorkerReport``).
+    /// HASH: lane → its heartbeat, for `status`.
     public let workerInfo: String
     /// The day's counters are under this and the date.
     public let statsPrefix: String
@@ -101,10 +101,10 @@ public struct QueueKeys: Sendable {
     /// Whether the list of jobs, or its head, is not what it is by default.
     public var hasOtherList: Bool { jobs != base + "jobs" || head != .left }
 
-    /// HASH of a lane's claims: ``ClaimID`` → job.
+    /// HASH of a lane's claims: `<number>.<stamp>` → job.
     public func claimed(_ worker: String) -> String { "\(base)claimed:\(worker)" }
 
-    /// STRING: the claim that has reserved a job's id.
+    /// STRING: the claim that has reserved the id of a job with `unique_for`.
     /// - Parameter id: a producer's id, of any bytes: only ever behind the prefix, which has the hash tag already.
     public func unique(_ id: ByteBuffer) -> ByteBuffer {
         var key = ByteBuffer(string: base + "unique:")
@@ -112,14 +112,14 @@ public struct QueueKeys: Sendable {
         return key
     }
 
-    /// STRING: `<next> <first> <stamp> <size>` of the lane's last claim that took jobs.
+    /// STRING: `<next> <first> <stamp> <size>` of the lane's last claim, so that a late command cannot claim twice.
     public func next(_ worker: String) -> String { "\(base)next:\(worker)" }
 
-    /// STRING: what a person wants a process to do (see ``WorkerCommand``).
+    /// STRING: a command to a worker (`quiet`, `stop`), for ten minutes.
     /// - Parameter process: the part of its workers' names that its lanes have in common.
     public func order(_ process: String) -> String { "\(base)order:\(process)" }
 
-    /// HASH of a day's counters.
+    /// HASH of a day's counters by outcome and reason (`delivered`, `dead:MalformedJSON`, …), for 40 days.
     /// - Parameter date: such as `2026-11-21`, in UTC.
     public func stats(_ date: String) -> String { statsPrefix + date }
 }

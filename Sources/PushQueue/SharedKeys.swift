@@ -6,11 +6,12 @@ public struct SharedKeys: Sendable {
 
     /// SET of invalid device tokens, lower-case hex.
     public let invalidTokens: String
-    /// HASH: invalid token → JSON about it.
+    /// HASH: invalid token → JSON: `at` (invalid since, by APNs) and `marked_at` in ms, `reason`, `topic`, `environment` and
+    /// `source`.
     public let invalidTokenDetails: String
-    /// HASH: device token → when its device last registered, in milliseconds since 1970. Producers may write there, too.
+    /// HASH: device token → the time of its device's last registration, in ms since 1970. Producers may write here.
     public let registrations: String
-    /// ZSET of the device tokens that APNs throttles, by the end of the pause in milliseconds since 1970.
+    /// ZSET of the device tokens that APNs throttles, by the end of the pause in ms since 1970.
     public let throttledTokens: String
 
     private let base: String
@@ -24,12 +25,12 @@ public struct SharedKeys: Sendable {
         throttledTokens = base + "throttled-tokens"
     }
 
-    /// STRING: why an app is paused, and when it is tried again (see ``AppPause``).
+    /// STRING: if it exists, the app is paused: JSON with `reason`, `since`, `until` (the next probe, ms), or any text.
     public func appPaused(_ app: String) -> String { "\(base)apps:\(app):paused" }
 
-    /// STRING: the time up to which an app's rate is used up, in microseconds since 1970.
+    /// STRING: the time up to which an app's rate is used up, in µs since 1970.
     public func appRate(_ app: String) -> String { "\(base)apps:\(app):rate" }
 
-    /// STRING: the provider token that all workers send.
+    /// STRING: the provider token that all workers send, and the time of its signature; a secret, kept for an hour.
     public func providerToken(team: String, key: String) -> String { "\(base)provider-token:\(team):\(key)" }
 }

@@ -81,7 +81,7 @@ extension RedisClient {
         guard route.retire(link, keepsCommands: keepsCommands) else { return }
         link.retire(
             within: Self.retirementTime,
-            reason: "another server has to be used, and the last answers did not come in time")
+            reason: "switching to another server, and the last answers did not arrive in time")
         tryAgain(because: error)
         endRetirement(link)
     }

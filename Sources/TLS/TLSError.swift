@@ -107,13 +107,13 @@ extension TLSError: CustomStringConvertible {
         case .handshakeFailed(let reason):
             "the handshake failed: \(reason). Check that the other side is a TLS port and speaks TLS 1.2 or later."
         case .protocolViolation(let reason):
-            "the \(side) broke the protocol: \(reason). The connection cannot go on; connect anew."
+            "the \(side) broke the protocol: \(reason). Reconnect."
         case .closedDuringHandshake:
             "the \(side) closed the connection during the handshake. Check that it is a TLS port, "
-                + "and whether its log says why it refused."
+                + "and look for the reason in its log."
         case .truncated:
-            "the connection ended without the \(side)'s close_notify; what it sent last may be incomplete. "
-                + "Connect anew."
+            "the connection ended without the \(side)'s close_notify; the last data may be incomplete. "
+                + "Reconnect."
         default: localExplanation
         }
     }
@@ -125,7 +125,7 @@ extension TLSError: CustomStringConvertible {
         case .notPEM(let source, let expected):
             "\(source) holds no readable PEM block of \(expected). Convert it with openssl, or name another file."
         case .notPKCS12(let source, let reason):
-            "\(source) is no PKCS#12 file that can be read: \(reason). It may be damaged or cut off; export it again."
+            "\(source) is not a readable PKCS#12 file: \(reason). It may be damaged or cut off; export it again."
         case .notRecognised(let source):
             "\(source) holds neither PEM (text with -----BEGIN …-----) nor a PKCS#12 file (.p12). Export the "
                 + "certificate with its key as one of them."
@@ -135,7 +135,7 @@ extension TLSError: CustomStringConvertible {
         case .legacyProviderMissing(let source):
             "\(source) is encrypted with an algorithm that OpenSSL keeps in its legacy provider, which is not "
                 + "installed. Install it (it comes with Debian's package libssl3, from Debian 13 on with "
-                + "openssl-provider-legacy), or export the file anew with AES."
+                + "openssl-provider-legacy), or export the file again with AES."
         case .wrongPassphrase(let source, given: true):
             "the passphrase does not decrypt the private key in \(source). Give the right one; if it is right, "
                 + "the file is damaged."
@@ -180,10 +180,10 @@ public struct TLSAlert: Equatable, Sendable, CustomStringConvertible {
             "It does not accept this side's certificate: check that one is configured, valid and meant for that peer."
         case 70: "It speaks none of the TLS versions allowed here (1.2 and later)."
         case 40, 71: "It shares no cipher, key or parameters with this side, or misses a client certificate."
-        case 112: "It does not know the host name that was asked for: check the name."
+        case 112: "It does not know the requested host name: check the name."
         case 120: "It speaks none of the application protocols offered (ALPN)."
-        case 22, 20, 50, 51: "What it received was damaged or not TLS: check what stands between the two."
-        default: "Its log should say why."
+        case 22, 20, 50, 51: "It received damaged data, or no TLS: check proxies in between."
+        default: "Its log should have the reason."
         }
     }
 

@@ -14,21 +14,21 @@ struct CertificateOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "Take client certificates signed by these authorities, PEM. The simulator's own is taken where it makes one.",
+            "Accept client certificates of these authorities, PEM. (default: the simulator's own, if it makes one)",
             valueName: "file"))
     var clientCa: String?
 
     @Option(
         help: ArgumentHelp(
-            "Write what clients need to this directory: ca.pem, client.pem with its key, AuthKey_ABC123DEFG.p8. "
+            "Write files for clients to this directory: ca.pem, client.pem with its key, AuthKey_ABC123DEFG.p8. "
                 + "Provider tokens must then be signed with that key (team TEAM123456).",
             valueName: "directory"))
     var writeCertificates: String?
 
     @Option(
         help: ArgumentHelp(
-            "A further name or address for the certificate that the simulator makes (repeatable), beside localhost, "
-                + "127.0.0.1 and ::1. The control port accepts it as a host name.", valueName: "name"))
+            "Additional name or address in the simulator's certificate, which has localhost, 127.0.0.1 and ::1. "
+                + "The control port accepts it as a host name. Repeatable.", valueName: "name"))
     var serverName: [String] = []
 
     func validate() throws {
@@ -37,8 +37,8 @@ struct CertificateOptions: ParsableArguments {
         }
         guard certificate == nil || writeCertificates == nil && serverName.isEmpty else {
             throw ValidationError(
-                "--write-certificates and --server-name are about certificates that the simulator makes; leave out "
-                    + "--certificate and --key, or those")
+                "--write-certificates and --server-name cannot be combined with "
+                    + "--certificate and --key")
         }
     }
 

@@ -11,22 +11,22 @@ struct ControlOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "The control port's address. Whoever reaches it reads every payload (default: 127.0.0.1)",
+            "Address of the control port. It is unauthenticated and returns every payload. (default: 127.0.0.1)",
             valueName: "address"))
     var controlHost: String?
 
     @Option(
         help: ArgumentHelp(
-            "Append each notification to this file as it arrives, a line of JSON each; - is standard output.",
+            "Append each notification to this file as it arrives, one line of JSON each; - is standard output.",
             valueName: "file"))
     var record: String?
 
-    @Option(help: ArgumentHelp("How many notifications the control port can tell of.", valueName: "number"))
+    @Option(help: ArgumentHelp("Number of notifications that the control port keeps.", valueName: "number"))
     var recordLimit = Recorder.defaultLimit
 
     func validate() throws {
         guard controlHost == nil || controlPort != nil else {
-            throw ValidationError("--control-host says nothing without --control-port")
+            throw ValidationError("--control-host needs --control-port")
         }
         guard recordLimit >= 1 else { throw ValidationError("--record-limit must be at least 1") }
     }

@@ -7,90 +7,89 @@ import FoundationEssentials
 struct SimulatorCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "apns-simulator",
-        abstract: "An Apple Push Notification service to develop and test against.",
+        abstract: "Simulate the Apple Push Notification service for development and tests.",
         discussion: """
-            Speaks HTTP/2 over TLS as APNs does, checks every request as strictly, answers with the same statuses, \
-            reasons and headers, and keeps an account of what it accepted. Rules make things go wrong.
+            Speaks HTTP/2 over TLS as APNs does, checks requests as strictly, answers with the same statuses, reasons and \
+            headers, and keeps an account of accepted notifications. Rules simulate failures.
 
             START
               apns-simulator --write-certificates certs --account account.json
-              It prints one line of JSON when it listens: {"pid":4711,"port":40123}
-              with "gatewayPort", "feedbackPort" and "controlPort" for those that are asked for.
-              Point your client at 127.0.0.1 and that port, trusting certs/ca.pem. It is
-              known by provider tokens of the key certs/AuthKey_ABC123DEFG.p8 and the
-              team TEAM123456, or by the certificate certs/client.pem.
+              When it listens, it prints one line of JSON: {"pid":4711,"port":40123}
+              with "gatewayPort", "feedbackPort" and "controlPort" if they are open.
+              Connect your client to 127.0.0.1 and that port, trusting certs/ca.pem. Use
+              provider tokens of the key certs/AuthKey_ABC123DEFG.p8 and the team
+              TEAM123456, or the certificate certs/client.pem.
 
             CONTROL
-              With --control-port the simulator keeps what it receives, and can be asked
-              and steered while it runs, in JSON over HTTP/1.1:
-                GET /notifications     what arrived, the oldest first, as
+              With --control-port the simulator keeps what it receives, and can be queried
+              and changed while it runs, in JSON over HTTP/1.1:
+                GET /notifications     received notifications, oldest first, as
                                        {"notifications":[…],"last":12,"overwritten":0}
-                  after=12             only what came after that one
-                  token=HEX            only for that device
+                  after=12             only later ones
+                  token=HEX            only of this device
                   outcome=accepted     or refused
-                  limit=1000           no more than so many
-                  wait=10              seconds to wait for the first, if there is none
-                DELETE /notifications  forget them
+                  limit=1000           maximum number
+                  wait=10              seconds to wait for the first one
+                DELETE /notifications  delete them
                 GET /account           the account; details=true lists ids and tokens
                 GET /rules             the rules in force
-                PUT /rules             others instead: {"rules":["answer=410"]}
-                POST /rules            one more, behind the others: {"rule":"answer=410"}
-                DELETE /rules          none
+                PUT /rules             replace the rules: {"rules":["answer=410"]}
+                POST /rules            append a rule: {"rule":"answer=410"}
+                DELETE /rules          delete all rules
                 GET, PUT, POST, DELETE /gateway-rules
                                        the same for the rules of GATEWAY
-                GET /feedback          what the feedback service has still to tell
-                POST /feedback         more of it; seconds since 1970, or now:
+                GET /feedback          the records of the feedback service
+                POST /feedback         add records; seconds since 1970, by default now:
                                        {"records":[{"token":"HEX","seconds":1700000000}]}
-                DELETE /feedback       nothing
-                GET /settings          what it does by itself; see SETTINGS
-                PATCH /settings        change some of it: {"settings":"token-interval=off"}
-                GET, PUT /topics       the topics that may be pushed to: {"topics":["com.example.app"]}
+                DELETE /feedback       delete all records
+                GET /settings          the default behaviour; see SETTINGS
+                PATCH /settings        change a part: {"settings":"token-interval=off"}
+                GET, PUT /topics       the accepted topics: {"topics":["com.example.app"]}
                 GET, PUT, POST, DELETE /devices
-                                       the device tokens that it knows; see DEVICES
-                GET /delay, PUT /delay how long answers are held back:
-                                       {"delay":"20ms±5ms"}, or null for not at all
-                POST /faults/goaway    say GOAWAY on every connection; reason=Shutdown.
+                                       the registered device tokens; see DEVICES
+                GET /delay, PUT /delay the delay of answers:
+                                       {"delay":"20ms±5ms"}, or null
+                POST /faults/goaway    send GOAWAY on every connection; reason=Shutdown.
                                        The gateway sends the packet with status 10
-                POST /faults/drop      close every connection without a word
-                POST /faults/wedge     answer no request any more on the connections that
-                                       are open, but SETTINGS and PINGs
+                POST /faults/drop      close every connection abruptly
+                POST /faults/wedge     answer no more requests on open connections;
+                                       SETTINGS and PINGs still work
                 POST /faults/stop-listening, POST /faults/start-listening
                                        refuse new connections for a while
-                GET /health, GET /     whether it is there; what there is
-              Errors are a status and {"error":"…"}. A notification has what was sent, the
-              payload as JSON, and in outcome what was answered, such as
+                GET /health, GET /     health; a list of these requests
+              Errors are a status and {"error":"…"}. A notification has the request, the
+              payload as JSON, and in outcome the answer, such as
               {"status":410,"reason":"Unregistered"}, or one of dropped, silenced, reset,
-              closed and goaway. One that came by the gateway has its identifier, the
-              certificate's topic, and "transport":"gateway"; its outcome has the packet's
-              status and name, 0 for accepted without a word, and is dropped for what came
-              behind the one that ended the connection. --record FILE writes the same, a
-              line each.
+              closed and goaway. Notifications of the gateway have their identifier, the
+              certificate's topic, and "transport":"gateway"; the outcome has the packet's
+              status and name, 0 if accepted, and dropped for those behind the one that
+              ended the connection. --record FILE writes the same, one per line.
 
             CHANNELS
-              Broadcasts are taken at /4/broadcasts/apps/BUNDLE-ID, and their channels are managed at the same port:
+              Broadcasts are accepted at /4/broadcasts/apps/BUNDLE-ID. Their channels are managed at the same port:
                 POST, GET, DELETE /1/apps/BUNDLE-ID/channels    GET /1/apps/BUNDLE-ID/all-channels
-              Channels are kept in memory. The account has broadcasts among what was accepted, and by themselves; requests
-              that manage channels are in managementAnswers only.
+              Channels are kept in memory. The account counts broadcasts as accepted, and separately; requests that manage
+              channels are in managementAnswers only.
 
             SETTINGS
-              By itself the simulator is as strict as APNs. --set changes that:
-                environment=production   or sandbox: what the simulator is
+              By default the simulator is as strict as APNs. --set changes that:
+                environment=production   or sandbox: the simulated environment
                 error-streams=1          concurrent streams after a 4xx other than 410, until the next 200; off
-                error-limit=100          GOAWAY after so many 4xx in a row, 410 aside; off
-                bad-token-limit=20       or after so many BadDeviceToken among them; off
+                error-limit=100          GOAWAY after this many 4xx other than 410 in a row; off
+                bad-token-limit=20       or after this many BadDeviceToken among them; off
                 token-interval=20m       a connection may change its provider token once in this time. The next change
-                                         gets TooManyProviderTokenUpdates, and so do all requests until it is over; off
-                token-age=60m            how far iat may be from now, either way; off
+                                         gets TooManyProviderTokenUpdates, as do all requests until it has passed; off
+                token-age=60m            maximum difference of iat and the clock; off
                 expired-wedge=on         a connection that answered ExpiredProviderToken answers nothing else; off
-                bind-topics=on           a connection keeps to the topics that there were at its first push; off
-                registered-only=off      on: refuse device tokens that are not known (--registered-only)
+                bind-topics=on           a connection keeps the topics of its first push; off
+                registered-only=off      on: refuse unregistered device tokens (--registered-only)
                 unique-id=auto           apns-unique-id in answers for devices: in the sandbox; on; off. Answers to
                                          broadcasts always have it
                 no-broadcasts=           apps without the capability, as BUNDLE-ID+BUNDLE-ID: BroadcastFeatureNotEnabled
               A change by the control port applies to new connections.
 
             DEVICES
-              A device token that is not known is good for every topic. A known one is for its topic and environment only:
+              An unregistered device token is valid for every topic. A registered one is valid for its topic and environment:
                 --device token=HEX,topic=com.example.app,environment=sandbox
               Another topic gets DeviceTokenNotForTopic, another environment BadDeviceToken. With state=unregistered or
               state=expired it gets 410 Unregistered or ExpiredToken, with since=MILLISECONDS as the timestamp. The binary
@@ -98,8 +97,8 @@ struct SimulatorCommand: AsyncParsableCommand {
               has the feedback service report them; its topic is the certificate's.
 
             KEYS
-              A client certificate wins over authorization. A key of --provider-key is for all topics of its team, and a
-              connection takes tokens of all such keys. A scope behind the file changes that:
+              A client certificate overrides authorization. A key of --provider-key is for all topics of its team, and a
+              connection accepts tokens of all such keys. A scope after the file changes that:
                 ,environment=sandbox     elsewhere it gets BadEnvironmentKeyInToken
                 ,topics=BUNDLE-ID+…      a topic-specific key: other topics get TopicDisallowed, and other keys on the same
                                          connection UnrelatedKeyIdInToken
@@ -107,45 +106,45 @@ struct SimulatorCommand: AsyncParsableCommand {
               Another team on the same connection gets InvalidProviderToken.
 
             RULES
-              A rule is a list of key=value. These say which requests it meets (all must agree):
+              A rule is a list of key=value. These select requests (all must match):
                 prefix=dead   device tokens that begin with these hex digits
                 rate=0.01     this share of requests
                 times=1       the first N requests of each token; one that is older than --account-limit others may count
                               anew
                 after=1000    every N-th request of a connection
                 connection=2  requests of the second connection since the start
-              and these what happens:
+              These are the effects:
                 answer=410 | 429 | 500 | 503 | …   an HTTP status with the reason that belongs to it
                 answer=BadDeviceToken | …          a reason with the status that belongs to it
                   reason=NewReason  body=whole|empty|split|text  retry-after=SECONDS  timestamp=MILLISECONDS
                 answer=reset    code=REFUSED_STREAM|INTERNAL_ERROR|…  accept=false|true
                 answer=goaway   reason=Shutdown  last-stream=exact|accepted|zero
-                answer=drop     close the connection without a word; accept=true|false
+                answer=drop     close the connection abruptly; accept=true|false
                 answer=silence  never answer; accept=false|true
-                delay=20ms±5ms  hold the answer back (+- does as well as ±)
+                delay=20ms±5ms  delay the answer (+- works like ±)
                 streams=1       lower the stream limit; for=500ms
-              accept=true counts the notification as accepted although no answer comes. The first rule with an answer
-              that meets a request decides. Rules without a prefix meet broadcasts too, and times counts by channel then.
+              accept=true counts the notification as accepted although it gets no answer. The first matching rule with an
+              answer decides. Rules without a prefix match broadcasts too; times then counts by channel.
 
-              With at=channels a rule meets requests that manage channels, with rate, times (of each app), after and connection.
+              With at=channels a rule matches requests that manage channels, with rate, times (of each app), after and connection.
               A reason may have spaces: answer=Service Unavailable.
 
-              With at=connect a rule meets connections: the N-th since the start (connection=N), the first N (times=N), every
-              N-th (after=N), or a share (rate=0.1). It decides how they fail from their TLS handshake on:
-                answer=wedge        answer SETTINGS and PINGs, and no request
+              With at=connect a rule matches connections: the N-th since the start (connection=N), the first N (times=N), every
+              N-th (after=N), or a share (rate=0.1). It decides how they fail after the TLS handshake:
+                answer=wedge        answer SETTINGS and PINGs, but no request
                 answer=no-window    grant no flow-control window beyond the first 65,535 bytes
                 answer=no-settings  send nothing at all, not even SETTINGS
 
             \(GatewayOptions.help)
 
             SIGNALS
-              SIGTERM and SIGINT: say GOAWAY or Shutdown, finish, write the account, exit with 0. SIGUSR1: write the account.
+              SIGTERM and SIGINT: send GOAWAY or Shutdown, finish, write the account, exit with 0. SIGUSR1: write the account.
             """)
 
-    @Option(help: "The address to listen on.")
+    @Option(help: "Address to listen on.")
     var host = "127.0.0.1"
 
-    @Option(help: "The port to listen on; 0 takes a free one.")
+    @Option(help: "Port to listen on; 0 chooses a free one.")
     var port: UInt16 = 0
 
     @Option(help: ArgumentHelp("Write the port to this file when listening.", valueName: "file"))
@@ -157,73 +156,73 @@ struct SimulatorCommand: AsyncParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "A key that provider tokens may be signed with (repeatable). Without any, and without --write-certificates, "
-                + "signatures are not checked. Behind the file it may have a scope; see KEYS.",
+            "Key of provider tokens, with an optional scope; see KEYS. Repeatable. Without one, and without "
+                + "--write-certificates, signatures are not checked.",
             valueName: "keyid:teamid:file.p8[,scope]"))
     var providerKey: [String] = []
 
     @Option(
         help: ArgumentHelp(
-            "Change what the simulator does by itself (repeatable), such as token-interval=off; see SETTINGS.",
+            "Change the default behaviour, such as token-interval=off; see SETTINGS. Repeatable.",
             valueName: "key=value,…"))
     var set: [String] = []
 
     @Option(
         help: ArgumentHelp(
-            "A device token that the simulator knows (repeatable); see DEVICES.",
+            "Registered device token; see DEVICES. Repeatable.",
             valueName: "token=hex,topic=…"))
     var device: [String] = []
 
-    @Option(help: ArgumentHelp("A file of such device tokens, one a line.", valueName: "file"))
+    @Option(help: ArgumentHelp("File of registered device tokens, one per line.", valueName: "file"))
     var devices: String?
 
-    @Flag(help: "Refuse device tokens that the simulator does not know, with BadDeviceToken.")
+    @Flag(help: "Refuse unregistered device tokens with BadDeviceToken.")
     var registeredOnly = false
 
     @Option(
         help: ArgumentHelp(
-            "A topic that may be pushed to, with all derived from it (repeatable). Without any, every topic may.",
+            "Accepted topic, with those derived from it. Repeatable. (default: all topics)",
             valueName: "bundle-id"))
     var topic: [String] = []
 
-    @Option(help: "How many broadcast channels an app may have.")
+    @Option(help: "Maximum number of broadcast channels per app.")
     var maxChannels = 10_000
 
-    @Option(help: "How many streams a trusted connection may have open.")
+    @Option(help: "Maximum concurrent streams of a trusted connection.")
     var maxStreams = 1000
 
-    @Option(help: "How many streams before the first valid provider token.")
+    @Option(help: "Maximum concurrent streams before the first valid provider token.")
     var initialStreams = 1
 
-    @Option(help: "Bytes of request bodies a connection may have under way.")
+    @Option(help: "Flow-control window of a connection in bytes.")
     var connectionWindow: Int32 = 65_535
 
-    @Option(help: "The number of event loops.")
+    @Option(help: "Number of event loops.")
     var threads = 1
 
-    @Option(help: ArgumentHelp("A scripted fault (repeatable); see RULES.", valueName: "rule"))
+    @Option(help: ArgumentHelp("Fault rule; see RULES. Repeatable.", valueName: "rule"))
     var rule: [String] = []
 
-    @Option(help: ArgumentHelp("Hold every answer back, such as 20ms±5ms.", valueName: "delay"))
+    @Option(help: ArgumentHelp("Delay of every answer, such as 20ms±5ms.", valueName: "delay"))
     var delay: String?
 
     @Option(
         help: ArgumentHelp(
-            "Measure from sending to arrival by this member of payloads, microseconds since 1970, into the account.",
+            "Measure latency by this member of payloads, microseconds since 1970, into the account.",
             valueName: "member"))
     var measureLatency: String?
 
-    @Option(help: "What the randomness of rules and delays starts from.")
+    @Option(help: "Seed of random rules and delays.")
     var seed: UInt64 = 1
 
     @Option(
-        help: ArgumentHelp("Write the account to this file, as JSON, at the end and at SIGUSR1.", valueName: "file"))
+        help: ArgumentHelp("Write the account to this file as JSON, at the end and at SIGUSR1.", valueName: "file"))
     var account: String?
 
     @Option(
         help: ArgumentHelp(
-            "How many apns-ids and device tokens the account counts apart, and rules with times= know, at least; the "
-                + "oldest are forgotten. --record-tokens and --token-counts forget none.",
+            "Minimum number of apns-ids and device tokens that the account counts separately, and that rules with "
+                + "times= know; the oldest are forgotten, except with --record-tokens and --token-counts.",
             valueName: "number"))
     var accountLimit = 40_000
 

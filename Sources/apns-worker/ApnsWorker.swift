@@ -9,17 +9,22 @@ struct ApnsWorker: AsyncParsableCommand {
         commandName: "apns-worker",
         abstract: "Delivers Apple push notifications for job systems.",
         discussion: """
-            Producers put JSON jobs onto a Redis list; workers pop them, send them to APNs over HTTP/2, try again what can \
-            be tried again, and keep what cannot be delivered, with the reason.
+            Producers push JSON jobs onto a Redis list. Workers send them to APNs over HTTP/2, retry failures, and keep jobs \
+            that cannot be delivered as dead letters with their reason.
 
-            The shortest way to a first push, with a key from Apple's developer site:
+            A first push without an Apple account:
+
+              apns-worker run --simulate &
+              apns-worker enqueue --token 00fc13ad… --alert 'Hello'
+
+            With a key from Apple's developer site:
 
               export APNS_WORKER_KEY=AuthKey_ABC123DEFG.p8 APNS_WORKER_KEY_ID=ABC123DEFG
               export APNS_WORKER_TEAM_ID=TEAM123456 APNS_WORKER_TOPIC=com.example.app
               apns-worker run &
               apns-worker enqueue --token 00fc13ad… --alert 'Hello'
 
-            Any language can enqueue (`schema` prints what a job may have): RPUSH push:{default}:jobs \
+            Any language can enqueue (`schema` prints the JSON Schema of a job): RPUSH push:{default}:jobs \
             '{"token":"…","payload":{"aps":{"alert":"Hello"}},"enqueued_at":1795279247}'
             """,
         version: WorkerVersion.current,

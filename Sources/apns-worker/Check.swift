@@ -9,34 +9,34 @@ import Redis
 
 struct Check: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Try a configuration: Redis, each app's credential and endpoint, and a job, with a verdict a line.",
+        abstract: "Test a configuration: Redis, each app's credential and endpoint, and optionally a job.",
         discussion: """
-            Takes the same settings as `run`, and changes nothing in Redis. APNs is asked about a device token that no device \
-            has, which it calls bad when it takes the credential and the topic; --no-connect leaves that out.
+            Uses the same settings as `run`, and changes nothing in Redis. It sends APNs a notification for a device token that \
+            no device has; APNs answers BadDeviceToken if it accepts the credential and the topic. --no-connect skips that.
 
-            A job is explained: where it would go, what would be sent and why, and what may not be meant in it.
+            For a job it explains the route and the request, and warns of likely mistakes.
 
-            The exit status is 0 if a worker could work, and 1 if it could not.
+            The exit status is 0 if a worker could work with these settings, and 1 if it could not.
 
               apns-worker check
               apns-worker check --job job.json
-              apns-worker check --job job.json --no-redis --no-connect     (no app need be configured)
-              apns-worker check --job job.json --send     (to the devices in it, without the queue)
+              apns-worker check --job job.json --no-redis --no-connect     (needs no configured app)
+              apns-worker check --job job.json --send     (to its devices, without the queue)
             """)
 
     @OptionGroup(title: "Queues") var queues: QueuesOptions
     @OptionGroup(title: "App") var app: AppOptions
     @OptionGroup(title: "Binary gateway (--transport gateway)") var gateway: SettingFlags<GatewayFlags>
 
-    @Option(help: "A file with a job, or with several, one a line; - for standard input.") var job: String?
-    @Flag(help: "Send the notifications of the job, and say what APNs answers.") var send = false
+    @Option(help: "File with jobs, one per line; - for standard input.") var job: String?
+    @Flag(help: "Send the notifications of the job and print the answers of APNs.") var send = false
     @Flag(help: "Do not connect to APNs.") var noConnect = false
     @Flag(help: "Do not connect to Redis.") var noRedis = false
-    @Flag(help: "Print the verdicts as JSON, one a line.") var json = false
+    @Flag(help: "Print the findings as JSON, one per line.") var json = false
 
     func validate() throws {
-        if send, job == nil { throw ValidationError("--send needs a job: --job") }
-        if send, noConnect { throw ValidationError("--send and --no-connect cannot be together") }
+        if send, job == nil { throw ValidationError("--send needs --job") }
+        if send, noConnect { throw ValidationError("--send and --no-connect cannot be combined") }
     }
 
     func run() async throws {
@@ -78,7 +78,7 @@ struct Check: AsyncParsableCommand {
         printer.tell([
             .init(
                 .warning, "configuration",
-                "no app is configured; the job is looked at as if there were one, default, with the topic \(topic)")
+                "no app is configured; the job is checked as if there were an app, default, with the topic \(topic)")
         ])
         let example = AppConfiguration(name: "default", topic: topic, credential: .providerTokens([]))
         if !noRedis { try await checkRedis(settings, [], printer) }
@@ -193,8 +193,8 @@ struct Schema: ParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Print the JSON Schema of a job (draft 2020-12).",
         discussion: """
-            For producers: validators, code generators and editors take it. What it cannot say, such as the payload's size, \
-            `check --job FILE` does.
+            For validators, code generators and editors. `check --job FILE` also checks rules that a schema cannot express, such \
+            as the payload's size.
 
               apns-worker schema > job.schema.json
             """)

@@ -9,53 +9,54 @@ import Redis
 
 struct Enqueue: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Put jobs onto the queue: one by flags, or many as NDJSON on standard input.",
+        abstract: "Enqueue jobs: one by flags, or many as NDJSON on standard input.",
         discussion: """
             One job:    apns-worker enqueue --token 00fc13ad… --alert 'Hello'
                         apns-worker enqueue --token 00fc13ad… --title 'Hello' --body 'World' --badge 1 --sound default
-            Many jobs:  apns-worker enqueue < jobs.ndjson     (one JSON object a line)
+            Many jobs:  apns-worker enqueue < jobs.ndjson     (one JSON object per line)
 
-            A line that no worker could send is reported with its number and not enqueued: what is not a job, a device token \
-            that is not one, a payload that is too long. The others are, and the exit status is 1. With --unchecked all lines \
-            are enqueued as they are.
+            Lines that no worker could send, such as invalid JSON, a malformed device token or a payload that is too large, are \
+            reported with their numbers and not enqueued. All other lines are, and the exit status is 1. With --unchecked all \
+            lines are enqueued unchanged.
 
             With --replicas 1 a job counts as enqueued when a replica has it too, so that a failover does not lose it. If \
-            too few confirm in time, the exit status is 1 and the error says which jobs that is about: they are in the \
-            queue nevertheless, and enqueueing them again may send them twice. Lines behind them are not enqueued.
+            too few replicas confirm in time, the exit status is 1 and the error names the jobs. They are in the queue \
+            nevertheless, so enqueueing them again may send them twice. Lines after them are not enqueued.
 
-            With --format sidekiq or resque the job of the flags is written as Sidekiq writes it, of the first --job-class or of \
-            PushJob, and lines have to be in that format.
+            With --format sidekiq or resque, jobs are written in Sidekiq's form with the first --job-class, or PushJob. Lines \
+            must be in that form.
             """)
 
     @OptionGroup(title: "Queue") var queue: QueueOptions
 
-    @Option(help: "A device token, in hex; more than once for several devices.") var token: [String] = []
-    @Option(help: "A broadcast channel's id, instead of devices.") var channel: String?
-    @Option(help: "The payload, a JSON object.") var payload: String?
+    @Option(help: "Device token in hex. Repeatable.") var token: [String] = []
+    @Option(help: "Broadcast channel ID, instead of devices.") var channel: String?
+    @Option(help: "Payload, a JSON object.") var payload: String?
     @Flag(help: "Shorten the alert's body if the payload is too long.") var truncate = false
-    @Option(help: "Your own id for the job.") var id: String?
-    @Option(help: "The app to send through.") var app: String?
-    @Option(help: "The topic, if not the app's.") var topic: String?
-    @Option(help: "The push type: alert, background, voip, ….") var pushType: String?
-    @Option(help: "10, 5 or 1.") var priority: Int?
-    @Option(help: "Until when it is valid: seconds since 1970, ISO 8601, 0 for now or never, or a duration such as 1h.")
+    @Option(help: "ID of the job. Repetitions with the same ID carry the same apns-id.") var id: String?
+    @Option(help: "App to send through.") var app: String?
+    @Option(help: "Topic. (default: the app's)") var topic: String?
+    @Option(help: "Push type: alert, background, voip, ….") var pushType: String?
+    @Option(help: "Priority: 10, 5 or 1.") var priority: Int?
+    @Option(help: "Expiration: seconds since 1970, ISO 8601, a duration such as 1h, or 0 for immediate delivery only.")
     var expiration: String?
-    @Option(help: "Notifications with the same collapse id are shown once.") var collapseID: String?
-    @Option(help: "For how long no other job with the same --id is sent, such as 1h; at most 30d.")
+    @Option(help: "Collapse ID. A device shows only the last notification with the same ID.") var collapseID: String?
+    @Option(help: "Time in which no other job with the same --id is sent, such as 1h; at most 30d.")
     var uniqueFor: String?
-    @Flag(help: "Send notifications that say the same to the same device once.") var collapseDuplicates = false
-    @Option(help: "Attempts at the most.") var maxAttempts: Int?
-    @Option(help: "The trace that the job belongs to, as W3C Trace Context has it: 00-<trace id>-<parent id>-01.")
+    @Flag(help: "Let a device that receives the notification twice show it once.") var collapseDuplicates = false
+    @Option(help: "Maximum attempts.") var maxAttempts: Int?
+    @Option(help: "W3C trace context of the job: 00-<trace id>-<parent id>-01.")
     var traceparent: String?
-    @Flag(help: "Before all others in the queue.") var first = false
+    @Flag(help: "Put the job at the head of the queue.") var first = false
     @Flag(help: "Enqueue jobs without checking them.") var unchecked = false
 
-    @Option(help: "Replicas that must confirm the jobs (WAIT; the Redis user needs +wait). Default: none.")
+    @Option(
+        help: "Number of replicas that must confirm the jobs. Uses WAIT; the Redis user needs +wait. (default: none)")
     var replicas: Int?
-    @Option(help: "With --replicas: how long to wait for each batch of up to 1000 jobs, such as 10s. Default: 5s.")
+    @Option(help: "Maximum time to wait for the replicas of each batch of up to 1000 jobs. (default: 5s)")
     var replicasTimeout: String?
 
-    @OptionGroup(title: "Instead of a payload") var shortForms: ShortFormOptions
+    @OptionGroup(title: "Short forms, instead of a payload") var shortForms: ShortFormOptions
 
     func validate() throws {
         guard let replicas else {
@@ -161,7 +162,7 @@ struct Enqueue: AsyncParsableCommand {
             guard let seconds = JobDuration.seconds(uniqueFor), JobDuration.uniqueFor.contains(seconds) else {
                 throw ValidationError("--unique-for is a duration from 1s to 30d, such as 45s, 30m, 1h30m or 7d")
             }
-            guard id != nil else { throw ValidationError("--unique-for needs --id: the id that is to be unique") }
+            guard id != nil else { throw ValidationError("--unique-for needs --id") }
             encoder.uniqueFor = seconds
         }
         if let traceparent {

@@ -8,24 +8,22 @@ import Telemetry
 
 struct Results: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Show what became of notifications, as far as the queue keeps it.",
+        abstract: "Show recent delivery results.",
         discussion: """
-            Workers write results with APNS_WORKER_RESULTS=all, or =failures for those that were not delivered. Without it \
-            there are none.
-
-            The whole tokens are in the JSON only.
+            Workers keep results only with `results: all` or `results: failures` (APNS_WORKER_RESULTS). Device tokens are \
+            shortened, except in JSON.
             """)
 
     @OptionGroup(title: "Queue") var queue: QueueOptions
 
-    @Option(help: "Only those of the job with this id.") var id: String?
+    @Option(help: "Only results of the job with this ID.") var id: String?
     @Option(
         help:
-            "Only those that ended so: delivered, invalid_token, dead, expired or dropped; more than once for several.")
+            "Only this outcome: delivered, invalid_token, suppressed, dead, expired or dropped. Repeatable.")
     var outcome: [String] = []
-    @Option(help: "Only those since so long ago, such as 10m or 1h30m.") var since: String?
-    @Flag(help: "Go on and show what comes, until interrupted.") var follow = false
-    @Flag(help: "A JSON object a line.") var json = false
+    @Option(help: "Only results of this period, such as 10m or 1h30m.") var since: String?
+    @Flag(help: "Continue with new results until interrupted.") var follow = false
+    @Flag(help: "Print one JSON object per line.") var json = false
 
     private static let page = 1000
 
@@ -57,8 +55,8 @@ struct Results: AsyncParsableCommand {
             if shown == 0 {
                 Terminal.tell(
                     seen > 0
-                        ? "none of the \(seen) results of \(keys.queue) is like that\n"
-                        : "no results of \(keys.queue): are they kept (APNS_WORKER_RESULTS of its workers)?\n")
+                        ? "no results match (\(seen) searched in queue \(keys.queue))\n"
+                        : "queue \(keys.queue) has no results; workers keep them with `results: all` or `failures`\n")
             }
         }
     }

@@ -12,19 +12,19 @@ import Telemetry
 
 struct Run: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Work: take jobs from the queue and send them, until told to stop.",
+        abstract: "Run a worker: claim jobs and send them until stopped.",
         discussion: """
-            SIGTERM or SIGINT (Ctrl-C) drains: nothing more is taken, what is under way is finished, the rest goes back to \
-            the queue, and the exit status is 0. SIGTSTP (Ctrl-Z) makes the worker quiet: it takes nothing more and stays; \
-            SIGCONT ends that. `apns-worker stop` and `apns-worker quiet` do the same from anywhere.
+            SIGTERM or SIGINT (Ctrl-C) drains: the worker claims no more jobs, finishes requests in flight, returns the rest to \
+            the queue, and exits with 0. SIGTSTP (Ctrl-Z) makes it quiet: it claims no more jobs and keeps running; SIGCONT \
+            ends that. `apns-worker stop` and `apns-worker quiet` do the same from another machine.
 
-            Each setting can be given by its flag or by the environment variable in brackets; the flag wins.
+            Each setting can be a flag, the environment variable in parentheses, or in the file of --config. A flag overrides \
+            a variable, and a variable overrides the file.
 
-            For several apps, APNS_WORKER_APPS names them (shop,news), and each has its own settings in variables such as \
-            APNS_WORKER_APPS_SHOP_TOPIC; what it has not, it takes from the common ones. Jobs choose one by `app` or by \
-            their `topic`.
+            For several apps, set APNS_WORKER_APPS=shop,news and each app's own settings, such as APNS_WORKER_APPS_SHOP_TOPIC. \
+            An app without its own value uses the common one. A job names its app by `app` or by `topic`.
 
-            For development, --simulate brings an APNs simulator along, which needs no credential and sends to no device:
+            For development, --simulate starts a simulated APNs in the worker. It needs no credential and sends to no device:
 
               apns-worker run --simulate
             """)
@@ -36,14 +36,14 @@ struct Run: AsyncParsableCommand {
     @OptionGroup(title: "Work") var work: SettingFlags<WorkFlags>
     @OptionGroup(title: "Metrics and probes") var admin: SettingFlags<AdminFlags>
 
-    @Flag(help: "Exit when the queue has no jobs, retries or claims any more.")
+    @Flag(help: "Exit when the queue has no more jobs, retries or claims.")
     var exitWhenDone = false
 
     @Flag(help: "Show a progress bar on the terminal.")
     var progress = false
 
     @Option(
-        name: [.long, .customLong("account")], help: "At the end, write statistics of this process to a file, as JSON.")
+        name: [.long, .customLong("account")], help: "Write statistics of this process to a file as JSON at the end.")
     var statsFile: String?
 
     func run() async throws {

@@ -6,42 +6,43 @@ import PushQueue
 
 /// The short forms of which the worker makes the payload, as flags.
 struct ShortFormOptions: ParsableArguments {
-    @Option(help: "The alert's text.") var alert: String?
-    @Option(help: "The alert's title; with --body and not with --alert.") var title: String?
-    @Option(help: "The alert's subtitle.") var subtitle: String?
-    @Option(help: "The alert's text, beside a title or subtitle.") var body: String?
-    @Option(help: "The key of the alert's text in the app's localized strings.") var locKey: String?
-    @Option(help: "What goes into the localized text; more than once for several places.") var locArg: [String] = []
-    @Option(help: "The key of the title in the app's localized strings.") var titleLocKey: String?
-    @Option(help: "What goes into the localized title; more than once for several places.")
+    @Option(help: "Alert text.") var alert: String?
+    @Option(help: "Alert title; combine it with --body, not with --alert.") var title: String?
+    @Option(help: "Alert subtitle.") var subtitle: String?
+    @Option(help: "Alert text next to a title or subtitle.") var body: String?
+    @Option(help: "Key of the text in the app's localized strings.") var locKey: String?
+    @Option(help: "Argument of the localized text. Repeatable.") var locArg: [String] = []
+    @Option(help: "Key of the title in the app's localized strings.") var titleLocKey: String?
+    @Option(help: "Argument of the localized title. Repeatable.")
     var titleLocArg: [String] = []
-    @Option(help: "The image that the app shows while it starts.") var launchImage: String?
-    @Option(help: "The number on the app's icon; 0 removes it.") var badge: Int64?
-    @Option(help: "A sound's name, or default.") var sound: String?
-    @Flag(help: "The sound is that of a critical alert.") var critical = false
-    @Option(help: "How loud a critical alert's sound is, 0 to 1.") var volume: Double?
-    @Option(help: "Notifications with the same thread id are grouped.") var threadID: String?
-    @Option(help: "The notification's category, which decides over its buttons.") var category: String?
+    @Option(help: "Image that the app shows while it launches.") var launchImage: String?
+    @Option(help: "Number on the app's icon; 0 removes it.") var badge: Int64?
+    @Option(help: "Name of a sound, or default.") var sound: String?
+    @Flag(help: "Play the sound as a critical alert.") var critical = false
+    @Option(help: "Volume of a critical alert, 0 to 1.") var volume: Double?
+    @Option(help: "Thread ID, which groups notifications.") var threadID: String?
+    @Option(help: "Category, which determines the actions.") var category: String?
     @Flag(help: "Wake the app in the background.") var contentAvailable = false
     @Flag(help: "Let the app's service extension change the notification.") var mutableContent = false
-    @Option(help: "The window to bring forward.") var targetContentID: String?
-    @Option(help: "passive, active, time-sensitive or critical.") var interruptionLevel: String?
-    @Option(help: "0 to 1, or any number for a Live Activity; the highest comes first.") var relevanceScore: Double?
-    @Option(help: "What the system compares with the current Focus.") var filterCriteria: String?
-    @Option(help: "What a Live Activity is to do: start, update or end.") var event: String?
-    @Option(help: "A Live Activity's content, a JSON object.") var contentState: String?
-    @Option(help: "When a Live Activity's content is from: seconds since 1970, ISO 8601, or now.") var timestamp:
+    @Option(help: "ID of the window to bring forward.") var targetContentID: String?
+    @Option(help: "Interruption level: passive, active, time-sensitive or critical.") var interruptionLevel: String?
+    @Option(help: "Relevance: 0 to 1, or any number for a Live Activity. The highest comes first.") var relevanceScore:
+        Double?
+    @Option(help: "Criteria that the system compares with the current Focus.") var filterCriteria: String?
+    @Option(help: "Live Activity event: start, update or end.") var event: String?
+    @Option(help: "Live Activity content, a JSON object.") var contentState: String?
+    @Option(help: "Time of the Live Activity content: seconds since 1970, ISO 8601, or now.") var timestamp: String?
+    @Option(help: "Time at which a Live Activity becomes stale: seconds since 1970 or ISO 8601.") var staleDate: String?
+    @Option(help: "Time at which an ended Live Activity is removed: seconds since 1970 or ISO 8601.") var dismissalDate:
         String?
-    @Option(help: "When a Live Activity is out of date: seconds since 1970 or ISO 8601.") var staleDate: String?
-    @Option(help: "When an ended Live Activity goes away: seconds since 1970 or ISO 8601.") var dismissalDate: String?
-    @Option(help: "The type of the attributes of a Live Activity that starts.") var attributesType: String?
-    @Option(help: "The attributes of a Live Activity that starts, a JSON object.") var attributes: String?
-    @Flag(help: "A Live Activity that starts is to get a token for its updates.") var inputPushToken = false
-    @Option(help: "The channel that a Live Activity that starts gets its updates from.") var inputPushChannel: String?
-    @Flag(help: "Reload a widget or control.") var contentChanged = false
-    @Option(help: "An argument of a Safari notification's URL; more than once for several.") var urlArg: [String] = []
-    @Option(help: "The push magic of a managed device.") var mdm: String?
-    @Option(help: "What goes beside aps, a JSON object.") var custom: String?
+    @Option(help: "Type of the attributes of a starting Live Activity.") var attributesType: String?
+    @Option(help: "Attributes of a starting Live Activity, a JSON object.") var attributes: String?
+    @Flag(help: "Request a token for the updates of a starting Live Activity.") var inputPushToken = false
+    @Option(help: "Channel for the updates of a starting Live Activity.") var inputPushChannel: String?
+    @Flag(help: "Reload widgets or controls.") var contentChanged = false
+    @Option(help: "Argument of a Safari notification's URL. Repeatable.") var urlArg: [String] = []
+    @Option(help: "Push magic of a managed device.") var mdm: String?
+    @Option(help: "Members next to aps, a JSON object.") var custom: String?
 
     /// The members of the job; empty if there is no such flag.
     func members() throws -> [JobMember: JobEncoder.ShortForm] {

@@ -37,7 +37,7 @@ enum Confirmation {
     static func demand(_ question: String, isGiven: Bool) throws {
         if isGiven { return }
         guard isPossible else {
-            throw ValidationError("there is no terminal to ask at: add --yes, or --dry-run to see what it would do")
+            throw ValidationError("refusing to continue without confirmation; pass --yes, or --dry-run")
         }
         guard ask(question) else {
             Terminal.tell("nothing was changed\n")

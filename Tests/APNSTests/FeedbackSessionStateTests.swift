@@ -120,7 +120,7 @@ struct FeedbackSessionStateTests {
         #expect(Self.next(&state, atMost: 2, at: 36) == .tuples(2))
         #expect(Self.next(&state, atMost: 2, at: 36) == .tuples(1))
         let last = Self.next(&state, at: 36)
-        #expect(Self.isFailure(last, "told to end"))
+        #expect(Self.isFailure(last, "is stopping"))
     }
 
     @Test("a service that comes to its end after a stop has been read to its end")

@@ -100,7 +100,7 @@ struct ProxyHandshakeTests {
             Issue.record("not refused")
             return
         }
-        #expect(why.contains("does not take the user and password"))
+        #expect(why.contains("rejects the configured user and password"))
         #expect(!why.contains("hunter2") && !why.contains("somebody"))
     }
 

@@ -56,7 +56,7 @@ struct ProxyTests {
             says: "it answered 407 (Proxy Authentication Required): it wants a user and a password"),
         Refusal(
             testDescription: "with others than it wants", credentials: .init(user: "u", password: "hunter2"),
-            authorization: "Basic x", says: "it does not take the user and password"),
+            authorization: "Basic x", says: "it rejects the configured user and password"),
         Refusal(
             testDescription: "that allows none",
             behaviour: .answers("HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno", closes: true),

@@ -81,7 +81,7 @@ struct SecretSourceTests {
         arguments: [
             (0o600, nil), (0o400, nil), (0o700, nil), (0o640, "its group (mode 0640)"),
             (0o604, "everybody (mode 0604)"),
-            (0o644, "its group and everybody else (mode 0644)"), (0o444, "(mode 0444)"), (0o620, nil),
+            (0o644, "its group and all other users (mode 0644)"), (0o444, "(mode 0444)"), (0o620, nil),
         ] as [(mode_t, String?)])
     func permissions(mode: mode_t, expected: String?) throws {
         try withTemporaryDirectory { directory in

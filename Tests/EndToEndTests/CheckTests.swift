@@ -40,8 +40,8 @@ extension EndToEnd {
                 "warning  redis: Redis at 127.0.0.1:\(scene.redis.port) keeps no append-only file",
                 "ok       redis: queue default: 3 jobs wait",
                 "ok       app default: signing key ABC123DEFG of team TEAM123456",
-                "ok       app default: localhost:\(scene.simulator.port) is connected to",
-                "ok       app default: APNs takes the key ABC123DEFG for com.example.app",
+                "ok       app default: connected to localhost:\(scene.simulator.port) with TLS",
+                "ok       app default: APNs accepts the key ABC123DEFG for com.example.app",
             ] { #expect(result.output.contains(line), "\(result.output)") }
             #expect(try scene.redis.run("KEYS", "*") == .array(["push:{default}:jobs"]))
         }
@@ -81,8 +81,8 @@ extension EndToEnd {
             let result = try await scene.check([], apps)
             #expect(result.ending == .exited(1))
             for line in [
-                "warning  app good: it is paused: maintenance, until somebody resumes it",
-                "ok       app good: APNs takes the key ABC123DEFG",
+                "warning  app good: it is paused: maintenance, until an operator resumes it",
+                "ok       app good: APNs accepts the key ABC123DEFG",
                 "FAILED   app wrong: APNs refuses the key ABC123DEFG for com.example.wrong: 403 InvalidProviderToken",
                 "FAILED   app away: 127.0.0.1:1: ", "Connection refused",
             ] { #expect(result.output.contains(line), "\(result.output)") }
@@ -147,7 +147,7 @@ extension EndToEnd {
                 ),
                 (#"{"id":"x","token":"abcd","alert":"hi"}"#, true, "(derived from its `id` and the token)"),
                 (#"{"id":"x","token":"abcd","alert":"hi","push_typ":"voip"}"#, true, "is `push_type` meant?"),
-                (#"{"id":"x","tokens":["abcd","x"],"alert":"hi"}"#, false, "token 2 would be kept as a dead letter"),
+                (#"{"id":"x","tokens":["abcd","x"],"alert":"hi"}"#, false, "token 2 would become a dead letter"),
                 (#"{"id":"x","token":"xyz","payload":{}}"#, false, "MalformedToken"),
                 (#"{"id":"x","token":"abcd"}"#, false, "MissingPayload"),
                 (#"{"id":"x","token":"abcd","payload":{},"app":"other"}"#, false, "UnknownApp"),

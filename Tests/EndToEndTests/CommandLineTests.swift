@@ -158,7 +158,7 @@ extension EndToEnd {
             let errors = result.errors.split(separator: "\n")
             try #require(errors.count == 4, "\(result.errors)")
             #expect(errors[1].hasPrefix("line 3: the device token has a separator at 1"))
-            #expect(errors[2].hasPrefix("line 4: the payload has 5020 bytes; APNs takes 4096"))
+            #expect(errors[2].hasPrefix("line 4: the payload has 5020 bytes; APNs accepts 4096"))
             #expect(errors.first?.hasPrefix("line 2: the job has no `payload`") == true)
             #expect(errors.last?.hasPrefix("line 1703: the job is not valid JSON") == true)
             #expect(try QueueContents(redis).jobs == good.map { Array($0.utf8) })

@@ -131,14 +131,6 @@ extension EndToEnd {
             for (key, value) in expected { #expect(settings[key]?.value == value, "\(key)") }
         }
 
-        @Test("the README's table of settings is the one that config --reference prints")
-        func reference() async throws {
-            let table = try await CommandLineTests.run(["config", "--reference"])
-            #expect(table.ending == .exited(0), "\(table.errors)")
-            let readme = try String(contentsOf: DeployFolder.root.appending(path: "README.md"), encoding: .utf8)
-            #expect(readme.contains("\n\n" + table.output + "\n"), "print it again: apns-worker config --reference")
-        }
-
         @Test("what an app has of its own goes before what all have, in the file and in variables")
         func ofItsOwn() async throws {
             let folder = try Folder(

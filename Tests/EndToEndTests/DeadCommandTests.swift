@@ -82,7 +82,7 @@ extension EndToEnd {
             let missing = try await Self.dead("show", "0123456789", redis: redis)
             #expect(missing.ending == .exited(1) && missing.errors.contains("there are 2 UnknownApp, 1 BadPayload"))
             let several = try await Self.dead("show", "--raw", "--id", "job-1", "--id", "job-2", redis: redis)
-            #expect(several.ending != .exited(0) && several.output.isEmpty && several.errors.contains("give one's key"))
+            #expect(several.ending != .exited(0) && several.output.isEmpty && several.errors.contains("give the key of one"))
         }
 
         @Test("deleting needs an answer, or --yes, and deletes what was asked for")
@@ -90,7 +90,7 @@ extension EndToEnd {
             let redis = try RedisServer()
             try redis.bury((0..<20).map { TestLetter.numbered($0, reason: $0 < 5 ? "Old" : "New") })
             let unasked = try await Self.dead("delete", "--reason", "Old", redis: redis)
-            #expect(unasked.ending != .exited(0) && unasked.errors.contains("add --yes"))
+            #expect(unasked.ending != .exited(0) && unasked.errors.contains("pass --yes"))
             let dry = try await Self.dead("delete", "--reason", "Old", "--dry-run", redis: redis)
             #expect(dry.output == "would have deleted 5 dead letters of queue default: 5 Old\n")
             #expect(try QueueContents(redis).dead.count == 20)
@@ -102,7 +102,7 @@ extension EndToEnd {
                 "script", ["-qec", "\(BuiltProgram.path("apns-worker")) dead delete --all", "/dev/null"],
                 environment: ["APNS_WORKER_REDIS_URL": redis.url], input: Data("nonsense\n".utf8))
             #expect(try await process.wait() == .exited(1))
-            #expect(process.output.contains("Delete 15 dead letters of queue default for good (15 New)? [y/N]"))
+            #expect(process.output.contains("Delete 15 dead letters of queue default permanently (15 New)? [y/N]"))
             #expect(try QueueContents(redis).deadReasons == ["New": 15])
             #expect(try QueueContents(redis).count("dead_deleted") == 5)
         }

@@ -28,7 +28,7 @@ extension EndToEnd {
             try await eventually("the first half is written") { try scene.invalidTokens.count == 2000 }
             scene.redis.kill()
             gate.open()
-            try await eventually("the wait is told of") { process.errors.contains("Redis is waited for") }
+            try await eventually("the wait is told of") { process.errors.contains("waiting for Redis") }
             #expect(process.ending == nil)
             try scene.redis.start()
             #expect(try await process.wait() == .exited(0), "\(process.errors)")
@@ -100,7 +100,7 @@ extension EndToEnd {
             let environment = ["APNS_WORKER_REDIS_URL": redis.url]
             let result = try await CommandLineTests.run(["feedback", "--from", file.path], environment: environment)
             #expect(result.ending == .exited(1))
-            #expect(result.errors.contains("2 lines are no records, and were left out; the first is line 2"))
+            #expect(result.errors.contains("2 lines are not records and were skipped; the first is line 2"))
             #expect(!result.errors.contains("xyz"))
             #expect(result.output.contains(": 1 record: 1 added"), "\(result.output)")
             #expect(try QueueContents(redis).invalidTokens == ["00fc"])
@@ -115,11 +115,11 @@ extension EndToEnd {
             let wrong = try await scene.run()
             #expect(wrong.ending == .exited(1))
             #expect(wrong.errors.contains("push:{shared}:invalid-tokens:details holds a string"), "\(wrong.errors)")
-            #expect(wrong.errors.contains("was not asked, and keeps what it has"))
+            #expect(wrong.errors.contains("was not read, and keeps its records"))
             scene.redis.stop()
             let away = try await scene.run("--redis-patience", "3s")
             #expect(away.ending == .exited(1))
-            #expect(away.errors.contains("was not asked, and keeps what it has"), "\(away.errors)")
+            #expect(away.errors.contains("was not read, and keeps its records"), "\(away.errors)")
             #expect(scene.server.peers.isEmpty)
         }
 
@@ -132,7 +132,7 @@ extension EndToEnd {
             try await eventually("it is at work") { try scene.invalidTokens.count > 10 }
             process.send(signal)
             #expect(try await process.wait() == .exited(1))
-            #expect(process.errors.contains("told to end"), "\(process.errors)")
+            #expect(process.errors.contains("is stopping"), "\(process.errors)")
             // All had arrived, or was on its way.
             let count = try scene.invalidTokens.count
             #expect(process.output.hasPrefix("default: \(count) records: \(count) added"), "\(process.output)")
@@ -146,7 +146,7 @@ extension EndToEnd {
             try await eventually("the first are written") { try scene.invalidTokens.count == 20 }
             scene.redis.kill()
             gate.open()
-            try await eventually("the wait is told of") { process.errors.contains("Redis is waited for") }
+            try await eventually("the wait is told of") { process.errors.contains("waiting for Redis") }
             process.send(SIGTERM)
             // Well before the five minutes that it would wait otherwise.
             #expect(try await process.wait(within: .seconds(120)) == .exited(1))
@@ -196,7 +196,7 @@ extension EndToEnd {
             #expect(wrong.ending == .exited(64), "\(wrong.errors)")
             #expect(wrong.errors.contains("com.example.app) is for com.example.app"), "\(wrong.errors)")
             #expect(wrong.errors.contains("not for the topic com.other.app"))
-            #expect(wrong.errors.contains("was not asked, and keeps what it has"))
+            #expect(wrong.errors.contains("was not read, and keeps its records"))
             #expect(scene.server.peers.isEmpty)
 
             // One of two apps keeps the other from nothing.

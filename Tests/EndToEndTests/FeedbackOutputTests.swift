@@ -115,7 +115,7 @@ extension EndToEnd {
             #expect(try await shell.wait() == .exited(1))
             #expect(try FeedbackScene.Record.all(shell.output).count == 1)
             #expect(
-                shell.errors.contains("--list: FAILED: standard output: nobody reads it any more"), "\(shell.errors)")
+                shell.errors.contains("--list: FAILED: standard output: its reader is closed"), "\(shell.errors)")
             #expect(try scene.has(0..<4000))
         }
     }

@@ -131,7 +131,7 @@ extension EndToEnd {
             }
             let result = try await scene.run("--redis-patience", "1s")
             #expect(result.ending == .exited(1))
-            #expect(result.errors.contains("was not asked, and keeps what it has"), "\(result.errors)")
+            #expect(result.errors.contains("was not read, and keeps its records"), "\(result.errors)")
             #expect(result.errors.contains(word), "\(result.errors)")
             #expect(scene.server.peers.isEmpty)
 
@@ -169,7 +169,7 @@ extension EndToEnd {
             let peers = scene.server.peers.count
             let refused = try await scene.run()
             #expect(refused.ending == .exited(1))
-            #expect(refused.errors.contains("1 lines are no records, and were left out; the first is line 3"))
+            #expect(refused.errors.contains("1 lines are not records and were skipped; the first is line 3"))
             #expect(try scene.invalidTokens.isSuperset(of: FeedbackScene.tokens(12..<13)))
             #expect(try String(contentsOf: scene.spill, encoding: .utf8) == bad)
             #expect(scene.server.peers.count == peers)

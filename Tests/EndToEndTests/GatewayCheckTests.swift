@@ -26,8 +26,8 @@ extension EndToEnd {
             #expect(result.ending == .exited(0), "\(result.errors)\(result.output)")
             for line in [
                 "ok       app default: certificate Apple Push Services: com.example.app for com.example.app",
-                "ok       app default: localhost:\(try scene.gatewayPort()) is connected to, with TLS\n",
-                "ok       app default: the gateway takes the certificate",
+                "ok       app default: connected to localhost:\(try scene.gatewayPort()) with TLS\n",
+                "ok       app default: the gateway accepts the certificate",
             ] { #expect(result.output.contains(line), "\(result.output)") }
             #expect(try await scene.simulator.stop().gateway.accepted == 0)
         }
@@ -37,7 +37,7 @@ extension EndToEnd {
             arguments: [
                 ("at=connect,answer=close", 1, "FAILED   app default: "),
                 ("at=connect,answer=3", 1, "FAILED   app default: "),
-                ("at=connect,answer=hang", 0, "warning  app default: the gateway says nothing about a token"),
+                ("at=connect,answer=hang", 0, "warning  app default: the gateway does not report an invalid token"),
             ])
         func bad(rule: String, status: Int32, words: String) async throws {
             let scene = try await GatewayScene(rules: [rule])

@@ -113,7 +113,7 @@ extension EndToEnd {
 
             let filter = ["remove", "--environment", "sandbox", "--reason", "BadDeviceToken", "--newer-than", "1h"]
             let unasked = try await Self.invalid(filter, redis.url)
-            #expect(unasked.ending != .exited(0) && unasked.errors.contains("add --yes"))
+            #expect(unasked.ending != .exited(0) && unasked.errors.contains("pass --yes"))
             #expect(try await Self.invalid(filter + ["--dry-run"], redis.url).output == "would remove 250 tokens\n")
             #expect(try await Self.invalid(filter + ["--yes"], redis.url).output == "removed 250 tokens\n")
             #expect(try counts() == [748, 748])

@@ -20,7 +20,7 @@ extension EndToEnd {
             let pid = "\(worker.process.processIdentifier)"
             let quiet = try await Self.command(redis.url, "quiet", pid, "--wait", "--timeout", "120")
             #expect(quiet.ending == .exited(0), "\(quiet)")
-            #expect(quiet.output.contains("is quiet, with nothing under way"))
+            #expect(quiet.output.contains("is quiet, with nothing in flight"))
             let view = try await FleetView(redis.url)
             let seen = try #require(view.worker(worker))
             #expect(seen.state == "quiet" && seen.in_flight == 0 && seen.lease_left > 0)
@@ -106,7 +106,7 @@ extension EndToEnd {
             for worker in workers { #expect(unknown.errors.contains(".\(worker.process.processIdentifier).")) }
             let host = try #require(try await FleetView(redis.url).workers.first).host
             let ambiguous = try await Self.command(redis.url, "stop", host)
-            #expect(ambiguous.ending != .exited(0) && ambiguous.errors.contains("can be any of these"))
+            #expect(ambiguous.ending != .exited(0) && ambiguous.errors.contains("matches several workers"))
             #expect(try await Self.command(redis.url, "stop").ending != .exited(0))
 
             let name = "\(host).\(workers[1].process.processIdentifier)"
@@ -122,7 +122,7 @@ extension EndToEnd {
             }
             #expect(try QueueContents(redis).lastingKeys.isEmpty)
             let nobody = try await Self.command(redis.url, "stop", "--all")
-            #expect(nobody.ending != .exited(0) && nobody.errors.contains("there is no worker"))
+            #expect(nobody.ending != .exited(0) && nobody.errors.contains("no worker is running"))
         }
 
         @Test("an order to a worker that does not hear it is not done in time, and says so")

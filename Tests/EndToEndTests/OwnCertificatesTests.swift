@@ -27,7 +27,9 @@ extension EndToEnd {
                 "APNS_WORKER_CERTIFICATE": "\(directory)/client.pem",
                 "APNS_WORKER_CERTIFICATE_KEY": "\(directory)/client-key.pem",
             ]
-            for (credential, words) in [(key, "APNs takes the key ABC123DEFG"), (certificate, "APNs takes the cert")] {
+            for (credential, words) in [
+                (key, "APNs accepts the key ABC123DEFG"), (certificate, "APNs accepts the cert"),
+            ] {
                 let result = try await CommandLineTests.run(
                     ["check"], environment: environment.merging(credential) { $1 })
                 #expect(result.ending == .exited(0), "\(result.errors)\(result.output)")

@@ -60,7 +60,7 @@ extension EndToEnd {
             let nothing = try await tool.run(["--reason", "BadTokem"], redis: redis)
             #expect(
                 nothing.errors
-                    == "none of the 60 dead letters of queue default fits; there are 20 BadPayload, 20 BadTopic, 20 UnknownApp\n"
+                    == "none of the 60 dead letters of queue default matches; there are 20 BadPayload, 20 BadTopic, 20 UnknownApp\n"
             )
             let result = try await tool.run(["--reason", "BadPayload", "--limit", "3"], redis: redis)
             #expect(result.output == "requeued 3 jobs of queue default: 3 BadPayload\n", "\(result.errors)")
@@ -77,10 +77,10 @@ extension EndToEnd {
         @Test(
             "mistakes in the flags are told, and nothing is done", arguments: RequeueTool.allCases,
             [
-                ([], "--all"), (["--all", "--reason", "X"], "--all is all letters"),
+                ([], "--all"), (["--all", "--reason", "X"], "--all cannot be combined with filters"),
                 (["--reason", ""], "--reason is empty"),
-                (["--all", "--limit", "0"], "--limit is a number from 1"),
-                (["--all", "--rate", "0"], "--rate is a number from 1"),
+                (["--all", "--limit", "0"], "--limit must be at least 1"),
+                (["--all", "--rate", "0"], "--rate must be"),
                 (["--all", "--queue", "a{b"], "printable ASCII"), (["--all", "--resaon", "X"], "--resaon"),
             ] as [([String], String)])
         func mistakes(tool: RequeueTool, flags: ([String], words: String)) async throws {
@@ -132,7 +132,7 @@ extension EndToEnd {
             #expect(try await process.wait() == .exited(tool == .script && signal == SIGTERM ? 143 : 130))
             let moved = try QueueContents(redis).jobs.count
             #expect(process.output == "requeued \(moved) jobs of queue default: \(moved) UnknownApp\n")
-            #expect(process.errors == "the others are dead letters still: repeat the command to go on\n")
+            #expect(process.errors == "the others are still dead letters; repeat the command to continue\n")
             #expect(try QueueContents(redis).dead.count == 300 - moved && moved < 300)
         }
 

@@ -188,24 +188,24 @@ extension EndToEnd {
         @Test(
             "is refused where it would not do what was meant",
             arguments: [
-                (["--simulate", "--endpoint", "sandbox"], [:], "says where to send to, and --simulate that nothing"),
+                (["--simulate", "--endpoint", "sandbox"], [:], "and --simulate cannot be combined"),
                 (["--simulate"], ["APNS_WORKER_ENDPOINT": "localhost:1"], "APNS_WORKER_ENDPOINT says where"),
                 (
                     ["--simulate"],
                     ["APNS_WORKER_APPS": "shop", "APNS_WORKER_APPS_SHOP_ENDPOINT": "production"],
                     "the app shop: APNS_WORKER_APPS_SHOP_ENDPOINT says where"
-                ), (["--simulate-rule", "answer=410"], [:], "--simulate-rule says nothing without --simulate"),
-                (["--simulate-record", "x"], [:], "--simulate-record says nothing without --simulate"),
+                ), (["--simulate-rule", "answer=410"], [:], "--simulate-rule needs --simulate"),
+                (["--simulate-record", "x"], [:], "--simulate-record needs --simulate"),
                 (["--simulate", "--simulate-rule", "answer=maybe"], [:], "rule 'answer=maybe': answer: must be"),
                 (
                     ["--simulate", "--simulate-gateway-rule", "answer=8"], [:],
-                    "--simulate-gateway-rule meets nothing, for no app uses the gateway"
+                    "--simulate-gateway-rule has no effect, because no app uses the gateway"
                 ),
                 (
                     ["--simulate", "--transport", "gateway", "--simulate-rule", "answer=410"], [:],
-                    "--simulate-rule meets nothing, for all apps use the gateway"
+                    "--simulate-rule has no effect, because all apps use the gateway"
                 ), (["--simulate", "--simulate-record", "/nowhere/file"], [:], "--simulate-record: cannot record to"),
-                (["--simulate", "--topic", "a b"], [:], "the topic has to be a bundle identifier"),
+                (["--simulate", "--topic", "a b"], [:], "the topic must be a bundle identifier"),
             ] as [([String], [String: String], String)])
         func refused(_ options: [String], _ environment: [String: String], _ words: String) async throws {
             let result = try await CommandLineTests.run(["run"] + options, environment: environment)

@@ -40,7 +40,7 @@ extension EndToEnd {
             #expect(view.kinds == ["no_worker typo"] && view.queues.map(\.name) == ["typo"])
             let page = try await Self.page(redis.url)
             let lines = page.output.split(separator: "\n")
-            #expect(lines[1].hasPrefix("! queue typo: 3 jobs wait, and no worker takes them"), "\(page.output)")
+            #expect(lines[1].hasPrefix("! queue typo: 3 jobs wait, and no worker claims them"), "\(page.output)")
             #expect(!page.output.contains("\u{1B}"))
             #expect(lines.allSatisfy { $0.count <= 80 }, "\(page.output)")
             let check = try await Self.page(redis.url, "--check")
@@ -106,7 +106,7 @@ extension EndToEnd {
                 return view.worker(killed)?.state == "gone" && view.kinds == ["worker_gone \(name)"]
             }
             let page = try await Self.page(redis.url).output
-            #expect(page.contains("is gone since") && page.contains("it had 4 jobs"), "\(page)")
+            #expect(page.contains("has been gone for") && page.contains("it had 4 jobs"), "\(page)")
             #expect(try await Self.page(redis.url, "--check").ending == .exited(1))
             let next = try WorkerProcess(
                 redis: redis.url, endpoint: simulator.port, options: ["--drain-timeout", "500"])

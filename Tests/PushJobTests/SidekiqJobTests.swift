@@ -80,7 +80,7 @@ struct SidekiqJobTests {
     @Test(
         "are refused with what they should be like",
         arguments: [
-            ("[1]", "it is no JSON object"), (#"{"args":[{}]}"#, "it has no `class`"),
+            ("[1]", "it is not a JSON object"), (#"{"args":[{}]}"#, "it has no `class`"),
             (#"{"class":7,"args":[{}]}"#, "it has no `class`"), (#"{"class":"P"}"#, "it has no `args`"),
             (#"{"class":"P","args":[]}"#, "it has no `args`"), (#"{"class":"P","args":{}}"#, "it has no `args`"),
             (#"{"class":"P","args":[1],"args":[{}]}"#, "more than once"),

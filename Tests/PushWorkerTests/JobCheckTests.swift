@@ -60,7 +60,7 @@ struct JobCheckTests {
         let verdicts = verdicts(#""alert":"x""#, token: tokens)
         #expect(
             verdicts.contains {
-                $0.level == .warning && $0.sentence.contains("2 of its tokens are named more than once")
+                $0.level == .warning && $0.sentence.contains("2 of its tokens are repeated")
             })
         #expect(verdicts.contains { $0.level == .ok && $0.sentence.contains("to 1 device") })
         #expect(verdicts.contains { $0.level == .failure && $0.sentence.contains("token 3 ") })
@@ -102,9 +102,9 @@ struct JobCheckTests {
             #""alert":"x","collapse_id":"c","apns_id":"3c8f5f6c-66e2-8612-a112-eed84b5d80e8","priority":5,"#
             + #""expiration":1900000000"#
         let items = warnings(members, app(.items))
-        #expect(items == ["the gateway has no place for `collapse_id` and `apns_id`: left out"], "\(items)")
+        #expect(items == ["the gateway's frame has no field for `collapse_id` and `apns_id`, omitted"], "\(items)")
         #expect(
-            warnings(members, app(.enhanced)).contains { $0.contains("frame enhanced has no place for `priority`:") })
+            warnings(members, app(.enhanced)).contains { $0.contains("frame enhanced has no field for `priority`:") })
         #expect(warnings(members, app(.simple)).contains { $0.contains("`priority` and `expiration`") })
         let facts = verdicts(members, app(.enhanced)).filter { $0.level == .ok }.map(\.sentence)
         for word in ["collapse id", "3c8f5f6c", "priority 5"] {
@@ -120,7 +120,7 @@ struct JobCheckTests {
             (#"{"token":"ab","app":"other","alert":"x"}"#, nil), (#"{"alert":"x"}"#, "has no device token"),
             (#"{"token":"xyz","alert":"x"}"#, "not hexadecimal at 0"),
             (#"{"tokens":["ab","a-b"],"alert":"x"}"#, "token 2: "),
-            (#"{"token":"ab","alert":"\#(String(repeating: "x", count: 5000))"}"#, "APNs takes 4096"),
+            (#"{"token":"ab","alert":"\#(String(repeating: "x", count: 5000))"}"#, "APNs accepts 4096"),
             (#"{"token":"ab","push_type":"voip","alert":"\#(String(repeating: "x", count: 5000))"}"#, nil),
             (#"{"token":"ab","truncate":true,"alert":"\#(String(repeating: "x", count: 5000))"}"#, nil),
             (#"{"token":"ab","alert":"x","push_type":"new"}"#, "`push_type`"),

@@ -26,7 +26,7 @@ struct JobHintsTests {
         ])
     func names(written: String, meant: String) {
         let found = hints(#""alert":"x","\#(written)":1"#)
-        #expect(found == ["it has `\(written)`, which means nothing to a worker: is `\(meant)` meant?"])
+        #expect(found == ["unknown member `\(written)`; did you mean `\(meant)`?"])
     }
 
     @Test("are not seen in what is a producer's own", arguments: ["campaign", "user_id", "x", "source", "trace", "éa"])
@@ -35,10 +35,11 @@ struct JobHintsTests {
     @Test(
         "in a payload are found too",
         arguments: [
-            (#"{"aps":{"alert":"x","content_available":1}}"#, "is `content-available` meant?"),
-            (#"{"aps":{"alert":"x","threadId":"t"}}"#, "is `thread-id` meant?"),
-            (#"{"aps":{"allert":"x"}}"#, "is `alert` meant?"), (#"{"aps":{},"badge":1}"#, "`badge` beside `aps`"),
-            (#"{"alert":"x"}"#, "has no `aps`"), (#"{"aps":[]}"#, "no object"), (#"{"aps":{"alert":""}}"#, "is empty"),
+            (#"{"aps":{"alert":"x","content_available":1}}"#, "did you mean `content-available`?"),
+            (#"{"aps":{"alert":"x","threadId":"t"}}"#, "did you mean `thread-id`?"),
+            (#"{"aps":{"allert":"x"}}"#, "did you mean `alert`?"), (#"{"aps":{},"badge":1}"#, "`badge` next to `aps`"),
+            (#"{"alert":"x"}"#, "has no `aps`"), (#"{"aps":[]}"#, "not an object"),
+            (#"{"aps":{"alert":""}}"#, "is empty"),
             (#"{"aps":{"alert":{"title":"","subtitle":null}}}"#, "has no text"),
         ])
     func payload(payload: String, words: String) {
@@ -71,7 +72,7 @@ struct JobHintsTests {
         let text = #"{"class":"P","args":[{"token":"\#(Self.token)","alert":"x","pushtype":1}]}"#
         let body = ByteBuffer(string: text)
         #expect(JobHints.of(body, as: .native).first?.contains("--format sidekiq") == true)
-        #expect(JobHints.of(body, as: .sidekiq(classes: [])).first?.contains("`push_type` meant") == true)
+        #expect(JobHints.of(body, as: .sidekiq(classes: [])).first?.contains("did you mean `push_type`") == true)
     }
 
     @Test("print no names that could upset a terminal")

@@ -68,7 +68,7 @@ struct NotificationRulesTests {
         let refusal = try #require(Self.refusal(type, Self.payload(type, bytes: limit + 1)))
         #expect(refusal.code.text == "PayloadTooLarge")
         #expect(
-            refusal.detail?.contains("has \(limit + 1) bytes; APNs takes \(limit) for push type \(type.rawValue)")
+            refusal.detail?.contains("has \(limit + 1) bytes; APNs accepts \(limit) for push type \(type.rawValue)")
                 == true)
     }
 

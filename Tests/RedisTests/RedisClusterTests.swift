@@ -170,7 +170,7 @@ struct RedisClusterTests {
         }
         let error = try await failure(of: url)
         #expect(error.description.contains("Connection refused"))
-        #expect(error.description.contains("this is no Cluster node: use redis:// in the Redis URL"))
+        #expect(error.description.contains("this is not a Cluster node: use redis:// in the Redis URL"))
         #expect(!error.description.contains("hunter2"))
     }
 

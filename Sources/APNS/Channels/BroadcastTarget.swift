@@ -29,7 +29,7 @@ public final class BroadcastTarget: Sendable {
         /// What is wrong and what to do.
         public var description: String {
             switch self {
-            case .channelID: "a channel's id has to be as APNs gave it: 1 to 255 base64 characters"
+            case .channelID: "a channel's ID must be as APNs gave it: 1 to 255 base64 characters"
             case .topic(let error): "\(error)"
             }
         }
@@ -86,7 +86,7 @@ public struct BundleID: Hashable, Sendable, CustomStringConvertible {
         }
         guard isPlain, (1...255).contains(text.utf8.count), !text.utf8.allSatisfy({ $0 == 0x2E }) else {
             throw Invalid(
-                description: "the topic of a broadcast has to be the app's bundle identifier, "
+                description: "the topic of a broadcast must be the app's bundle identifier, "
                     + "made of letters, digits, hyphens, dots and underscores, such as com.example.app")
         }
         description = text

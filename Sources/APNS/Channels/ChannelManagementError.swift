@@ -39,7 +39,7 @@ extension ChannelManagementError.Refusal {
         case .channelNotRegistered: "there is no such channel of this app in this environment"
         case .badChannelID: "this is not the id of a channel; copy it whole, as APNs gave it"
         case .cannotCreateChannelConfig:
-            "the app has as many channels as it may have; delete those that are not used any more"
+            "the app has reached its maximum number of channels; delete unused ones"
         case .featureNotEnabled, .broadcastFeatureNotEnabled:
             "the app has no broadcast capability; enable it on Apple's developer site, under Push Notifications"
         case .topicMismatch, .topicDisallowed, .badTopic, .missingTopic:
@@ -55,7 +55,7 @@ extension ChannelManagementError.Refusal {
         case .tooManyRequests: "too many requests\(wait)"
         case .internalServerError, .serviceUnavailable, .shutdown, .idleTimeout: "APNs has a problem\(wait)"
         default:
-            response.status >= 500 ? "APNs has a problem\(wait)" : "the request is not one that it takes"
+            response.status >= 500 ? "APNs has a problem\(wait)" : "the server does not support the request"
         }
     }
 

@@ -65,7 +65,7 @@ public enum APNSConnectionError: Error, Sendable, CustomStringConvertible {
             "\(endpoint) closed the connection at the first request, without an answer; "
                 + "it may not accept the certificate or the key for this app and environment"
         case .hungUp(let endpoint, .beforeConfirmation):
-            "\(endpoint) set up TLS and closed the connection without a word; "
+            "\(endpoint) set up TLS and closed the connection without an answer; "
                 + "it may not accept the client certificate for this environment"
         case .broken(let endpoint, true, let why):
             "\(endpoint) hung up during the handshake: \(why); is it a TLS port, and may this host use it?"

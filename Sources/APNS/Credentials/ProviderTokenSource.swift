@@ -34,7 +34,7 @@ public final class ProviderTokenSource: Sendable {
             let isPlain = value.utf8.allSatisfy { $0 &- 0x30 < 10 || ($0 | 0x20) &- 0x61 < 26 }
             guard !value.isEmpty, isPlain else {
                 throw InvalidIdentifier(
-                    description: "the \(name) ID has to be Apple's ten letters and digits, such as ABC123DEFG")
+                    description: "the \(name) ID must be Apple's ten letters and digits, such as ABC123DEFG")
             }
         }
         self.key = key

@@ -101,7 +101,7 @@ public enum SecretSource: Sendable, Equatable {
         let isOwner = facts.st_uid == geteuid() || geteuid() == 0
         let readers =
             switch (isOwner && mode & 0o040 != 0, mode & 0o004 != 0) {
-            case (true, true): "its group and everybody else"
+            case (true, true): "its group and all other users"
             case (true, false): "its group"
             case (false, true): "everybody"
             case (false, false): ""

@@ -31,7 +31,7 @@ public final class SigningKey: @unchecked Sendable {
             case .empty: "empty; an APNs key is the AuthKey_….p8 file that Apple's developer site gives out once"
             case .certificate:
                 "a certificate, not a signing key; give the AuthKey_….p8 file, or configure the certificate as such"
-            case .publicKey: "a public key; signing takes the private one, the AuthKey_….p8 file"
+            case .publicKey: "a public key; signing needs the private one, the AuthKey_….p8 file"
             case .encrypted(passphraseGiven: true): "encrypted, and not with the passphrase given; give the right one"
             case .encrypted(passphraseGiven: false): "encrypted; give its passphrase"
             case .legacyProviderMissing:
@@ -41,7 +41,7 @@ public final class SigningKey: @unchecked Sendable {
                 "not a private key in PEM form; an APNs key is the AuthKey_….p8 file that Apple's developer site "
                     + "gives out once, and begins with -----BEGIN PRIVATE KEY-----"
             case .notP256(let found):
-                "the key is \(found); APNs takes only P-256 keys (the .p8 file of Apple's developer site)"
+                "the key is \(found); APNs accepts only P-256 keys (the .p8 file of Apple's developer site)"
             case .signingFailed(let why): "signing failed: \(why)"
             }
         }

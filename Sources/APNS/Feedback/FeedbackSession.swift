@@ -129,7 +129,7 @@ public enum FeedbackError: Error, Sendable, CustomStringConvertible {
             "\(endpoint) does not speak the feedback service's protocol: \(error); is it a feedback service?"
         case .incomplete(let endpoint, let bytes):
             "\(endpoint) closed the connection in the middle of a tuple, after \(bytes) bytes of it"
-        case .stopped(let endpoint): "\(endpoint) was not read to its end, because this process was told to end"
+        case .stopped(let endpoint): "\(endpoint) was not read to the end, because this process is stopping"
         }
     }
 }

@@ -145,7 +145,7 @@ struct GatewayConnectionState {
         if window.count > 0 { lastUsed = now }
         if acknowledged < position, now - acknowledgedAt >= limits.stallTimeout {
             check.unresponsive =
-                "nothing of what was written was acknowledged for \((now - acknowledgedAt).formatted)"
+                "no written data was acknowledged for \((now - acknowledgedAt).formatted)"
         }
         return check
     }

@@ -255,7 +255,7 @@ public final class GatewayPool: Transport {
 
     private func worked() {
         hangUps = 0
-        failures.worked(&state, news: "the gateway takes notifications again")
+        failures.worked(&state, news: "the gateway accepts notifications again")
     }
 }
 

@@ -64,7 +64,7 @@ extension ConnectionPool {
         while state.outgoingToRetire(ready: readyConnections) > 0,
             let next = connections.first(where: { $0.isBeingReplaced && $0.isUsable })
         {
-            next.http2.retire(reason: "another takes its place")
+            next.http2.retire(reason: "another one replaces it")
         }
     }
 

@@ -91,7 +91,7 @@ extension HTTPProxy.Invalid {
         HTTPProxy.Invalid(
             description:
                 "a proxy's URL begins with http://, not \(scheme)://; supported are HTTP proxies that are spoken "
-                + "to in the clear and connect by CONNECT (what goes through them is encrypted all the same)")
+                + "to in the clear and connect by CONNECT (the tunnelled data is still encrypted)")
     }
 }
 

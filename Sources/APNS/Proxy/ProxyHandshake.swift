@@ -45,13 +45,13 @@ struct ProxyHandshake {
         size += bytes.readableBytes
         received.writeBuffer(&bytes)
         while true {
-            guard isHTTP else { return .failed("what it answered is not HTTP; is it an HTTP proxy?") }
+            guard isHTTP else { return .failed("its answer is not HTTP; is it an HTTP proxy?") }
             guard let head = takeHead() else {
                 return size > Self.maximumSize
                     ? .failed("its answer has more than \(Self.maximumSize / 1024) KiB of header fields") : .needsMore
             }
             guard let (status, reason) = Self.statusLine(head) else {
-                return .failed("what it answered is not HTTP; is it an HTTP proxy?")
+                return .failed("its answer is not HTTP; is it an HTTP proxy?")
             }
             switch status {
             case 100..<200: continue
@@ -100,7 +100,7 @@ struct ProxyHandshake {
         return switch status {
         case 407 where credentials == nil: "\(answer): it wants a user and a password, and none are configured"
         case 407:
-            "\(answer): it does not take the user and password that are configured, or not by Basic authentication"
+            "\(answer): it rejects the configured user and password, or does not support Basic authentication"
         case 401, 403:
             "\(answer): it does not allow connections to \(endpoint)"
                 + (credentials == nil ? "" : ", or does not accept the user and password that were sent")

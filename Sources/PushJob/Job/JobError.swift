@@ -94,7 +94,7 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
         case .payloadTooLong(let excess, let limit):
             "the payload is \(excess) bytes too long for the limit of \(limit) even with an empty alert body;"
                 + " shorten something else"
-        case .missingID: "the job has `unique_for` but no `id`: give it the id that no other job is to be sent with"
+        case .missingID: "the job has `unique_for` but no `id`: add an id that no other job has"
         case .invalidMember(let member, let offset):
             "the job's `\(member.name)` at byte \(offset) is invalid: it must be \(member.expectation)"
         case .duplicateMember(let member, let offset):
@@ -105,7 +105,7 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
         case .otherClass(let name, let accepted):
             "the job is of \(name.map { "the class \($0)" } ?? "another class"), and of this list only"
                 + " \(accepted.joined(separator: ", ")) is taken (APNS_WORKER_JOB_CLASS or --job-class);"
-                + " put it where whoever performs that class looks for it"
+                + " push it to the list of the program that performs that class"
         case .tooLarge(let bytes):
             "the job has \(bytes) bytes, more than the \(JobField.maximumLength) that can be read"
         }
@@ -130,7 +130,7 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
 /// Why a body is not a job as Sidekiq and Resque write it. The raw value ends the sentence "the job is not of the form …:".
 public enum SidekiqMistake: String, Sendable {
     /// JSON, but not an object.
-    case notAnObject = "it is no JSON object"
+    case notAnObject = "it is not a JSON object"
     /// No `class`, or one that is no string.
     case noClass = "it has no `class`, a string"
     /// No `args`, or not an array of at least one argument.

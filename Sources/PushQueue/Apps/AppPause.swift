@@ -52,7 +52,7 @@ public struct AppPause: Sendable, Equatable {
     public var inWords: String {
         var words = explanation
         if let since { words += ", since \(Self.time(since))" }
-        words += until.map { ", next probe \(Self.time($0))" } ?? ", until somebody resumes it"
+        words += until.map { ", next probe \(Self.time($0))" } ?? ", until an operator resumes it"
         return words
     }
 

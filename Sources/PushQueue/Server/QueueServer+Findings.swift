@@ -95,7 +95,7 @@ extension QueueServer {
         if info?.role == .replica {
             return [
                 Finding(
-                    .replica, "Redis at \(address) is a replica; what is written there is refused or lost",
+                    .replica, "Redis at \(address) is a replica; writes to it are refused or lost",
                     advice: "name the master in the Redis URL, or its Sentinels (redis+sentinel://)")
             ]
         }
@@ -110,7 +110,7 @@ extension QueueServer {
     private static func advice(on refusal: RedisServerError) -> String {
         switch refusal.prefix {
         case "READONLY": "name the master in the Redis URL, or its Sentinels (redis+sentinel://)"
-        case "MISCONF": "see why Redis cannot write to its disk: its log says, and INFO persistence"
+        case "MISCONF": "see Redis' log and INFO persistence for the reason"
         case "NOREPLICAS": "bring replicas back until min-replicas-to-write is met; INFO replication lists them"
         case "LOADING": "wait until Redis has loaded its data"
         case "BUSY": "end the script that keeps Redis busy: SCRIPT KILL"

@@ -27,13 +27,13 @@ enum GatewayRules {
                 APNSReason.topicDisallowed,
                 detail:
                     "the binary gateway takes the topic of the app's certificate, and the job's `topic` is another; "
-                    + "leave it out, or add it to the app's topics if the certificate is for it")
+                    + "omit it, or add it to the app's topics if the certificate is for it")
         }
         guard payload.readableBytes <= limit else {
             return Reason(
                 APNSReason.payloadTooLarge,
                 detail:
-                    "the payload has \(payload.readableBytes) bytes; the gateway takes \(limit); shorten it, or set "
+                    "the payload has \(payload.readableBytes) bytes; the gateway accepts \(limit); shorten it, or set "
                     + "the job's `truncate` to have the alert's body shortened")
         }
         return nil

@@ -90,7 +90,7 @@ enum NotificationRules {
         guard payload.readableBytes <= limit else {
             throw Reason(
                 APNSReason.payloadTooLarge,
-                detail: "the payload has \(payload.readableBytes) bytes; APNs takes \(limit) "
+                detail: "the payload has \(payload.readableBytes) bytes; APNs accepts \(limit) "
                     + (subject.isOnChannel ? "on a channel" : "for push type \(subject.pushType.rawValue)")
                     + "; shorten it, or set the job's `truncate` to have the alert's body shortened")
         }

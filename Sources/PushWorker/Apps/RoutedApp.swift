@@ -171,7 +171,7 @@ final class RoutedApp {
                 try report(
                     .init(
                         .contentChangedPushType,
-                        "`content-changed` is for widgets or for controls, and the job does not say for which: set its "
+                        "`content-changed` is for widgets or for controls, and the job does not decide between them: set its "
                             + "`push_type`; without it the notification is sent as push type alert"))
             }
             return (.inferred(for: kind), nil)
@@ -184,7 +184,8 @@ final class RoutedApp {
             throw Reason(
                 APNSReason.invalidPushType,
                 detail:
-                    "the job's `push_type` is none of \(known); a newer one is sent if the job names its whole `topic`")
+                    "the job's `push_type` is not one of \(known); a newer one is sent if the job names its whole `topic`"
+            )
         }
         try report(
             .init(

@@ -72,7 +72,7 @@ public struct AppCheck: Sendable {
                 verdicts.append(
                     .init(
                         .ok, subject,
-                        "\(app.endpoint)\(via) is connected to, with TLS\(app.usesGateway ? "" : " and HTTP/2")"))
+                        "connected to \(app.endpoint)\(via) with TLS\(app.usesGateway ? "" : " and HTTP/2")"))
             }
             let name = source.map { "the key \($0.keyID)" } ?? "the certificate"
             do {
@@ -138,21 +138,21 @@ public struct AppCheck: Sendable {
         switch result {
         case .response(let answer): response = answer
         // A made-up token is what it does not take.
-        case .refused(.invalidToken): return .init(.ok, subject, "the gateway takes \(name)")
+        case .refused(.invalidToken): return .init(.ok, subject, "the gateway accepts \(name)")
         case .refused(let status):
             return .init(.failure, subject, "the gateway refuses \(name) or what was sent: \(status)")
         case .confirmed:
             return .init(
                 .warning, subject,
-                "the gateway says nothing about a token that no device has; does it answer with error packets at all?")
+                "the gateway does not report an invalid token; does it send error packets at all?")
         case .notProcessed, .uncertain:
             return .init(.failure, subject, "APNs did not answer: \(result.inWords)")
         }
         switch response.reason {
         case .badDeviceToken, .deviceTokenNotForTopic, .unregistered, .expiredToken:
-            return .init(.ok, subject, "APNs takes \(name) for \(app.topic)")
+            return .init(.ok, subject, "APNs accepts \(name) for \(app.topic)")
         case nil where response.status == 200:
-            return .init(.ok, subject, "APNs takes \(name) for \(app.topic)")
+            return .init(.ok, subject, "APNs accepts \(name) for \(app.topic)")
         case .tooManyProviderTokenUpdates:
             return .init(
                 .warning, subject,

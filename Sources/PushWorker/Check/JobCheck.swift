@@ -82,7 +82,7 @@ public struct JobCheck {
             let refused = plan.refused.map { refusal in
                 CheckVerdict(
                     .failure, name,
-                    "token \(refusal.place) would be kept as a dead letter, MalformedToken: \(refusal.why)"
+                    "token \(refusal.place) would become a dead letter, MalformedToken: \(refusal.why)"
                         + (plan.notifications.isEmpty ? "" : "; the others would be sent"))
             }
             let facts = plan.notifications.isEmpty ? [] : explanation.facts.map { CheckVerdict(.ok, name, $0) }
@@ -94,7 +94,7 @@ public struct JobCheck {
     }
 
     private static func dead(_ name: String, _ reason: Reason) -> CheckVerdict {
-        CheckVerdict(.failure, name, "it would be kept as a dead letter, \(reason.code.text): \(reason.detail ?? "")")
+        CheckVerdict(.failure, name, "it would become a dead letter, \(reason.code.text): \(reason.detail ?? "")")
     }
 
     private func plan(_ job: Job, now: Int64) throws(Reason) -> Plan {

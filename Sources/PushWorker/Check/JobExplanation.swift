@@ -21,7 +21,7 @@ struct JobExplanation {
         if let collapseID = first.collapseID, gateway == nil {
             let source = job.collapseID != nil ? "" : ", derived from its id (`collapse_duplicates`)"
             facts.append(
-                "collapse id \(String(buffer: collapseID))\(source): of those with the same, a device shows the last")
+                "collapse id \(String(buffer: collapseID))\(source): a device shows only the last notification with it")
         }
         return facts
     }
@@ -39,17 +39,17 @@ struct JobExplanation {
         if job.apnsID != nil { identifiers.append("`apns_id`") }
         var warnings =
             identifiers.isEmpty
-            ? [] : ["the gateway has no place for \(identifiers.joined(separator: " and ")): left out"]
+            ? [] : ["the gateway's frame has no field for \(identifiers.joined(separator: " and ")), omitted"]
         var values: [String] = []
         if gateway.frame != .items, job.priority != nil { values.append("`priority`") }
         if gateway.frame == .simple, job.expiration != nil { values.append("`expiration`") }
         if !values.isEmpty {
             warnings.append(
-                "the gateway's frame \(gateway.frame.rawValue) has no place for \(values.joined(separator: " and ")): "
-                    + "left out")
+                "the gateway's frame \(gateway.frame.rawValue) has no field for \(values.joined(separator: " and ")): "
+                    + "omitted")
         }
         if gateway.frame == .items, job.priority == 1 {
-            warnings.append("the gateway knows the priorities 10 and 5 only: 1 is sent as 5")
+            warnings.append("the gateway has the priorities 10 and 5 only; 1 is sent as 5")
         }
         return warnings
     }
@@ -59,15 +59,15 @@ struct JobExplanation {
         var warnings = omitted
         if plan.repeatedTokens > 0 {
             let tokens = plan.repeatedTokens == 1 ? "1 of its tokens is" : "\(plan.repeatedTokens) of its tokens are"
-            warnings.append("\(tokens) named more than once: each device gets one notification")
+            warnings.append("\(tokens) repeated; each device gets one notification")
         }
         if case .after = job.expiration, job.enqueuedAt == nil {
             warnings.append(
-                "its `expiration` is a duration, and it has no `enqueued_at`: the duration counts from when a worker first "
-                    + "sees the job, however long it has waited by then")
+                "its `expiration` is a duration, and it has no `enqueued_at`: the duration counts from the first time a "
+                    + "worker sees the job, however long it has waited by then")
         }
         if let second = plan.notifications.first?.expiration, second > 0, second * 1000 <= now {
-            warnings.append("it has expired, and would not be sent: it would end as `expired`")
+            warnings.append("it has expired and would end as `expired`, without being sent")
         }
         if let sendAt = job.sendAt, sendAt > now {
             warnings.append(
@@ -75,10 +75,10 @@ struct JobExplanation {
         }
         if job.id == nil {
             warnings.append(
-                "it has no `id`: give it one, so that a repetition carries the same apns-id whatever happens")
+                "it has no `id`; add one, so that every repetition carries the same apns-id")
         }
         if job.apnsID != nil, job.tokens != nil {
-            warnings.append("its `apns_id` is for one notification, and is ignored: each of its `tokens` has its own")
+            warnings.append("its `apns_id` is ignored, because each of its `tokens` has an apns-id of its own")
         }
         return warnings
     }
@@ -96,9 +96,9 @@ struct JobExplanation {
         switch app.environment {
         case _ where job.channel != nil: ""
         case "production":
-            "; production takes tokens of App Store and TestFlight builds, not those of builds that Xcode ran"
+            "; production accepts tokens of App Store and TestFlight builds, not those of builds that Xcode ran"
         case "sandbox":
-            "; the sandbox takes tokens of builds that Xcode ran, not those of App Store and TestFlight builds"
+            "; the sandbox accepts tokens of builds that Xcode ran, not those of App Store and TestFlight builds"
         default: ""
         }
     }
@@ -108,8 +108,8 @@ struct JobExplanation {
         let type = "push type \(notification.pushType.rawValue) (\(pushTypeSource))"
         let priority =
             switch (notification.priority, job.priority) {
-            case _ where gateway.map { $0.frame != .items } ?? false: "no priority, which its frame has no place for"
-            case (nil, _): "no priority, which is 10 to APNs"
+            case _ where gateway.map { $0.frame != .items } ?? false: "no priority, for which its frame has no field"
+            case (nil, _): "no priority (APNs assumes 10)"
             case (let priority?, nil): "priority \(priority) (the default for this push type)"
             case (let priority?, _): "priority \(priority) (its own)"
             }
@@ -119,13 +119,13 @@ struct JobExplanation {
     private var pushTypeSource: String {
         guard job.pushType == nil else { return "its own" }
         return switch job.kind {
-        case .alert: "it has no `push_type`, and nothing that hints at another"
-        case .background: "inferred: content-available, and nothing to show"
+        case .alert: "default, without `push_type`"
+        case .background: "inferred: content-available without anything to show"
         case .liveActivity:
             job.channel != nil ? "inferred: it has a `channel`" : "inferred: it has `event` or `content_state`"
         case .mdm: "inferred: it has `mdm`"
         case .widgets, .controls: "inferred: `content-changed`, and the topic's ending"
-        case .widgetOrControl: "it has no `push_type`, and `content-changed` does not say which"
+        case .widgetOrControl: "it has no `push_type`, and `content-changed` does not decide between them"
         }
     }
 
@@ -135,7 +135,7 @@ struct JobExplanation {
             case .gateway(let options): options.payloadLimit
             case .http2: NotificationRules.sizeLimit(notification.pushType, isOnChannel: job.channel != nil)
             }
-        let source = job.makesPayload ? ", made of the job's short forms" : ", as it stands in the job"
+        let source = job.makesPayload ? ", made from the job's short forms" : ", unchanged from the job"
         return "payload of \(notification.payload.readableBytes) bytes of at most \(limit)\(source)"
     }
 
@@ -151,11 +151,11 @@ struct JobExplanation {
                 : app.expiration != nil ? "the app's `expiration`" : "the default through the gateway"
         let end =
             switch notification.expiration {
-            case nil: "no `expiration`: APNs decides how long it keeps it for a device that is offline"
+            case nil: "no `expiration`: APNs decides how long it stores the notification for an offline device"
             case 0? where isCall:
-                "now or never (\(source)): APNs does not keep it for a device that is offline, and it is not retried "
+                "now or never (\(source)): APNs does not store it for an offline device, and it is not retried "
                     + "after \(RoutedApp.callPatience / 1000) s"
-            case 0?: "now or never (\(source)): APNs does not keep it for a device that is offline"
+            case 0?: "now or never (\(source)): APNs does not store it for an offline device"
             case let second?:
                 "valid until \(Self.text(Int64(second) * 1000)) (\(source)), after which it is not retried"
             }
@@ -169,7 +169,7 @@ struct JobExplanation {
         }
         if job.apnsID != nil { return "apns-id \(notification.apnsID.map { "\($0)" } ?? "none") (its own)" }
         return job.id == nil
-            ? "the apns-id is made when it is claimed, for it has no `id`"
+            ? "apns-id made when the job is claimed, because it has no `id`"
             : "apns-id \(notification.apnsID.map { "\($0)" } ?? "none") (derived from its `id` and the token)"
     }
 

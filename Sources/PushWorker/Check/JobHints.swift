@@ -13,8 +13,8 @@ enum JobHints {
         else { return [] }
         if format == .native, members["args"]?.elements != nil, members["class"] != nil {
             return [
-                "it looks like a job of Sidekiq or Resque: a worker for those is run with --format sidekiq or resque, and"
-                    + " `check --job` takes the same flag"
+                "it looks like a job of Sidekiq or Resque: run the worker with --format sidekiq or resque;"
+                    + " `check --job` has the same flag"
             ]
         }
         return unknownMembers(members) + payload(members) + alert(members) + tokens(members)
@@ -24,9 +24,9 @@ enum JobHints {
         var hints: [String] = []
         for name in members.keys.sorted() where !SimilarName.jobMembers.contains(name) {
             if name == "aps" {
-                hints.append("it has `aps` at the top, which means nothing there: put it into `payload`")
+                hints.append("it has `aps` at the top level, where it is ignored; move it into `payload`")
             } else if let meant = SimilarName.jobMember(like: name) {
-                hints.append("it has \(quoted(name)), which means nothing to a worker: is `\(meant)` meant?")
+                hints.append("unknown member \(quoted(name)); did you mean `\(meant)`?")
             }
         }
         return hints
@@ -36,16 +36,16 @@ enum JobHints {
         guard let payload = members["payload"]?.members else { return [] }
         guard let aps = payload["aps"] else {
             if payload["mdm"] != nil { return [] }
-            return ["its `payload` has no `aps`: unless the app shows it by itself, nobody sees anything"]
+            return ["its `payload` has no `aps`: nothing is shown unless the app shows it"]
         }
-        guard let aps = aps.members else { return ["its `payload` has an `aps` that is no object"] }
+        guard let aps = aps.members else { return ["its `payload` has an `aps` that is not an object"] }
         var hints: [String] = []
         for name in aps.keys.sorted() where !SimilarName.apsMembers.contains(name) {
             guard let meant = SimilarName.apsMember(like: name) else { continue }
-            hints.append("`aps` has \(quoted(name)), which Apple does not know: is `\(meant)` meant?")
+            hints.append("`aps` has \(quoted(name)), which Apple does not define; did you mean `\(meant)`?")
         }
         for name in payload.keys.sorted() where name != "aps" && SimilarName.apsMembers.contains(name) {
-            hints.append("its `payload` has `\(name)` beside `aps`, where it means nothing to iOS: put it into `aps`")
+            hints.append("its `payload` has `\(name)` next to `aps`, where iOS ignores it; move it into `aps`")
         }
         return hints
     }
@@ -64,23 +64,23 @@ enum JobHints {
         let tokens = members["token"]?.text.map { [$0] } ?? listed
         if tokens.contains(where: isFromFirebase) {
             return [
-                "a token looks like one of Firebase (FCM), which APNs does not know: have the app send the token that"
-                    + " `didRegisterForRemoteNotificationsWithDeviceToken` gives it"
+                "a token looks like one of Firebase (FCM), which APNs does not accept; let the app send the token of"
+                    + " `didRegisterForRemoteNotificationsWithDeviceToken`"
             ]
         }
         if tokens.contains(where: { $0.hasPrefix("ExponentPushToken[") || $0.hasPrefix("ExpoPushToken[") }) {
-            return ["a token is one of Expo: have the app send what `getDevicePushTokenAsync` gives it"]
+            return ["a token is one of Expo; let the app send the result of `getDevicePushTokenAsync`"]
         }
         // A token that is no hex has its own error; this one looks whole, and is not.
         if tokens.contains(where: { $0.hasPrefix("{length") }) {
             return [
-                "a token is the description of a `Data` object, in which most of its bytes are left out: have the app send"
+                "a token is the description of a `Data` object, which lacks most of its bytes; let the app send"
                     + " `deviceToken.map { String(format: \"%02x\", $0) }.joined()`"
             ]
         }
         let short = tokens.filter { (try? DeviceToken($0)).map { $0.hex.readableBytes < 64 } ?? false }
         guard let first = short.first else { return [] }
-        return ["a token has \(first.utf8.count) characters, and Apple's have 64 or more: is it all of it?"]
+        return ["a token has \(first.utf8.count) characters, and Apple's have 64 or more; is it complete?"]
     }
 
     // Instance id, a colon, and what begins with APA91b.

@@ -477,6 +477,6 @@ final class QueueConsumer {
             return "Redis refuses \(request.rawValue) of the queue \(queue.name): \(refusal)"
         }
         if let refusal = outbox.tokensRefusal { return "Redis refuses invalid tokens: \(refusal)" }
-        return window.hasJoined ? nil : "there is no lease for the queue \(queue.name) yet"
+        return window.hasJoined ? nil : "the worker has no lease for the queue \(queue.name) yet"
     }
 }

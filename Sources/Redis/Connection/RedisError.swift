@@ -106,7 +106,7 @@ public enum RedisError: Error, Sendable, Equatable, CustomStringConvertible {
     public var headline: String {
         switch self {
         case .connectionLost(let address, _, let reason): "the connection to Redis at \(address) was lost: \(reason)"
-        case .server(let error): "another Redis server has to be found: \(error.message)"
+        case .server(let error): "another Redis server must be found: \(error.message)"
         default: description
         }
     }

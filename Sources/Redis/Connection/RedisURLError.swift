@@ -53,7 +53,7 @@ public enum RedisURLError: Error, Sendable, Equatable, CustomStringConvertible {
         case .socketPath:
             "the Redis URL must name a socket by its absolute path: unix:///run/redis/redis.sock"
         case .sentinelMaster:
-            "the Redis URL must say which master the Sentinels are to be asked for: "
+            "the Redis URL must name the master that the Sentinels monitor: "
                 + "redis+sentinel://host1,host2/?master=mymaster"
         case .sentinelUser:
             "the Redis URL has a sentinel_user without sentinel_password or sentinel_password_file"

@@ -115,7 +115,7 @@ final class ServerDiscovery {
                 completion(.success(link))
             case .success:
                 link.release()
-                let reason = "the Sentinel names it the master, but it is a replica; a failover may be under way"
+                let reason = "the Sentinel names it the master, but it is a replica; a failover may be in progress"
                 follow(search.serverFailed(.connect(address: link.location.address, reason: reason)), completion)
             case .failure(let error):
                 link.release()
@@ -175,7 +175,7 @@ private func refusal(_ error: RedisError, of seed: RedisEndpoint.Location) -> Re
     guard case .server(let answer) = error else { return error }
     var reason = "Redis answered: \(answer.message)"
     if answer.message.contains("cluster support disabled") {
-        reason += "; this is no Cluster node: use redis:// in the Redis URL"
+        reason += "; this is not a Cluster node: use redis:// in the Redis URL"
     } else if answer.message.contains("unknown command") {
         reason += "; check that a Sentinel listens there (usually at port 26379)"
     }

@@ -186,7 +186,7 @@ extension ServerDiscoveryState.Answer {
     init(slots: RESPReply, slot: Int, sender: ServerDiscoveryState.Location) {
         server = nil
         seeds = []
-        reason = "nobody serves slot \(slot) of the Redis Cluster; check its state (CLUSTER INFO)"
+        reason = "no server has slot \(slot) of the Redis Cluster; check its state (CLUSTER INFO)"
         var known: Set<ServerDiscoveryState.Location> = []
         for range in slots.root.children {
             var parts = range.children

@@ -77,9 +77,9 @@ struct AdminRoutes: Sendable {
     let sources: AdminServer.Sources
 
     private static let overview = """
-        GET /metrics  what is measured, in Prometheus' text format
+        GET /metrics  metrics in Prometheus' text format
         GET /healthz  200 while the process and its event loops live, else 503 and what does not
-        GET /readyz   200 while jobs can be taken and sent, else 503 and what is wrong
+        GET /readyz   200 while jobs can be claimed and sent, otherwise 503 and the problems
 
         """
 

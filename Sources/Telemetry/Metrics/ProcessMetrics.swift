@@ -14,9 +14,9 @@ package enum ProcessMetrics {
         "process_virtual_memory_bytes", .gauge, "Address space of the process, in bytes.")
     private static let openFiles = Metric("process_open_fds", .gauge, "Open file descriptors.")
     private static let maximumFiles = Metric(
-        "process_max_fds", .gauge, "How many file descriptors the process may have open.")
+        "process_max_fds", .gauge, "Maximum number of open file descriptors.")
     private static let startTime = Metric(
-        "process_start_time_seconds", .gauge, "When the process began, in seconds since 1970.")
+        "process_start_time_seconds", .gauge, "Start time of the process in seconds since 1970.")
 
     /// Measures everything once.
     package static func measure(on page: inout MetricsPage) {

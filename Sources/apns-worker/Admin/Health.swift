@@ -5,34 +5,34 @@ import NIOCore
 /// Asks a worker's admin port: for images and machines that have no HTTP client.
 struct Health: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Ask a worker on this machine whether it is alive, or ready.",
+        abstract: "Query the health of a worker on this machine.",
         discussion: """
-            Asks the admin port for /healthz or, with --ready, for /readyz; prints the answer, and exits with 0 if all is \
-            well and with 1 if not, or if nothing answers. For the health check of a container:
+            Requests /healthz or, with --ready, /readyz from the admin port, prints the answer, and exits with 0 if it is healthy \
+            and with 1 if not, or if nothing answers. For the health check of a container:
 
               HEALTHCHECK CMD ["apns-worker", "health"]
 
-            The port is that of the worker's own setting, APNS_WORKER_ADMIN_PORT, or what the configuration file says.
+            The port is the worker's setting: APNS_WORKER_ADMIN_PORT, or admin.port in the configuration file.
             """)
 
     @OptionGroup var admin: SettingFlags<HealthFlags>
 
-    @Flag(help: "Ask whether it can take and send jobs now, and not only whether it is alive.")
+    @Flag(help: "Query readiness instead of liveness.")
     var ready = false
 
     @Option(
-        help: ArgumentHelp("How long to wait for the answer. (default: 5s)", valueName: "duration"),
+        help: ArgumentHelp("Maximum time to wait for the answer. (default: 5s)", valueName: "duration"),
         transform: { try DurationText.option($0, "--timeout", bare: .milliseconds, 1...3_600_000) })
     var timeout = 5000
 
     func run() async throws {
         guard let (host, port) = try address() else {
             throw ValidationError(
-                "which port? Give the worker's with --admin-port or APNS_WORKER_ADMIN_PORT; a worker without one tells nothing"
+                "no admin port is set; give the worker's with --admin-port or APNS_WORKER_ADMIN_PORT"
             )
         }
         guard port > 0 else {
-            throw ValidationError("the admin port is 0, for a free one; which one it is the worker's log tells")
+            throw ValidationError("the admin port is 0, a free port; the worker's log names it")
         }
         let address = AdminAddress(host: host, port: port)
         let answer: AdminAnswer

@@ -5,36 +5,35 @@ import Glibc
 struct Channels: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract:
-            "Manage the broadcast channels of an app, on which one job updates the Live Activities of all who listen.",
+            "Manage the broadcast channels of an app, with which one job updates the Live Activities of all listeners.",
         discussion: """
-            A channel is created once, its id given to the devices, and jobs sent to it:
+            Create a channel once, give its ID to the devices, and send jobs to it:
 
               apns-worker channels create --storage none
               apns-worker enqueue --channel dHN0LXNyY2gtY2hubA== --event update \\
                 --timestamp now --content-state '{"score":3}'
 
-            An app may have 10,000 channels in each environment; delete those that are not used any more. Production and \
+            An app may have 10,000 channels in each environment; delete unused ones. Production and \
             sandbox have channels of their own.
 
-            The app and its credential are set as for `apns-worker run`. Channels are managed at another address of \
-            Apple's than notifications are sent to, port 2196 for production and 2195 for the sandbox, which firewalls \
-            have to let through.
+            The app and its credential are set as for `apns-worker run`. Apple manages channels at another address, port 2196 \
+            in production and 2195 in the sandbox. Firewalls must allow it.
             """,
         subcommands: [CreateChannel.self, ReadChannel.self, DeleteChannel.self, ListChannels.self])
 }
 
 struct CreateChannel: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "create", abstract: "Create a channel, and print its id.",
+        commandName: "create", abstract: "Create a channel and print its ID.",
         discussion: """
-            With --storage none, APNs keeps nothing for devices that are away, and takes more updates; jobs to the channel \
-            must have expiration 0, which is what they have if they name none. With --storage latest, APNs keeps the latest \
+            With --storage none, APNs keeps nothing for devices that are offline, and accepts more updates; jobs to the channel \
+            must have expiration 0, which is their default. With --storage latest, APNs keeps the latest \
             update until it expires.
             """)
 
     @OptionGroup var options: ChannelOptions
 
-    @Option(help: "What is kept for devices that are away: none or latest.")
+    @Option(help: "Message storage for offline devices: none or latest.")
     var storage: ChannelStorage
 
     func run() async throws {
@@ -54,11 +53,11 @@ struct CreateChannel: AsyncParsableCommand {
 
 struct ReadChannel: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "read", abstract: "Print how a channel is configured.")
+        commandName: "read", abstract: "Print the configuration of a channel.")
 
     @OptionGroup var options: ChannelOptions
 
-    @Argument(help: "The channel's id.") var channel: String
+    @Argument(help: "Channel ID.") var channel: String
 
     func run() async throws {
         let place = try options.place()
@@ -75,18 +74,18 @@ struct ReadChannel: AsyncParsableCommand {
 
 struct DeleteChannel: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "delete", abstract: "Delete a channel: whoever listens to it hears nothing more.",
-        discussion: "Jobs that are sent to it afterwards become dead letters. On a terminal it asks first.")
+        commandName: "delete", abstract: "Delete a channel; its listeners get no more updates.",
+        discussion: "Later jobs for the channel become dead letters. Asks for confirmation on a terminal.")
 
     @OptionGroup var options: ChannelOptions
 
-    @Argument(help: "The channel's id.") var channel: String
+    @Argument(help: "Channel ID.") var channel: String
 
-    @Flag(help: "Do not ask.") var yes = false
+    @Flag(help: "Do not ask for confirmation.") var yes = false
 
     func validate() throws {
         guard yes || isatty(STDIN_FILENO) == 1 else {
-            throw ValidationError("nobody can be asked whether to delete the channel: say so with --yes")
+            throw ValidationError("refusing to delete the channel without confirmation; pass --yes")
         }
     }
 
@@ -111,7 +110,7 @@ struct DeleteChannel: AsyncParsableCommand {
 
 struct ListChannels: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "list", abstract: "Print the ids of all channels, a line each.")
+        commandName: "list", abstract: "Print the IDs of all channels, one per line.")
 
     @OptionGroup var options: ChannelOptions
 

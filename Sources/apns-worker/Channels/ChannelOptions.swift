@@ -10,7 +10,7 @@ struct ChannelOptions: ParsableArguments {
     @OptionGroup(title: "App") var settings: AppOptions
     @OptionGroup(title: "Binary gateway (--transport gateway)") var gateway: SettingFlags<GatewayFlags>
 
-    @Option(help: "Which of several apps. (default the only one)")
+    @Option(help: "App. (default: the only app)")
     var app: String?
 
     @OptionGroup var server: SettingFlags<ChannelFlags>
@@ -44,7 +44,7 @@ struct ChannelOptions: ParsableArguments {
         default:
             guard let endpoint = APNSEndpoint(given.text) else {
                 throw ValidationError(
-                    "\(given.place) is \(given.text); it has to be host:port, production or sandbox")
+                    "\(given.place) is \(given.text); it must be host:port, production or sandbox")
             }
             return endpoint
         }

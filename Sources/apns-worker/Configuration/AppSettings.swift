@@ -46,7 +46,7 @@ struct AppSettings {
         case (let path?, nil): return .file(path.text)
         case (nil, let text?): return .base64(text.text, name: text.place.description)
         case (let path?, let text?):
-            throw ValidationError("\(path.place) and \(text.place) are both given: leave one out")
+            throw ValidationError("\(path.place) and \(text.place) are both given; omit one of them")
         }
     }
 
@@ -73,7 +73,7 @@ struct AppSettings {
         }
         for topic in topics {
             guard topic.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }), topic.utf8.count <= 255 else {
-                throw invalid("the topic has to be a bundle identifier such as com.example.app")
+                throw invalid("the topic must be a bundle identifier such as com.example.app")
             }
         }
         let otherTopics = Array(topics.dropFirst())
@@ -89,7 +89,7 @@ struct AppSettings {
         if simulated != nil {
             if let place = given(.endpoint)?.place {
                 throw invalid(
-                    "\(place) says where to send to, and --simulate that nothing is sent to any device: leave one out")
+                    "\(place) and --simulate cannot be combined; omit one of them")
             }
             app.endpoint = SimulatedCredentials.endpoint(usesGateway: app.usesGateway)
             return
@@ -97,7 +97,7 @@ struct AppSettings {
         if let given = given(.endpoint) {
             let (text, place) = (given.text, given.place)
             guard let endpoint = app.usesGateway ? APNSEndpoint(gateway: text) : APNSEndpoint(text) else {
-                throw invalid("\(place) is \(text); it has to be production, sandbox or host:port")
+                throw invalid("\(place) is \(text); it must be production, sandbox or host:port")
             }
             app.endpoint = endpoint
         } else if app.usesGateway {
@@ -121,7 +121,7 @@ struct AppSettings {
         guard text(.transport) == "gateway" else { return }
         guard case .certificate = app.credential else {
             throw invalid(
-                "the binary gateway takes certificates only: give one (--certificate) instead of a signing key")
+                "the binary gateway needs a certificate (--certificate) instead of a signing key")
         }
         var options = GatewayOptions()
         settings.fill(&options, app: isNamed ? name : nil)

@@ -74,7 +74,7 @@ final class ConfigurationReload: Service {
         } catch {
             let sentence = (error as? ValidationError)?.message ?? "\(error)"
             logger.error(
-                "the configuration was not loaded anew, and the one before stays: \(sentence)",
+                "the configuration was not reloaded; the previous one stays in force: \(sentence)",
                 metadata: ["event": "configuration_refused", "reason": "\(reason)"])
             await systemd?.reloadEnded()
             return nil
@@ -89,7 +89,7 @@ final class ConfigurationReload: Service {
         ] where !values.isEmpty {
             metadata[name] = "\(values.joined(separator: ", "))"
         }
-        logger.notice("loaded the configuration anew", metadata: metadata)
+        logger.notice("configuration reloaded", metadata: metadata)
         guard !keys.left.isEmpty else { return }
         logger.warning(
             "these settings have changed and need a restart: \(keys.left.joined(separator: ", "))",

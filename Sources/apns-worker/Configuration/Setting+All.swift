@@ -5,8 +5,8 @@ import PushWorker
 import Redis
 import Telemetry
 
-// Every setting is written here, once. The file's reader, the environment's, the flags, `--help`, `config`, the errors and the
-// README's table are all made of these definitions.
+// Every setting is defined here, once. The readers of the file and the environment, the flags, `--help`, `config`, the errors and
+// the table in docs/configuration.md are made from these definitions.
 //
 // To add a setting:
 //
@@ -18,7 +18,7 @@ import Telemetry
 //
 //    Its place in the file, its variable, its flag and its default follow from that. Give `stored:` if the member counts
 //    another unit than a bare number does, and `isReloadable: true` if `Worker.reload` applies it (apps' settings are).
-// 3. Test what it does, and print the README's table again (`apns-worker config --reference`).
+// 3. Test its effect, and write the table again: `UPDATE_DOCS=1 scripts/test e2e DocumentationReference`.
 //
 // Only a setting that is not a plain member, such as a credential, has a name here, by which `Settings` reads it.
 extension Setting {
@@ -34,17 +34,17 @@ extension Setting {
         """, initial: "redis://127.0.0.1:6379", isSecret: true, flag: "redis")
     static let redisCA = Setting(
         "redis.ca", .text, .redis,
-        "A file of the certificate authorities to trust with TLS, PEM or DER; or `redis.ca_base64`.",
+        "File with the trusted certificate authorities, PEM or DER; or `redis.ca_base64`.",
         otherwise: "the system's")
     static let redisCABase64 = Setting(
-        "redis.ca_base64", .text, .redis, "The certificate authorities themselves, as base64.", isSecret: true,
+        "redis.ca_base64", .text, .redis, "The trusted certificate authorities as base64.", isSecret: true,
         hasFlag: false)
     static let redisCertificate = Setting(
-        "redis.certificate", .text, .redis, "A client certificate for TLS, PEM with its chain.", otherwise: "none")
+        "redis.certificate", .text, .redis, "Client certificate for TLS, PEM with its chain.", otherwise: "none")
     static let redisCertificateKey = Setting(
-        "redis.certificate_key", .text, .redis, "The private key of the client certificate, PEM.",
+        "redis.certificate_key", .text, .redis, "Private key of the client certificate, PEM.",
         otherwise: "the certificate's file")
-    static let prefix = Setting("prefix", .text, .redis, "The beginning of all keys in Redis.", initial: "push")
+    static let prefix = Setting("prefix", .text, .redis, "Prefix of all keys in Redis.", initial: "push")
 
     private static let redis = [redisURL, redisCA, redisCABase64, redisCertificate, redisCertificateKey, prefix]
 
@@ -54,19 +54,18 @@ extension Setting {
     static let queueNames = Setting(
         "queue", .list, .queues,
         """
-        The name of the queue; for a worker also several with their weights, such as critical:6,default:3,bulk:1. In the \
-        file better a mapping `queues`.
+        Name of the queue. A worker can have several with weights, such as critical:6,default:3,bulk:1; in the file use the \
+        mapping `queues`.
         """, initial: "default")
     static let queueOrder = Setting(
         "queue_order", .choice(QueueOrder.allCases.map(\.rawValue)), .queueOrder, to: \WorkerConfiguration.queueOrder,
         """
-        Which queue goes first when several have work: weighted gives each its share, strict gives the first all that it \
-        can use.
+        Order of queues that have work: weighted gives each its share, strict gives the first everything that it can use.
         """)
     /// The apps' names; in the file the keys of the mapping `apps`.
     static let appNames = Setting(
         "apps", .list, .queues,
-        "The names of the apps of a worker that has several. In the file a mapping `apps` of names to settings.",
+        "Names of a worker's apps. In the file use the mapping `apps` of names to settings.",
         otherwise: "one app, `default`", isReloadable: true, hasFlag: false)
 
     private static let queues = [queueNames, queueOrder, appNames]
@@ -75,30 +74,30 @@ extension Setting {
 
     static let maxAttempts = Setting(
         "max_attempts", .number(1...1000), .work, to: \WorkerConfiguration.retry.maximumAttempts,
-        "Attempts of a job that does not say how many.", isReloadable: true)
+        "Attempts of a job without its own number.", isReloadable: true)
     static let invalidTokensDays = Setting(
         "invalid_tokens_days", .duration(.days, 0...36_500), .work, to: \WorkerConfiguration.invalidTokenAge,
-        stored: .milliseconds, "How long invalid tokens are kept; 0 for ever.")
+        stored: .milliseconds, "Time for which invalid tokens are kept; 0 keeps them forever.")
     static let logLevel = Setting(
         "log_level", .choice(Logger.Level.allCases.map(\.rawValue)), .work,
-        "The least severe level that is logged: trace, debug, info, notice, warning, error or critical.",
+        "Lowest level that is logged: trace, debug, info, notice, warning, error or critical.",
         initial: .text(Logger.Level.info.rawValue), isReloadable: true)
     static let logFormat = Setting(
         "log_format", .choice(LogFormat.allCases.map(\.rawValue)), .work,
-        "text for people, json for programs, journal for systemd's journal, or auto for what fits standard error.",
+        "text, json, journal for systemd's journal, or auto, which depends on standard error.",
         initial: .text(LogFormat.auto.rawValue))
 
     private static let work = [
         Setting(
             "lanes", .number(0...256), .work, to: \WorkerConfiguration.lanes,
-            "Event loops that work, each with its own connections; 0 for one per core.", initial: 0),
+            "Number of event loops, each with its own connections; 0 means one per core.", initial: 0),
         Setting(
             // Lanes renew after a third of it; an idle lane ticks once per second.
             "lease", .duration(.milliseconds, 7000...3_600_000), .work, to: \QueueLimits.lease,
-            "The time after which a silent worker's claims go to other workers."),
+            "Time after which other workers reclaim the jobs of an unresponsive worker."),
         Setting(
             "drain_timeout", .duration(.milliseconds, 0...3_600_000), .work, to: \WorkerConfiguration.drainTimeout,
-            "Maximum time to drain at the end; then what is unfinished returns to the queue."),
+            "Maximum time to drain before exiting; unfinished jobs then return to the queue."),
         Setting(
             "retry_base", .duration(.milliseconds, 1...3_600_000), .work, to: \WorkerConfiguration.retry.base,
             "Maximum pause before the first retry; it doubles with each attempt.", isReloadable: true),
@@ -108,23 +107,23 @@ extension Setting {
         maxAttempts,
         Setting(
             "pause", .duration(.milliseconds, 100...3_600_000), .work, to: \WorkerConfiguration.appPause.first,
-            "Pause of an app that APNs refuses, before the first probe; it doubles each time.", isReloadable: true),
+            "Pause before the first probe of an app that APNs refuses; it doubles each time.", isReloadable: true),
         Setting(
             "pause_cap", .duration(.milliseconds, 100...86_400_000), .work, to: \WorkerConfiguration.appPause.longest,
             "Maximum pause between probes.", isReloadable: true),
         logLevel, logFormat,
         Setting(
             "log_summary", .duration(.milliseconds, 0...86_400_000), .work, to: \WorkerConfiguration.summaryInterval,
-            "Interval of the log line about the work done; 0 for never."),
+            "Interval of the summary in the log; 0 disables it."),
         invalidTokensDays,
     ]
 
     static let adminPort = Setting(
         "admin.port", .number(0...65_535), .admin,
-        "The port for /metrics, /healthz and /readyz; 0 for a free one, which the log names.", otherwise: "none")
+        "Port for /metrics, /healthz and /readyz; 0 chooses a free port, which the log names.", otherwise: "none")
     static let adminHost = Setting(
         "admin.host", .text, .admin,
-        "The address that the admin port listens on; 0.0.0.0 for all. The port is unauthenticated.",
+        "Address of the admin port; 0.0.0.0 for all interfaces. The port is unauthenticated.",
         initial: "127.0.0.1")
 
     private static let admin = [adminPort, adminHost]
@@ -133,55 +132,55 @@ extension Setting {
 
     static let topic = Setting(
         "topic", .list, .app,
-        "The app's bundle identifier, the topic of jobs without one; several separated by commas.",
+        "Bundle identifier of the app, the topic of jobs without one. Several are separated by commas.",
         otherwise: "required")
     static let key = Setting(
-        "key", .text, .app, "The signing key, AuthKey_….p8 from Apple's developer site; or `key_base64`.",
+        "key", .text, .app, "Signing key, AuthKey_….p8 from Apple's developer site; or `key_base64`.",
         otherwise: "required, unless there is a certificate")
     static let keyBase64 = Setting(
-        "key_base64", .text, .app, "The signing key itself, as base64, instead of its file.", isSecret: true,
+        "key_base64", .text, .app, "The signing key as base64, instead of a file.", isSecret: true,
         hasFlag: false)
     static let keyID = Setting(
-        "key_id", .text, .app, "The signing key's ten-character ID.", otherwise: "from the file's name")
+        "key_id", .text, .app, "Ten-character ID of the signing key.", otherwise: "from the file's name")
     static let keyPassphrase = Setting(
-        "key_passphrase", .text, .app, "The passphrase of the signing key.", isSecret: true, hasFlag: false)
+        "key_passphrase", .text, .app, "Passphrase of the signing key.", isSecret: true, hasFlag: false)
     static let keyPassphraseFile = Setting(
-        "key_passphrase_file", .text, .app, "A file with the passphrase of the signing key.", hasFlag: false)
+        "key_passphrase_file", .text, .app, "File with the passphrase of the signing key.", hasFlag: false)
     static let teamID = Setting(
-        "team_id", .text, .app, "The team's ten-character ID.", otherwise: "required with a signing key")
+        "team_id", .text, .app, "Ten-character ID of the team.", otherwise: "required with a signing key")
     static let nextKey = Setting(
         "next_key", .text, .app,
-        "While keys are rotated: the key to continue with when APNs refuses the first; or `next_key_base64`.",
+        "For key rotation: the key to use when APNs refuses the first one; or `next_key_base64`.",
         otherwise: "none")
     static let nextKeyBase64 = Setting(
-        "next_key_base64", .text, .app, "The next key itself, as base64.", isSecret: true, hasFlag: false)
+        "next_key_base64", .text, .app, "The next key as base64.", isSecret: true, hasFlag: false)
     static let nextKeyID = Setting(
-        "next_key_id", .text, .app, "The next key's ID.", otherwise: "from the file's name")
+        "next_key_id", .text, .app, "ID of the next key.", otherwise: "from the file's name")
     static let nextKeyPassphrase = Setting(
-        "next_key_passphrase", .text, .app, "The passphrase of the next key.", isSecret: true, hasFlag: false)
+        "next_key_passphrase", .text, .app, "Passphrase of the next key.", isSecret: true, hasFlag: false)
     static let nextKeyPassphraseFile = Setting(
-        "next_key_passphrase_file", .text, .app, "A file with the passphrase of the next key.", hasFlag: false)
+        "next_key_passphrase_file", .text, .app, "File with the passphrase of the next key.", hasFlag: false)
     static let certificate = Setting(
         "certificate", .text, .app,
-        "Instead of a signing key: the client certificate, PEM with its chain or PKCS#12; or `certificate_base64`.",
+        "Client certificate instead of a signing key, PEM with its chain or PKCS#12; or `certificate_base64`.",
         otherwise: "none")
     static let certificateBase64 = Setting(
-        "certificate_base64", .text, .app, "The certificate itself, as base64.", isSecret: true, hasFlag: false)
+        "certificate_base64", .text, .app, "The certificate as base64.", isSecret: true, hasFlag: false)
     static let certificateKey = Setting(
-        "certificate_key", .text, .app, "The certificate's private key, PEM; or `certificate_key_base64`.",
+        "certificate_key", .text, .app, "Private key of the certificate, PEM; or `certificate_key_base64`.",
         otherwise: "the certificate's file")
     static let certificateKeyBase64 = Setting(
-        "certificate_key_base64", .text, .app, "The private key itself, as base64.", isSecret: true, hasFlag: false)
+        "certificate_key_base64", .text, .app, "The private key as base64.", isSecret: true, hasFlag: false)
     static let certificatePassphrase = Setting(
-        "certificate_passphrase", .text, .app, "The passphrase of the private key or the PKCS#12 file.", isSecret: true,
+        "certificate_passphrase", .text, .app, "Passphrase of the private key or the PKCS#12 file.", isSecret: true,
         hasFlag: false)
     static let certificatePassphraseFile = Setting(
         "certificate_passphrase_file", .text, .app,
-        "A file with the passphrase of the private key or the PKCS#12 file; or `certificate_passphrase`.",
+        "File with the passphrase of the private key or the PKCS#12 file; or `certificate_passphrase`.",
         otherwise: "none")
     static let transport = Setting(
         "transport", .choice(["http2", "gateway"]), .app,
-        "http2, or gateway for the binary protocol that Apple has retired and other servers still speak.",
+        "http2, or gateway for the binary protocol that Apple has retired.",
         initial: "http2")
     static let endpoint = Setting(
         "endpoint", .text, .app, "production, sandbox, or host:port of another server.", initial: "production")
@@ -193,12 +192,12 @@ extension Setting {
         "production, sandbox, or host:port of another server that manages channels.",
         otherwise: "Apple's, or that of `endpoint`")
     static let ca = Setting(
-        "ca", .text, .app, "A file of the certificate authorities to trust, PEM or DER; or `ca_base64`.",
+        "ca", .text, .app, "File with the trusted certificate authorities, PEM or DER; or `ca_base64`.",
         otherwise: "the system's")
     static let caBase64 = Setting(
-        "ca_base64", .text, .app, "The certificate authorities themselves, as base64.", isSecret: true, hasFlag: false)
+        "ca_base64", .text, .app, "The trusted certificate authorities as base64.", isSecret: true, hasFlag: false)
     static let proxy = Setting(
-        "proxy", .text, .app, "An HTTP proxy, http://[user:password@]host:port, or none.",
+        "proxy", .text, .app, "HTTP proxy, http://[user:password@]host:port, or none.",
         otherwise: "from HTTPS_PROXY and NO_PROXY", isSecret: true)
 
     private static let app = [
@@ -217,7 +216,7 @@ extension Setting {
             "Maximum concurrent requests per connection; APNs may allow fewer."),
         Setting(
             "request_timeout", .duration(.milliseconds, 100...600_000), .app, to: \AppConfiguration.requestTimeout,
-            "Maximum time a request may remain unanswered."),
+            "Maximum time to wait for an answer."),
         Setting(
             "idle_timeout", .duration(.seconds, 1...86_400), .app, to: \AppConfiguration.idleTimeout,
             "Time without requests after which a connection beyond `min_connections` is closed."),
@@ -230,20 +229,19 @@ extension Setting {
         Setting(
             "max_bad_tokens", .percentage(1...100), .app, to: \AppConfiguration.maximumBadTokenShare,
             """
-            The share of device tokens that APNs may call bad before the app is paused and no token is marked; 100% for \
-            never.
+            Pause the app, and mark no tokens, when APNs rejects more than this share of them as bad. 100% disables it.
             """),
         Setting(
             "expiration", .duration(.seconds, 0...31_536_000), .app, to: \AppConfiguration.expiration,
             """
-            The expiration of jobs that name none: a duration after they were made, or 0 for now or never. Broadcasts, voip and \
-            pushtotalk have 0.
+            Expiration of jobs without their own, as a duration after they were made; 0 for immediate delivery only. Broadcasts, \
+            voip and pushtotalk have 0.
             """, otherwise: "left to APNs"),
         Setting(
             "strict_payloads", .choice(["on", "off"]), .app, to: \AppConfiguration.strictPayloads,
             """
-            Keep jobs as dead letters that do not meet a requirement of Apple's which APNs does not check, such as a background \
-            notification without content-available; off to send them with a warning.
+            Make dead letters of jobs that break a requirement which Apple documents and APNs does not check, such as a background \
+            notification without content-available. When off, they are sent with a warning.
             """),
     ]
 
@@ -252,10 +250,10 @@ extension Setting {
     private static let gateway = [
         Setting(
             "gateway.frame", .choice(GatewayFrame.allCases.map(\.rawValue)), .gateway, to: \GatewayOptions.frame,
-            "The protocol's command: items (2), enhanced (1), or simple (0), whose errors name no notification."),
+            "Command of the protocol: items (2), enhanced (1), or simple (0), whose errors do not name a notification."),
         Setting(
             "gateway.batch_bytes", .size(1...1 << 20), .gateway, to: \GatewayOptions.batchBytes,
-            "Maximum size of one write; the default is that of a TLS record."),
+            "Maximum size of one write; the default is the size of a TLS record."),
         Setting(
             "gateway.batch_time", .duration(.milliseconds, 0...10_000), .gateway, to: \GatewayOptions.batchTime,
             "Maximum time a write waits for more notifications."),
@@ -265,8 +263,7 @@ extension Setting {
         Setting(
             "gateway.barrier", .choice(["on", "off"]), .gateway, to: \GatewayOptions.sendsBarriers,
             """
-            Prove delivery with a deliberately bad item when a window is full or the worker stops; off for a gateway that \
-            must not be sent one.
+            Prove delivery by sending a deliberately bad item when a window is full or the worker stops.
             """),
         Setting(
             "gateway.window", .number(1...1_000_000), .gateway, to: \GatewayOptions.windowCount,
@@ -283,40 +280,39 @@ extension Setting {
 
     static let weight = Setting(
         "weight", .number(1...1000), .format,
-        "In `queues.<name>` only: the queue's share of the worker while other queues have work too.",
+        "Share of the worker while other queues have work too. Only under `queues.<name>`.",
         initial: 1, hasFlag: false, canBeCommon: false)
     static let format = Setting(
         "format", .choice(ProducerFormat.allCases.map(\.rawValue)), .format,
         """
-        How jobs are written, and their list: native on the queue's own, sidekiq on queue:<queue>, resque on \
-        resque:queue:<queue>. ActiveJob's are recognized in both.
+        Format of the jobs and their list: native on push:{<queue>}:jobs, sidekiq on queue:<queue>, resque on \
+        resque:queue:<queue>. ActiveJob is recognized in both.
         """, initial: .text(ProducerFormat.native.rawValue))
     static let list = Setting(
-        "list", .text, .format, "The key of the list of jobs, such as shop:queue:push.", otherwise: "by `format`")
+        "list", .text, .format, "Key of the list of jobs, such as shop:queue:push.", otherwise: "by `format`")
     static let jobClass = Setting(
         "job_class", .list, .format,
         """
-        With sidekiq and resque: the classes whose jobs are sent, separated by commas; others on the list become dead \
-        letters.
+        Classes of the jobs to send, separated by commas, with sidekiq and resque. Others become dead letters.
         """, otherwise: "all")
 
     private static let queue = [
         weight, format, list, jobClass,
         Setting(
             "results", .choice(ResultsKept.allCases.map(\.rawValue)), .kept, to: \QueueLimits.results,
-            "The results that are kept for producers, in a stream per queue: all, failures or off."),
+            "Results to keep for producers, in a stream per queue: all, failures or off."),
         Setting(
             "results_limit", .number(1...100_000_000), .kept, to: \QueueLimits.maximumResults,
-            "Approximate maximum of results per queue; the oldest are dropped."),
+            "Approximate maximum number of results per queue; the oldest are removed."),
         Setting(
             "dead_letters_limit", .number(1...100_000_000), .kept, to: \QueueLimits.maximumDeadLetters,
-            "Maximum dead letters per queue; the oldest are dropped."),
+            "Maximum number of dead letters per queue; the oldest are removed."),
         Setting(
             "dead_letters_bytes", .size(1...1 << 40), .kept, to: \QueueLimits.maximumDeadLetterBytes,
-            "Maximum total size of a queue's dead letters; the oldest are dropped."),
+            "Maximum total size of a queue's dead letters; the oldest are removed."),
         Setting(
             "dead_letters_days", .duration(.days, 1...36_500), .kept, to: \QueueLimits.maximumDeadLetterAge,
-            stored: .milliseconds, "How long dead letters are kept."),
+            stored: .milliseconds, "Time for which dead letters are kept."),
     ]
 }
 

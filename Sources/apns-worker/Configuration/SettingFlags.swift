@@ -48,7 +48,7 @@ struct SettingFlags<Sections: SettingFlagSections>: ParsableArguments, CustomRef
         Option(
             name: .customLong(Key.file.stringValue),
             help: """
-                A YAML file of settings; flags and variables precede it. See `apns-worker config --help`. (APNS_WORKER_CONFIG)
+                YAML file with settings; flags and variables override it. See `apns-worker config --help`. (APNS_WORKER_CONFIG)
                 """)
     }
 

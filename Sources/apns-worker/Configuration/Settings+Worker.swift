@@ -35,7 +35,7 @@ extension Settings {
 
     func redisTopology() throws -> RedisTopology {
         guard let url = value(.redisURL) else {
-            throw ValidationError("there is no URL of Redis; give one with --redis")
+            throw ValidationError("no Redis URL is set; give one with --redis")
         }
         do {
             return try RedisTopology(url: url.text)
@@ -76,7 +76,7 @@ extension Settings {
         case (let path?, nil): .file(path.text)
         case (nil, let text?): try TLSTrust(SecretSource.base64(text.text, name: text.place.description))
         case (let path?, let text?):
-            throw ValidationError("\(path.place) and \(text.place) are both given: leave one out")
+            throw ValidationError("\(path.place) and \(text.place) are both given; omit one of them")
         }
     }
 
@@ -140,7 +140,7 @@ extension Settings {
             }
             guard let weight = Int(item[item.index(after: colon)...]), (1...1000).contains(weight) else {
                 throw ValidationError(
-                    "\(place): \(item) has to be a name, or a name, a colon and a weight from 1 to 1000")
+                    "\(place): \(item) must be a name, or a name, a colon and a weight from 1 to 1000")
             }
             return try queue(String(item[..<colon]), weight: weight, place: place, isOnly: isOnly)
         }
@@ -200,7 +200,7 @@ extension Settings {
             the list \(keys.jobs) and the queue's other keys (\(keys.retry) and so on) are in different slots of the Redis \
             Cluster, so that no script can move a job between them: name the list so that {\(keys.queue)} is in it \
             (--list 'queue:{\(keys.queue)}', which is Sidekiq's queue "{\(keys.queue)}"), or have these jobs on a Redis \
-            that is no Cluster
+            that is not a Cluster
             """)
     }
 }

@@ -183,7 +183,7 @@ enum SecretFile {
         }
         while bytes.last == UInt8(ascii: "\n") || bytes.last == UInt8(ascii: "\r") { bytes.removeLast() }
         guard let text = String(validating: bytes, as: UTF8.self), !text.isEmpty else {
-            throw Unusable(description: "\(path) holds no text; put the secret there")
+            throw Unusable(description: "\(path) is empty; write the secret into it")
         }
         return text
     }

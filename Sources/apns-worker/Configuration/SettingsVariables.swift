@@ -52,7 +52,7 @@ struct SettingsVariables: Sendable {
     ) {
         let variable = String(name.dropLast("_FILE".count))
         guard given[variable] == nil else {
-            problems.append("\(variable) and \(name) are both given: leave one out")
+            problems.append("\(variable) and \(name) are both given; omit one of them")
             return
         }
         do {

@@ -157,7 +157,8 @@ private final class YAMLReader {
     private func copy(of alias: Event) throws(YAMLNode.SyntaxError) -> YAMLNode {
         let name = alias.anchor ?? ""
         guard let anchored = anchors[name] else {
-            throw YAMLNode.SyntaxError(line: alias.line, problem: "the alias `*\(name)` has no anchor `&\(name)` before it")
+            throw YAMLNode.SyntaxError(
+                line: alias.line, problem: "the alias `*\(name)` has no anchor `&\(name)` before it")
         }
         guard let anchored else {
             throw YAMLNode.SyntaxError(line: alias.line, problem: "the alias `*\(name)` is part of what it repeats")

@@ -4,34 +4,35 @@ import Redis
 
 struct DeadDelete: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "delete", abstract: "Delete dead letters, and the jobs with them, for good.",
+        commandName: "delete", abstract: "Delete dead letters and their jobs permanently.",
         discussion: """
-            It says what it would delete, and asks. Where there is no terminal to ask at, it needs --yes.
+            Shows the number of dead letters and asks for confirmation. Without a terminal it needs --yes.
             """)
 
     @OptionGroup(title: "Queue") var queue: QueueOptions
 
-    @OptionGroup(title: "Which letters") var options: DeadLetterOptions
+    @OptionGroup(title: "Filters") var options: DeadLetterOptions
 
-    @Flag(help: "All letters of the queue.") var all = false
+    @Flag(help: "All dead letters of the queue.") var all = false
 
-    @Option(help: "How many at the most; the oldest.") var limit: Int?
+    @Option(help: "Maximum number; the oldest are deleted first.") var limit: Int?
 
-    @Flag(help: "Only say what would be deleted.") var dryRun = false
+    @Flag(help: "Show what would be deleted, and delete nothing.") var dryRun = false
 
-    @Flag(help: "Do not ask.") var yes = false
+    @Flag(help: "Do not ask for confirmation.") var yes = false
 
-    @Flag(help: "Print what was done as a JSON object.") var json = false
+    @Flag(help: "Print the result as a JSON object.") var json = false
 
     func validate() throws {
         try DeadLetterOptions.check(limit: limit)
         let isEmpty = try options.filter().isEmpty
         if isEmpty, !all {
-            throw ValidationError("say which letters, with --reason, --app, --id or others; or --all")
+            throw ValidationError("choose dead letters with --reason, --app, --id or another filter, or give --all")
         }
-        if !isEmpty, all { throw ValidationError("--all is all letters: leave it out, or the others") }
+        if !isEmpty, all { throw ValidationError("--all cannot be combined with filters") }
         guard dryRun || yes || Confirmation.isPossible else {
-            throw ValidationError("there is no terminal to ask at: add --yes, or --dry-run to see what it would do")
+            throw ValidationError(
+                "refusing to continue without confirmation; pass --yes, or --dry-run to see what would be deleted")
         }
     }
 
@@ -45,7 +46,7 @@ struct DeadDelete: AsyncParsableCommand {
                 summary.tally = expected
             } else {
                 try Confirmation.demand(
-                    "Delete \(expected.chosen) dead letters of queue \(keys.queue) for good (\(expected.byReason))?",
+                    "Delete \(expected.chosen) dead letters of queue \(keys.queue) permanently (\(expected.byReason))?",
                     isGiven: yes)
                 Interruption.watch()
                 var sweep = DeadLetterSweep(letters, .delete, filter)

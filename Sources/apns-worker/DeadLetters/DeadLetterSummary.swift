@@ -26,7 +26,7 @@ struct DeadLetterSummary {
         }
         fflush(nil)
         if let error { Terminal.tell("then it ended: \(error)\n") }
-        if status != nil { Terminal.tell("the others are dead letters still: repeat the command to go on\n") }
+        if status != nil { Terminal.tell("the others are still dead letters; repeat the command to continue\n") }
     }
 
     private struct Object: Encodable {

@@ -85,7 +85,7 @@ struct DeadLetterSweep {
             Terminal.tell("queue \(keys.queue) has no dead letters\n")
         } else {
             Terminal.tell(
-                "none of the \(all.chosen) dead letters of queue \(keys.queue) fits; there are \(all.byReason)\n")
+                "none of the \(all.chosen) dead letters of queue \(keys.queue) matches; there are \(all.byReason)\n")
         }
         return filter.ids.isEmpty && filter.keys.isEmpty ? 0 : 1
     }

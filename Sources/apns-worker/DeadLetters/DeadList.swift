@@ -3,27 +3,27 @@ import PushQueue
 
 struct Dead: ParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Look at dead letters: what could not be sent, and why.",
+        abstract: "List, show or delete dead letters.",
         discussion: """
-            A dead letter has the job as the producer wrote it, the reason, and what else is known. \
-            `apns-worker requeue` puts them back into the queue.
+            A dead letter is a job that cannot be delivered, kept as the producer wrote it, with the reason. \
+            `apns-worker requeue` returns dead letters to the queue.
             """,
         subcommands: [DeadList.self, DeadShow.self, DeadDelete.self])
 }
 
 struct DeadList: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "list", abstract: "List dead letters, the newest first, without the jobs themselves.")
+        commandName: "list", abstract: "List dead letters, newest first.")
 
     @OptionGroup(title: "Queue") var queue: QueueOptions
 
-    @OptionGroup(title: "Which letters") var options: DeadLetterOptions
+    @OptionGroup(title: "Filters") var options: DeadLetterOptions
 
-    @Option(help: "How many at the most. (default 50; with --json all)") var limit: Int?
+    @Option(help: "Maximum number. (default: 50; with --json all)") var limit: Int?
 
-    @Flag(help: "Only count them, by reason.") var count = false
+    @Flag(help: "Count them by reason.") var count = false
 
-    @Flag(help: "Print a JSON object a line.") var json = false
+    @Flag(help: "Print one JSON object per line.") var json = false
 
     func validate() throws {
         try DeadLetterOptions.check(limit: limit)
@@ -80,7 +80,7 @@ struct DeadList: AsyncParsableCommand {
         }
         try output.flush()
         if let shown, !json, sweep.tally.chosen > shown {
-            Terminal.tell("there are more: see --count, --limit, or choose with --reason and others\n")
+            Terminal.tell("there are more: use --limit, --count, or a filter such as --reason\n")
         }
         return sweep.tally.chosen
     }

@@ -3,28 +3,28 @@ import PushQueue
 
 struct DeadShow: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "show", abstract: "Show all that is known of dead letters, and the jobs themselves.",
+        commandName: "show", abstract: "Show dead letters with their jobs.",
         discussion: """
-            The job is shown as the producer wrote it, with its tokens and its payload. For a terminal, control characters \
-            are left out; --raw has the bytes as they are.
+            Shows the job as the producer wrote it, with its tokens and its payload. Control characters are removed; --raw \
+            prints the unchanged bytes.
             """)
 
     @OptionGroup(title: "Queue") var queue: QueueOptions
 
-    @Argument(help: "The keys of letters, as `dead list` shows them.") var keys: [String] = []
+    @Argument(help: "Keys of dead letters, as `dead list` shows them.") var keys: [String] = []
 
-    @Option(help: "Letters of the job with this id; more than once for several.") var id: [String] = []
+    @Option(help: "Dead letters of the job with this ID. Repeatable.") var id: [String] = []
 
-    @Flag(help: "Only the job's bytes, of one letter.") var raw = false
+    @Flag(help: "Print only the job's bytes, of one dead letter.") var raw = false
 
-    @Flag(help: "Print a JSON object a line.") var json = false
+    @Flag(help: "Print one JSON object per line.") var json = false
 
     func validate() throws {
         guard keys.isEmpty != id.isEmpty else {
-            throw ValidationError("say which letters: by their keys, as `apns-worker dead list` shows them, or by --id")
+            throw ValidationError("name dead letters by their keys, as `apns-worker dead list` shows them, or by --id")
         }
         _ = try filter()
-        if raw, json { throw ValidationError("--raw and --json are two ways to print: leave one out") }
+        if raw, json { throw ValidationError("--raw and --json cannot be combined") }
     }
 
     private func filter() throws -> DeadLetterFilter {
@@ -64,7 +64,8 @@ struct DeadShow: AsyncParsableCommand {
         try await sweep.run { page, _ in found += page.letters }
         guard found.count < 2 else {
             let keys = found.map(\.key).joined(separator: " and ")
-            throw ValidationError("--raw is for one letter, and there are several, such as \(keys): give one's key")
+            throw ValidationError(
+                "--raw prints one dead letter, and several match, such as \(keys); give the key of one")
         }
         for letter in found { try output.write(letter.letter.original) }
         try output.flush()

@@ -5,19 +5,19 @@ import Redis
 
 struct Requeue: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Put dead letters back into the queue, as the jobs that they were.",
+        abstract: "Return dead letters to the queue.",
         discussion: """
-            See what there is:   apns-worker dead list --count
-            Try it:              apns-worker requeue --reason UnknownApp --dry-run
-            Do it:               apns-worker requeue --reason UnknownApp --rate 500
+            Count by reason:     apns-worker dead list --count
+            Dry run:             apns-worker requeue --reason UnknownApp --dry-run
+            Requeue:             apns-worker requeue --reason UnknownApp --rate 500
 
-            The oldest letters go first, with the producer's own bytes. A job of which only some tokens had failed goes to \
-            those only. What expires after a time expires after that time from when the job was first seen: what is too \
-            old by now is not sent. A job with unique_for has its reservation.
+            The oldest are requeued first, with the producer's bytes. If only some tokens of a job had failed, only those get \
+            it again. A relative expiration counts from the time the job was first seen, so jobs that are too old expire. A job \
+            with unique_for keeps its reservation.
 
-            Interrupt it (Ctrl-C) or kill it when you like, and repeat it: no job is lost or doubled. What has not been \
-            moved is still a dead letter. With --rate it is this command that waits, so that what has not been moved can \
-            still be held back. What becomes a dead letter while it runs stays one.
+            The command can be interrupted (Ctrl-C), killed and repeated: no job is lost or doubled, and jobs that were not \
+            moved are still dead letters. --rate slows down the command itself, so jobs that it has not moved can still be held \
+            back. Jobs that become dead letters while it runs stay dead letters.
             """)
 
     /// Fewer are moved without a question.
@@ -25,33 +25,33 @@ struct Requeue: AsyncParsableCommand {
 
     @OptionGroup(title: "Queue") var queue: QueueOptions
 
-    @OptionGroup(title: "Which letters") var options: DeadLetterOptions
+    @OptionGroup(title: "Filters") var options: DeadLetterOptions
 
-    @Flag(help: "All letters of the queue.") var all = false
+    @Flag(help: "All dead letters of the queue.") var all = false
 
-    @Option(help: "How many at the most; the oldest.") var limit: Int?
+    @Option(help: "Maximum number; the oldest are requeued first.") var limit: Int?
 
-    @Option(help: "How many a second; without it, as fast as it goes.") var rate: Int?
+    @Option(help: "Maximum number per second. (default: unlimited)") var rate: Int?
 
-    @Flag(help: "To the head of the queue, to be sent next, and not to its end.") var first = false
+    @Flag(help: "Put the jobs at the head of the queue instead of its end.") var first = false
 
-    @Flag(help: "The attempts that were made count: a job that had used up all gets one more. Else they begin anew.")
+    @Flag(help: "Keep the number of attempts; a job that had used all gets one more. (default: start at zero)")
     var keepAttempts = false
 
-    @Flag(help: "Only say what would be requeued.") var dryRun = false
+    @Flag(help: "Show what would be requeued, and move nothing.") var dryRun = false
 
-    @Flag(help: "Do not ask. Without a terminal it never asks.") var yes = false
+    @Flag(help: "Do not ask for confirmation. Without a terminal the command never asks.") var yes = false
 
-    @Flag(help: "Print what was done as a JSON object.") var json = false
+    @Flag(help: "Print the result as a JSON object.") var json = false
 
     func validate() throws {
         try DeadLetterOptions.check(limit: limit)
-        if let rate, !(1...1_000_000).contains(rate) { throw ValidationError("--rate is a number from 1 to 1000000") }
+        if let rate, !(1...1_000_000).contains(rate) { throw ValidationError("--rate must be 1 to 1000000") }
         let isEmpty = try options.filter().isEmpty
         if isEmpty, !all {
-            throw ValidationError("say which letters, with --reason, --app, --id or others; or --all")
+            throw ValidationError("choose dead letters with --reason, --app, --id or another filter, or give --all")
         }
-        if !isEmpty, all { throw ValidationError("--all is all letters: leave it out, or the others") }
+        if !isEmpty, all { throw ValidationError("--all cannot be combined with filters") }
     }
 
     func run() async throws {

@@ -13,112 +13,114 @@ import Telemetry
 
 struct Feedback: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Drain feedback services into the set of invalid tokens: once, or again and again.",
+        abstract: "Fetch invalid tokens from feedback services, once or periodically.",
         discussion: """
-            Asks the feedback service of each app that has a certificate, all at the same time, and writes the tokens it tells of \
-            into the set of invalid tokens that workers do not send to. A token whose device is known to have registered since \
-            is left out.
+            Reads the feedback service of each app that has a certificate, all at the same time, and adds the tokens to the set of \
+            invalid tokens. Tokens whose devices have registered since are left out.
 
-              apns-worker feedback                      (once, as for cron)
-              apns-worker feedback --interval 1h        (goes on until SIGTERM)
+              apns-worker feedback                      (once, for cron)
+              apns-worker feedback --interval 1h        (until SIGTERM)
               apns-worker feedback --list | jq .token
               apns-worker feedback --exec 'jq -r .token >> gone'
 
-            A feedback service forgets what it has sent, so there is no dry run. A service is asked only if Redis accepts \
-            writes. Each record is in the file --spill, on the disk, before it is written to Redis, and is removed from there \
-            when Redis has it. If the process is killed, or if Redis accepts nothing for --redis-patience, the next run writes \
-            the file's records to Redis before it asks a service. What the kernel has received and the process has not read \
-            is lost if the process is killed: up to about 7,000 records for each app.
+            A feedback service forgets the records that it has sent, so there is no dry run. A service is read only while Redis \
+            accepts writes. Each record is on disk, in the file --spill, until Redis has it. After a crash, or if Redis accepts \
+            nothing for --redis-patience, the next run writes the file's records first. A kill can lose the records that the \
+            process has not read from the kernel: up to about 7,000 for each app.
 
-            A line of JSON, for --list, --exec and --spill, has: token, at (ms since 1970), app, topic, environment, source \
-            (feedback), and outcome, which is added, known (it was in the set), registered_since (it was left out) or \
-            not_written. After a kill, --list and --exec may get a record twice.
+            The JSON lines of --list, --exec and --spill have: token, at (ms since 1970), app, topic, environment, source \
+            (feedback), and outcome: added, known (already in the set), registered_since (left out) or not_written. After a \
+            crash, --list and --exec may get a record twice.
 
-            The exit status is 0 if all services were read to their end and all was written, 1 if something failed, and 64 if the \
-            settings are wrong. What one app's service does keeps no other from being drained.
+            The exit status is 0 if all services were read to the end and all records were written, 1 if something failed, and \
+            64 if the settings are wrong. Apps do not affect each other.
             """)
 
     @OptionGroup(title: "Redis") var redis: RedisOptions
     @OptionGroup(title: "App") var settings: AppOptions
     @OptionGroup(title: "Binary gateway (--transport gateway)") var gateway: SettingFlags<GatewayFlags>
 
-    @Option(help: "One of several apps; more than once for several. (default all that have a certificate)")
+    @Option(help: "App. Repeatable. (default: all apps with a certificate)")
     var app: [String] = []
 
     @OptionGroup var service: SettingFlags<FeedbackFlags>
 
-    @Option(help: "Go on, and ask so often, such as 1h; the first time within a tenth of that and a minute.")
+    @Option(
+        help: "Repeat at this interval, such as 1h. The first run starts within a tenth of it, and within a minute.")
     var interval: String?
 
-    @Option(help: "Records that are written to Redis at once, at the most. (default 1000)")
+    @Option(help: "Maximum records per write to Redis. (default: 1000)")
     var batch = 1000
 
-    @Option(help: "How long a service may send nothing without closing the connection. (default 60s)")
+    @Option(help: "Maximum time in which a service sends nothing and does not close the connection. (default: 60s)")
     var timeout = "60s"
 
-    @Option(help: "How long Redis is waited for. (default 5m)")
+    @Option(help: "Maximum time to wait for Redis. (default: 5m)")
     var redisPatience = "5m"
 
     @Option(
         help: """
-            The file that holds records until Redis has them; - for none: then those that Redis does not accept are printed on \
-            standard error, and a kill loses what Redis does not have yet. (default feedback.ndjson in $STATE_DIRECTORY, else \
-            in ~/.local/state/apns-worker)
+            File for records that Redis does not have yet. With -, no file is used: records that Redis does not accept are printed \
+            on standard error, and a kill loses those in memory. (default: feedback.ndjson in $STATE_DIRECTORY, or in \
+            ~/.local/state/apns-worker)
             """)
     var spill: String?
 
     @Option(
         help: """
-            Ask no service, and write the records of such a file, or of such lines, to Redis; - for standard input. Writing \
-            them again does no harm.
+            Read no service; write the records of this file (see --spill) to Redis instead. - is standard input. Repeating it is \
+            harmless.
             """)
     var from: String?
 
-    @Flag(help: "Print each record on standard output, a line of JSON each.")
+    @Flag(help: "Print each record as a line of JSON.")
     var list = false
 
-    @Option(help: "A shell command to hand each record to, a line of JSON each; started when there is the first.")
+    @Option(
+        help:
+            "Shell command that reads the records on standard input, one line of JSON each. Started with the first record."
+    )
     var exec: String?
 
     @Option(
         help: ArgumentHelp(
             """
-            A variable that the command of --exec inherits, beside PATH, HOME, LANG and TZ; repeatable. None of apns-worker's \
-            own settings can be: passwords and keys are among them.
+            Variable that the command of --exec inherits, in addition to PATH, HOME, LANG and TZ. Repeatable. Settings of \
+            apns-worker cannot be inherited, because they include passwords and keys.
             """, valueName: "name"))
     var execEnv: [String] = []
 
-    @Flag(help: "Print what became of it as a JSON object, one a round.")
+    @Flag(help: "Print the result as a JSON object, one per run.")
     var json = false
 
     @Option(
         help: ArgumentHelp(
-            "\(Setting.logLevel.help) At debug: connections, batches and ends. (\(Setting.logLevel.variable); default: info)",
+            "\(Setting.logLevel.help) At debug: connections, batches and results. (\(Setting.logLevel.variable); default: info)",
             valueName: "level"))
     var logLevel: String?
 
-    @Flag(help: "Say nothing of apps that have no feedback.")
+    @Flag(help: "Print nothing for apps without feedback.")
     var quiet = false
 
     func validate() throws {
-        guard (1...10_000).contains(batch) else { throw ValidationError("--batch is a number from 1 to 10000") }
-        if list, json { throw ValidationError("--list and --json would both write to standard output: leave one out") }
+        guard (1...10_000).contains(batch) else { throw ValidationError("--batch must be 1 to 10000") }
+        if list, json { throw ValidationError("--list and --json cannot be combined") }
         if from != nil, list || exec != nil || interval != nil || spill != nil || !app.isEmpty {
-            throw ValidationError("--from asks no service: leave out --list, --exec, --interval, --spill and --app")
+            throw ValidationError("--from cannot be combined with --list, --exec, --interval, --spill and --app")
         }
-        if let exec, exec.allSatisfy(\.isWhitespace) { throw ValidationError("--exec names no command") }
+        if let exec, exec.allSatisfy(\.isWhitespace) { throw ValidationError("--exec is empty") }
         if exec == nil, !execEnv.isEmpty { throw ValidationError("--exec-env needs --exec") }
         if let own = execEnv.first(where: { $0.hasPrefix(Setting.variablePrefix) }) {
-            throw ValidationError("--exec-env \(own): the command of --exec gets no setting of apns-worker")
+            throw ValidationError("--exec-env \(own): settings of apns-worker are not passed to the command of --exec")
         }
         if let odd = execEnv.first(where: { $0.isEmpty || $0.contains("=") }) {
-            throw ValidationError("--exec-env takes the name of a variable, not '\(odd)'")
+            throw ValidationError("--exec-env must be the name of a variable, not '\(odd)'")
         }
     }
 
     private func duration(_ text: String, _ flag: String) throws -> TimeAmount {
         guard let seconds = JobDuration.seconds(text), (1...2_592_000).contains(seconds) else {
-            throw ValidationError("\(flag) is a duration from 1s to 30d, such as 45s, 30m or 1h30m")
+            throw ValidationError("\(flag) must be a duration from 1s to 30d, such as 45s, 30m or 1h30m")
         }
         return .seconds(seconds)
     }

@@ -30,7 +30,7 @@ struct FeedbackApp: Sendable {
         trust = app.trust
         if let given = settings.given(.feedbackEndpoint) {
             guard let endpoint = APNSEndpoint(feedback: given.text) else {
-                throw settings.invalid("\(given.place) is \(given.text); it has to be production, sandbox or host:port")
+                throw settings.invalid("\(given.place) is \(given.text); it must be production, sandbox or host:port")
             }
             self.endpoint = endpoint
         } else {
@@ -42,7 +42,7 @@ struct FeedbackApp: Sendable {
     /// Returns the reason not to ask the service with a certificate: it would send another app's tokens, and forget them.
     private static func mismatch(_ identity: TLSIdentity, _ topic: String) -> String? {
         CredentialReport.mismatch(identity.apns, topic).map {
-            "\($0); the feedback service was not asked, and keeps what it has"
+            "\($0); the feedback service was not read, and keeps its records"
         }
     }
 

@@ -60,7 +60,7 @@ struct FeedbackDrain: Sendable {
         do {
             try await writing.waitUntilReady()
         } catch {
-            throw NotAsked(description: "\(error); the feedback service was not asked, and keeps what it has")
+            throw NotAsked(description: "\(error); the feedback service was not read, and keeps its records")
         }
     }
 

@@ -74,7 +74,7 @@ struct FeedbackFile {
         }
         guard let first = refused.first else { return }
         throw Failure(
-            description: "\(refused.count) lines are no records, and were left out; the first is line \(first)")
+            description: "\(refused.count) lines are not records and were skipped; the first is line \(first)")
     }
 
     /// True for a file whose last line has no line feed.

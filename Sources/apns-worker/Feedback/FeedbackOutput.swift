@@ -61,7 +61,7 @@ actor FeedbackOutput {
                     continue
                 }
                 guard written < 0, errno == EINTR || errno == EAGAIN else {
-                    failure = errno == EPIPE ? "nobody reads it any more" : String(cString: strerror(errno))
+                    failure = errno == EPIPE ? "its reader is closed" : String(cString: strerror(errno))
                     break
                 }
             }

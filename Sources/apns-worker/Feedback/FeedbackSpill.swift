@@ -100,7 +100,7 @@ actor FeedbackSpill {
         }
         let home = environment["HOME"].flatMap { $0.hasPrefix("/") ? $0 + "/.local/state" : nil }
         guard let state = environment["XDG_STATE_HOME"].flatMap({ $0.hasPrefix("/") ? $0 : nil }) ?? home else {
-            throw Unusable(description: "there is no home directory for the file of --spill: name one")
+            throw Unusable(description: "no home directory for the file of --spill; name a file")
         }
         let directory = state + "/apns-worker"
         do {

@@ -73,7 +73,7 @@ struct RetryingTokenWriter: Sendable {
             toldOfRedis = true
             let waiting = count > 0 ? "; \(count) records that have been read wait for it" : ""
             Terminal.tell(
-                "\(name): Redis is waited for, \(limit.nanoseconds / 1_000_000_000) s at the most: \(failure)\(waiting)\n"
+                "\(name): waiting for Redis, at most \(limit.nanoseconds / 1_000_000_000) s: \(failure)\(waiting)\n"
             )
         }
         do {

@@ -9,7 +9,7 @@ import Redis
 struct FleetOptions: ParsableArguments {
     @OptionGroup var redis: RedisOptions
 
-    @Option(help: "These queues only, such as critical,default; without it, all that are found in Redis.")
+    @Option(help: "Queues, such as critical,default. (default: all queues in Redis)")
     var queue: String?
 
     /// All settings of a command that has these flags only.

@@ -26,16 +26,17 @@ extension FleetStatus {
                 Problem(
                     kind: .workerNotReady, subject: worker.name,
                     message: "worker \(worker.name) is not ready: \(worker.ownObstacles.joined(separator: "; "))",
-                    advice: "it resumes by itself; its log has the time at which this began"))
+                    advice: "it resumes automatically; its log has the time at which this began"))
         }
         for worker in workers where worker.state == .gone && worker.leaseLeft < -Self.reapingTime {
             let jobs = worker.claimed == 1 ? "1 job" : "\(worker.claimed) jobs"
             problems.append(
                 Problem(
                     kind: .workerGone, subject: worker.name,
-                    message: "worker \(worker.name) is gone since \(Words.duration(-worker.leaseLeft)) and nobody has "
-                        + "taken over what it had (\(jobs))",
-                    advice: "start a worker on \(worker.queues.joined(separator: ", ")): it gives the jobs back"))
+                    message:
+                        "worker \(worker.name) has been gone for \(Words.duration(-worker.leaseLeft)), and its jobs "
+                        + "were not reclaimed (\(jobs))",
+                    advice: "start a worker on \(worker.queues.joined(separator: ", ")): it reclaims the jobs"))
         }
         for app in apps {
             if let paused = app.paused, !paused.isByHand {
@@ -44,8 +45,8 @@ extension FleetStatus {
                         kind: .appPaused, subject: app.name,
                         message: "app \(app.name) is paused" + Words.since(paused.since, now: at)
                             + ": \(paused.reason)",
-                        advice: "mend its key, key ID, team ID, topic or environment; "
-                            + "`apns-worker resume --app \(app.name)` tries at once"))
+                        advice: "fix its key, key ID, team ID, topic or environment; "
+                            + "`apns-worker resume --app \(app.name)` probes at once"))
             } else if app.lanesUnanswered > 0, app.paused == nil {
                 problems.append(
                     Problem(
@@ -62,7 +63,7 @@ extension FleetStatus {
                             "app \(app.name) gets only server errors from \(app.endpoints.joined(separator: ", ")): "
                             + "\(error) (\(app.lanesWithServerErrors) of \(app.lanes) lanes)",
                         advice: "see Apple's status page, and any proxy in front of it; the jobs stay, and sending "
-                            + "resumes by itself"))
+                            + "resumes automatically"))
             } else if app.state == .unconnected {
                 problems.append(
                     Problem(
@@ -84,7 +85,7 @@ extension FleetStatus {
                 Problem(
                     kind: .queueUnreadable, subject: queue.name,
                     message: "queue \(queue.name) cannot be read: \(error)",
-                    advice: "workers have the same trouble; mend that key")
+                    advice: "workers have the same problem; repair that key")
             ]
         }
         var problems: [Problem] = []
@@ -97,10 +98,10 @@ extension FleetStatus {
             problems.append(
                 Problem(
                     kind: .noWorker, subject: queue.name,
-                    message: "queue \(queue.name): \(jobs), and no worker takes them"
+                    message: "queue \(queue.name): \(jobs), and no worker claims \(ready == 1 ? "it" : "them")"
                         + (others.isEmpty ? "" : " (\(others))"),
                     advice: isUnwritable
-                        ? "fix Redis first; running workers resume by themselves"
+                        ? "fix Redis first; running workers resume automatically"
                         : takers.contains { $0.state == .quiet }
                             ? "`apns-worker quiet --all --undo`, or start a worker"
                             : "start a worker with --queue \(queue.name)"))

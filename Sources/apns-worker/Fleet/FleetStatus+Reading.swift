@@ -29,7 +29,7 @@ extension FleetStatus {
         try await status.readShared(fleet, apps: names, reports)
         let omitted = reports.map(\.moreApps).max() ?? 0
         if omitted > 0 {
-            status.notes.append("workers have \(omitted) more apps, which are not in trouble and not shown")
+            status.notes.append("workers have \(omitted) more apps, which have no problems and are not shown")
         }
         let undated = reports.reduce(0) { $0 + $1.undatedExpirations }
         if undated > 0 {

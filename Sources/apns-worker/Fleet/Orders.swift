@@ -5,19 +5,19 @@ import Redis
 
 struct Quiet: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Have workers take no more jobs, finish what they have, and stay.",
+        abstract: "Ask workers to stop claiming jobs but keep running.",
         discussion: """
-            For a moment's peace before a deployment, or to look at one worker. A quiet worker keeps its leases, answers its \
-            health check with `not ready`, and goes on with `apns-worker quiet --undo`; SIGTSTP and SIGCONT do the same to a \
-            process. An order reaches a worker within about ten seconds, and is forgotten after ten minutes if none does.
+            Use it before a deployment, or to inspect one worker. A quiet worker finishes its jobs, keeps its leases, and is \
+            `not ready`. `apns-worker quiet --undo` ends that. SIGTSTP and SIGCONT do the same to a process. The command reaches \
+            a worker within about ten seconds, and expires after ten minutes.
 
               apns-worker quiet web-3              # the only worker of that host
-              apns-worker quiet --all --wait       # and exit 0 when nothing is under way any more
+              apns-worker quiet --all --wait       # exits with 0 when nothing is in flight any more
             """)
 
     @OptionGroup var order: OrderOptions
 
-    @Flag(help: "Have them take jobs again.")
+    @Flag(help: "Let the workers claim jobs again.")
     var undo = false
 
     func run() async throws {
@@ -25,9 +25,9 @@ struct Quiet: AsyncParsableCommand {
             return try await order.give(
                 .work,
                 .init(
-                    question: "This lets workers take jobs again",
-                    told: "jobs are taken again within a few seconds",
-                    done: "takes jobs again",
+                    question: "This lets workers claim jobs again",
+                    told: "it will claim jobs again within a few seconds",
+                    done: "claims jobs again",
                     isDone: { status, name in
                         status.workers.contains { $0.name == name && $0.state == .running }
                     }))
@@ -35,9 +35,10 @@ struct Quiet: AsyncParsableCommand {
         try await order.give(
             .quiet,
             .init(
-                question: "This makes workers quiet: nobody takes jobs of their queues then, unless there are others",
-                told: "no more jobs are taken in a few seconds; `apns-worker quiet --undo` ends that",
-                done: "is quiet, with nothing under way",
+                question: "This makes workers quiet: no jobs of their queues are sent unless other workers claim them",
+                told:
+                    "it will claim no more jobs within a few seconds; `apns-worker quiet --undo` with the same workers ends that",
+                done: "is quiet, with nothing in flight",
                 isDone: { status, name in
                     status.workers.contains {
                         $0.name == name && $0.state == .quiet && $0.inFlight == 0 && $0.claimed == 0
@@ -48,11 +49,10 @@ struct Quiet: AsyncParsableCommand {
 
 struct Stop: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Have workers finish what they have, give the rest back, and end, as SIGTERM does.",
+        abstract: "Shut workers down gracefully, as SIGTERM does.",
         discussion: """
-            Whatever started a worker may start another one in its place: a container is restarted, and to have fewer of \
-            them is for whoever runs them to say. An order reaches a worker within about ten seconds, and is forgotten after \
-            ten minutes if none does.
+            A worker finishes the requests in flight, returns its other jobs to the queue, and exits. A supervisor may restart \
+            it; scale it down there instead. The command reaches a worker within about ten seconds, and expires after ten minutes.
             """)
 
     @OptionGroup var order: OrderOptions
@@ -61,8 +61,8 @@ struct Stop: AsyncParsableCommand {
         try await order.give(
             .stop,
             .init(
-                question: "This ends workers: their jobs are finished or given back",
-                told: "it finishes what it has, gives the rest back and ends",
+                question: "This stops workers: their jobs are finished or returned to the queue",
+                told: "it will drain, then exit",
                 done: "has ended",
                 isDone: { status, name in !status.workers.contains { $0.name == name && $0.state != .gone } }))
     }
@@ -73,21 +73,21 @@ struct OrderOptions: ParsableArguments {
     @OptionGroup(title: "Queues") var fleet: FleetOptions
 
     @Argument(
-        help: "The workers, by their names in `apns-worker status --json` or the beginnings of these: host, host.pid.")
+        help: "Workers by their names in `apns-worker status --json`, or by the beginning of a name: host, host.pid.")
     var workers: [String] = []
 
     @Flag(help: "All workers.")
     var all = false
 
-    @Flag(help: "Wait until it is done; exit 1 if it is not in time.")
+    @Flag(help: "Wait until the workers are done; exit with 1 after --timeout.")
     var wait = false
 
     @Option(
-        help: ArgumentHelp("With --wait: how long at most. (default: 1m)", valueName: "duration"),
+        help: ArgumentHelp("Maximum time to wait, with --wait. (default: 1m)", valueName: "duration"),
         transform: { try DurationText.option($0, "--timeout", bare: .seconds, 1...86_400) })
     var timeout = 60_000
 
-    @Flag(help: "With --all: do not ask.")
+    @Flag(help: "Do not ask for confirmation of --all.")
     var yes = false
 
     @Flag(help: "Print JSON: an object with order, workers and, with --wait, done.")
@@ -122,7 +122,7 @@ struct OrderOptions: ParsableArguments {
             if let incomplete { Terminal.tell("note: \(incomplete)\n") }
             let choice = WorkerChoice(status.workers)
             let chosen = all ? choice.living : try choice.named(workers)
-            guard !chosen.isEmpty else { throw ValidationError("there is no worker: none has a lease now") }
+            guard !chosen.isEmpty else { throw ValidationError("no worker is running: none has a lease") }
             guard !all || confirms(manner, chosen) else { throw ExitCode.failure }
             for worker in chosen {
                 for keys in queues where worker.queues.contains(keys.queue) {
@@ -131,7 +131,7 @@ struct OrderOptions: ParsableArguments {
                 }
             }
             if !json {
-                print("told \(Self.named(chosen)): \(manner.told)")
+                print("asked \(Self.named(chosen)): \(manner.told)")
             }
             let done = try await wait ? waits(for: chosen, fleet, queues, manner) : nil
             if json { print(try Self.json(kind, chosen, done)) }
@@ -148,7 +148,7 @@ struct OrderOptions: ParsableArguments {
     private func confirms(_ manner: Manner, _ chosen: [FleetStatus.Worker]) -> Bool {
         guard !yes, Confirmation.isPossible else { return true }
         let count = chosen.count == 1 ? "1 worker" : "\(chosen.count) workers"
-        guard Confirmation.ask("\(WorkerChoice.list(chosen))\n\(manner.question) (\(count)). Go on?") else {
+        guard Confirmation.ask("\(WorkerChoice.list(chosen))\n\(manner.question) (\(count)). Continue?") else {
             Terminal.tell("nothing was done\n")
             return false
         }

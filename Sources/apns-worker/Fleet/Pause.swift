@@ -8,25 +8,25 @@ import Redis
 
 struct Pause: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Pause a queue or an app: workers finish what they have claimed, and claim or send no more of it.",
+        abstract: "Pause a queue or an app.",
         discussion: """
-            Jobs can be enqueued all the same, and wait; those of a paused app are put off, and no attempt is spent on \
-            them. The pause lasts, whatever is restarted, until `apns-worker resume`. To pause what is paused already \
-            changes the reason.
+            Workers finish the jobs that they have claimed from a paused queue, and claim no more. Jobs of a paused app are \
+            deferred without spending attempts. Producers can still enqueue. The pause survives restarts and ends with \
+            `apns-worker resume`. Pausing again changes the reason.
             """)
 
     @OptionGroup(title: "Queue") var queue: QueueOptions
 
-    @Option(help: "An app to pause, instead of a queue.") var app: String?
+    @Option(help: "App to pause, instead of a queue.") var app: String?
 
-    @Option(help: "Why, for whoever wonders.") var reason: String
+    @Option(help: "Reason shown in `status`.") var reason: String
 
     @Flag(help: "Print JSON: an object with queue or app, paused (reason, since, by), and before, if it was paused.")
     var json = false
 
     func validate() throws {
         guard !reason.printable.allSatisfy(\.isWhitespace), reason.count <= 200 else {
-            throw ValidationError("--reason has to say why, in at most 200 characters")
+            throw ValidationError("--reason must have 1 to 200 printable characters")
         }
     }
 
@@ -46,7 +46,7 @@ struct Pause: AsyncParsableCommand {
             print(
                 """
                 \(found.claims > 0 ? "Workers finish the \(claimed), and claim no more" : "Workers claim none of its jobs"); \
-                \(waiting == 1 ? "1 waits" : "\(Words.number(waiting)) wait"). This ends it:
+                \(waiting == 1 ? "1 waits" : "\(Words.number(waiting)) wait"). To end the pause:
                   apns-worker resume\(Self.flags(settings, keys))
                 """)
         }
@@ -63,7 +63,7 @@ struct Pause: AsyncParsableCommand {
         if !json {
             print(
                 """
-                Workers put its jobs off within a few seconds, and no attempt is spent. This ends it:
+                Workers defer its jobs within a few seconds, without spending attempts. To end the pause:
                   apns-worker resume --app \(app)
                 """)
         }
@@ -91,15 +91,15 @@ struct Pause: AsyncParsableCommand {
 
 struct Resume: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "End the pause of a queue or an app: workers go on within about a second.",
+        abstract: "Resume a paused queue or app.",
         discussion: """
-            An app that APNs refuses is paused by the workers themselves, and goes on when a probe gets through; this is for \
-            those who know that the fault is mended and would not wait. If it is not, the app is paused again.
+            Workers continue within about a second. An app that APNs refuses is paused by the workers, and resumes when a probe \
+            succeeds; this command saves the wait after the problem is fixed. If it is not fixed, the app is paused again.
             """)
 
     @OptionGroup(title: "Queue") var queue: QueueOptions
 
-    @Option(help: "An app to resume, instead of a queue.") var app: String?
+    @Option(help: "App to resume, instead of a queue.") var app: String?
 
     @Flag(help: "Print JSON: an object with queue or app, and before (reason, since, until, by), if it was paused.")
     var json = false

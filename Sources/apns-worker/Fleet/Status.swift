@@ -7,26 +7,24 @@ import UnixSignals
 
 struct Status: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Show how everything is: queues, workers, apps, and what needs a person.",
+        abstract: "Show the state of queues, workers and apps, and anything that needs attention.",
         discussion: """
-            Looks at all queues that are found in Redis, or at those of --queue; changes nothing, and costs Redis little \
-            however much waits. What is wrong stands first, with what to do.
+            Shows all queues in Redis, or those of --queue. Problems come first, each with a suggested fix. Changes nothing, and \
+            costs Redis little even with a large backlog.
 
-              waiting   jobs that no worker has taken          claimed  jobs that workers have
+              waiting   jobs in the list                       claimed  jobs that workers hold
               due       retries whose time has come            dead     dead letters
-              later     retries and scheduled jobs             oldest   how long ago the oldest job of the first two
-                                                                        should have been sent, if it can be known
-              rate/s    notifications ended, the last minute   seen     when the worker last told of itself
+              later     retried, deferred and scheduled jobs   oldest   age of the oldest waiting or due job, if known
+              rate/s    notifications ended, last minute       seen     age of the worker's heartbeat
 
-            A worker reports every few seconds what it does. One that is `gone` has lost its lease: another worker gives \
-            its jobs back, within seconds if there is one. One that is `not ready` shows why. Of very many dead letters the \
-            newest thousand are looked at for their reasons.
+            A worker that is `gone` has lost its lease; another worker reclaims its jobs within seconds. A worker that is \
+            `not ready` shows the reason. The reasons of dead letters are those of the newest thousand.
 
-            For cron and Nagios, --check prints a line and exits 1 if something needs a person: Redis is full or nearly \
-            full (90 %), refuses writes, or evicts keys; jobs wait and no worker takes them; a worker is not ready, or is \
-            gone and no other has taken over; APNs refuses an app or cannot be reached; or a job is older than --max-age.
+            For cron and Nagios, --check prints one line and exits with 1 if something needs attention: Redis is full or \
+            nearly full (90 %), refuses writes, or evicts keys; jobs wait and no worker claims them; a worker is not ready, or \
+            is gone and its jobs were not reclaimed; APNs refuses an app or cannot be reached; or a job is older than --max-age.
 
-            With --json it is one object on a line, and with --watch one for each look. Its members: at, redis, prefix, \
+            With --json it prints one object on a line, with --watch one for each refresh. Its members: at, redis, prefix, \
             rate, invalid_tokens, problems (kind, subject, message, advice), notes, servers (address, queues, version, \
             role, full, used_memory_bytes, max_memory_bytes (0 for no limit), eviction_policy, append_only, replicas, \
             replicas_in_step, writes_refused, error), queues (name, waiting, due, later, claimed, dead, dead_bytes, \
@@ -34,34 +32,34 @@ struct Status: AsyncParsableCommand {
             version, state, not_ready, lanes, lanes_total, queues, started_at, updated_at, silence, in_flight, claimed, \
             done, rate, lease_left, redis) and apps (name, endpoints, state, paused, connections, connecting, streams, \
             stream_limit, lanes, failure); paused has reason, by, since and, where a probe ends it, until. Times are in \
-            ms since 1970, durations in ms; what is not known is left out.
+            ms since 1970, durations in ms; unknown values are left out.
             """)
 
     @OptionGroup(title: "Queues") var fleet: FleetOptions
 
-    @Flag(help: "Look again and again, until Ctrl-C.")
+    @Flag(help: "Refresh until Ctrl-C.")
     var watch = false
 
-    @Argument(help: "With --watch: seconds between two looks. (default 2)")
+    @Argument(help: "Seconds between refreshes, with --watch. (default: 2)")
     var seconds: Double?
 
     @Flag(help: "Print JSON.")
     var json = false
 
-    @Flag(help: "Print a line, and exit 1 if something needs a person.")
+    @Flag(help: "Print one line, and exit with 1 if something needs attention.")
     var check = false
 
-    @Option(help: "With --check: how old the oldest job may be, such as 5m.")
+    @Option(help: "Maximum age of the oldest job, with --check, such as 5m.")
     var maxAge: String?
 
     func validate() throws {
         if seconds != nil, !watch { throw ValidationError("seconds are for --watch") }
         if let seconds, !(0.1...86_400).contains(seconds) {
-            throw ValidationError("--watch takes 0.1 to 86400 seconds")
+            throw ValidationError("the interval of --watch must be 0.1 to 86400 seconds")
         }
-        if check, watch { throw ValidationError("--check looks once; --watch looks again and again") }
+        if check, watch { throw ValidationError("--check and --watch cannot be combined") }
         if let maxAge, JobDuration.seconds(maxAge) == nil {
-            throw ValidationError("--max-age is \(maxAge); it has to be a duration such as 30s, 5m or 1h30m")
+            throw ValidationError("--max-age is \(maxAge); it must be a duration such as 30s, 5m or 1h30m")
         }
     }
 
@@ -102,8 +100,11 @@ struct Status: AsyncParsableCommand {
     static func summary(_ status: FleetStatus) -> String {
         guard let first = status.problems.first else {
             let jobs = status.queues.reduce(0) { $0 + $1.waiting + $1.due }
-            return "OK: \(jobs) jobs wait in \(status.queues.count) queues, \(status.living.count) workers, "
-                + "\(Words.rate(status.rate))/s"
+            let queues = status.queues.count
+            let workers = status.living.count
+            return
+                "OK: \(jobs) \(jobs == 1 ? "job waits" : "jobs wait") in \(queues) \(queues == 1 ? "queue" : "queues"), "
+                + "\(workers) \(workers == 1 ? "worker" : "workers"), \(Words.rate(status.rate))/s"
         }
         let others = status.problems.count - 1
         return "PROBLEM: \(first.message)" + (others > 0 ? " (and \(others) more: apns-worker status)" : "")
@@ -159,7 +160,7 @@ struct Status: AsyncParsableCommand {
             }
             return try status.map { screen.write(try JSONLine.text($0, keys: .convertToSnakeCase) + "\n") } ?? true
         }
-        let trouble = failure.map { ["! \($0); what follows is what was seen before", ""] } ?? []
+        let trouble = failure.map { ["! \($0); showing the previous state", ""] } ?? []
         return screen.draw(trouble + (status.map { page($0, screen) } ?? []))
     }
 }

@@ -28,7 +28,7 @@ struct WorkerChoice {
         let found = parts.isEmpty ? living.filter { !name.isEmpty && $0.name.hasPrefix(name) } : parts
         if let only = found.first, found.count == 1 { return only }
         if found.count > 1 {
-            throw ValidationError("\(name) can be any of these workers; say more of the name:\n" + Self.list(found))
+            throw ValidationError("\(name) matches several workers; give a longer name:\n" + Self.list(found))
         }
         if workers.contains(where: { $0.name.hasPrefix(name) }) {
             throw ValidationError("the worker \(name) is gone: its lease has ended")

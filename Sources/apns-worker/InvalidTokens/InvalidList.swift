@@ -25,7 +25,7 @@ struct InvalidList: AsyncParsableCommand {
 
     @OptionGroup(title: "Redis") var redis: RedisOptions
 
-    @OptionGroup(title: "Which tokens") var options: InvalidTokenOptions
+    @OptionGroup(title: "Filters") var options: InvalidTokenOptions
 
     @Option(help: "table; tokens, one per line; ndjson or csv, with their details. (default: table)")
     var format: InvalidListing.Format?
@@ -40,11 +40,11 @@ struct InvalidList: AsyncParsableCommand {
 
     func validate() throws {
         try DeadLetterOptions.check(limit: limit)
-        if count, limit != nil { throw ValidationError("--count counts all: leave out --limit") }
+        if count, limit != nil { throw ValidationError("--count cannot be combined with --limit") }
         if count, format != nil || output != nil {
-            throw ValidationError("--count prints counts: leave out --format and --output")
+            throw ValidationError("--count cannot be combined with --format and --output")
         }
-        if json, format != nil { throw ValidationError("--json is --format ndjson: leave one out") }
+        if json, format != nil { throw ValidationError("--json and --format cannot be combined") }
         _ = try options.filter(now: 0)
     }
 
@@ -55,7 +55,7 @@ struct InvalidList: AsyncParsableCommand {
         try await redis.withInvalidTokens { client in
             let found = count ? try await printCounts(client, listing.filter) : try await listing.write(client)
             if found == 0 {
-                Terminal.tell(listing.filter.isEmpty ? "there are no invalid tokens\n" : "no invalid token fits\n")
+                Terminal.tell(listing.filter.isEmpty ? "there are no invalid tokens\n" : "no invalid token matches\n")
             } else if output != nil {
                 listing.reportCount(found)
             }
@@ -103,7 +103,7 @@ struct InvalidExport: AsyncParsableCommand {
 
     @OptionGroup(title: "Redis") var redis: RedisOptions
 
-    @OptionGroup(title: "Which tokens") var options: InvalidTokenOptions
+    @OptionGroup(title: "Filters") var options: InvalidTokenOptions
 
     @Option(help: "tokens, one per line; ndjson or csv, with their details.") var format = InvalidListing.Format.tokens
 

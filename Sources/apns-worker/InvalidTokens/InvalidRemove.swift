@@ -6,42 +6,43 @@ import PushQueue
 
 struct InvalidRemove: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "remove", abstract: "Take tokens out of the set, so that they are sent to again.",
+        commandName: "remove", abstract: "Remove tokens from the set, so that workers send to them again.",
         discussion: """
-            For tokens that are in the set wrongly, say because the wrong environment was configured:
+            For tokens that were added by mistake, for example because the wrong environment was configured:
 
               apns-worker invalid list --count
               apns-worker invalid remove --environment sandbox --reason BadDeviceToken --since 2026-11-21T08:00:00Z
 
-            A token that is invalid after all comes back with the next notification that is sent to it.
+            A token that is invalid after all is added again by the next notification.
             """)
 
     @OptionGroup(title: "Redis") var redis: RedisOptions
 
     @Argument(help: "Device tokens, in hex.") var token: [String] = []
 
-    @Option(help: "A file with a token a line; - for standard input.") var from: String?
+    @Option(help: "File with one token per line; - for standard input.") var from: String?
 
-    @OptionGroup(title: "Which tokens") var options: InvalidTokenOptions
+    @OptionGroup(title: "Filters") var options: InvalidTokenOptions
 
     @Flag(help: "All tokens.") var all = false
 
-    @Flag(help: "Only say how many would be removed.") var dryRun = false
+    @Flag(help: "Show how many would be removed, and remove none.") var dryRun = false
 
-    @Flag(help: "Do not ask.") var yes = false
+    @Flag(help: "Do not ask for confirmation.") var yes = false
 
-    @Flag(help: "Print what was done as a JSON object.") var json = false
+    @Flag(help: "Print the result as a JSON object.") var json = false
 
     func validate() throws {
         let hasFilter = try !options.filter(now: 0).isEmpty
         let ways = [!token.isEmpty, from != nil, hasFilter, all].filter { $0 }.count
         guard ways == 1 else {
             throw ValidationError(
-                "say which tokens in one way: as arguments, with --from, with --topic, --reason and others, or --all")
+                "choose tokens in one way: as arguments, with --from, with --topic, --reason and others, or --all")
         }
         // Standard input cannot both be read and answer.
         guard dryRun || yes || !token.isEmpty || (Confirmation.isPossible && from != "-") else {
-            throw ValidationError("there is no terminal to ask at: add --yes, or --dry-run to see what it would do")
+            throw ValidationError(
+                "refusing to continue without confirmation; pass --yes, or --dry-run to see what would be removed")
         }
     }
 
@@ -125,7 +126,7 @@ struct InvalidRemove: AsyncParsableCommand {
                 }
             }
         } catch {
-            Terminal.tell("removed at least \(count) tokens, and then it ended; repeat the command to go on\n")
+            Terminal.tell("removed at least \(count) tokens, then was interrupted; repeat the command to continue\n")
             throw error
         }
         return count
@@ -153,7 +154,7 @@ struct InvalidRemove: AsyncParsableCommand {
             print((dryRun ? "would remove " : "removed ") + "\(count) token\(count == 1 ? "" : "s")")
         }
         fflush(nil)
-        if Interruption.hasCome { Terminal.tell("interrupted: repeat the command to go on\n") }
+        if Interruption.hasCome { Terminal.tell("interrupted; repeat the command to continue\n") }
         if !token.isEmpty, count == 0 { throw ExitCode(1) }
     }
 }

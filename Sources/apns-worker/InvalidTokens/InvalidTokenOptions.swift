@@ -7,31 +7,31 @@ import Redis
 
 /// Which invalid tokens a command is about: the same flags for each.
 struct InvalidTokenOptions: ParsableArguments {
-    @Option(help: "Tokens that are invalid for this topic; more than once for several.") var topic: [String] = []
+    @Option(help: "Tokens that are invalid for this topic. Repeatable.") var topic: [String] = []
 
-    @Option(help: "Tokens that are invalid for this reason, such as BadDeviceToken; more than once for several.")
+    @Option(help: "Tokens that are invalid for this reason, such as BadDeviceToken. Repeatable.")
     var reason: [String] = []
 
-    @Option(help: "Tokens that this has said to be invalid: apns, gateway or feedback.") var source: [String] = []
+    @Option(help: "Tokens reported by this source: apns, gateway or feedback. Repeatable.") var source: [String] = []
 
-    @Option(help: "Tokens that are invalid there: production, sandbox, or another server's name.")
+    @Option(help: "Tokens of this environment: production, sandbox, or the name of another server. Repeatable.")
     var environment: [String] = []
 
-    @Option(help: "Tokens that have been invalid for not longer than this, such as 45m, 2h or 7d.")
+    @Option(help: "Tokens that became invalid in this period, such as 45m, 2h or 7d.")
     var newerThan: String?
 
-    @Option(help: "Tokens that have been invalid since then: an ISO 8601 time, or seconds since 1970.")
+    @Option(help: "Tokens that became invalid at this time or later: ISO 8601, or seconds since 1970.")
     var since: String?
 
     func filter(now: Int64) throws -> InvalidTokenFilter {
         if let wrong = source.first(where: { InvalidToken.Source(rawValue: $0) == nil }) {
-            throw ValidationError("--source is apns, gateway or feedback, and not \(wrong)")
+            throw ValidationError("--source must be apns, gateway or feedback, not \(wrong)")
         }
         var earliest: Int64?
         if let age = try DeadLetterOptions.age(newerThan, "--newer-than") { earliest = now - age * 1000 }
         if let since {
             guard let time = JobTime.milliseconds(since) else {
-                throw ValidationError("--since is a time such as 2026-11-21T08:00:00Z, or seconds since 1970")
+                throw ValidationError("--since must be a time such as 2026-11-21T08:00:00Z, or seconds since 1970")
             }
             earliest = max(earliest ?? time, time)
         }

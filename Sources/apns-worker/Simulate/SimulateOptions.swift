@@ -8,9 +8,9 @@ struct SimulateOptions: ParsableArguments {
     @Flag(
         name: .customLong("simulate"),
         help: """
-            Send to an APNs simulator in this process, and to no device. No credential is needed; those of all apps are \
-            replaced by its own, and the topic defaults to \(SimulatedCredentials.defaultTopic). Jobs are taken from the queue as \
-            always and count as delivered: give it a Redis or a queue to itself.
+            Send to a simulated APNs in this process, and to no device. Needs no credential: those of all apps are replaced, and \
+            the topic defaults to \(SimulatedCredentials.defaultTopic). Jobs are claimed from the queue as usual and count as \
+            delivered, so use a separate Redis or queue.
             """)
     var isOn = false
 
@@ -18,21 +18,21 @@ struct SimulateOptions: ParsableArguments {
         name: .customLong("simulate-control-port"),
         help: ArgumentHelp(
             """
-            The port on 127.0.0.1 by which the simulator is asked what it received and told what is to go wrong, over HTTP; \
-            apns-simulator --help tells how. (default: a free one, which the log names)
+            Port on 127.0.0.1 to query and control the simulator over HTTP; see apns-simulator --help. (default: a free port, \
+            which the log names)
             """, valueName: "port"))
     var controlPort: UInt16?
 
     @Option(
         name: .customLong("simulate-rule"),
         help: ArgumentHelp(
-            "A fault, as of apns-simulator --rule, such as prefix=dead,answer=410. Repeatable.", valueName: "rule"))
+            "Fault rule as for apns-simulator --rule, such as prefix=dead,answer=410. Repeatable.", valueName: "rule"))
     var rules: [String] = []
 
     @Option(
         name: .customLong("simulate-gateway-rule"),
         help: ArgumentHelp(
-            "The same for apps whose transport is the gateway, as of apns-simulator --gateway-rule. Repeatable.",
+            "Fault rule for apps with the gateway transport, as for apns-simulator --gateway-rule. Repeatable.",
             valueName: "rule"))
     var gatewayRules: [String] = []
 
@@ -40,7 +40,7 @@ struct SimulateOptions: ParsableArguments {
         name: .customLong("simulate-record"),
         help: ArgumentHelp(
             """
-            Append each notification to this file as it arrives, a line of JSON each; - is standard output.
+            Append each notification to this file as it arrives, one line of JSON each; - is standard output.
             """, valueName: "file"))
     var record: String?
 
@@ -51,7 +51,7 @@ struct SimulateOptions: ParsableArguments {
             ("record", record != nil),
         ]
         if let (name, _) = others.first(where: \.1) {
-            throw ValidationError("--simulate-\(name) says nothing without --simulate")
+            throw ValidationError("--simulate-\(name) needs --simulate")
         }
     }
 
@@ -65,12 +65,12 @@ struct SimulateOptions: ParsableArguments {
     func faults(usesHTTP2: Bool, usesGateway: Bool) throws -> (http2: [FaultRule], gateway: [GatewayRule]) {
         guard usesGateway || gatewayRules.isEmpty else {
             throw ValidationError(
-                "--simulate-gateway-rule meets nothing, for no app uses the gateway: leave it out, or add --transport gateway"
+                "--simulate-gateway-rule has no effect, because no app uses the gateway; omit it, or add --transport gateway"
             )
         }
         guard usesHTTP2 || rules.isEmpty else {
             throw ValidationError(
-                "--simulate-rule meets nothing, for all apps use the gateway: use --simulate-gateway-rule instead")
+                "--simulate-rule has no effect, because all apps use the gateway; use --simulate-gateway-rule instead")
         }
         do {
             return (try rules.map { try FaultRule($0) }, try gatewayRules.map { try GatewayRule($0) })

@@ -82,7 +82,7 @@ struct Simulation: Service, CustomStringConvertible {
         if let port = server.feedbackPort { metadata["feedback"] = "127.0.0.1:\(port)" }
         loudLogger.warning(
             """
-            simulating APNs: nothing is sent to any device; http://127.0.0.1:\(server.controlPort ?? 0)/ tells what was \
+            simulating APNs: nothing is sent to any device; http://127.0.0.1:\(server.controlPort ?? 0)/ shows what was \
             received, and what else it does
             """, metadata: metadata)
     }

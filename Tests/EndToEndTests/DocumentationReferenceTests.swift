@@ -1,0 +1,66 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import PushWorker
+
+extension EndToEnd {
+    @Suite("The documentation's generated tables")
+    struct DocumentationReferenceTests {
+        @Test("are those of the code; UPDATE_DOCS=1 writes them", arguments: DocumentationPage.names)
+        func tables(name: String) async throws {
+            let page = try DocumentationPage(name)
+            var text = ""
+            var rest = page.text[...]
+            while let start = rest.firstMatch(of: /<!-- generated: ([a-z-]+) -->\n/) {
+                guard let end = rest[start.range.upperBound...].firstRange(of: "<!-- end -->") else {
+                    throw DocumentationError(description: "\(name): the table \(start.1) has no end")
+                }
+                text += rest[..<start.range.upperBound]
+                text +=
+                    "\n" + (try await DocumentationTables.table(String(start.1))).trimmingCharacters(in: .newlines)
+                    + "\n\n"
+                rest = rest[end.lowerBound...]
+            }
+            text += rest
+            guard text != page.text else { return }
+            if ProcessInfo.processInfo.environment["UPDATE_DOCS"] != nil {
+                try text.write(to: DeployFolder.root.appending(path: name), atomically: true, encoding: .utf8)
+            } else {
+                let old = Set(page.lines), new = text.split(separator: "\n").filter { !old.contains($0) }
+                Issue.record(
+                    "\(name) differs; run UPDATE_DOCS=1 scripts/test e2e DocumentationReference: \(new.prefix(3))")
+            }
+        }
+
+        @Test("of metrics have every metric of the source")
+        func metrics() throws {
+            let folder = DeployFolder.root.appending(path: "Sources/PushWorker/Metrics/WorkerMetric.swift")
+            let source = try String(contentsOf: folder, encoding: .utf8)
+            #expect(source.matches(of: /static let \w+ = metric\(/).count == WorkerMetric.all.count)
+            #expect(Set(WorkerMetric.all.map(\.name)).count == WorkerMetric.all.count)
+        }
+
+        @Test("of alerts name the alerts of the rules file")
+        func alerts() throws {
+            let page = try DocumentationPage("docs/metrics.md").text
+            let named = Set(page.matches(of: /`(ApnsWorker\w+)`/).map { String($0.1) })
+            let rules = try DeployFolder.text("prometheus/alerts.yaml")
+            #expect(named == Set(rules.matches(of: /alert: (\w+)/).map { String($0.1) }))
+        }
+
+        @Test("The manifest, the documentation, the scripts and the image name one version of Swift")
+        func swiftVersion() throws {
+            let texts = [
+                "Package.swift": /swift-tools-version: ([0-9.]+)/, "README.md": /Swift ([0-9.]+) or later/,
+                "CONTRIBUTING.md": /Swift ([0-9.]+) or later/, "docs/getting-started.md": /Swift ([0-9.]+) or later/,
+                "scripts/lib.sh": /Swift ([0-9.]+) or later/, "deploy/Dockerfile": /FROM swift:([0-9.]+)/,
+            ]
+            let versions = try texts.map { name, pattern in
+                let text = try String(contentsOf: DeployFolder.root.appending(path: name), encoding: .utf8)
+                return text.firstMatch(of: pattern).map { String($0.1) } ?? "none in \(name)"
+            }
+            #expect(Set(versions).count == 1, "\(versions)")
+        }
+    }
+}

@@ -1,0 +1,406 @@
+import APNS
+import Foundation
+import PushJob
+import PushQueue
+import Telemetry
+
+@testable import PushWorker
+@testable import apns_worker
+
+/// The tables of the documentation that are made from the code.
+///
+/// A page has each between `<!-- generated: NAME -->` and `<!-- end -->`. ``DocumentationReferenceTests`` compares them, and
+/// writes them with `UPDATE_DOCS=1` in its environment.
+enum DocumentationTables {
+    static func table(_ name: String) async throws -> String {
+        switch name {
+        case "settings": settings
+        case "metrics": metrics
+        case "reasons-apns": apnsReasons
+        case "reasons-worker": workerReasons
+        case "reasons-jobs": jobReasons
+        case "reasons-gateway": gatewayReasons
+        case "reasons-requests": requestReasons
+        case "queue-keys": try queueKeys()
+        case "shared-keys": try sharedKeys()
+        case "members": try members(shortForms: false)
+        case "short-forms": try members(shortForms: true)
+        case "apns-worker": try await DocumentedCommand.read("apns-worker").markdown
+        case "apns-simulator": try await DocumentedCommand.read("apns-simulator").markdown
+        default: throw DocumentationError(description: "there is no table \(name)")
+        }
+    }
+
+    /// A table in Markdown.
+    static func table(_ columns: [String], _ rows: [[String]]) -> String {
+        let lines = [columns, columns.map { _ in "---" }] + rows.map { $0.map { $0.replacing("|", with: "\\|") } }
+        return lines.map { "| " + $0.joined(separator: " | ") + " |\n" }.joined()
+    }
+
+    // MARK: Settings
+
+    private static var settings: String {
+        Setting.Section.allCases.map { section in
+            let scope =
+                switch section.scope {
+                case .worker: ""
+                case .app: "For all apps, or for one app under `apps.<name>`.\n\n"
+                case .queue: "For all queues, or for one queue under `queues.<name>`.\n\n"
+                }
+            let rows = Setting.all.filter { $0.section == section }.map { setting in
+                let initial = setting.initial.map { "`\(setting.kind.text($0))`" } ?? setting.otherwise ?? ""
+                let names = [setting.flag, setting.variable].compactMap { $0 }.map { "`\($0)`" }
+                let reload = setting.isReloadable ? "yes" : ""
+                let help = setting.help.replacing(/`[^`]*`|</) { $0.0 == "<" ? "\\<" : String($0.0) }
+                return [
+                    "`\(setting.name)`", values(setting.kind), initial, names.joined(separator: "<br>"), reload, help,
+                ]
+            }
+            let columns = ["Setting", "Values", "Default", "Flag and variable", "Reload", "Description"]
+            return "### \(section.rawValue)\n\n\(scope)\(table(columns, rows))"
+        }.joined(separator: "\n")
+    }
+
+    private static func values(_ kind: Setting.Kind) -> String {
+        switch kind {
+        case .text: return "text"
+        case .list: return "list"
+        case .number(let range): return "\(range.lowerBound) to \(range.upperBound)"
+        case .choice(let known): return known.map { "`\($0)`" }.joined(separator: ", ")
+        case .percentage(let range): return "\(range.lowerBound)% to \(range.upperBound)%"
+        case .size(let range): return "\(SizeText.text(range.lowerBound)) to \(SizeText.text(range.upperBound))"
+        case .duration(let bare, let range):
+            let ends = [range.lowerBound, range.upperBound].map { DurationText.text($0 * bare.milliseconds) }
+            return ends.joined(separator: " to ") + ", or a number of \(bare.name)"
+        }
+    }
+
+    // MARK: Metrics
+
+    private static var metrics: String {
+        table(
+            ["Metric", "Type", "Labels", "Description"],
+            WorkerMetric.all.map { metric in
+                let labels = metric.labels.map { "`\($0)`" }.joined(separator: ", ")
+                return ["`\(metric.name)`", metric.kind.rawValue, labels, metric.help]
+            })
+    }
+
+    // MARK: Reasons
+
+    private static var apnsReasons: String {
+        table(
+            ["Reason", "Status", "Outcome"],
+            APNSReason.allCases.map { reason in
+                let answer = RequestResult.response(Response(status: reason.status, reason: reason))
+                let configured = text(Verdict(answer, topicIsConfigured: true))
+                let own = text(Verdict(answer, topicIsConfigured: false))
+                let both = "If the topic is the app's own: \(configured). If the job named it: \(own)."
+                return ["`\(reason.rawValue)`", "\(reason.status)", configured == own ? configured : both]
+            })
+    }
+
+    private static var gatewayReasons: String {
+        table(
+            ["Reason", "Status", "Outcome"],
+            GatewayStatus.documented.map { code, status, name in
+                ["`\(name)`", "\(code)", text(Verdict(.refused(status), topicIsConfigured: true))]
+            })
+    }
+
+    private static var requestReasons: String {
+        table(["Reason", "Description"], RequestFailure.Kind.allCases.map { ["`\($0.rawValue)`", text($0)] })
+    }
+
+    private static var jobReasons: String {
+        table(["Reason", "Description"], JobError.Code.allCases.map { ["`\($0.rawValue)`", text($0)] })
+    }
+
+    private static var workerReasons: String {
+        table(["Reason", "Outcome", "Description"], Reason.Own.allCases.map { ["`\($0.rawValue)`"] + text($0) })
+    }
+
+    private static func text(_ verdict: Verdict) -> String {
+        switch verdict {
+        case .delivered: "`delivered`"
+        case .tokenInvalid: "`invalid_token`"
+        case .tokenSuspect:
+            "`invalid_token` while APNs accepts other tokens of the app; otherwise retried, then the app is paused"
+        case .retry: "retried; spends an attempt"
+        case .serverError: "retried; spends no attempt within the time budget"
+        case .throttled: "retried, and nothing else is sent to this device in the meantime; spends an attempt"
+        case .resend: "sent again at once on another connection"
+        case .leaveConnection: "sent again on a new connection; again within a minute: the app is paused"
+        case .pauseApp: "the app is paused; spends no attempt"
+        case .forbidden: "the app is paused once two of its jobs have met it; a single job: three attempts, then `dead`"
+        case .deferred: "deferred; spends no attempt"
+        case .unknown: "three attempts, minutes apart, then `dead`"
+        case .dead: "`dead`"
+        }
+    }
+
+    private static func text(_ kind: RequestFailure.Kind) -> String {
+        switch kind {
+        case .refusedStream: "APNs refused the stream before processing it. Sent again on another connection."
+        case .goingAway:
+            "APNs closed the connection and did not process this request. Sent again on another connection."
+        case .reset: "APNs reset the stream. Uncertain: sent again or dropped, as `on_uncertain` says."
+        case .timedOut: "No answer within `request_timeout`. Uncertain."
+        case .connectionLost: "The connection was lost before the answer. Uncertain if the request had been written."
+        case .unresponsive: "The connection was retired as unresponsive before the request was written. Sent again."
+        case .noOtherConnection: "The request waits for another connection than those that did not answer it."
+        case .discarded: "The gateway discarded the notification because of an earlier one. Sent again."
+        case .hungUp: "The gateway drops each connection at the first notification. The app is paused."
+        }
+    }
+
+    private static func text(_ code: JobError.Code) -> String {
+        switch code {
+        case .tooDeep: "The JSON has more than 64 levels."
+        case .malformedJSON: "The job is not valid JSON."
+        case .notAnObject: "The job is JSON, but not an object."
+        case .missingToken: "The job has neither `token`, `tokens` nor `channel`."
+        case .tokenAndTokens: "The job has both `token` and `tokens`."
+        case .channelAndToken: "The job has a `channel` and device tokens."
+        case .missingPayload: "The job has neither a `payload` nor a short form of one."
+        case .payloadAndShortForm: "The job has a `payload` and a short form, such as `alert`."
+        case .payloadTooLong: "The payload is larger than APNs accepts for its push type, and cannot be shortened."
+        case .missingID: "The job has `unique_for` and no `id`."
+        case .invalidMember: "A member has the wrong type or is out of its range."
+        case .duplicateMember: "A member occurs twice."
+        case .tooLarge: "The job has 2 GiB or more."
+        case .notSidekiq: "The queue's format is `sidekiq` or `resque`, and the job is not in that form."
+        case .otherClass: "The job's class is not one of `job_class`."
+        }
+    }
+
+    private static func text(_ own: Reason.Own) -> [String] {
+        switch own {
+        case .appPaused: ["deferred", "The app is paused. `apns-worker status` shows why."]
+        case .attemptsExhausted: ["`dead`", "All attempts are used up. The dead letter has the last error."]
+        case .badPayload:
+            ["`dead`", "The payload breaks a rule that Apple documents as an error. The detail names it."]
+        case .certificateNotForTopic: ["the app is paused", "The certificate of a gateway app is for another topic."]
+        case .drained: ["deferred", "The worker ended before the notification was sent. It is back in the queue."]
+        case .duplicate: ["`dropped`", "Another job with the same `id` was sent within `unique_for`."]
+        case .endpointUnavailable: ["deferred", "The app's APNs does not answer, or answers with server errors only."]
+        case .expired: ["`expired`", "The expiration passed before the notification could be sent."]
+        case .jobTooLarge: ["`dead`", "The job has more than 16 MiB."]
+        case .malformedToken:
+            ["`dead`", "The device token is neither hexadecimal nor base64, or has an impossible length."]
+        case .noApp: ["`dead`", "The job names no app or topic, and the worker has several apps."]
+        case .noConnection: ["deferred", "There was no connection to APNs."]
+        case .poison:
+            ["`dead`", "Reclaimed more than five times from lanes that stopped. It may be what ends workers."]
+        case .rateLimited: ["deferred", "The app's `max_per_second` is used up."]
+        case .suppressed: ["`suppressed`", "The device token is in the set of invalid tokens."]
+        case .throttled: ["deferred", "APNs throttles the device token."]
+        case .unknownApp: ["`dead`", "No worker of the queue has the app or topic that the job names."]
+        case .unreadableClaim: ["`dead`", "A claim in Redis that no worker wrote."]
+        }
+    }
+
+    // MARK: Redis keys
+
+    private static func queueKeys() throws -> String {
+        let keys = try QueueKeys()
+        let names = [
+            "jobs": keys.jobs, "retry": keys.retry, "workers": keys.workers, "inbox": keys.inbox, "dead": keys.dead,
+            "deadBytes": keys.deadBytes, "gauges": keys.gauges, "results": keys.results, "paused": keys.paused,
+            "workerInfo": keys.workerInfo, "claimed": keys.claimed("<lane>"),
+            "unique": String(buffer: keys.unique(.init(string: "<id>"))), "next": keys.next("<lane>"),
+            "order": keys.order("<process>"), "stats": keys.stats("<day>"),
+        ]
+        return try keyTable("QueueKeys", names)
+    }
+
+    private static func sharedKeys() throws -> String {
+        let keys = SharedKeys()
+        let names = [
+            "invalidTokens": keys.invalidTokens, "invalidTokenDetails": keys.invalidTokenDetails,
+            "registrations": keys.registrations, "throttledTokens": keys.throttledTokens,
+            "appPaused": keys.appPaused("<app>"), "appRate": keys.appRate("<app>"),
+            "providerToken": keys.providerToken(team: "<team>", key: "<key>"),
+        ]
+        return try keyTable("SharedKeys", names)
+    }
+
+    /// The keys of a type with the documentation of its members, which begins with the Redis type in capitals.
+    private static func keyTable(_ type: String, _ names: [String: String]) throws -> String {
+        let file = DeployFolder.root.appending(path: "Sources/PushQueue/\(type).swift")
+        let lines = try String(contentsOf: file, encoding: .utf8).split(separator: "\n").map {
+            $0.trimmingCharacters(in: .whitespaces)
+        }
+        var rows: [[String]] = []
+        var comment: [String] = []
+        for line in lines {
+            if line.hasPrefix("/// ") {
+                comment.append(String(line.dropFirst(4)))
+                continue
+            }
+            defer { comment = [] }
+            let text = comment.prefix { !$0.hasPrefix("- Parameter") }.joined(separator: " ")
+            guard let match = text.wholeMatch(of: /(LIST|ZSET|HASH|STRING|SET|STREAM):? (?:of )?(.*)/),
+                let member = line.firstMatch(of: /(?:let|func) (\w+)/)
+            else { continue }
+            guard let name = names[String(member.1)] else {
+                throw DocumentationError(description: "\(type).\(member.1) has no key in DocumentationTables")
+            }
+            let plain = match.2.replacing(/``([^`]*)``/) { "`\($0.1)`" }
+            rows.append([
+                "`\(name)`", match.1 == "ZSET" ? "sorted set" : match.1.lowercased(),
+                plain.prefix(1).uppercased() + plain.dropFirst(),
+            ])
+        }
+        guard rows.count == names.count else {
+            throw DocumentationError(description: "\(type) has \(rows.count) documented keys, not \(names.count)")
+        }
+        return table(["Key", "Type", "Contents"], rows)
+    }
+
+    // MARK: Members of a job
+
+    /// The members of a job by its JSON Schema, in the schema's order: those up to `truncate`, or the short forms of a payload.
+    private static func members(shortForms: Bool) throws -> String {
+        let file = DeployFolder.root.appending(path: "Sources/PushJob/Schema/job.schema.json")
+        let text = try String(contentsOf: file, encoding: .utf8)
+        guard let schema = try JSONSerialization.jsonObject(with: Data(text.utf8)) as? [String: Any],
+            let properties = schema["properties"] as? [String: [String: Any]]
+        else { throw DocumentationError(description: "the schema has no properties") }
+        // A dictionary has no order; the text has.
+        let order = text.matches(of: /\n    "(\w+)": \{/).map { String($0.1) }.filter { properties[$0] != nil }
+        guard Set(order) == Set(properties.keys), let first = order.firstIndex(of: "alert") else {
+            throw DocumentationError(description: "the schema's properties are not indented by four spaces")
+        }
+        return table(
+            ["Member", "Value", "Description"],
+            (shortForms ? order[first...] : order[..<first]).map { name in
+                let member = properties[name] ?? [:]
+                return ["`\(name)`", value(member), member["description"] as? String ?? ""]
+            })
+    }
+
+    private static func value(_ schema: [String: Any]) -> String {
+        let names = [
+            "text": "string", "texts": "array of strings", "flag": "boolean", "token": "device token",
+            "duration": "duration", "time": "time", "moment": "time", "alert": "string or object",
+        ]
+        if let reference = schema["$ref"] as? String {
+            let name = reference.split(separator: "/").last.map(String.init) ?? ""
+            return names[name] ?? name
+        }
+        if let values = schema["enum"] as? [Any] {
+            return values.filter { !($0 is NSNull) }.map { "`\($0)`" }.joined(separator: ", ")
+        }
+        if let choices = schema["anyOf"] as? [[String: Any]] {
+            var seen: [String] = []
+            for choice in choices.map(value) where !choice.isEmpty && !seen.contains(choice) { seen.append(choice) }
+            return seen.joined(separator: ", ")
+        }
+        let types = (schema["type"] as? [String]) ?? [schema["type"] as? String].compactMap { $0 }
+        var text = types.filter { $0 != "null" }.joined(separator: " or ")
+        if text == "integer", let least = schema["minimum"], let most = schema["maximum"], "\(most)".count < 8 {
+            text = "\(least) to \(most)"
+        }
+        if text == "string", let most = schema["maxLength"] { text += ", up to \(most) characters" }
+        return text
+    }
+}
+
+struct DocumentationError: Error, CustomStringConvertible { let description: String }
+
+/// A program's commands, as the argument parser describes them.
+struct DocumentedCommand: Decodable {
+    struct Name: Decodable { let kind: String, name: String }
+    struct Argument: Decodable {
+        let kind: String
+        let names: [Name]?
+        let valueName: String?
+        let isOptional: Bool
+        let isRepeating: Bool
+        let abstract: String?
+        let shouldDisplay: Bool?
+    }
+    private struct Dump: Decodable { let command: DocumentedCommand }
+
+    let commandName: String
+    let abstract: String?
+    let discussion: String?
+    let arguments: [Argument]?
+    let subcommands: [DocumentedCommand]?
+
+    static func read(_ program: String) async throws -> DocumentedCommand {
+        let help = try await EndToEnd.CommandLineTests.run(["--experimental-dump-help"], of: program)
+        return try JSONDecoder().decode(Dump.self, from: Data(help.output.utf8)).command
+    }
+
+    /// A section for each command, those that only group others included.
+    var markdown: String { markdown([]) }
+
+    private func markdown(_ parents: [String]) -> String {
+        let path = parents + [commandName]
+        let mine = (arguments ?? []).filter { $0.shouldDisplay ?? true }
+        var text = "## \(path.joined(separator: " "))\n\n"
+        if let abstract { text += Self.escaped(abstract) + "\n\n" }
+        let children = (subcommands ?? []).filter { $0.commandName != "help" }
+        if children.isEmpty {
+            let positionals = mine.filter { $0.kind == "positional" }.map { argument in
+                let name = "<\(argument.valueName ?? "")>" + (argument.isRepeating ? "..." : "")
+                return argument.isOptional ? "[\(name)]" : name
+            }
+            text += "```text\n" + (path + ["[options]"] + positionals).joined(separator: " ") + "\n```\n\n"
+        }
+        if let discussion { text += Self.prose(discussion) }
+        let own = mine.filter { !Self.isSetting($0) && !["version", "help"].contains($0.names?.last?.name ?? "") }
+        if !own.isEmpty {
+            text +=
+                DocumentationTables.table(
+                    ["Option", "Description"], own.map { [Self.option($0), Self.escaped($0.abstract ?? "")] }) + "\n"
+        }
+        let settings = mine.filter(Self.isSetting).compactMap { $0.names?.last?.name }
+        if !settings.isEmpty {
+            let flags = Set(settings.map { "--\($0)" })
+            let sections = Setting.Section.allCases.filter { section in
+                Setting.all.contains { $0.section == section && $0.flag.map(flags.contains) == true }
+            }
+            let links = sections.map { section in
+                let anchor = section.rawValue.lowercased().replacing(" ", with: "-")
+                return "[\(section.rawValue)](configuration.md#\(anchor))"
+            }
+            let all = (flags.contains("--config") ? ["`--config`"] : []) + links
+            text += "Flags of settings: \(all.joined(separator: ", ")).\n\n"
+        }
+        return text + children.map { $0.markdown(path) }.joined()
+    }
+
+    /// True for the flag of a setting, whose help names its variable.
+    private static func isSetting(_ argument: Argument) -> Bool {
+        argument.abstract?.contains("(APNS_WORKER_") ?? false
+    }
+
+    private static func option(_ argument: Argument) -> String {
+        let names = (argument.names ?? []).map { ($0.kind == "short" ? "-" : "--") + $0.name }
+        guard !names.isEmpty else { return "`<\(argument.valueName ?? "")>`" }
+        let value = argument.kind == "option" ? " <\(argument.valueName ?? "")>" : ""
+        return names.map { "`\($0)\(value)`" }.joined(separator: ", ")
+    }
+
+    /// Help's paragraphs; those with columns or an indentation become blocks.
+    private static func prose(_ text: String) -> String {
+        var blocks: [(isCode: Bool, text: String)] = []
+        for paragraph in text.components(separatedBy: "\n\n") where !paragraph.isEmpty {
+            let lines = paragraph.split(separator: "\n")
+            let isCode = lines.contains { $0.hasPrefix("  ") || $0.contains("   ") }
+            if isCode, let last = blocks.last, last.isCode {
+                blocks[blocks.count - 1].text += "\n\n" + paragraph
+            } else {
+                blocks.append((isCode, isCode ? paragraph : escaped(paragraph)))
+            }
+        }
+        return blocks.map { $0.isCode ? "```text\n\($0.text)\n```\n\n" : $0.text + "\n\n" }.joined()
+    }
+
+    private static func escaped(_ text: String) -> String {
+        text.replacing(/`[^`]*`|[<*]/) { $0.0.count == 1 ? "\\\($0.0)" : String($0.0) }
+    }
+}
