@@ -2,7 +2,7 @@ import APNS
 import NIOCore
 import Synchronization
 
-/// What all connections of a simulator share: its rules, its credentials and its account.
+/// The state that all connections of a simulator share: its rules, its credentials and its account.
 final class SimulatedService: Sendable {
     struct State {
         var account: Account
@@ -65,7 +65,7 @@ final class SimulatedService: Sendable {
         set { state.withLock { $0.delay = newValue } }
     }
 
-    /// What the simulator does by itself. A change applies to new connections.
+    /// The behaviour without rules. A change applies to new connections.
     var settings: SimulatorSettings {
         get { state.withLock { $0.settings } }
         set { state.withLock { $0.settings = newValue } }
@@ -226,7 +226,7 @@ extension SimulatedService {
         }
     }
 
-    /// What the feedback service has to tell.
+    /// The records that the feedback service has.
     var waitingFeedback: [FeedbackRecord] { state.withLock { $0.feedback.waiting } }
 
     /// Forgets what the feedback service has to tell.

@@ -8,11 +8,11 @@ package struct SimulatorConfiguration: Sendable {
     package var port = 0
     /// The server's certificate and key.
     package var identity: TLSIdentity
-    /// Who signs client certificates; nil if none are asked for.
+    /// The issuer of client certificates; nil if none are requested.
     package var clientTrust: TLSTrust?
     /// The keys that provider tokens may be signed with. With none, any well-formed token will do.
     package var providerKeys: [ProviderKey] = []
-    /// What it does by itself.
+    /// The behaviour without rules.
     package var settings = SimulatorSettings()
     /// The topics that may be pushed to, with all that Apple derives from them; empty for any.
     package var topics: [String] = []
@@ -48,7 +48,7 @@ package struct SimulatorConfiguration: Sendable {
     package var gatewayPort: Int?
     /// The port of the feedback service, which asks the same of its clients; 0 for any free one, nil for none.
     package var feedbackPort: Int?
-    /// Whether a client whose certificate is not taken by the gateway and the feedback service fails in the handshake.
+    /// True if a client whose certificate is not taken by the gateway and the feedback service fails in the handshake.
     /// As at Apple, it is otherwise let in and the connection closed. It needs ``clientTrust``.
     package var refusesHandshake = false
     /// The gateway's scripted faults, in order.
@@ -59,7 +59,7 @@ package struct SimulatorConfiguration: Sendable {
     package var maximumGatewayPayload = 2048
     /// The member of payloads that identifies a notification to the gateway's count of duplicates; nil counts none.
     package var gatewayIDMember: String?
-    /// What the feedback service has to tell from the beginning.
+    /// The records that the feedback service has at the start.
     package var feedback: [FeedbackRecord] = []
     /// The feedback service's scripted faults, in order.
     package var feedbackRules: [FeedbackRule] = []
@@ -74,7 +74,7 @@ package struct SimulatorConfiguration: Sendable {
     /// Host names that requests to the control port may name, besides `localhost` and all IP addresses: others are refused,
     /// because a web page's own name may resolve to this machine.
     package var controlNames: [String] = []
-    /// What the randomness of rules and delays starts from.
+    /// The seed of the randomness of rules and delays.
     package var seed: UInt64 = 1
 
     /// A simulator without faults on a free port of 127.0.0.1.

@@ -3,17 +3,17 @@ import Redis
 
 /// Looks at what a worker needs of Redis, and changes nothing.
 public struct QueueCheck {
-    /// What was found.
+    /// The findings.
     public struct Report: Sendable, Equatable {
         /// The server's version, such as `7.0.15`.
         public var version = ""
         /// How many seconds the server's clock is ahead of this machine's.
         public var clockLead: Int64 = 0
-        /// What holds, a sentence each.
+        /// The facts, as sentences.
         public var facts: [String] = []
-        /// What may lead to harm, with what to do.
+        /// The risks, with what to do.
         public var warnings: [String] = []
-        /// What keeps a worker from working, with what to do.
+        /// The problems that keep a worker from working, with what to do.
         public var failures: [String] = []
     }
 
@@ -70,7 +70,7 @@ public struct QueueCheck {
         return report
     }
 
-    /// What the server refuses is found, not thrown.
+    /// Records a refusal of the server as a finding.
     private func attempt(
         _ command: String, _ report: inout Report, _ body: (inout Report) async throws -> Void
     ) async throws {

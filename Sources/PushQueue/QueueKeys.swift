@@ -41,9 +41,9 @@ public struct QueueKeys: Sendable {
 
     private let base: String
 
-    /// What is wrong with a prefix or a queue's name.
+    /// A prefix, or the name of a queue, that is not valid.
     public struct Invalid: Error, Sendable, CustomStringConvertible {
-        /// What is wrong and what to do.
+        /// The problem, and what to do.
         public let description: String
     }
 
@@ -94,11 +94,11 @@ public struct QueueKeys: Sendable {
         statsPrefix = base + "stats:"
     }
 
-    /// Whether a Cluster keeps the list of jobs where it keeps the queue's other keys. If not, no script can move a job
+    /// True if a Cluster keeps the list of jobs where it keeps the queue's other keys. If not, no script can move a job
     /// between them.
     public var listIsInSlot: Bool { RedisHashSlot.of(jobs) == RedisHashSlot.of(retry) }
 
-    /// Whether the list of jobs, or its head, is not what it is by default.
+    /// True if the list of jobs, or its head, is not what it is by default.
     public var hasOtherList: Bool { jobs != base + "jobs" || head != .left }
 
     /// HASH of a lane's claims: `<number>.<stamp>` → job.

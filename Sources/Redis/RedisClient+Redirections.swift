@@ -1,6 +1,6 @@
 import NIOCore
 
-/// What becomes of a command that was sent to the wrong server.
+/// Redirection of commands that were sent to the wrong server.
 extension RedisClient {
     /// How long a server that is left may take to answer what it was sent. Commands that block there are not waited for.
     private static let retirementTime: TimeAmount = .seconds(1)

@@ -3,7 +3,7 @@
 /// The description says what went wrong, for which peer or file, and what to do about it. It never holds a key, a
 /// passphrase or any application data.
 public struct TLSError: Error, Equatable, Sendable {
-    /// What went wrong.
+    /// The error.
     public enum Kind: Equatable, Sendable {
         /// A certificate of the peer's chain has expired; `since` in seconds since 1970.
         case certificateExpired(certificate: String, since: Int64?)
@@ -57,7 +57,7 @@ public struct TLSError: Error, Equatable, Sendable {
         case client
     }
 
-    /// What went wrong.
+    /// The error.
     public let kind: Kind
     /// Whom the connection was with; nil for errors of local files and settings.
     public let peer: Peer?
@@ -75,7 +75,7 @@ public struct TLSError: Error, Equatable, Sendable {
 }
 
 extension TLSError: CustomStringConvertible {
-    /// What went wrong, where, and what to do.
+    /// The error, its place, and what to do.
     public var description: String {
         switch peer {
         case .server(let host): "TLS with \(printable(host)): \(explanation)"
@@ -173,7 +173,7 @@ public struct TLSAlert: Equatable, Sendable, CustomStringConvertible {
     /// The alert's name in the RFC, or its number for one that is not there.
     public var description: String { Self.names[code] ?? "number \(code)" }
 
-    /// What to do about it.
+    /// The advice.
     var advice: String {
         switch code {
         case 42...46, 48, 49, 116:

@@ -2,7 +2,7 @@ import APNSSimulator
 import ArgumentParser
 import FoundationEssentials
 
-/// What the binary gateway and the feedback service are told.
+/// The options of the binary gateway and the feedback service.
 struct GatewayOptions: ParsableArguments {
     @Option(help: "Port of a binary gateway; 0 chooses a free one.")
     var gatewayPort: UInt16?
@@ -77,7 +77,7 @@ struct GatewayOptions: ParsableArguments {
         }
     }
 
-    /// What `--help` says of both.
+    /// The help text of both.
     static let help = """
         GATEWAY
           With --gateway-port the simulator also speaks the binary protocol, commands 0, 1 and 2. Clients need a

@@ -110,7 +110,7 @@ struct SimulatorCommand: AsyncParsableCommand {
                 prefix=dead   device tokens that begin with these hex digits
                 rate=0.01     this share of requests
                 times=1       the first N requests of each token; one that is older than --account-limit others may count
-                              anew
+                              again
                 after=1000    every N-th request of a connection
                 connection=2  requests of the second connection since the start
               These are the effects:

@@ -71,7 +71,7 @@ struct Enqueue: AsyncParsableCommand {
         }
     }
 
-    /// What a push waits for; `nil` for nothing but the answer of the master.
+    /// The confirmation that a push waits for; `nil` for only the master's answer.
     private var confirmation: PushConfirmation? {
         replicas.map { .init(replicas: $0, seconds: replicasTimeout.flatMap(JobDuration.seconds) ?? 5) }
     }

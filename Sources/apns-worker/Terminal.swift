@@ -22,7 +22,7 @@ enum Terminal {
 
 /// Asks a person at the terminal.
 enum Confirmation {
-    /// Whether there is one who could answer.
+    /// True if there is one who could answer.
     static var isPossible: Bool { isatty(STDIN_FILENO) == 1 && isatty(STDERR_FILENO) == 1 }
 
     /// - Returns: whether the answer is yes; anything else is no.
@@ -50,7 +50,7 @@ enum Confirmation {
 enum Interruption {
     fileprivate static let flag = Atomic(false)
 
-    /// Whether the process was told to end.
+    /// True if the process was told to end.
     static var hasCome: Bool { flag.load(ordering: .relaxed) }
 
     /// From now on signals do not end the process, but are noted. A second one ends it.

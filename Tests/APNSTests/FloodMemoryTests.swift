@@ -17,10 +17,6 @@ struct FloodMemoryTests {
                         + Array(repeating: 0x79, count: 4000) + Array(repeating: 0xBE, count: 12_000))
             ]
         ),
-        (
-            "a body",
-            [.answer(1, status: 400, ends: false), .data(1, String(repeating: "x", count: 16_000), ends: false)]
-        ),
     ]
 
     @Test("is kept through floods of more than 50 MB, and what was to be sent is sent", arguments: floods.indices)

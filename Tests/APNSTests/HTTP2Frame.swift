@@ -14,7 +14,7 @@ struct HTTP2Frame: Sendable {
     var flags: UInt8 = 0
     var stream: Int32 = 0
     var payload: [UInt8] = []
-    /// What the peer read from a HEADERS frame.
+    /// The fields that the peer read from a HEADERS frame.
     var headers: [HeaderField] = []
 
     var endsStream: Bool { flags & Self.endStream != 0 }
@@ -80,7 +80,7 @@ struct HTTP2Frame: Sendable {
 struct HeaderField: Equatable, Sendable, CustomStringConvertible {
     var name: String
     var value: String
-    /// Whether the sender wants it kept out of the header tables.
+    /// True if the sender wants it kept out of the header tables.
     var isNeverIndexed = false
 
     var description: String { "\(name): \(value)" }

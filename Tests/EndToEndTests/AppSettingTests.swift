@@ -6,7 +6,7 @@ extension EndToEnd {
     /// Settings of an app that change what is sent, at the start and by a reload.
     @Suite("Settings of an app")
     struct AppSettingTests {
-        /// What the simulator received for a device.
+        /// A notification that the simulator received for a device.
         private struct Received: Decodable {
             let token: String
             let expiration: Int64?

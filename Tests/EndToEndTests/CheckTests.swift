@@ -63,9 +63,12 @@ extension EndToEnd {
                     "APNS_WORKER_APPS_NONE_TOPIC": "com.example.none",
                 ])
             for app in ["pem", "der"] {
-                #expect(result.output.contains("ok       app \(app): localhost:"), "\(result.output)\(result.errors)")
+                #expect(
+                    result.output.contains("ok       app \(app): connected to localhost:"),
+                    "\(result.output)\(result.errors)")
             }
-            #expect(!result.output.contains("ok       app none: localhost:") && result.ending == .exited(1))
+            #expect(
+                !result.output.contains("ok       app none: connected to localhost:") && result.ending == .exited(1))
         }
 
         @Test("what APNs refuses, or cannot be reached, is named, and the rest is tried all the same")
@@ -135,18 +138,18 @@ extension EndToEnd {
         @Test(
             "what would become of a job is said",
             arguments: [
-                (#"{"id":"x","token":"abcd","alert":"hi"}"#, true, "payload of 22 bytes of at most 4096, made of"),
+                (#"{"id":"x","token":"abcd","alert":"hi"}"#, true, "payload of 22 bytes of at most 4096, made from"),
                 (#"{"token":"abcd","payload":{}}"#, true, "it has no `id`"),
                 (#"{"id":"x","tokens":["abcd","ef01"],"payload":{},"priority":5}"#, true, "to 2 devices"),
                 (#"{"id":"x","token":"abcd","payload":{},"expiration":1}"#, true, "it has expired"),
                 (#"{"id":"x","token":"abcd","payload":{},"send_at":"2999-01-01T00:00:00Z"}"#, true, "would be held"),
-                (#"{"id":"x","token":"abcd","alert":"hi"}"#, true, "push type alert (it has no `push_type`"),
+                (#"{"id":"x","token":"abcd","alert":"hi"}"#, true, "push type alert (default, without `push_type`"),
                 (
                     #"{"id":"x","token":"abcd","alert":"hi","expiration":"1h"}"#, true,
                     "sent at once; at most 10 attempts; valid"
                 ),
                 (#"{"id":"x","token":"abcd","alert":"hi"}"#, true, "(derived from its `id` and the token)"),
-                (#"{"id":"x","token":"abcd","alert":"hi","push_typ":"voip"}"#, true, "is `push_type` meant?"),
+                (#"{"id":"x","token":"abcd","alert":"hi","push_typ":"voip"}"#, true, "did you mean `push_type`?"),
                 (#"{"id":"x","tokens":["abcd","x"],"alert":"hi"}"#, false, "token 2 would become a dead letter"),
                 (#"{"id":"x","token":"xyz","payload":{}}"#, false, "MalformedToken"),
                 (#"{"id":"x","token":"abcd"}"#, false, "MissingPayload"),

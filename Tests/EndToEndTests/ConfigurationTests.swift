@@ -340,7 +340,8 @@ extension EndToEnd {
             #expect(settings["apps.b.topic"]?.value == "a.b")
             #expect(settings["proxy"]?.source == "default" && settings["idle_timeout"]?.source == "default")
             for empty in ["", "# nothing\n", "---\n", "\n\n"] {
-                let result = try await CommandLineTests.run(["config", "--config", try Folder(empty).file])
+                let folder = try Folder(empty)
+                let result = try await CommandLineTests.run(["config", "--config", folder.file])
                 #expect(!result.errors.contains("worker.yaml"), "\(result.errors)")
             }
         }

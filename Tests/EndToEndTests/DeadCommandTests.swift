@@ -82,7 +82,9 @@ extension EndToEnd {
             let missing = try await Self.dead("show", "0123456789", redis: redis)
             #expect(missing.ending == .exited(1) && missing.errors.contains("there are 2 UnknownApp, 1 BadPayload"))
             let several = try await Self.dead("show", "--raw", "--id", "job-1", "--id", "job-2", redis: redis)
-            #expect(several.ending != .exited(0) && several.output.isEmpty && several.errors.contains("give the key of one"))
+            #expect(
+                several.ending != .exited(0) && several.output.isEmpty && several.errors.contains("give the key of one")
+            )
         }
 
         @Test("deleting needs an answer, or --yes, and deletes what was asked for")

@@ -31,8 +31,11 @@ struct DocumentationPage: Sendable {
             if !isInBlock, line.hasPrefix("#") {
                 let heading = line.drop { $0 == "#" }.trimmingCharacters(in: .whitespaces)
                 let slug = Self.slug(heading)
-                var unique = slug
-                for number in 1... where anchors.contains(unique) { unique = "\(slug)-\(number)" }
+                var (unique, number) = (slug, 0)
+                while anchors.contains(unique) {
+                    number += 1
+                    unique = "\(slug)-\(number)"
+                }
                 anchors.insert(unique)
             }
             for match in line.matches(of: /<a id="([^"]+)">/) { anchors.insert(String(match.1)) }

@@ -54,7 +54,7 @@ extension EndToEnd {
             let texts = [
                 "Package.swift": /swift-tools-version: ([0-9.]+)/, "README.md": /Swift ([0-9.]+) or later/,
                 "CONTRIBUTING.md": /Swift ([0-9.]+) or later/, "docs/getting-started.md": /Swift ([0-9.]+) or later/,
-                "scripts/lib.sh": /Swift ([0-9.]+) or later/, "deploy/Dockerfile": /FROM swift:([0-9.]+)/,
+                "scripts/lib.sh": /Swift ([0-9.]+) or later/, "deploy/Dockerfile": /FROM swift:([0-9]+\.[0-9]+)/,
             ]
             let versions = try texts.map { name, pattern in
                 let text = try String(contentsOf: DeployFolder.root.appending(path: name), encoding: .utf8)

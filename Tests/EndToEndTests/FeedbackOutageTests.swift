@@ -71,7 +71,7 @@ extension EndToEnd {
             try await Self.bringBack(text, scene)
         }
 
-        /// What was kept is brought back, twice, with whatever else stands in between.
+        /// Restores the kept records twice, with other text in between.
         private static func bringBack(_ text: String, _ scene: FeedbackScene) async throws {
             try scene.redis.start()
             try scene.redis.run(

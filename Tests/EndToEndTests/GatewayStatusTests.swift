@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// What the statuses of the gateway's error packets do to jobs in Redis.
+    /// The effect of the gateway's statuses on jobs in Redis.
     @Suite("The gateway's statuses")
     struct GatewayStatusTests {
         @Test("each status has its end: again, dead with its reason, or a token that is not valid")

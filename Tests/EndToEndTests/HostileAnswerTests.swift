@@ -116,15 +116,6 @@ extension EndToEnd {
                     #expect((before...after).contains(details.at), "\(prefix): \(details)")
                 }
             }
-            // What registers later is valid again.
-            let simulator = try await SimulatorProcess()
-            let again = try WorkerProcess(
-                redis: scene.redis.url, endpoint: simulator.port, options: ["--exit-when-done"])
-            let now = Int(Date().timeIntervalSince1970) + 5
-            try scene.redis.push([TestJob.text(TestJob.token("b1", 1), #""registered_at":\#(now),"#)])
-            #expect(try await again.finish().delivered == 1)
-            #expect(try !QueueContents(scene.redis).invalidTokens.contains(TestJob.token("b1", 1)))
-            _ = try await simulator.stop()
         }
 
         @Test(

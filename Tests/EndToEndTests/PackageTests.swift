@@ -46,7 +46,7 @@ extension EndToEnd {
             }
             #expect(made.sorted() == expected.sorted())
             let groff = try ChildProcess(
-                "groff", ["-man", "-Tascii", "-ww", "-z"] + made.map { folder.url.appending(path: $0).path })
+                "groff", ["-man", "-Tutf8", "-ww", "-Wbreak", "-z"] + made.map { folder.url.appending(path: $0).path })
             #expect(try await groff.wait() == .exited(0))
             #expect(groff.errors.isEmpty, "\(groff.errors)")
         }

@@ -8,7 +8,7 @@ extension EndToEnd {
         private static let directory = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
             .deletingLastPathComponent().appending(path: "deploy/producers")
         private static let token = "00FC13adff785122b4ad28809a3420982341241421348097878e577c991de8f0"
-        /// What breaks out of strings that are only put together.
+        /// A text that breaks out of strings that are only concatenated.
         private static let text = ##"a"b\c </x> $(id) `id` %s %n '; {"x":1} Grüße 😀 \u00e9 \##u{2028}"##
 
         enum Producer: String, CaseIterable {

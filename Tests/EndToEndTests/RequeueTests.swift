@@ -198,7 +198,7 @@ extension EndToEnd {
             }
         }
 
-        /// What it writes to a terminal, on which somebody types an answer.
+        /// Returns the output on a terminal on which an answer is typed.
         private static func onTerminal(
             _ tool: RequeueTool, _ flags: [String], _ redis: RedisServer, answer: String
         ) async throws -> String {

@@ -37,7 +37,7 @@ extension EndToEnd {
                 try JSONSerialization.jsonObject(with: Data(curl.output.utf8)) as? Object, "\(curl.output)")
         }
 
-        /// What the worker's simulator received, once it is so much.
+        /// Returns the notifications of the worker's simulator once there are so many.
         private func notifications(_ url: String, _ count: Int) async throws -> [Object] {
             var all: [Object] = []
             try await eventually("the simulator receives \(count)") {
@@ -189,11 +189,14 @@ extension EndToEnd {
             "is refused where it would not do what was meant",
             arguments: [
                 (["--simulate", "--endpoint", "sandbox"], [:], "and --simulate cannot be combined"),
-                (["--simulate"], ["APNS_WORKER_ENDPOINT": "localhost:1"], "APNS_WORKER_ENDPOINT says where"),
+                (
+                    ["--simulate"], ["APNS_WORKER_ENDPOINT": "localhost:1"],
+                    "APNS_WORKER_ENDPOINT and --simulate cannot be combined"
+                ),
                 (
                     ["--simulate"],
                     ["APNS_WORKER_APPS": "shop", "APNS_WORKER_APPS_SHOP_ENDPOINT": "production"],
-                    "the app shop: APNS_WORKER_APPS_SHOP_ENDPOINT says where"
+                    "the app shop: APNS_WORKER_APPS_SHOP_ENDPOINT and --simulate cannot be combined"
                 ), (["--simulate-rule", "answer=410"], [:], "--simulate-rule needs --simulate"),
                 (["--simulate-record", "x"], [:], "--simulate-record needs --simulate"),
                 (["--simulate", "--simulate-rule", "answer=maybe"], [:], "rule 'answer=maybe': answer: must be"),

@@ -244,12 +244,12 @@ extension EndToEnd {
             // A pipe gets blocks, and nothing for a terminal.
             #expect(!watch.output.contains("\u{1B}"))
             redis.kill()
-            try await eventually("it tells of the outage") { watch.output.contains("what was seen before") }
+            try await eventually("it tells of the outage") { watch.output.contains("showing the previous state") }
             try redis.start()
             let seen = watch.output.count
             try await eventually("it goes on") {
                 watch.output.dropFirst(seen).components(separatedBy: "\n\n").last { $0.contains("UTC") }
-                    .map { !$0.contains("seen before") } ?? false
+                    .map { !$0.contains("previous state") } ?? false
             }
             watch.send(SIGINT)
             #expect(try await watch.wait() == .exited(0))

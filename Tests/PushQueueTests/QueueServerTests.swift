@@ -89,7 +89,7 @@ struct QueueServerTests {
         "refuses writes for a reason, and the advice is about that",
         arguments: [
             ("READONLY You can't write against a read only replica.", "master"),
-            ("MISCONF Errors writing to the AOF file: No space left on device", "disk"),
+            ("MISCONF Errors writing to the AOF file: No space left on device", "INFO persistence"),
             ("NOREPLICAS Not enough good replicas to write.", "min-replicas-to-write"),
             ("LOADING Redis is loading the dataset in memory", "wait"), ("BUSY Redis is busy", "SCRIPT KILL"),
             ("ERR no", "log"),

@@ -11,7 +11,7 @@ import Testing
 struct EngineTests {
     // MARK: Answers
 
-    /// What becomes of a notification, by the answer to its request.
+    /// The fate of a notification, by the answer to its request.
     enum Becomes {
         case ended(Outcome)
         case postponed(Postponement)

@@ -2,7 +2,7 @@ import Foundation
 
 /// `apns-simulator` as a process of its own, which takes provider tokens of the test key only.
 public final class SimulatorProcess: Sendable {
-    /// What the simulator says that it has seen and done; its `--help` tells what the members mean.
+    /// The simulator's account; its `--help` explains the members.
     public struct Account: Decodable, Sendable {
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public let requests, accepted, acceptedAnswerLost, acceptedTakenBack, silenced, resets, drops: Int
@@ -14,9 +14,9 @@ public final class SimulatorProcess: Sendable {
         public let answers: [String: Int]
         /// Of what was accepted, what came through the binary gateway.
         public let acceptedByGateway: Int
-        /// What the binary gateway has seen and said.
+        /// The binary gateway's account.
         public let gateway: Gateway
-        /// What the feedback service has served.
+        /// The feedback service's account.
         public let feedback: Feedback
         private let recordedByGatewayID: [String: Int]?
         private let recordedByID: [String: Int]?
@@ -30,7 +30,7 @@ public final class SimulatorProcess: Sendable {
         /// How many broadcasts were accepted on each channel.
         public var acceptedByChannel: [String: Int] { recordedByChannel ?? [:] }
 
-        /// What the gateway accepted, in order; known at the end only.
+        /// The notifications that the gateway accepted, in order; known at the end only.
         public fileprivate(set) var gatewayAccepted: [GatewayRecord] = []
         /// How often a notification was accepted under each id of `--gateway-id-member`.
         public var gatewayAcceptedByID: [String: Int] { recordedByGatewayID ?? [:] }
@@ -46,7 +46,7 @@ public final class SimulatorProcess: Sendable {
         }
     }
 
-    /// What it says of its binary gateway.
+    /// The account of its binary gateway.
     public struct Gateway: Decodable, Sendable {
         /// Notifications by command, `0`, `1` or `2`.
         public let frames: [String: Int]
@@ -58,7 +58,7 @@ public final class SimulatorProcess: Sendable {
         public let connections, refusedClients, closes, resets, hangs: Int
     }
 
-    /// What it says of its feedback service.
+    /// The account of its feedback service.
     public struct Feedback: Decodable, Sendable {
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public let connections, refusedClients, served, waiting: Int
@@ -156,7 +156,7 @@ public final class SimulatorProcess: Sendable {
         try? FileManager.default.removeItem(at: directory)
     }
 
-    /// What it has seen and done up to now.
+    /// Returns its current account.
     public func account() async throws -> Account { try await account(by: SIGUSR1) }
 
     /// Sends a request to its control port, which `--control-port` has to ask for.

@@ -13,12 +13,12 @@ public final class BroadcastTarget: Sendable {
     /// `:path`. Never written to again, so that its bytes stay where they are.
     let path: ByteBuffer
 
-    /// What is wrong with one.
+    /// The reason for which one is not valid.
     public enum Invalid: Error, Equatable, Sendable, CustomStringConvertible {
         case channelID
         case topic(BundleID.Invalid)
 
-        /// What APNs would have answered.
+        /// The reason that APNs would have answered.
         public var reason: APNSReason {
             switch self {
             case .channelID: .badChannelID
@@ -26,7 +26,7 @@ public final class BroadcastTarget: Sendable {
             }
         }
 
-        /// What is wrong and what to do.
+        /// The problem, and what to do.
         public var description: String {
             switch self {
             case .channelID: "a channel's ID must be as APNs gave it: 1 to 255 base64 characters"
@@ -49,8 +49,8 @@ public final class BroadcastTarget: Sendable {
         path = ByteBuffer(string: "/4/broadcasts/apps/\(bundleID)")
     }
 
-    /// Whether these are base64 characters of either alphabet, 1 to 255 of them. Apple gives no length; a header has its
-    /// limits.
+    /// Returns true if these are base64 characters of either alphabet, 1 to 255 of them. Apple gives no length; a
+    /// header has its limits.
     static func isChannelID(_ text: some Collection<UInt8>) -> Bool {
         (1...255).contains(text.count)
             && text.allSatisfy { byte in
@@ -68,9 +68,9 @@ public struct BundleID: Hashable, Sendable, CustomStringConvertible {
     /// Such as `com.example.app`.
     public let description: String
 
-    /// What is wrong with one.
+    /// The reason for which one is not valid.
     public struct Invalid: Error, Equatable, Sendable, CustomStringConvertible {
-        /// What is wrong and what to do.
+        /// The problem, and what to do.
         public let description: String
     }
 

@@ -21,9 +21,9 @@ public final class ProviderTokenSource: Sendable {
     private let key: SigningKey
     private let state = NIOLockedValueBox(State())
 
-    /// What is wrong with the identifiers.
+    /// An identifier that can't be right.
     public struct InvalidIdentifier: Error, Sendable, CustomStringConvertible {
-        /// What is wrong and what to do.
+        /// The problem, and what to do.
         public let description: String
     }
 
@@ -59,7 +59,7 @@ public final class ProviderTokenSource: Sendable {
         return try result.get()
     }
 
-    /// Whether the next ``token(now:)`` would sign a new one.
+    /// Returns true if the next ``token(now:)`` would sign a new one.
     /// - Parameter now: seconds since 1970.
     public func isDue(now: Int64) -> Bool {
         state.withLockedValue { $0.schedule.isDue(now: now) }

@@ -17,7 +17,7 @@ public enum SecretSource: Sendable, Equatable {
 
     /// Why a secret cannot be read.
     public struct Unreadable: Error, Equatable, Sendable, CustomStringConvertible {
-        /// What is wrong, where, and what to do; nothing of the contents.
+        /// The problem, its place, and what to do; nothing of the contents.
         public let description: String
     }
 

@@ -28,7 +28,7 @@ public struct FeedbackSession: Sendable {
         }
     }
 
-    /// What the kernel may hold of what was sent and is not asked for yet, in bytes: when the service closes, all of it is in
+    /// The bytes that the kernel may hold before they are read: when the service closes, all of it is in
     /// memory at once.
     private static let receiveBuffer = 256 * 1024
 
@@ -113,14 +113,14 @@ public enum FeedbackError: Error, Sendable, CustomStringConvertible {
     case connection(APNSConnectionError)
     /// TLS could not be set up, or broke.
     case tls(TLSError)
-    /// What came is not what a feedback service sends.
+    /// The received bytes are not those of a feedback service.
     case malformed(APNSEndpoint, FeedbackTuples.Malformed)
     /// It closed the connection in the middle of a tuple, of which so many bytes had come.
     case incomplete(APNSEndpoint, bytes: Int)
     /// We ended it while it was not at its end.
     case stopped(APNSEndpoint)
 
-    /// What is wrong, where, and what to do.
+    /// The problem, its place, and what to do.
     public var description: String {
         switch self {
         case .connection(let error): "\(error)"

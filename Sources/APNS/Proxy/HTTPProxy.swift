@@ -22,9 +22,9 @@ public struct HTTPProxy: Sendable, Hashable, CustomStringConvertible {
         public var customMirror: Mirror { Mirror(self, children: []) }
     }
 
-    /// What is wrong with a proxy's URL, or with the environment that was to give one. Never quotes credentials.
+    /// An error in a proxy's URL, or in the environment that should give one. Never quotes credentials.
     public struct Invalid: Error, Sendable, Hashable, CustomStringConvertible {
-        /// What is wrong, and what would be right.
+        /// The problem, and what would be right.
         public let description: String
     }
 
@@ -139,7 +139,7 @@ extension HTTPProxy {
     }
 }
 
-/// What `NO_PROXY` says: the hosts that are reached without the proxy, separated by commas or white space.
+/// The contents of `NO_PROXY`: the hosts that are reached without the proxy, separated by commas or white space.
 ///
 /// No standard tells what may stand there. This takes what curl, Go and Python agree on: `*`, a host name that also stands
 /// for the names below it, with or without a dot (or `*.`) before it, each with or without a port; IP addresses, and

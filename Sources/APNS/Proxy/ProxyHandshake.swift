@@ -1,7 +1,7 @@
 import FoundationEssentials
 import NIOCore
 
-/// What is said to a proxy and what its answer means, without any I/O.
+/// The request to a proxy and the meaning of its answer, without any I/O.
 ///
 /// Only the head of the answer is HTTP: what comes behind it is the tunnel's already (RFC 9110 §9.3.6), and whatever
 /// Content-Length or Transfer-Encoding says of it is to be ignored. That is also why no HTTP codec reads it: there would be
@@ -61,7 +61,7 @@ struct ProxyHandshake {
         }
     }
 
-    /// Whether what came so far can be the beginning of an HTTP/1 response.
+    /// True if what came so far can be the beginning of an HTTP/1 response.
     private var isHTTP: Bool {
         zip(received.readableBytesView, "HTTP/1.".utf8).allSatisfy { $0 == $1 }
     }

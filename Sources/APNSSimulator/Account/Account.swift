@@ -1,6 +1,6 @@
 import FoundationEssentials
 
-/// What a simulator has seen and said since it started.
+/// A simulator's account of its traffic since it started.
 @dynamicMemberLookup
 package struct Account: Sendable {
     /// Notifications accepted, every time anew, whether or not the client ever heard of it; broadcasts and what came
@@ -11,11 +11,11 @@ package struct Account: Sendable {
     /// From sending to arrival, of the requests that passed every check and say when they were sent.
     package internal(set) var latency = LatencyHistogram()
 
-    /// What came over HTTP/2.
+    /// The traffic over HTTP/2.
     package internal(set) var http2: PushLedger
-    /// What came through the binary gateway; of what it accepted, ``accepted`` and the tokens' counts know too.
+    /// The traffic of the binary gateway; ``accepted`` and the counts of tokens include what it accepted.
     package internal(set) var gateway: GatewayLedger
-    /// What the feedback service has served.
+    /// The feedback service's account.
     package internal(set) var feedback = FeedbackAccount()
 
     private var byToken: RecentCounts<SimulatedToken>
@@ -136,7 +136,7 @@ package struct Account: Sendable {
     }
 }
 
-/// What the feedback service of a simulator has served since it started.
+/// The account of a simulator's feedback service since it started.
 package struct FeedbackAccount: Encodable, Sendable {
     /// Connections of clients whose certificate was taken.
     package internal(set) var connections = 0

@@ -1,6 +1,6 @@
 import APNS
 
-/// What the binary gateway of a simulator has seen and said. An id is the payload's member that identifies it.
+/// The account of a simulator's binary gateway. An id is the payload's member that identifies it.
 package typealias GatewayLedger = Ledger<GatewayCounters, [UInt8]>
 
 /// The counters of the binary gateway.
@@ -27,7 +27,7 @@ package struct GatewayCounters: LedgerCounters {
     package internal(set) var resets = 0
     /// Connections that a rule stopped reading.
     package internal(set) var hangs = 0
-    /// What arrived, without TLS.
+    /// The bytes that arrived, without TLS.
     package internal(set) var bytesReceived = 0
 
     package init() {}
@@ -80,7 +80,7 @@ extension GatewayLedger {
     }
 }
 
-/// What one connection adds to the account, gathered so that all notifications of a read cost one visit to it.
+/// One connection's additions to the account, gathered so that all notifications of a read cost one visit to it.
 package struct GatewayTally {
     private var commands: (Int, Int, Int) = (0, 0, 0)
     var accepted: [SimulatedToken] = []

@@ -2,7 +2,7 @@ import APNS
 
 /// A device token that the simulator knows, as of `--device`: for which topic, in which environment, and what became of it.
 package struct RegisteredDevice: Equatable, Sendable {
-    /// What became of the registration.
+    /// The state of a registration.
     package enum State: String, CaseIterable, Sendable {
         case active
         /// The app was removed: 410 `Unregistered`.
@@ -17,7 +17,7 @@ package struct RegisteredDevice: Equatable, Sendable {
     package var topic: String
     /// The environment that it is for.
     package var environment = APNSEnvironment.production
-    /// What became of it.
+    /// The state.
     package var state = State.active
     /// When it became so, in milliseconds since 1970, which is the 410's `timestamp`; the time of the answer if nil.
     package var since: Int64?

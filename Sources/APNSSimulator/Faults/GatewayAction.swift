@@ -3,12 +3,12 @@ import APNS
 /// A rule of the binary gateway, as of `--gateway-rule`.
 package typealias GatewayRule = Rule<GatewayAction>
 
-/// What happens to a notification at the binary gateway, or to a connection.
+/// An action on a notification at the binary gateway, or on a connection.
 ///
 /// Rules apply to notifications that pass every check of `GatewayCheck`, and with `at=connect` to connections of clients
 /// whose certificate is accepted. The first that applies decides.
 package struct GatewayAction: RuleAction {
-    /// What happens.
+    /// The action.
     package enum Answer: Equatable, Sendable {
         /// An error packet, and the end of the connection.
         case packet(Packet)
@@ -24,15 +24,15 @@ package struct GatewayAction: RuleAction {
 
     /// An error packet, and how it is sent.
     package struct Packet: Equatable, Sendable {
-        /// What it says.
+        /// The status that it carries.
         package var status: GatewayStatus
         /// Which notification it names.
         package var identifier = Identifier.own
-        /// Whether its bytes come one by one.
+        /// True if its bytes come one by one.
         package var isSplit = false
-        /// Whether only its first three bytes come.
+        /// True if only its first three bytes come.
         package var isHalf = false
-        /// Whether the connection stays open after it, until the client closes: what comes is read and dropped.
+        /// True if the connection stays open after it, until the client closes: what comes is read and dropped.
         package var lingers = false
     }
 
@@ -46,7 +46,7 @@ package struct GatewayAction: RuleAction {
         case wrong
     }
 
-    /// What happens.
+    /// The action.
     package var answer: Answer
     /// True if the notification counts as accepted (`packet` with status 10, `close`, `hang`, `reset`).
     package var accepts = false
@@ -121,7 +121,7 @@ extension GatewayAction {
     }
 }
 
-/// What the rules decide about a notification or a connection.
+/// The rules' decision on a notification or a connection.
 struct GatewayEffect: Equatable {
     var answer: GatewayAction.Answer
     var accepts: Bool
@@ -137,13 +137,13 @@ extension GatewayEffect {
             answer: action.answer, accepts: action.accepts, delay: action.delay?.draw(&generator) ?? 0)
     }
 
-    /// What happens to the connection of an accepted client; `nil` for nothing out of the ordinary.
+    /// The effect on the connection of an accepted client; `nil` for none.
     init?(ofNextConnection script: inout RuleScript<GatewayAction>, _ generator: inout SeededGenerator) {
         guard let action = script.nextConnection(&generator) else { return nil }
         self.init(action, &generator)
     }
 
-    /// What happens to a notification that would be accepted; `nil` for nothing out of the ordinary.
+    /// The effect on a notification that would be accepted; `nil` for none.
     /// - Parameter ordinal: the number of the notification on its connection, from 1.
     init?(
         of script: inout RuleScript<GatewayAction>, on token: SimulatedToken, ordinal: Int,

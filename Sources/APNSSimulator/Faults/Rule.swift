@@ -5,9 +5,9 @@
 package struct Rule<Action: RuleAction>: Equatable, Sendable {
     /// The rule as it was written, without the spaces around its parts.
     package let text: String
-    /// What the rule applies to.
+    /// The subject of the rule.
     package let matcher: RuleMatcher
-    /// What happens.
+    /// The action.
     package let action: Action
 
     /// - Throws: ``RuleError`` naming the rule and the key.
@@ -20,9 +20,10 @@ package struct Rule<Action: RuleAction>: Equatable, Sendable {
     }
 }
 
-/// What happens to what a rule applies to; each service of the simulator has its own.
+/// The action of a rule; each service of the simulator has its own.
 package protocol RuleAction: Equatable, Sendable {
-    /// What rules may apply to, as `at` names it. Without `at` it is the first; where there is only one, there is no such key.
+    /// The points that rules may apply to, as `at` names them. The default is the first; with only one there is no such
+    /// key.
     static var points: [RulePoint] { get }
     /// The conditions that rules may have at a point.
     static func conditions(at point: RulePoint) -> RuleConditions
@@ -30,7 +31,7 @@ package protocol RuleAction: Equatable, Sendable {
     init(_ reader: inout RuleReader, at point: RulePoint) throws(RuleError)
 }
 
-/// What a rule applies to.
+/// The points that rules apply to.
 package enum RulePoint: String, Sendable {
     /// A connection.
     case connect
@@ -62,7 +63,7 @@ package struct RuleConditions: OptionSet, Sendable {
 
 /// The conditions of a rule; all must be met.
 package struct RuleMatcher: Equatable, Sendable {
-    /// What the rule applies to.
+    /// The subject of the rule.
     package let point: RulePoint
     /// The token's first digits; `nil` for all tokens.
     var prefix: TokenPrefix?
@@ -111,7 +112,7 @@ package struct RuleMatcher: Equatable, Sendable {
     }
 }
 
-/// What rules are asked about: a request, a notification or a connection.
+/// An event that rules are matched with: a request, a notification or a connection.
 struct RuleEvent {
     /// Where a notification goes; the app for a request that manages its channels; ``connection`` for a connection itself.
     enum Target: Hashable {
@@ -197,7 +198,7 @@ package struct RuleError: Error, Equatable, Sendable, CustomStringConvertible {
     package let rule: String
     /// The key at fault; nil when it is the rule as a whole.
     package let key: String?
-    /// What is wrong and what would be right.
+    /// The problem, and what would be right.
     package let problem: String
 
     package var description: String {

@@ -1,4 +1,4 @@
-/// What the feedback service tells of one device: since when the app is no longer there.
+/// The feedback service's record of one device: the time since which the app is gone.
 package struct FeedbackRecord: Equatable, Sendable {
     /// Longer tokens are none of the binary protocol's, in bytes.
     ///
@@ -72,11 +72,11 @@ struct FeedbackList: Sendable {
 
 /// A text of feedback records: a line each, the device token's hex digits, a space, and the time in seconds since 1970.
 package enum FeedbackFile {
-    /// What is wrong with a line.
+    /// An error in a line.
     package struct Failure: Error, Equatable, CustomStringConvertible {
         /// Which line, from 1.
         package let line: Int
-        /// What would be right.
+        /// The problem.
         package let problem: String
 
         package var description: String { "line \(line): \(problem)" }

@@ -1,12 +1,12 @@
 import APNS
 import TLS
 
-/// What the gateway checks of a notification that it could read, in its order.
+/// The gateway's checks of a notification that it could read, in its order.
 ///
 /// Source for the statuses: Apple, "Binary Provider API". Apple does not document the order; it is assumed, as are the
 /// points marked so.
 struct GatewayCheck {
-    /// What became of a notification.
+    /// The result of the checks.
     enum Verdict {
         case refused(GatewayStatus)
         /// - Parameter id: the text of the payload's member that identifies it.
@@ -17,7 +17,7 @@ struct GatewayCheck {
     var maximumPayloadSize = 2048
     /// The payloads' member that identifies a notification.
     var idMember: [UInt8]?
-    /// Whether the client's certificate names a topic.
+    /// True if the client's certificate names a topic.
     var hasTopic = true
 
     func judge(_ notification: GatewayNotification) -> Verdict {
@@ -44,7 +44,7 @@ struct GatewayCheck {
     }
 }
 
-/// Whether a client of the gateway or the feedback service is taken, by its certificate.
+/// The judgement of a client of the gateway or the feedback service by its certificate.
 enum GatewayClient: Equatable {
     /// With the app that the certificate is for, unless it does not say.
     case taken(topic: String?)

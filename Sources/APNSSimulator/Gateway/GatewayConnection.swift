@@ -6,7 +6,7 @@ import APNS
 /// A good notification gets no answer. The first that is bad, or that a rule is about, ends the connection; what comes
 /// after it is read and dropped.
 struct GatewayConnection {
-    /// What to do with the socket.
+    /// The next action on the socket.
     enum Step: Equatable {
         /// Send these bytes, apart from those before and after.
         case send([UInt8])
@@ -31,7 +31,7 @@ struct GatewayConnection {
     private let topic: String
     private var phase = Phase.open
     private var reader = GatewayFrameReader()
-    /// Whether a fault has made it impossible to tell where a notification begins.
+    /// True if a fault has made it impossible to tell where a notification begins.
     private var isUnreadable = false
     private var ordinal = 0
     /// The identifier of the last that was accepted; 0 when there was none.

@@ -75,7 +75,7 @@ public enum JobError: Error, Equatable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// What is wrong, where, and what was expected.
+    /// The problem, its place, and the expected value.
     public var description: String {
         switch self {
         case .malformedJSON(let error): "the job is not valid JSON: \(error)"

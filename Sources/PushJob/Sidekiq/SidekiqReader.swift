@@ -1,7 +1,7 @@
 /// Finds the job within what Sidekiq or Resque has written.
 ///
-/// What is not JSON is thrown; another mistake is returned. Members that say nothing useful are no mistake: the program
-/// that wrote them is not the one that meant this job.
+/// An error in the JSON is thrown; another mistake is returned. Members that say nothing useful are no mistake: the
+/// program that wrote them is not the one that meant this job.
 struct SidekiqReader {
     private var scanner: JSONScanner
     private var className: JSONString?

@@ -2,7 +2,7 @@ import FoundationEssentials
 import NIOCore
 import PrintableText
 
-/// What Redis holds of a paused app or queue: a breaker that tripped, or a pause that somebody ordered.
+/// The record in Redis of a paused app or queue: a breaker that opened, or an operator's pause.
 public struct AppPause: Sendable, Equatable {
     /// The reason's code, or an operator's text, printable.
     public var reason: String
@@ -12,7 +12,7 @@ public struct AppPause: Sendable, Equatable {
     public var since: Int64?
     /// When the next probe may be sent, in milliseconds since 1970; `nil` for a pause that only a person ends.
     public var until: Int64?
-    /// Who noticed, or ordered it.
+    /// The lane that noticed it, or the operator who ordered it.
     public var by: String?
 
     /// Makes a pause; see the members for units.
@@ -60,7 +60,7 @@ public struct AppPause: Sendable, Equatable {
         Date(timeIntervalSince1970: Double(milliseconds) / 1000).formatted(.iso8601)
     }
 
-    /// What is written for a pause that a person orders.
+    /// The record of an operator's pause.
     var json: ByteBuffer {
         var json = ByteBuffer(string: #"{"v":1,"reason":"#)
         json.writeJSONString(reason)

@@ -23,7 +23,7 @@ public struct AppCheck: Sendable {
 
     private var subject: String { "app \(app.name)" }
 
-    /// What there is to say of the credential by itself.
+    /// Returns the findings about the credential by itself.
     public func credential() -> [CheckVerdict] {
         var verdicts: [CheckVerdict] = []
         switch app.credential {
@@ -132,7 +132,7 @@ public struct AppCheck: Sendable {
             topic: ByteBuffer(string: app.topic), pushType: .background, priority: 5, expiration: 0)
     }
 
-    /// What APNs' answer to the made-up token says of the credential.
+    /// Returns the meaning of APNs' answer to the made-up token for the credential.
     private func verdict(_ result: RequestResult, of name: String) -> CheckVerdict {
         let response: Response
         switch result {

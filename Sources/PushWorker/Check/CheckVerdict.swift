@@ -11,9 +11,9 @@ public struct CheckVerdict: Sendable, Equatable, Encodable {
 
     /// How it is.
     public var level: Level
-    /// What was looked at, such as `redis` or `app shop`.
+    /// The subject, such as `redis` or `app shop`.
     public var subject: String
-    /// What was found and, where it is bad, what to do.
+    /// The finding and, if it is bad, what to do.
     public var sentence: String
     /// The answer to a notification that was sent.
     public var answer: Answer?

@@ -4,7 +4,7 @@ import NIOCore
 import PushJob
 import PushQueue
 
-/// What would be sent for a job, and where each part of it comes from, in words.
+/// An explanation of what would be sent for a job, and of the source of each part.
 struct JobExplanation {
     let job: Job
     let plan: JobCheck.Plan
@@ -14,7 +14,7 @@ struct JobExplanation {
     /// Milliseconds since 1970.
     let now: Int64
 
-    /// What holds, a sentence each, in the order in which one would ask.
+    /// The facts, as sentences, in the order of a reader's questions.
     var facts: [String] {
         guard let first = plan.notifications.first else { return [] }
         var facts = [destination, headers(first), payload(first), time(first), identity(first)]
@@ -54,7 +54,7 @@ struct JobExplanation {
         return warnings
     }
 
-    /// What works, and may not be meant.
+    /// Properties that work but may not be intended.
     var warnings: [String] {
         var warnings = omitted
         if plan.repeatedTokens > 0 {

@@ -222,9 +222,12 @@ extension AppSender {
         return lane.random(in: 1000...5000) + min(wait, Self.longestDeferral, lane.configuration.appPause.longest)
     }
 
-    /// Closes the breaker if there is nothing left to probe with: this lane can't know how the endpoint is.
+    /// Closes the breaker if there is nothing left to probe with: this lane can't know how the endpoint is. Without a connection
+    /// the lane claims nothing, so that no job has come means nothing.
     func closeIdleEndpoint() {
-        guard line.isEmpty, watch.endpoint.closeIfIdle(now: lane.now) else { return }
+        guard line.isEmpty, transport.usableConnections > 0 || transport.isDormant,
+            watch.endpoint.closeIfIdle(now: lane.now)
+        else { return }
         lane.logEnd(
             "endpoint_idle", "no job is left that waits for APNs to answer", of: "endpoint \(name)",
             metadata: logMetadata)

@@ -4,7 +4,7 @@ import PushJob
 import PushQueue
 import Redis
 
-/// What a queue's consumer reports to its lane.
+/// An event that a queue's consumer reports to its lane.
 enum QueueEvent {
     /// Something can be done that could not be done before.
     case changed

@@ -41,7 +41,7 @@ public struct RedisServerError: Error, Sendable, Equatable, CustomStringConverti
     }
 }
 
-/// What can go wrong between us and Redis. No message holds a password, a key or a payload.
+/// An error between the client and Redis. No message holds a password, a key or a payload.
 public enum RedisError: Error, Sendable, Equatable, CustomStringConvertible {
     /// There is no connection now; the command was not sent.
     case notConnected(address: String, reason: String)
@@ -60,7 +60,7 @@ public enum RedisError: Error, Sendable, Equatable, CustomStringConvertible {
     /// The command is larger than Redis takes; it was not sent.
     case commandTooLarge(bytes: Int, limit: Int)
 
-    /// Whether the command may have taken effect although no answer came.
+    /// True if the command may have taken effect although no answer came.
     public var mayHaveBeenExecuted: Bool {
         switch self {
         case .connectionLost(_, let sent, _): sent
@@ -69,12 +69,12 @@ public enum RedisError: Error, Sendable, Equatable, CustomStringConvertible {
         }
     }
 
-    /// Whether the server answered, and refused.
+    /// True if the server answered, and refused.
     public var isAnswer: Bool {
         if case .server = self { true } else { false }
     }
 
-    /// What is wrong, where, and what to do.
+    /// The problem, its place, and what to do.
     public var description: String {
         switch self {
         case .notConnected(let address, let reason):

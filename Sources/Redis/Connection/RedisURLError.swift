@@ -27,7 +27,7 @@ public enum RedisURLError: Error, Sendable, Equatable, CustomStringConvertible {
     /// A `?query` or `#fragment` that means nothing here.
     case query
 
-    /// What is wrong and how the URL should look.
+    /// The problem, and how the URL should look.
     public var description: String {
         let encodingHint = "; if the password holds any of / ? # @ : %, percent-encode them"
         return switch self {

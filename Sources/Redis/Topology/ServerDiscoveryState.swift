@@ -17,7 +17,7 @@ struct ServerDiscoveryState {
         case failed(RedisError)
     }
 
-    /// What a seed answered.
+    /// A seed's answer.
     struct Answer: Equatable {
         /// The server, if it knows one.
         var server: Location?
@@ -34,7 +34,7 @@ struct ServerDiscoveryState {
     private(set) var seeds: [Location]
     private let configuredSeeds: [Location]
     private let fixed: Location?
-    /// What the whole is called in errors that are nobody's in particular.
+    /// The name of the whole deployment, for errors of no single server.
     private let name: String
 
     /// The server that was announced since the last search began, if any.

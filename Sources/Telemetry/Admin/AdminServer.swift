@@ -10,13 +10,13 @@ import ServiceLifecycle
 /// It has a thread of its own, so that it answers whatever becomes of the event loops that do the work. As a service it
 /// stands before all others, so that it is there until they have stopped.
 package struct AdminServer: Service, CustomStringConvertible {
-    /// What it answers with. Asked anew for each request, from anywhere.
+    /// The sources of its answers. Called for each request, from anywhere.
     package struct Sources: Sendable {
         /// All metrics, in Prometheus' text format.
         package var metrics: @Sendable () async -> String
-        /// Whether the process is alive.
+        /// True if the process is alive.
         package var health: @Sendable () async -> Probe
-        /// Whether it can do its work.
+        /// True if it can do its work.
         package var readiness: @Sendable () async -> Probe
 
         package init(
@@ -125,11 +125,11 @@ private struct UnknownPaths: RouterMiddleware {
     }
 }
 
-/// What a probe of the process finds: whether all is well, and what is not.
+/// The result of a probe of the process: whether all is well, and the problems.
 package struct Probe: Sendable, Equatable {
     /// Something that is wrong.
     package struct Problem: Sendable, Equatable {
-        /// What is wrong, in a sentence.
+        /// The problem, as a sentence.
         package var sentence: String
         /// For how many seconds it has been so.
         package var seconds: Int
@@ -142,9 +142,9 @@ package struct Probe: Sendable, Equatable {
 
     /// The answer in a word or two, such as `ready` or `draining`.
     package var word: String
-    /// Whether all is well: then the probe is answered with 200, else with 503.
+    /// True if all is well: then the probe is answered with 200, else with 503.
     package var isGood: Bool
-    /// What is wrong.
+    /// The problem.
     package var problems: [Problem]
 
     package init(_ word: String, isGood: Bool, problems: [Problem] = []) {

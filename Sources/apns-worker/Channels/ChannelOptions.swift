@@ -50,7 +50,7 @@ struct ChannelOptions: ParsableArguments {
         }
     }
 
-    /// What manages the app's channels.
+    /// Returns the client that manages the app's channels.
     func place() throws -> ChannelPlace {
         let all = try server.settings(settings.given, gateway.given)
         let app = try configuration(all)
@@ -91,11 +91,11 @@ struct ChannelPlace {
     /// For sentences.
     var words: String { "\(client.bundleID) (\(environment))" }
 
-    /// What is told of all of them.
+    /// The report on all of them.
     var report: ChannelReport { ChannelReport(bundleID: client.bundleID.description, environment: environment) }
 }
 
-/// What a command tells as JSON.
+/// The JSON report of a command.
 struct ChannelReport: Encodable {
     let bundleID: String
     let environment: String
@@ -113,7 +113,7 @@ struct ChannelReport: Encodable {
     }
 }
 
-/// What is kept of a channel's messages, in the words of the command line.
+/// The storage policies of channels, by their names on the command line.
 enum ChannelStorage: String, CaseIterable, ExpressibleByArgument {
     case none
     case latest

@@ -23,10 +23,10 @@ extension TLSTrust {
 struct AppSettings {
     /// The app's name, by which jobs choose it.
     let name: String
-    /// Whether it is one of those that `apps` names, and can have settings of its own.
+    /// True if it is one of those that `apps` names, and can have settings of its own.
     let isNamed: Bool
     let settings: Settings
-    /// What it has instead of its own credential and endpoint, where APNs is simulated.
+    /// The credential and endpoint that replace its own if APNs is simulated.
     let simulated: SimulatedCredentials?
 
     // MARK: Where settings stand
@@ -50,7 +50,7 @@ struct AppSettings {
         }
     }
 
-    /// Whether a setting in one of its forms is the app's own, and not one that all have.
+    /// Returns true if a setting in one of its forms is the app's own, and not one that all have.
     func isOwn(_ keys: Setting...) -> Bool {
         isNamed && keys.contains { settings.own($0, app: name) != nil }
     }

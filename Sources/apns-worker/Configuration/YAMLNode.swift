@@ -81,7 +81,6 @@ private final class YAMLReader {
             throw YAMLNode.SyntaxError(line: 1, problem: "out of memory")
         }
         yaml_parser_set_input_string(parser, text.baseAddress, text.count)
-        yaml_parser_set_encoding(parser, YAML_UTF8_ENCODING)
     }
 
     deinit {
@@ -177,7 +176,7 @@ private final class YAMLReader {
 
     // MARK: Events
 
-    /// What an event of libyaml says, copied from its memory.
+    /// An event of libyaml, copied from its memory.
     private struct Event {
         let kind: yaml_event_type_t
         /// From 1.

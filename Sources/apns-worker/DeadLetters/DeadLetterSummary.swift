@@ -1,7 +1,7 @@
 import Glibc
 import PushQueue
 
-/// What a command has done with dead letters, told when it ends.
+/// A command's summary of its work on dead letters, printed when it ends.
 struct DeadLetterSummary {
     let queue: String
     /// `requeued` or `deleted`.

@@ -185,7 +185,7 @@ private final class FeedbackService: Service {
     let limits: (silence: TimeAmount, redis: TimeAmount)
     let interval: TimeAmount?
     let logger: Logger
-    /// Whether the last round went wrong.
+    /// True if the last round went wrong.
     let hasFailed = Atomic(false)
 
     init(

@@ -6,7 +6,7 @@ import PushQueue
 
 /// Reads one app's feedback service to its end, into Redis and then to whoever else wants it.
 struct FeedbackDrain: Sendable {
-    /// What all apps' drains share.
+    /// The context that all apps' drains share.
     struct Context: Sendable {
         let writer: InvalidTokenClient
         let spill: FeedbackSpill

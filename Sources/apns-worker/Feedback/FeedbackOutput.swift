@@ -7,7 +7,7 @@ import Synchronization
 /// Whole calls come out one after the other, in the order in which they were made. What cannot be written is counted, and
 /// nothing more is written then: the reader would not know what it missed.
 actor FeedbackOutput {
-    /// What one write may have at the most so that a pipe with room for it does not block.
+    /// The maximum number of bytes in a write, so that a pipe with room for it does not block.
     private static let pieceSize = 4096
 
     private let descriptor: Int32
@@ -95,7 +95,7 @@ struct FeedbackOutputs: Sendable {
     /// For `--exec`.
     let command: FeedbackCommand?
 
-    /// Whether anybody wants them.
+    /// True if anybody wants them.
     var isWanted: Bool { list != nil || command != nil }
 
     /// Hands them over; one that is slow does not keep the other waiting.

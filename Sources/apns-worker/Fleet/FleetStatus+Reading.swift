@@ -3,7 +3,7 @@ import PushQueue
 import Redis
 
 extension FleetStatus {
-    /// What was found of a queue.
+    /// The result of reading a queue.
     typealias Look = (keys: QueueKeys, result: Result<QueueOverview, RedisServerError>)
 
     /// Asks Redis.

@@ -104,13 +104,13 @@ struct OrderOptions: ParsableArguments {
 
     /// How an order is told.
     struct Manner {
-        /// What it does to workers, for the question: `This makes 3 workers quiet`.
+        /// The effect on workers, for the question: `This makes 3 workers quiet`.
         var question: String
-        /// What happens now.
+        /// The message when the action begins.
         var told: String
-        /// What is when it is done.
+        /// The message when the action is done.
         var done: String
-        /// Whether it is.
+        /// True if it is.
         var isDone: (FleetStatus, String) -> Bool
     }
 

@@ -129,13 +129,13 @@ struct Resume: AsyncParsableCommand {
     }
 }
 
-/// What `pause` and `resume` have done, as they print it for programs.
+/// The change that `pause` and `resume` have made, as JSON.
 struct PauseChange: Encodable {
     var queue: String?
     var app: String?
-    /// What it is now; nothing where it is not paused any more.
+    /// The pause now; `nil` if it has ended.
     var paused: FleetStatus.Pause?
-    /// What it was before.
+    /// The pause before.
     var before: FleetStatus.Pause?
 
     var subject: String { app.map { "app \($0)" } ?? "queue \(queue ?? "")" }
@@ -152,7 +152,7 @@ extension FleetStatus.Pause {
 
 /// Whoever runs this command.
 enum Person {
-    /// What the system calls the user; in a container it may have no name for it.
+    /// The system's name of the user; in a container there may be none.
     private static var account: String? {
         guard let entry = getpwuid(getuid()), let name = entry.pointee.pw_name else { return nil }
         return String(cString: name)

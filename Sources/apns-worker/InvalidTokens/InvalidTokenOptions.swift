@@ -51,7 +51,7 @@ struct InvalidTokenFilter: Equatable {
 
     var isEmpty: Bool { self == InvalidTokenFilter() }
 
-    /// What is not known fits nothing.
+    /// Returns true if the details match; unknown ones match nothing.
     func fits(_ details: InvalidTokenDetails) -> Bool {
         func fits(_ value: ByteBuffer?, _ wanted: [String]) -> Bool {
             wanted.isEmpty || value.map { value in wanted.contains { value == ByteBuffer(string: $0) } } == true

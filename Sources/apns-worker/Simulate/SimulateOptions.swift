@@ -55,7 +55,7 @@ struct SimulateOptions: ParsableArguments {
         }
     }
 
-    /// What the simulator knows the apps by; `nil` if none is asked for.
+    /// Makes the credentials by which the simulator knows the apps; `nil` if there is no simulator.
     func credentials() throws -> SimulatedCredentials? { isOn ? try SimulatedCredentials() : nil }
 
     /// The rules for HTTP/2 and for the gateway.

@@ -56,10 +56,10 @@ struct Simulation: Service, CustomStringConvertible {
         return app
     }
 
-    /// What the log calls it.
+    /// The name in the log.
     var description: String { "the simulated APNs" }
 
-    /// Whether the file of `--simulate-record` has all that was received.
+    /// True if the file of `--simulate-record` has all that was received.
     var hasRecordedAll: Bool { record?.failure == nil }
 
     func run() async throws {
