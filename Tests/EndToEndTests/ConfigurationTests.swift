@@ -324,8 +324,9 @@ extension EndToEnd {
                 idle_timeout:
                 queues:
                   ? default
-                  : weight: 2
-                apps: {a: &app {topic: a.b, team_id: *team}, b: *app}
+                  : &weights {weight: 2}
+                  other: *weights
+                apps: {a: {topic: a.b, team_id: *team}, b: {topic: a.c}}
                 ...
 
                 """)
@@ -336,9 +337,9 @@ extension EndToEnd {
             #expect(settings["lease"]?.value == "8s" && settings["retry_base"]?.value == "100ms")
             #expect(settings["log_level"]?.value == "debug" && settings["ca"]?.value == "/tmp/a b")
             #expect(settings["redis.url"]?.value == "redis://127.0.0.1:7777/3")
-            #expect(settings["queues.default.weight"]?.value == "2")
-            #expect(settings["apps.b.topic"]?.value == "a.b")
-            #expect(settings["proxy"]?.source == "default" && settings["idle_timeout"]?.source == "default")
+            #expect(settings["queues.default.weight"]?.value == "2" && settings["queues.other.weight"]?.value == "2")
+            #expect(settings["apps.b.topic"]?.value == "a.c")
+            #expect(settings["proxy"]?.value == nil && settings["idle_timeout"]?.source == "default")
             for empty in ["", "# nothing\n", "---\n", "\n\n"] {
                 let folder = try Folder(empty)
                 let result = try await CommandLineTests.run(["config", "--config", folder.file])
