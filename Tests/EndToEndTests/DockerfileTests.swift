@@ -86,6 +86,9 @@ extension EndToEnd {
             let tools = try #require(manifest.firstMatch(of: /swift-tools-version: ([0-9.]+)/)).1
             #expect(tools == swift.1)
             var texts = ["README.md", "CONTRIBUTING.md", "scripts/lib.sh"]
+            for text in texts + ["docs/getting-started.md"] {
+                #expect(try Self.file(text).contains("Swift \(swift.1) or later"), "\(text)")
+            }
             texts += try FileManager.default.contentsOfDirectory(atPath: DeployFolder.root.appending(path: "docs").path)
                 .filter { $0.hasSuffix(".md") }.map { "docs/\($0)" }
             for text in texts {

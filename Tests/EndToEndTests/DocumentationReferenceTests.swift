@@ -48,19 +48,5 @@ extension EndToEnd {
             let rules = try DeployFolder.text("prometheus/alerts.yaml")
             #expect(named == Set(rules.matches(of: /alert: (\w+)/).map { String($0.1) }))
         }
-
-        @Test("The manifest, the documentation, the scripts and the image name one version of Swift")
-        func swiftVersion() throws {
-            let texts = [
-                "Package.swift": /swift-tools-version: ([0-9.]+)/, "README.md": /Swift ([0-9.]+) or later/,
-                "CONTRIBUTING.md": /Swift ([0-9.]+) or later/, "docs/getting-started.md": /Swift ([0-9.]+) or later/,
-                "scripts/lib.sh": /Swift ([0-9.]+) or later/, "deploy/Dockerfile": /FROM swift:([0-9]+\.[0-9]+)/,
-            ]
-            let versions = try texts.map { name, pattern in
-                let text = try String(contentsOf: DeployFolder.root.appending(path: name), encoding: .utf8)
-                return text.firstMatch(of: pattern).map { String($0.1) } ?? "none in \(name)"
-            }
-            #expect(Set(versions).count == 1, "\(versions)")
-        }
     }
 }

@@ -327,11 +327,19 @@ struct DocumentedCommand: Decodable {
     let abstract: String?
     let discussion: String?
     let arguments: [Argument]?
+    let shouldDisplay: Bool?
     let subcommands: [DocumentedCommand]?
 
+    /// - Parameter help: the output of `--experimental-dump-help`.
+    init(help: String) throws { self = try JSONDecoder().decode(Dump.self, from: Data(help.utf8)).command }
+
     static func read(_ program: String) async throws -> DocumentedCommand {
-        let help = try await EndToEnd.CommandLineTests.run(["--experimental-dump-help"], of: program)
-        return try JSONDecoder().decode(Dump.self, from: Data(help.output.utf8)).command
+        try Self(help: try await EndToEnd.CommandLineTests.run(["--experimental-dump-help"], of: program).output)
+    }
+
+    /// The commands below it that users see.
+    var children: [DocumentedCommand] {
+        (subcommands ?? []).filter { $0.commandName != "help" && $0.shouldDisplay != false }
     }
 
     /// A section for each command, those that only group others included.
@@ -342,7 +350,6 @@ struct DocumentedCommand: Decodable {
         let mine = (arguments ?? []).filter { $0.shouldDisplay ?? true }
         var text = "## \(path.joined(separator: " "))\n\n"
         if let abstract { text += Self.escaped(abstract) + "\n\n" }
-        let children = (subcommands ?? []).filter { $0.commandName != "help" }
         if children.isEmpty {
             let positionals = mine.filter { $0.kind == "positional" }.map { argument in
                 let name = "<\(argument.valueName ?? "")>" + (argument.isRepeating ? "..." : "")

@@ -11,7 +11,7 @@ enum ForeignProgram {
     static func go() async throws -> String { try await goProgram.value }
 
     /// The command that runs a Python program, with Debian's modules.
-    static func python(_ name: String) -> [String] { ["/usr/bin/python3", sources.appending(path: name).path] }
+    static func python(_ name: String) -> [String] { ["/usr/bin/python3", "-B", sources.appending(path: name).path] }
 
     /// The command that runs a Python program with aioapns, which is installed from PyPI on first use; nil if PyPI cannot be
     /// reached.

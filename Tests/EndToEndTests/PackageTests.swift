@@ -6,20 +6,10 @@ extension EndToEnd {
     /// The parts of `scripts/package` that need no release build. `scripts/package test` builds, installs and starts the packages.
     @Suite("Packages")
     struct PackageTests {
-        private struct Help: Decodable {
-            struct Command: Decodable {
-                let commandName: String
-                let shouldDisplay: Bool?
-                let subcommands: [Command]?
-            }
-            let command: Command
-        }
-
         /// The names of the pages of a command and of its subcommands.
-        private static func pages(_ command: Help.Command, _ parents: [String] = []) -> [String] {
+        private static func pages(_ command: DocumentedCommand, _ parents: [String] = []) -> [String] {
             let names = parents + [command.commandName]
-            let below = (command.subcommands ?? []).filter { $0.commandName != "help" && $0.shouldDisplay != false }
-            return ["\(names.joined(separator: "-")).1"] + below.flatMap { pages($0, names) }
+            return ["\(names.joined(separator: "-")).1"] + command.children.flatMap { pages($0, names) }
         }
 
         private static func output(_ program: String, _ arguments: [String]) async throws -> String {
@@ -39,7 +29,7 @@ extension EndToEnd {
             _ = try await Self.output(
                 "/bin/sh",
                 ["-c", "exec python3 -B \"$1\" \"$2\" 1.2.3 0 <\"$2/help.json\"", "sh", script, folder.url.path])
-            let expected = Self.pages(try JSONDecoder().decode(Help.self, from: Data(help.utf8)).command)
+            let expected = Self.pages(try DocumentedCommand(help: help))
             #expect(expected.count > (name == "worker" ? 20 : 0))
             let made = try FileManager.default.contentsOfDirectory(atPath: folder.url.path).filter {
                 $0.hasSuffix(".1")

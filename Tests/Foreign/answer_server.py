@@ -15,17 +15,16 @@ Other tokens get 200.
 Prints {"port":N} when it listens and, at SIGTERM, its account as JSON. A notification is known by its device token.
 """
 
-import argparse
 import asyncio
 import json
-import signal
-import ssl
 
 import h2.config
 import h2.connection
 import h2.events
 import h2.exceptions
 import h2.settings
+
+import serve
 
 OK = [[":status", "200"]]
 
@@ -123,23 +122,12 @@ class Connection(asyncio.Protocol):
                 del self.bodies[stream]
 
 
-async def main():
-    parser = argparse.ArgumentParser()
+def main():
+    parser = serve.parser()
     parser.add_argument("--answers", type=json.loads, required=True)
-    parser.add_argument("--certificate", required=True)
-    parser.add_argument("--key", required=True)
     arguments = parser.parse_args()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(arguments.certificate, arguments.key)
-    context.set_alpn_protocols(["h2"])
     account = Account(arguments.answers)
-    loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Connection(account), "127.0.0.1", 0, ssl=context)
-    print(json.dumps({"port": server.sockets[0].getsockname()[1]}), flush=True)
-    stopped = asyncio.Event()
-    loop.add_signal_handler(signal.SIGTERM, stopped.set)
-    await stopped.wait()
-    print(account.json(), flush=True)
+    serve.serve(arguments, account, lambda: Connection(account))
 
 
-asyncio.run(main())
+main()

@@ -5,12 +5,9 @@ usage: h2_server.py --certificate FILE --key FILE
 Prints {"port":N} when it listens and, at SIGTERM, its account as JSON. A notification is known by its device token.
 """
 
-import argparse
 import asyncio
 import json
 import random
-import signal
-import ssl
 
 import h2.config
 import h2.connection
@@ -18,6 +15,8 @@ import h2.errors
 import h2.events
 import h2.exceptions
 import h2.settings
+
+import serve
 
 Codes = h2.settings.SettingCodes
 
@@ -161,22 +160,10 @@ class Connection(asyncio.Protocol):
         self.is_closing = True
 
 
-async def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--certificate", required=True)
-    parser.add_argument("--key", required=True)
-    arguments = parser.parse_args()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(arguments.certificate, arguments.key)
-    context.set_alpn_protocols(["h2"])
+def main():
+    arguments = serve.parser().parse_args()
     account, dice = Account(), random.Random(1)
-    loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Connection(account, dice), "127.0.0.1", 0, ssl=context)
-    print(json.dumps({"port": server.sockets[0].getsockname()[1]}), flush=True)
-    stopped = asyncio.Event()
-    loop.add_signal_handler(signal.SIGTERM, stopped.set)
-    await stopped.wait()
-    print(account.json(), flush=True)
+    serve.serve(arguments, account, lambda: Connection(account, dice))
 
 
-asyncio.run(main())
+main()

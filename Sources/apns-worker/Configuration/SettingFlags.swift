@@ -11,7 +11,7 @@ protocol SettingFlagSections {
 }
 
 extension SettingFlagSections {
-    static var haveFile: Bool { !Set(sections).isDisjoint(with: [.redis, .channels]) }
+    static var haveFile: Bool { false }
 }
 
 /// The flags of some settings, made of their definitions, and `--config`.
@@ -81,13 +81,25 @@ typealias QueuesOptions = SettingFlags<QueuesFlags>
 /// An app, or the common settings of several.
 typealias AppOptions = SettingFlags<AppFlags>
 
-enum RedisFlags: SettingFlagSections { static let sections = [Setting.Section.redis] }
-enum QueueFlags: SettingFlagSections { static let sections = [Setting.Section.redis, .queues, .format] }
-enum QueuesFlags: SettingFlagSections { static let sections = [Setting.Section.redis, .queues, .queueOrder, .format] }
+enum RedisFlags: SettingFlagSections {
+    static let sections = [Setting.Section.redis]
+    static let haveFile = true
+}
+enum QueueFlags: SettingFlagSections {
+    static let sections = [Setting.Section.redis, .queues, .format]
+    static let haveFile = true
+}
+enum QueuesFlags: SettingFlagSections {
+    static let sections = [Setting.Section.redis, .queues, .queueOrder, .format]
+    static let haveFile = true
+}
 enum AppFlags: SettingFlagSections { static let sections = [Setting.Section.app] }
 enum GatewayFlags: SettingFlagSections { static let sections = [Setting.Section.gateway] }
 enum FeedbackFlags: SettingFlagSections { static let sections = [Setting.Section.feedback] }
-enum ChannelFlags: SettingFlagSections { static let sections = [Setting.Section.channels] }
+enum ChannelFlags: SettingFlagSections {
+    static let sections = [Setting.Section.channels]
+    static let haveFile = true
+}
 enum WorkFlags: SettingFlagSections { static let sections = [Setting.Section.work, .kept] }
 enum AdminFlags: SettingFlagSections { static let sections = [Setting.Section.admin] }
 enum HealthFlags: SettingFlagSections {
