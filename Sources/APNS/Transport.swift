@@ -38,7 +38,7 @@ public protocol Transport: AnyObject {
     var capacity: Int { get }
     /// Connections that take notifications.
     var usableConnections: Int { get }
-    /// True if there is no connection because nothing has to be sent; the first notification opens one.
+    /// True if there is no connection because nothing waits to be sent; the first notification opens one.
     var isDormant: Bool { get }
     /// The state of the answers to its requests.
     var answerState: AnswerState { get }

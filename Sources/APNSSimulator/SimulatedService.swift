@@ -165,7 +165,7 @@ final class SimulatedService: Sendable {
 
 // What connections to the binary gateway and to the feedback service ask of the service.
 extension SimulatedService {
-    /// True if ``judgeGateway(_:topic:ordinal:)`` has to be asked about notifications.
+    /// True if ``judgeGateway(_:topic:ordinal:)`` must be asked about notifications.
     var judgesGatewayNotifications: Bool {
         state.withLock { $0.gatewayRules.judgesMoreThanConnections || $0.devices.refusesAny($0.settings) }
     }

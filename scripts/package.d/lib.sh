@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What scripts/package and its parts share, after scripts/lib.sh.
+# Functions and settings of scripts/package and its parts, after scripts/lib.sh.
 
 # shellcheck disable=SC2034 # for whoever sources this
 work=$PWD/.build/package source=$PWD/.build/package/source

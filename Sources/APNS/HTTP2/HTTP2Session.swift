@@ -139,7 +139,7 @@ final class HTTP2Session {
         return false
     }
 
-    /// True if neither side has anything more to say, which is how nghttp2 tells that a connection is to be closed.
+    /// True if neither side has more to send: nghttp2's sign that the connection should be closed.
     var isFinished: Bool {
         nghttp2_session_want_read(session) == 0 && nghttp2_session_want_write(session) == 0
     }

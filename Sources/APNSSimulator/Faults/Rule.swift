@@ -143,7 +143,7 @@ struct RuleScript<Action: RuleAction>: Sendable {
     /// The number of connections since these rules came into force, as far as ``nextConnection(_:)`` was asked.
     private var connections = 0
 
-    /// - Parameter limit: the number of targets that each rule with `times` knows at least; one that was forgotten counts anew.
+    /// - Parameter limit: the number of targets that each rule with `times` knows at least; a forgotten one is counted again.
     ///   nil for all.
     init(_ rules: [Rule<Action>] = [], limit: Int? = nil) {
         self.rules = rules

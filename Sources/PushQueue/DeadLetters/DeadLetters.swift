@@ -164,7 +164,7 @@ public struct RequeuePace: Sendable {
     public mutating func moved(_ letters: Int, at now: NIODeadline) {
         guard portion != .max, letters > 0 else { return }
         let share = Double(interval.nanoseconds) * Double(letters) / Double(portion)
-        // What was late is not made up for by a burst.
+        // A delay is not followed by a burst.
         next = max(next, now - interval) + .nanoseconds(Int64(share))
     }
 }

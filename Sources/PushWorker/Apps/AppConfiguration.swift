@@ -28,7 +28,7 @@ public struct AppConfiguration: Sendable {
     /// How notifications travel.
     public enum Transport: Sendable, Equatable {
         case http2
-        /// The binary protocol of old.
+        /// The legacy binary protocol.
         case gateway(GatewayOptions)
     }
 
@@ -62,7 +62,7 @@ public struct AppConfiguration: Sendable {
     /// True if a requirement of Apple's that APNs does not check makes a dead letter of a job.
     public var strictPayloads = false
 
-    /// True if notifications travel by the binary protocol of old.
+    /// True if notifications travel by the legacy binary protocol.
     public var usesGateway: Bool {
         if case .gateway = transport { true } else { false }
     }
@@ -102,7 +102,7 @@ extension AppConfiguration {
 public struct GatewayOptions: Sendable, Equatable {
     /// Which of the protocol's commands to use.
     public var frame = GatewayFrame.items
-    /// Bytes of a write at the most, where a single notification is not larger. By default one TLS record's.
+    /// Maximum bytes of a write, unless a single notification is larger. The default is that of a TLS record.
     public var batchBytes = 16_384
     /// How long a write waits for more, in milliseconds.
     public var batchTime = 2
@@ -110,10 +110,10 @@ public struct GatewayOptions: Sendable, Equatable {
     public var confirmAfter = 2000
     /// True if a deliberately bad item is sent where certainty is wanted at once.
     public var sendsBarriers = true
-    /// Notifications without confirmation on a connection at the most. They are confirmed all at once, and while that many
-    /// more are settled than Redis has in work at the most, nothing is claimed: 20,000 gave half the throughput.
+    /// Maximum notifications without confirmation on a connection. They are confirmed all at once, and nothing is claimed
+    /// while more settlements wait for Redis than a consumer allows: 20,000 gave half the throughput.
     public var windowCount = 5000
-    /// Bytes of those at the most.
+    /// Maximum bytes of those.
     public var windowBytes = 32 << 20
     /// The longest payload, in bytes: 2048, or 256 for the oldest.
     public var payloadLimit = 2048

@@ -44,7 +44,7 @@ struct TokenSharing {
         return true
     }
 
-    /// Returns true if the fleet's token may still come, so that none of our own is to be signed yet.
+    /// Returns true if the fleet's token may still come, so that the worker must not sign its own yet.
     func isAwaited(now: NIODeadline) -> Bool {
         guard let wantedSince else { return true }
         return now >= notBefore && now - wantedSince < Self.patience

@@ -170,7 +170,7 @@ extension AppSender {
         case (.response, .serverError(let reason, _)): endpointFailed(reason, isProbe: isProbe)
         case (.uncertain(.timedOut), _), (.uncertain(.reset), _):
             if case .retry(let reason, _, _) = verdict { endpointFailed(reason, isProbe: isProbe) }
-        // What is not APNs says nothing of APNs.
+        // An answer of something else is no evidence of the state of APNs.
         case (.response(let response), _) where response.status == 200 || response.reasonText != nil: endpointAnswered()
         default: if isProbe { watch.endpoint.probeInconclusive(now: lane.now) }
         }

@@ -49,11 +49,11 @@ struct Readiness {
     private var troubledSince: NIODeadline?
     private var isTold = false
 
-    /// True if the lane could not do its work when it was looked at last: then its recovery is to be seen soon.
+    /// True if the lane could not work at the last check: its recovery must be noticed soon.
     var isTroubled: Bool { troubledSince != nil }
 
     /// - Parameter isReady: whether the lane can do its work now.
-    /// - Returns: what is to be told, if anything.
+    /// - Returns: the change to log, if any.
     mutating func update(isReady: Bool, now: NIODeadline) -> Change? {
         guard !isReady else {
             defer { (troubledSince, isTold) = (nil, false) }
