@@ -38,6 +38,12 @@ public struct Job: Sendable {
     public internal(set) var apnsID: JobField?
     /// The `traceparent` as it was written, valid or not; see ``trace``.
     public internal(set) var traceparent: JobField?
+    /// The name of the campaign that the job belongs to: 1 to 100 bytes without control characters. `nil` if the member is not
+    /// valid: a job is sent all the same.
+    public internal(set) var campaign: JobField?
+    /// The producer's labels as they were written: a JSON object of up to 4 strings, with names and values of 1 to 64 bytes
+    /// without control characters. `nil` if the member is not valid: a job is sent all the same.
+    public internal(set) var labels: JobField?
     /// The APNs payload as it was written: a JSON object. It is empty for a job of short forms, and not always what is
     /// to be sent: see ``makesPayload``.
     public internal(set) var payload: JobField

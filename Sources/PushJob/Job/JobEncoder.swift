@@ -58,6 +58,10 @@ public struct JobEncoder: Sendable {
     public var uniqueFor: Int64?
     /// The trace that the job belongs to, as W3C Trace Context has it. The worker ignores one that is not valid.
     public var traceparent: String?
+    /// The campaign that the job belongs to.
+    public var campaign: String?
+    /// The labels that results, dead letters and logs carry.
+    public var labels: [(name: String, value: String)] = []
     /// True if notifications that say the same to the same device are to be sent once.
     public var collapsesDuplicates = false
     /// True to allow the alert's body to be shortened so that the payload fits.
@@ -94,6 +98,8 @@ public struct JobEncoder: Sendable {
         writer.write(.onUncertain, onUncertain.map { $0 == .drop ? "drop" : "resend" })
         writer.write(.uniqueFor, uniqueFor.map { "\($0)s" })
         writer.write(.traceparent, traceparent)
+        writer.write(.campaign, campaign)
+        writeLabels(&writer)
         if collapsesDuplicates { writer.write(.collapseDuplicates, flag: true) }
         if truncates { writer.write(.truncate, flag: true) }
         for member in JobMember.allCases where member.shortForm != nil {
@@ -101,8 +107,23 @@ public struct JobEncoder: Sendable {
         }
         if let payload { writer.write(.payload, json: payload) }
         writer.end()
-        _ = try JobDecoder.decode(writer.buffer)
+        let job = try JobDecoder.decode(writer.buffer)
+        // The worker ignores these if they are not valid.
+        if campaign != nil, job.campaign == nil { throw .invalidMember(.campaign, offset: 0) }
+        if !labels.isEmpty, job.labels == nil { throw .invalidMember(.labels, offset: 0) }
         return writer.buffer
+    }
+
+    private func writeLabels(_ writer: inout Writer) {
+        guard !labels.isEmpty else { return }
+        writer.begin(.labels)
+        for (index, label) in labels.enumerated() {
+            writer.buffer.writeInteger(index == 0 ? UInt8(ascii: "{") : UInt8(ascii: ","))
+            writer.buffer.writeJSONString(label.name)
+            writer.buffer.writeInteger(UInt8(ascii: ":"))
+            writer.buffer.writeJSONString(label.value)
+        }
+        writer.buffer.writeInteger(UInt8(ascii: "}"))
     }
 
     /// By themselves first: as a part of the job, a payload such as `{},"token":"…"` would be good JSON.

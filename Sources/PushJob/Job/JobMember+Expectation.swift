@@ -23,6 +23,10 @@ extension JobMember {
         case .collapseDuplicates, .truncate: "true or false"
         case .traceparent:
             "a W3C traceparent such as 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+        case .campaign: "a string of 1 to \(JobLabels.maximumCampaign) bytes without control characters"
+        case .labels:
+            "an object of up to \(JobLabels.maximumCount) strings, with names and values of 1 to \(JobLabels.maximumLength)"
+                + " bytes without control characters"
         default: shortFormExpectation
         }
     }

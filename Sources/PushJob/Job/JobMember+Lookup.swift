@@ -15,7 +15,12 @@ extension JobMember {
             case UInt8(ascii: "s"): candidate = .sound
             default: candidate = .event
             }
-        case 6: candidate = name[0] == UInt8(ascii: "t") ? .tokens : .custom
+        case 6:
+            switch name[0] {
+            case UInt8(ascii: "t"): candidate = .tokens
+            case UInt8(ascii: "l"): candidate = .labels
+            default: candidate = .custom
+            }
         case 7:
             switch name[0] {
             case UInt8(ascii: "p"): candidate = .payload
@@ -26,7 +31,7 @@ extension JobMember {
         case 8:
             switch name[0] {
             case UInt8(ascii: "p"): candidate = .priority
-            case UInt8(ascii: "c"): candidate = .category
+            case UInt8(ascii: "c"): candidate = name[2] == UInt8(ascii: "m") ? .campaign : .category
             case UInt8(ascii: "t"): candidate = .truncate
             default: candidate = .urlArguments
             }

@@ -42,6 +42,10 @@ public enum JobMember: UInt8, CaseIterable, Sendable {
     case truncate
     /// The trace that the job belongs to, as W3C Trace Context has it.
     case traceparent
+    /// The campaign that the job belongs to.
+    case campaign
+    /// The producer's labels of the job.
+    case labels
 
     // The short forms, in the order in which they stand in a composed payload.
 
@@ -118,6 +122,8 @@ public enum JobMember: UInt8, CaseIterable, Sendable {
         case .collapseDuplicates: "collapse_duplicates"
         case .truncate: "truncate"
         case .traceparent: "traceparent"
+        case .campaign: "campaign"
+        case .labels: "labels"
         case .alert: "alert"
         case .badge: "badge"
         case .sound: "sound"

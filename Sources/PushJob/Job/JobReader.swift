@@ -159,6 +159,21 @@ struct JobReader {
             }
             job.traceparent = JobField(try scanner.string())
             return true
+        case .campaign:
+            // Producers may have had a member of this name before it meant anything: one that is not valid is no reason not to
+            // send.
+            guard scanner.next == UInt8(ascii: "\"") else {
+                try scanner.skipValue()
+                return true
+            }
+            let name = try scanner.string()
+            if JobLabels.isCampaign(name, in: scanner.bytes) { job.campaign = JobField(name) }
+            return true
+        case .labels:
+            let start = scanner.offset
+            let areValid = try JobLabels.skip(&scanner)
+            if areValid { job.labels = JobField(start..<scanner.offset) }
+            return true
         case .truncate, .collapseDuplicates:
             guard scanner.next == UInt8(ascii: "t") || scanner.next == UInt8(ascii: "f") else { return false }
             if scanner.next == UInt8(ascii: "t") {

@@ -2,8 +2,10 @@
 enum MemberRules {
     /// Names that end in logs and keys: 1 to 255 bytes, no control characters.
     @inline(__always)
-    static func isIdentifier(_ string: JSONString, in bytes: UnsafeRawBufferPointer) -> Bool {
-        check(string, in: bytes, atMost: 255) { text in
+    static func isIdentifier(
+        _ string: JSONString, in bytes: UnsafeRawBufferPointer, atMost limit: Int = 255
+    ) -> Bool {
+        check(string, in: bytes, atMost: limit) { text in
             var previous: UInt8 = 0
             var isGood = true
             for byte in text {

@@ -1,0 +1,49 @@
+import NIOCore
+
+/// The members `campaign` and `labels` of a job, which results, dead letters and logs carry.
+public enum JobLabels {
+    /// The maximum length of a campaign's name in bytes.
+    public static let maximumCampaign = 100
+    /// The maximum number of labels.
+    public static let maximumCount = 4
+    /// The maximum length of a label's name and of its value in bytes.
+    public static let maximumLength = 64
+
+    /// Returns true if a text is a valid name of a campaign.
+    public static func isCampaign(_ name: String) -> Bool {
+        var name = name
+        return name.withUTF8 {
+            MemberRules.isIdentifier(
+                JSONString(range: 0..<$0.count, hasEscapes: false), in: UnsafeRawBufferPointer($0), atMost: maximumCampaign)
+        }
+    }
+
+    static func isCampaign(_ name: JSONString, in bytes: UnsafeRawBufferPointer) -> Bool {
+        MemberRules.isIdentifier(name, in: bytes, atMost: maximumCampaign)
+    }
+
+    /// Steps over a value.
+    /// - Returns: true if it is an object of valid labels.
+    static func skip(_ scanner: inout JSONScanner) throws(JSONError) -> Bool {
+        guard scanner.next == UInt8(ascii: "{") else {
+            try scanner.skipValue()
+            return false
+        }
+        var (count, areValid) = (0, true)
+        var more = try scanner.enterObject()
+        while more {
+            count += 1
+            let name = try scanner.name()
+            if !MemberRules.isIdentifier(name, in: scanner.bytes, atMost: maximumLength) { areValid = false }
+            if scanner.next == UInt8(ascii: "\"") {
+                let value = try scanner.string()
+                if !MemberRules.isIdentifier(value, in: scanner.bytes, atMost: maximumLength) { areValid = false }
+            } else {
+                try scanner.skipValue()
+                areValid = false
+            }
+            more = try scanner.nextMember()
+        }
+        return areValid && count <= maximumCount
+    }
+}

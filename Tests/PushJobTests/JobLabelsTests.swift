@@ -1,0 +1,59 @@
+import NIOCore
+import Testing
+
+@testable import PushJob
+
+@Suite("The members campaign and labels")
+struct JobLabelsTests {
+    private func decode(_ members: String) throws -> Job {
+        try JobDecoder.decode(ByteBuffer(string: #"{\#(members),"token":"ab","payload":{}}"#))
+    }
+
+    @Test("are read from a job, written with escapes or not, and from what a retry wraps")
+    func read() throws {
+        let members = #""campaign":"spring-sale","labels":{"user":"4711","shop":"caf\u00e9"}"#
+        let plain = #"{\#(members),"token":"ab","payload":{}}"#
+        for body in [
+            plain, plain.replacing("spring", with: #"\u0073pring"#), #"{"apns_worker":1,"attempt":2,"job":\#(plain)}"#,
+        ] {
+            let job = try JobDecoder.decode(ByteBuffer(string: body))
+            #expect(job.campaign.map { String(buffer: job.text($0)) } == "spring-sale", "\(body)")
+            #expect(job.labels.map { String(buffer: job.bytes($0)) } == #"{"user":"4711","shop":"caf\u00e9"}"#)
+        }
+    }
+
+    @Test(
+        "that are not valid are ignored, because producers may have had members of these names before",
+        arguments: [
+            #""campaign":1"#, #""campaign":"""#, #""campaign":null"#, #""campaign":"a\nb""#, #""campaign":{"a":[1]}"#,
+            #""labels":[]"#, #""labels":"x""#, #""labels":{"a":1}"#, #""labels":{"":"x"}"#, #""labels":{"a":""}"#,
+            #""labels":{"a":"1","b":"2","c":"3","d":"4","e":"5"}"#, #""labels":{"a":{"b":"c"}}"#, #""labels":{"a":"\u0001"}"#,
+        ])
+    func ignored(_ member: String) throws {
+        let job = try decode(member)
+        #expect(job.campaign == nil && job.labels == nil)
+    }
+
+    @Test("have bounds in bytes")
+    func bounds() throws {
+        let (campaign, label) = (String(repeating: "c", count: 100), String(repeating: "l", count: 64))
+        let longest = try decode(#""campaign":"\#(campaign)","labels":{"\#(label)":"\#(label)"}"#)
+        #expect(longest.campaign != nil && longest.labels != nil)
+        let longer = try decode(#""campaign":"\#(campaign)c","labels":{"\#(label)":"\#(label)l"}"#)
+        #expect(longer.campaign == nil && longer.labels == nil)
+        #expect(JobLabels.isCampaign(campaign) && !JobLabels.isCampaign(campaign + "c") && !JobLabels.isCampaign(""))
+    }
+
+    @Test("are written by the encoder, which refuses what the worker would ignore")
+    func encoded() throws {
+        var encoder = JobEncoder(tokens: ["ab"], payload: ByteBuffer(string: "{}"))
+        (encoder.campaign, encoder.labels) = ("spring \"sale\"", [("user", "4711"), ("shop", "1")])
+        let job = try JobDecoder.decode(encoder.encode())
+        #expect(job.campaign.map { String(buffer: job.text($0)) } == "spring \"sale\"")
+        #expect(job.labels.map { String(buffer: job.bytes($0)) } == #"{"user":"4711","shop":"1"}"#)
+        encoder.labels = [("user", "")]
+        #expect(throws: JobError.invalidMember(.labels, offset: 0)) { try encoder.encode() }
+        (encoder.campaign, encoder.labels) = ("", [])
+        #expect(throws: JobError.invalidMember(.campaign, offset: 0)) { try encoder.encode() }
+    }
+}
