@@ -58,7 +58,7 @@ final class Intake {
             reservation.results = ledger.resultsIfDuplicate(unsent(job, claim, queue))
             return reservation
         }
-        if let sendAt = job.sendAt, sendAt > queue.now {
+        if let sendAt = job.sendAt, sendAt > queue.now, !job.envelope.isDue {
             ledger.record(.scheduled(until: sendAt), of: unsent(job, claim, queue))
             return nil
         }
@@ -124,7 +124,8 @@ final class Intake {
             app: entry.app.index, queue: queue.id.index, pushType: notification.pushType)
         // What was tried before has waited for other reasons than a full queue.
         if lane.metrics.takesTimes, job.envelope.attempt == 1, job.envelope.error == nil {
-            entry.queuedSince = max(job.enqueuedAt ?? entry.firstSeen, job.sendAt ?? 0)
+            let sendAt = job.envelope.isDue ? 0 : job.sendAt ?? 0
+            entry.queuedSince = max(job.enqueuedAt ?? entry.firstSeen, sendAt)
         }
         if let tokens {
             entry.fanOut = FanOut(template: notification, identity: identity, job: job, tokens: tokens)
