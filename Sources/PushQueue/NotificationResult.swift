@@ -68,14 +68,12 @@ public struct PackedResults: Sendable {
     private static let maximumTokenLength = 2048
 
     /// Adds one.
-    public mutating func append(_ result: NotificationResult) { append(result, outcome: result.outcome.rawValue) }
-
-    mutating func append(_ result: NotificationResult, outcome: String) {
+    public mutating func append(_ result: NotificationResult) {
         count += 1
         values.writeInteger(UInt8(0x9B))
         write(result.id)
         write(result.token.map { $0.getSlice(at: $0.readerIndex, length: Self.maximumTokenLength) ?? $0 })
-        write(outcome)
+        write(result.outcome.rawValue)
         write(result.reason)
         write(result.status.map { String($0) })
         write(result.apnsID)

@@ -19,6 +19,9 @@ public enum QueueScript: Int, CaseIterable, Sendable {
     // Jobs, for operators.
     case pageJobs
     case changeJobs
+    // Campaigns.
+    case commandJobs
+    case limitCampaign
     // Dead letters.
     case pageDeadLetters
     // Invalid tokens.
@@ -70,6 +73,8 @@ public enum QueueScript: Int, CaseIterable, Sendable {
         case .overview: PackageResources.overview_lua
         case .pageJobs: PackageResources.page_jobs_lua
         case .changeJobs: PackageResources.change_jobs_lua
+        case .commandJobs: PackageResources.command_jobs_lua
+        case .limitCampaign: PackageResources.limit_campaign_lua
         case .pageDeadLetters: PackageResources.page_lua
         case .findInvalidTokens: PackageResources.find_lua
         case .addInvalidTokens: PackageResources.add_lua

@@ -15,6 +15,8 @@ public struct Envelope: Equatable, Sendable {
     public internal(set) var reclaims = 0
     /// How often the job came back from the dead letters.
     public internal(set) var requeues: Int32 = 0
+    /// When it came back from the dead letters last, in milliseconds since 1970.
+    public internal(set) var requeued: Int64?
     /// True if the job has the reservation that its `unique_for` asks for.
     public internal(set) var isReserved = false
     /// Why the job is not due yet, if that is not a failure; `nil` in wrappers of versions that did not write it.
@@ -185,6 +187,9 @@ private enum EnvelopeReader {
         case .requeues:
             guard let requeues = try scanner.integer(in: 0...Int64(Int32.max)) else { return false }
             envelope.requeues = Int32(requeues)
+        case .requeued:
+            guard let requeued = try scanner.integer(in: JobTime.range) else { return false }
+            envelope.requeued = requeued
         case .enqueued:
             guard let enqueued = try scanner.integer(in: JobTime.range) else { return false }
             envelope.enqueued = enqueued
@@ -223,8 +228,9 @@ private enum EnvelopeReader {
         static let enqueued = HeadMember(rawValue: 128)
         static let reserved = HeadMember(rawValue: 256)
         static let requeues = HeadMember(rawValue: 512)
-        static let why = HeadMember(rawValue: 1024)
-        static let due = HeadMember(rawValue: 2048)
+        static let requeued = HeadMember(rawValue: 1024)
+        static let why = HeadMember(rawValue: 2048)
+        static let due = HeadMember(rawValue: 4096)
 
         init(rawValue: UInt16) { self.rawValue = rawValue }
 
@@ -249,6 +255,8 @@ private enum EnvelopeReader {
                 self = .reserved
             } else if name.isEqual(to: "requeues") {
                 self = .requeues
+            } else if name.isEqual(to: "requeued") {
+                self = .requeued
             } else if name.isEqual(to: "why") {
                 self = .why
             } else if name.isEqual(to: "due") {

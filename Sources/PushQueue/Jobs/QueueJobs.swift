@@ -183,8 +183,6 @@ package struct QueueJobs: Sendable {
 
     /// The reason of dead letters that were cancelled.
     package static let cancelledReason = "Cancelled"
-    /// The outcome and counter of notifications that were cancelled.
-    package static let cancelledOutcome = "cancelled"
 
     /// Changes jobs of the retries, or among those at the head of the list.
     /// - Parameter passing: the number of jobs from the head of the list that were looked at; `nil` for the retries.
@@ -193,8 +191,8 @@ package struct QueueJobs: Sendable {
         var other: QueueKeys?
         if case .move(let keys) = action { other = keys }
         return try await change(
-            action.name, other: other, passing: passing, counter: action.isCancellation ? Self.cancelledOutcome : "",
-            expecting: jobs.count * 6
+            action.name, other: other, passing: passing, counter: action.isCancellation ? Outcome.cancelled.rawValue : "",
+            expecting: jobs.count * 7
         ) { command in
             for job in jobs {
                 command.append(job.body)
@@ -203,6 +201,7 @@ package struct QueueJobs: Sendable {
                 command.append(job.envelope.original.lowerBound)
                 command.append(job.envelope.original.count)
                 command.append(action.isCancellation ? results(of: job) : ByteBuffer())
+                command.append(job.job?.campaignName ?? ByteBuffer())
             }
         }
     }
@@ -219,6 +218,7 @@ package struct QueueJobs: Sendable {
         _ append: (inout RedisCommand) -> Void
     ) async throws -> Changed {
         var names = [keys.jobs, keys.inbox, keys.retry, keys.dead, keys.deadBytes, keys.statsPrefix, keys.results]
+        names += [keys.campaigns, keys.campaign("")]
         if let other { names += [other.jobs, other.retry] }
         let command = QueueScript.changeJobs.command(names) { command in
             command.append(action)
@@ -268,14 +268,14 @@ package struct QueueJobs: Sendable {
     private func results(of stored: StoredJob) -> ByteBuffer {
         guard limits.results != .off else { return ByteBuffer() }
         var result = NotificationResult(
-            .dropped, reason: Self.cancelledReason, attempt: max(0, stored.envelope.attempt - 1))
+            .cancelled, reason: Self.cancelledReason, attempt: max(0, stored.envelope.attempt - 1))
         result.id = stored.id
         result.app = stored.app.map { String(buffer: $0) }
         result.trace = stored.job?.trace
         var packed = PackedResults()
         for token in stored.tokens.isEmpty ? [nil] : stored.tokens.prefix(Self.maximumResults).map(Optional.some) {
             result.token = token
-            packed.append(result, outcome: Self.cancelledOutcome)
+            packed.append(result)
         }
         return packed.argument
     }

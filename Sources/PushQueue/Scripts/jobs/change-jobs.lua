@@ -1,4 +1,4 @@
--- require: time, types, memory, chunks, list, count, bury, results, portions
+-- require: time, types, memory, chunks, list, count, campaigns, bury, results, portions
 -- Cancels, removes, moves or makes due the jobs that an operator has chosen from a page.
 --
 -- KEYS  1 jobs            LIST   jobs to send
@@ -8,9 +8,11 @@
 --       5 dead-bytes      STRING sum of their lengths
 --       6 stats:          prefix of the day's counters
 --       7 results         STREAM outcomes of notifications
+--       8 campaigns       ZSET   campaigns by the time of their last settlement
+--       9 campaign:       prefix of a campaign's counters
 --       then with move
---       8 other jobs      LIST   jobs of the other queue
---       9 other retry     ZSET   wrapped jobs of the other queue
+--      10 other jobs      LIST   jobs of the other queue
+--      11 other retry     ZSET   wrapped jobs of the other queue
 -- ARGV  1 action          bury, remove, move, run (make due now; for retry only), or restore (the inbox to the head of the
 --                         list)
 --       2 place           list or retry
@@ -28,7 +30,7 @@
 --         job notifications text start length results
 --                         `text` with bury: JSON members about the dead letter, each with a leading comma; with run: the job in
 --                         its new wrapper. The original is the `length` bytes of the job from `start` (from 0). `results`, if
---                         not '', are added (see add_results)
+--                         not '', are added (see add_results); `campaign`, if not '', counts the notifications too
 -- Reply { changed, passed, evicted }
 --       changed           the number of jobs that were still in place, and are changed
 --       passed            list: the number of jobs from its head that are done; restore: the number of jobs restored
@@ -38,11 +40,12 @@
 -- first: the order stays, and nothing is lost when the command ends halfway. In the end the inbox goes back.
 -- Run twice, the second run finds none of the jobs; of a list it passes others unseen, for a later look.
 
-local jobs, inbox, retry, dead, dead_bytes, stats, results, other_jobs, other_retry = unpack(KEYS)
+local jobs, inbox, retry, dead, dead_bytes, stats, results, campaigns, campaign_prefix, other_jobs,
+    other_retry = unpack(KEYS)
 local action, place, head, other_head, page, stamp, max_dead, max_dead_age, max_dead_bytes, max_results, counter,
     reason = unpack(ARGV, 1, 12)
 page, max_results = tonumber(page), tonumber(max_results)
-local FIRST_JOB, ARGUMENTS = 13, 6
+local FIRST_JOB, ARGUMENTS = 13, 7
 local MOST_JOBS, MOST_BYTES = 1000, 1048576
 local now = now_ms()
 
@@ -84,13 +87,16 @@ for i = FIRST_JOB, #ARGV, ARGUMENTS do
     left[ARGV[i]] = (left[ARGV[i]] or 0) + 1
 end
 
-local changed, notifications, moved, buried = 0, 0, {}, false
+local changed, notifications, by_campaign, moved, buried = 0, 0, {}, {}, false
 
 -- Does what is to be done with a job that has left its place.
 local function change(job, score)
-    local _, number, text, start, length, packed = unpack(ARGV, at[job], at[job] + ARGUMENTS - 1)
+    local _, number, text, start, length, packed, campaign = unpack(ARGV, at[job], at[job] + ARGUMENTS - 1)
     changed = changed + 1
     notifications = notifications + number
+    if campaign ~= '' then
+        by_campaign[campaign] = (by_campaign[campaign] or 0) + number
+    end
     if action == 'bury' then
         bury(dead, dead_bytes, now, string.format('cancel:%d.%s', changed, stamp), reason, text,
             string.sub(job, start + 1, start + length))
@@ -140,6 +146,9 @@ end
 
 if counter ~= '' then
     count(stats, now, counter, notifications)
+    for campaign, number in pairs(by_campaign) do
+        add_to_campaign(campaigns, campaign_prefix, now, campaign, { [counter] = number })
+    end
 end
 local evicted = 0
 if buried then
