@@ -42,7 +42,7 @@ public struct StoredResult: Sendable {
             deadline: .milliseconds(Int64(milliseconds) + 10_000))
     }
 
-    private init?(_ element: RESPReply.Element) {
+    init?(_ element: RESPReply.Element) {
         guard element.count == 2, let entry = element[0].string else { return nil }
         self.entry = entry
         var values = element[1].children

@@ -37,6 +37,13 @@ package struct JobFilter: Sendable, Equatable {
         return stateless == JobFilter()
     }
 
+    /// True if jobs are chosen by their ids alone.
+    package var isOfIDs: Bool {
+        var other = self
+        other.ids = []
+        return !ids.isEmpty && other == JobFilter()
+    }
+
     /// True if jobs must be decoded to know whether they match.
     var readsJobs: Bool {
         !(ids.isEmpty && tokens.isEmpty && apps.isEmpty && topics.isEmpty && campaigns.isEmpty) || olderThan != nil
@@ -97,6 +104,28 @@ package enum TokenText {
         guard let bytes = base64(plain) else { return text }
         let digits = Array("0123456789abcdef".utf8)
         return String(decoding: bytes.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
+    }
+
+    /// Returns the ways in which producers may write a token.
+    /// - Parameter hex: lower-case hex.
+    package static func forms(ofHex hex: String) -> [String] {
+        let digits = hex.utf8.compactMap { UInt8(String(UnicodeScalar($0)), radix: 16) }
+        let bytes = stride(from: 0, to: digits.count - 1, by: 2).map { digits[$0] << 4 | digits[$0 + 1] }
+        let plain = base64(of: bytes)
+        let url = plain.map { $0 == "+" ? "-" : $0 == "/" ? "_" : $0 }
+        let padding = String(repeating: "=", count: (4 - plain.count % 4) % 4)
+        return [hex] + [plain, String(url)].flatMap { padding.isEmpty ? [$0] : [$0, $0 + padding] }
+    }
+
+    private static func base64(of bytes: [UInt8]) -> String {
+        let characters = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".utf8)
+        var text: [UInt8] = []
+        for start in stride(from: 0, to: bytes.count, by: 3) {
+            let some = bytes[start..<min(start + 3, bytes.count)]
+            let bits = some.reduce(UInt32(0)) { $0 << 8 | UInt32($1) } << UInt32(8 * (3 - some.count))
+            for index in 0...some.count { text.append(characters[Int(bits >> UInt32(18 - 6 * index) & 63)]) }
+        }
+        return String(decoding: text, as: UTF8.self)
     }
 
     /// Decodes either alphabet, with or without padding.

@@ -206,6 +206,19 @@ package struct QueueJobs: Sendable {
         }
     }
 
+    /// Has workers drop the jobs with some ids for seven days, wherever they are, or ends that.
+    /// - Parameters:
+    ///   - change: a cancellation, or its end.
+    ///   - by: the operator.
+    /// - Returns: the number of these ids that had been cancelled.
+    /// - Throws: `RedisError`.
+    @discardableResult
+    package func command(_ change: JobCommands.Change, ids: Set<String>, by: String) async throws -> Int {
+        let targets = ids.sorted().map(JobCommands.Target.id)
+        let before = try await JobCommands.change(change, of: targets, by: by, client, keys).previous
+        return before.count { $0?.state == .cancelled }
+    }
+
     /// Puts jobs of the inbox back at the head of the list.
     /// - Returns: their number.
     /// - Throws: `RedisError`, or ``QueueConnection/Failure/unexpectedReply(_:)``.
@@ -218,7 +231,7 @@ package struct QueueJobs: Sendable {
         _ append: (inout RedisCommand) -> Void
     ) async throws -> Changed {
         var names = [keys.jobs, keys.inbox, keys.retry, keys.dead, keys.deadBytes, keys.statsPrefix, keys.results]
-        names += [keys.campaigns, keys.campaign("")]
+        names += [keys.campaigns, keys.campaignPrefix]
         if let other { names += [other.jobs, other.retry] }
         let command = QueueScript.changeJobs.command(names) { command in
             command.append(action)

@@ -44,8 +44,8 @@ struct JobChange {
     let options: JobChangeOptions
     var filter: JobFilter
     var rate: Int?
-    /// Adds to the report on a queue.
-    var note: (JobChanges.Tally) -> String? = { _ in nil }
+    /// What comes first, and also concerns claimed jobs.
+    var prepare: ((QueueJobs) async throws -> Void)?
 
     private struct Object: Encodable {
         let queue, action: String
@@ -74,16 +74,17 @@ struct JobChange {
             states[.claimed] = nil
             let changeable = min(states.values.reduce(0, +), options.limit ?? .max)
             matched += changeable + claimed
-            guard changeable > 0, !options.dryRun else {
+            guard changeable > 0 || prepare != nil, !options.dryRun else {
                 var tally = JobChanges.Tally()
                 (tally.changed, tally.claimed) = (changeable, claimed)
                 if changeable + claimed > 0 || options.json { try tell(tally, states, jobs.keys.queue) }
                 return
             }
+            let found = changeable > 0 ? " (\(Self.text(states)))" : ""
             try Confirmation.demand(
-                "\(verbs.command) \(Self.jobs(changeable)) of queue \(jobs.keys.queue) (\(Self.text(states)))?",
-                isGiven: options.yes)
+                "\(verbs.command) \(Self.jobs(changeable)) of queue \(jobs.keys.queue)\(found)?", isGiven: options.yes)
             Interruption.watch()
+            try await prepare?(jobs)
             try await action(jobs, settings) { action, push in
                 status = max(status, try await change(jobs, action, push, states, expected: changeable))
             }
@@ -153,11 +154,16 @@ struct JobChange {
         let claimed = Self.jobs(tally.claimed) + (tally.claimed == 1 ? " is" : " are")
         let tooLarge = Self.jobs(tally.tooLarge) + (tally.tooLarge == 1 ? " is" : " are")
         let notes = [
-            tally.claimed > 0 ? "\(claimed) claimed by workers, and not \(verbs.past)" : nil,
+            tally.claimed > 0
+                ? "\(claimed) claimed by workers, "
+                    + (prepare == nil ? "and not \(verbs.past)" : "which drop what they have not sent")
+                : nil,
             tally.tooLarge > 0 ? "\(tooLarge) larger than 16 MiB, and not \(verbs.past)" : nil,
             tally.doubled > 0
                 ? "\(Self.jobs(tally.doubled)) may be sent twice: workers claimed them after they were copied" : nil,
-            note(tally), error.map { "then it ended: \($0)\nrepeat the command to continue" },
+            tally.evicted > 0
+                ? "\(Words.number(tally.evicted)) older dead letters were evicted to keep within the limits" : nil,
+            error.map { "then it ended: \($0)\nrepeat the command to continue" },
         ]
         for case let note? in notes { Terminal.tell(note + "\n") }
     }
@@ -170,7 +176,9 @@ struct JobsCancel: AsyncParsableCommand {
             Cancelled jobs are dead letters with the reason Cancelled, so `apns-worker requeue --reason Cancelled` returns them. \
             --discard deletes them instead. Their notifications are counted as `cancelled`.
 
-            Jobs that a worker has claimed are not cancelled.
+            With --id alone, jobs with that ID are cancelled for seven days: workers also drop those that they have claimed and \
+            not sent, and those that are enqueued later. --undo ends that. With other filters, claimed jobs are not cancelled; \
+            `apns-worker campaign cancel` cancels all jobs of a campaign at once.
 
             The command can be interrupted and repeated. A list can be changed only at its ends, so while the command works, \
             waiting jobs go through the queue's inbox, from which workers take first; their order stays.
@@ -184,17 +192,43 @@ struct JobsCancel: AsyncParsableCommand {
 
     @Flag(help: "Delete the jobs instead of keeping them as dead letters.") var discard = false
 
-    func validate() throws { try change.check(try options.filter()) }
+    @Flag(help: "End the cancellation of the jobs with these IDs.") var undo = false
+
+    func validate() throws {
+        let filter = try options.filter()
+        guard undo else { return try change.check(filter) }
+        guard filter.isOfIDs, !discard, !change.all, change.limit == nil else {
+            throw ValidationError("--undo needs --id, and no other filter")
+        }
+    }
 
     func run() async throws {
+        let filter = try options.filter()
+        if undo { return try await end(filter.ids) }
         let verbs = discard ? ("Delete", "deleted") : ("Cancel", "cancelled")
-        let change = JobChange(verbs: verbs, options: change, filter: try options.filter()) { tally in
-            tally.evicted > 0
-                ? "\(Words.number(tally.evicted)) older dead letters were evicted to keep within the limits" : nil
+        var change = JobChange(verbs: verbs, options: change, filter: filter)
+        if filter.isOfIDs {
+            change.prepare = { jobs in
+                try await jobs.command(.cancel(discard: discard), ids: filter.ids, by: Person.name)
+            }
         }
         try await change.run(queue) { _, _, perform in
             try await perform(discard ? .discard : .cancel(detail: "cancelled by \(Person.name)"), nil)
         }
+    }
+
+    private func end(_ ids: Set<String>) async throws {
+        var ended = 0
+        try await queue.withJobs(areAllMeant: change.allQueues) { jobs, _, _ in
+            ended += try await jobs.command(.uncancel, ids: ids, by: Person.name)
+        }
+        guard ended > 0 else {
+            Terminal.tell("no job with \(ids.count == 1 ? "this ID" : "these IDs") is cancelled\n")
+            throw ExitCode(1)
+        }
+        Terminal.say(
+            "ended the cancellation of \(ended == 1 ? "1 ID" : "\(ended) IDs"); for the dead letters: apns-worker requeue "
+                + "--reason \(QueueJobs.cancelledReason)\n")
     }
 }
 
