@@ -105,7 +105,9 @@ final class Intake {
 
     /// True if a job was deferred until its turn within its campaign's rate, and the rate has not changed since.
     private func hasTurn(_ job: Job, since: Int64) -> Bool {
-        guard let (reason, at) = job.envelope.failure(in: job.body), let reason, let at, at >= since else { return false }
+        guard let (reason, at) = job.envelope.failure(in: job.body), let reason, let at, at >= since else {
+            return false
+        }
         return Reason.Code(text: String(buffer: reason)) == .own(.campaignLimited)
     }
 
