@@ -19,6 +19,7 @@ public enum QueueScript: Int, CaseIterable, Sendable {
     // Jobs, for operators.
     case pageJobs
     case changeJobs
+    case countRetries
     // Campaigns.
     case commandJobs
     case limitCampaign
@@ -73,6 +74,7 @@ public enum QueueScript: Int, CaseIterable, Sendable {
         case .overview: PackageResources.overview_lua
         case .pageJobs: PackageResources.page_jobs_lua
         case .changeJobs: PackageResources.change_jobs_lua
+        case .countRetries: PackageResources.count_retries_lua
         case .commandJobs: PackageResources.command_jobs_lua
         case .limitCampaign: PackageResources.limit_campaign_lua
         case .pageDeadLetters: PackageResources.page_lua
