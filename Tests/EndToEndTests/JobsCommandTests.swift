@@ -45,7 +45,8 @@ struct RedisStage {
     func objects(_ arguments: [String], _ environment: [String: String] = [:]) async throws -> [[String: Any]] {
         let output = try await run(arguments, environment)
         return try output.output.split(separator: "\n").map { line in
-            try #require(JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any], "\(line)")
+            let object = try JSONSerialization.jsonObject(with: Data(line.utf8))
+            return try #require(object as? [String: Any], "\(line)")
         }
     }
 }
@@ -110,8 +111,8 @@ extension EndToEnd {
             #expect(shown.output.contains(/next attempt +2096-\d\d-\d\dT[\d:]+Z, in \d+d\n/), "\(shown.output)")
             #expect(shown.output.contains(/check +payload of \d+ bytes/))
             let broken = try await stage.objects(["jobs", "list", "--match", "{BROKEN", "--json"])
-            let object = try #require(
-                try await stage.objects(["jobs", "show", "--json", try #require(broken.first?["key"] as? String)]).first)
+            let brokenKey = try #require(broken.first?["key"] as? String)
+            let object = try #require(try await stage.objects(["jobs", "show", "--json", brokenKey]).first)
             let check = try #require(object["check"] as? [[String: Any]])
             #expect(object["job"] as? String == "{broken" && check.first?["level"] as? String == "failure")
             let missing = try await stage.run(["jobs", "show", "--id", "nobody"])

@@ -47,7 +47,10 @@ package struct StoredJob: Sendable {
         self.due = due
         self.lane = lane
         envelope = Envelope.read(body)
-        let job = format.flatMap { try? JobDecoder.decode(body, as: $0) }
+        // An operator need not know that a queue's jobs are Sidekiq's.
+        let job = format.flatMap { format in
+            (try? JobDecoder.decode(body, as: format)) ?? (try? JobDecoder.decode(body, as: .sidekiq(classes: [])))
+        }
         self.job = job
         rest = format.flatMap { job == nil ? ReadableMembers(body, $0) : nil } ?? ReadableMembers()
         if lane != nil {
