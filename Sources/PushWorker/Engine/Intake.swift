@@ -49,8 +49,9 @@ final class Intake {
         do throws(JobError) {
             job = try JobDecoder.decode(body, as: queue.format)
         } catch {
-            let envelope = Envelope.read(body)
-            let unsent = UnsentJob(claim: claim, queue: queue, body: body, envelope: envelope, job: nil)
+            let job = JobDecoder.identify(body, as: queue.format)
+            var unsent = UnsentJob(claim: claim, queue: queue, body: body, envelope: job.envelope, job: job)
+            unsent.appName = job.app.map { String(buffer: job.text($0)) }
             ledger.record(.dead(Reason(error)), of: unsent)
             return nil
         }
@@ -110,6 +111,7 @@ final class Intake {
             return ledger.record(.split(size: Self.maximumTokens), of: unsent(job, claim, queue))
         }
         entry.namesTopic = job.topic != nil
+        entry.keepsResult = job.keepsResult
         entry.isOnChannel = job.channel != nil
         entry.readySince = lane.now
         let tokens = job.tokens.map { DistinctTokens($0, of: job) }

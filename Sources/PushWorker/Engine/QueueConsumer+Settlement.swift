@@ -142,14 +142,9 @@ extension QueueConsumer: JobSettler {
         let (claim, count, original) = (unsent.claim, unsent.notifications, unsent.envelope.original)
         switch end {
         case .dead(let reason):
-            let members =
-                if let job = unsent.job {
-                    DeadLetter.members(
-                        job: job, firstSeen: unsent.firstSeen, detail: reason.detail,
-                        tokens: unsent.envelope.tokens(in: job.body))
-                } else {
-                    DeadLetter.members(of: unsent.envelope, in: unsent.body, detail: reason.detail ?? "")
-                }
+            let members = DeadLetter.members(
+                job: unsent.job, firstSeen: unsent.firstSeen, detail: reason.detail,
+                tokens: unsent.envelope.tokens(in: unsent.body))
             let code = reason.code.text
             outbox.settlement.bury(
                 claim, reason: code, attempts: unsent.envelope.attempt - 1, members: members, original: original)
@@ -160,7 +155,7 @@ extension QueueConsumer: JobSettler {
             outbox.settlement.end(claim, .expired, notifications: count)
             outbox.settlement.addResults(results)
         case .scheduled(let time):
-            guard let job = unsent.job else { return }
+            let job = unsent.job
             var writer = queue.wrapper(
                 of: job, claim: claim, attempt: job.envelope.attempt, firstSeen: queue.now)
             if job.envelope.overridesTokens, let tokens = job.tokens { writer.write(tokens: tokens.map(job.text)) }
@@ -168,7 +163,7 @@ extension QueueConsumer: JobSettler {
             outbox.settlement.postpone(
                 claim, .scheduled, due: .at(milliseconds: time), head: writer.head(), reason: nil, original: original)
         case .split(let size):
-            guard let job = unsent.job else { return }
+            let job = unsent.job
             let writer = queue.wrapper(
                 of: job, claim: claim, attempt: job.envelope.attempt, firstSeen: unsent.firstSeen, namesClaim: false)
             outbox.settlement.split(
