@@ -74,7 +74,7 @@ struct InvalidAdd: AsyncParsableCommand {
         var words: String {
             let added = "added \(Words.number(added)) token\(added == 1 ? "" : "s")"
             let others = [
-                (known, "were there already"), (registered, "have registered since"), (refused, "refused"),
+                (known, "already there"), (registered, "registered since"), (refused, "refused"),
             ].filter { $0.0 > 0 }.map { "\(Words.number($0.0)) \($0.1)" }
             return ([added] + others).joined(separator: ", ")
         }
