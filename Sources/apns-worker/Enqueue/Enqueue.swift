@@ -158,8 +158,9 @@ struct Enqueue: AsyncParsableCommand {
             case .sidekiq(let classes):
                 let wrapper = SidekiqWrapper(queue: keys.queue, className: classes.first ?? "PushJob")
                 return FlagJob(
-                    body: wrapper.wrap(try makeJob(members, id: id, enqueuedAt: nil), at: now), id: id,
-                    notifications: max(1, devices.count))
+                    body: wrapper.wrap(
+                        try makeJob(members, id: self.id, enqueuedAt: nil), id: self.id == nil ? id : NewID.make(), at: now),
+                    id: id, notifications: max(1, devices.count))
             }
         } catch let error as ValidationError {
             throw error
@@ -181,7 +182,7 @@ struct Enqueue: AsyncParsableCommand {
     }
 
     private func makeJob(
-        _ members: [JobMember: JobEncoder.ShortForm], id: String, enqueuedAt: Int64?
+        _ members: [JobMember: JobEncoder.ShortForm], id: String?, enqueuedAt: Int64?
     ) throws -> ByteBuffer {
         guard token.isEmpty != (channel == nil) else {
             throw ValidationError("a job needs --token" + (channel == nil ? "" : " or --channel, and not both"))

@@ -31,8 +31,9 @@ struct SidekiqWrapper {
 
     /// - Parameters:
     ///   - job: a JSON object; it goes into the arguments byte for byte.
+    ///   - id: Sidekiq's `jid`.
     ///   - now: in milliseconds since 1970.
-    func wrap(_ job: ByteBuffer, at now: Int64) -> ByteBuffer {
+    func wrap(_ job: ByteBuffer, id: String, at now: Int64) -> ByteBuffer {
         let time = "\(now / 1000).\(String(now % 1000 + 1000).dropFirst())"
         var text = ByteBuffer(string: #"{"class":"#)
         text.writeJSONString(className)
@@ -40,7 +41,7 @@ struct SidekiqWrapper {
         text.writeJSONString(queue)
         text.writeString(#","args":["#)
         text.writeImmutableBuffer(job)
-        text.writeString(#"],"retry":true,"jid":"\#(NewID.make())","created_at":\#(time),"enqueued_at":\#(time)}"#)
+        text.writeString(#"],"retry":true,"jid":"\#(id)","created_at":\#(time),"enqueued_at":\#(time)}"#)
         return text
     }
 }

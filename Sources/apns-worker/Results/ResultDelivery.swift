@@ -26,10 +26,14 @@ struct ResultDelivery {
     /// Pending results that are listed at once.
     private static let page = 200
 
+    /// The maximum number of results that are handed over alone at a time.
+    private static let maximumSingles = 1000
+
     private struct Single {
         let result: StoredResult
         var tries = 0
-        var isRefused = false
+        var due = ContinuousClock.now
+        var backoff = Backoff()
     }
 
     let queue: String
@@ -108,7 +112,8 @@ struct ResultDelivery {
         if mayHaveLeftovers {
             let own = try await group.pending(of: consumer, count: limits.batch)
             mayHaveLeftovers = own.count == limits.batch
-            if !own.isEmpty { return try await group.takeOver(own.map(\.entry), idle: 0) }
+            let results = try await group.takeOver(own.map(\.entry), idle: 0)
+            if !results.isEmpty { return results }
         }
         if ContinuousClock.now >= nextTakeOver {
             let others = try await silentConsumersResults()
@@ -170,50 +175,72 @@ struct ResultDelivery {
         try await deliverOneByOne(wanted)
     }
 
+    /// Hands over results alone, each after pauses of its own, and new ones together in the meantime.
     private mutating func deliverOneByOne(_ results: [StoredResult]) async throws {
         var left = results.map { Single(result: $0) }
         var (isAccepting, backoff) = (false, Backoff())
         while !left.isEmpty {
-            var (failed, failuresInRow): ([Single], Int) = ([], 0)
-            var last = ResultReception.accepted
-            while failuresInRow < Self.failuresInRow, let first = left.first {
-                if stop.isStopped { return }
-                var single = first
-                last = await handOver([single.result])
-                if case .unreachable = last { break }
-                left.removeFirst()
-                if last == .accepted {
-                    isAccepting = true
-                    failuresInRow = 0
-                    backoff = Backoff()
-                    try await acknowledge([single.result])
-                    continue
-                }
-                single.tries += 1
-                if case .refused = last {
-                    single.isRefused = true
-                } else {
-                    single.isRefused = false
-                    failuresInRow += 1
-                }
-                // If it accepts nothing, it may be the receiver's problem and not the result's.
-                if single.tries >= limits.tries, single.isRefused || isAccepting {
-                    try await park(single.result, last, tries: single.tries)
-                } else {
-                    failed.append(single)
-                }
+            let problem = try await tryDue(&left, &isAccepting)
+            if stop.isStopped || left.isEmpty { return }
+            if let problem {
+                guard try await rest(&backoff, after: problem) else { return }
+                continue
             }
-            // Others come first the next time.
-            left += failed
-            guard !left.isEmpty else { return }
-            if !isAccepting, left.count < Self.failuresInRow {
-                let more = try await group.take(Self.page / 10, waiting: nil)
-                held += more.map(\.entry)
-                try await acknowledge(more.filter { !filter.matches($0) })
-                left = more.filter(filter.matches).map { Single(result: $0) } + left
+            if isAccepting { backoff = Backoff() }
+            if limits.once, !isAccepting, left.contains(where: { $0.tries >= limits.tries }) {
+                hasGivenUp = true
+                return
             }
-            guard try await rest(&backoff, after: last) else { return }
+            let next = left.map(\.due).min() ?? .now
+            let wait = max(1, min(1000, Int((next - .now) / .milliseconds(1))))
+            try await renewIfDue()
+            guard left.count < Self.maximumSingles, !limits.once else {
+                await pause(milliseconds: Int64(wait))
+                continue
+            }
+            let more = try await group.take(limits.batch, waiting: wait)
+            held += more.map(\.entry)
+            try await acknowledge(more.filter { !filter.matches($0) })
+            let wanted = more.filter(filter.matches)
+            guard !wanted.isEmpty else { continue }
+            if await handOver(wanted) == .accepted {
+                isAccepting = true
+                try await acknowledge(wanted)
+            } else {
+                left += wanted.map { Single(result: $0) }
+            }
         }
+    }
+
+    /// Hands over the results whose pauses have passed, until the receiver seems to have a problem of its own.
+    /// - Returns: that problem.
+    private mutating func tryDue(_ left: inout [Single], _ isAccepting: inout Bool) async throws -> ResultReception? {
+        var failuresInRow = 0
+        let now = ContinuousClock.now
+        for var single in left where single.due <= now {
+            if stop.isStopped { return nil }
+            let reception = await handOver([single.result])
+            if case .unreachable = reception { return reception }
+            left.removeAll { $0.result.entry == single.result.entry }
+            if reception == .accepted {
+                (isAccepting, failuresInRow) = (true, 0)
+                try await acknowledge([single.result])
+                continue
+            }
+            single.tries += 1
+            var isRefused = false
+            if case .refused = reception { isRefused = true } else { failuresInRow += 1 }
+            // If nothing is accepted, the receiver may be the reason, and not the result.
+            if single.tries >= limits.tries, isRefused || isAccepting {
+                try await park(single.result, reception, tries: single.tries)
+            } else {
+                single.due = .now + .milliseconds(reception.pause(atLeast: single.backoff.next()))
+                left.append(single)
+            }
+            if failuresInRow == Self.failuresInRow { return reception }
+            try await renewIfDue()
+        }
+        return nil
     }
 
     private mutating func handOver(_ results: [StoredResult]) async -> ResultReception {
@@ -242,19 +269,23 @@ struct ResultDelivery {
     private mutating func rest(_ backoff: inout Backoff, after reception: ResultReception) async throws -> Bool {
         hasGivenUp = limits.once && backoff.rests >= limits.tries
         guard !hasGivenUp else { return false }
-        var milliseconds = backoff.next()
-        if case .failed(_, let retryAfter?) = reception { milliseconds = max(milliseconds, retryAfter) }
-        let renewal = Int64(max(100, limits.claimAfter / 3))
+        var milliseconds = reception.pause(atLeast: backoff.next())
         while milliseconds > 0, !stop.isStopped {
             let part = min(milliseconds, renewal)
             await pause(milliseconds: part)
             milliseconds -= part
-            if ContinuousClock.now - renewed >= .milliseconds(renewal) {
-                try await group.renew(held)
-                renewed = .now
-            }
+            try await renewIfDue()
         }
         return !stop.isStopped
+    }
+
+    /// The milliseconds after which this consumer shows again that it works on its results.
+    private var renewal: Int64 { Int64(max(100, limits.claimAfter / 3)) }
+
+    private mutating func renewIfDue() async throws {
+        guard ContinuousClock.now - renewed >= .milliseconds(renewal) else { return }
+        try await group.renew(held)
+        renewed = .now
     }
 
     private func pause(milliseconds: Int64) async {
@@ -270,7 +301,7 @@ struct ResultDelivery {
     }
 
     /// Pauses that double from half a second to a minute, each shortened at random by up to a fifth.
-    private struct Backoff {
+    struct Backoff {
         private var milliseconds: Int64 = 500
         private(set) var rests = 0
 

@@ -40,6 +40,11 @@ enum ResultReception: Sendable, Equatable {
     /// It could not be reached, so nothing is known about these results.
     case unreachable(String)
 
+    /// The milliseconds to wait before the next try: the receiver's own wish, if that is longer.
+    func pause(atLeast milliseconds: Int64) -> Int64 {
+        if case .failed(_, let retryAfter?) = self { max(milliseconds, retryAfter) } else { milliseconds }
+    }
+
     /// The problem, in words without the contents of results.
     var problem: String? {
         switch self {
