@@ -10,7 +10,7 @@ package struct DeviceRecord: Sendable {
     /// The time of the device's last known registration, in milliseconds since 1970.
     package var registeredAt: Int64?
 
-    /// Nothing is known.
+    /// Of a token about which nothing is known.
     package init() {}
 
     /// Reads the record of a token.

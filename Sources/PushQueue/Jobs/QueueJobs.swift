@@ -260,15 +260,10 @@ package struct QueueJobs: Sendable {
         case .cancel(let detail):
             var text = ByteBuffer(string: ",\"attempts\":\(stored.envelope.attempt - 1)")
             let failure = stored.failure
-            let members =
-                if let job = stored.job {
-                    DeadLetter.members(
-                        job: job, detail: detail, status: failure?.status, error: failure?.reason,
-                        tokens: stored.envelope.tokens(in: stored.body))
-                } else {
-                    DeadLetter.members(of: stored.envelope, in: stored.body, detail: detail)
-                }
-            text.writeImmutableBuffer(members)
+            text.writeImmutableBuffer(
+                DeadLetter.members(
+                    job: stored.job ?? JobDecoder.identify(stored.body, as: format), detail: detail,
+                    status: failure?.status, error: failure?.reason, tokens: stored.envelope.tokens(in: stored.body)))
             return text
         case .run: return stored.madeDue
         case .discard, .remove, .move: return ByteBuffer()
@@ -285,6 +280,8 @@ package struct QueueJobs: Sendable {
         result.id = stored.id
         result.app = stored.app.map { String(buffer: $0) }
         result.trace = stored.job?.trace
+        result.campaign = stored.campaign
+        result.labels = stored.job?.labelsText
         var packed = PackedResults()
         for token in stored.tokens.isEmpty ? [nil] : stored.tokens.prefix(Self.maximumResults).map(Optional.some) {
             result.token = token

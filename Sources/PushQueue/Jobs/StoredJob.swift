@@ -33,10 +33,10 @@ package struct StoredJob: Sendable {
     package let lane: String?
     /// The contents of its wrapper.
     package let envelope: Envelope
-    /// The job; `nil` if it can't be read, or was not.
+    /// The job; `nil` if it was not read. Of one that is not valid, only what identifies it.
     package let job: Job?
-    /// The members that can be read although the job is not valid.
-    private let rest: ReadableMembers
+    /// True if the job is valid, or was not read.
+    package let isValid: Bool
 
     /// - Parameters:
     ///   - due: `nil` for a job that does not wait for its time.
@@ -47,12 +47,15 @@ package struct StoredJob: Sendable {
         self.due = due
         self.lane = lane
         envelope = Envelope.read(body)
-        // An operator need not know that a queue's jobs are Sidekiq's.
-        let job = format.flatMap { format in
-            (try? JobDecoder.decode(body, as: format)) ?? (try? JobDecoder.decode(body, as: .sidekiq(classes: [])))
+        do throws(JobError) {
+            job = try format.map { format throws(JobError) in try JobDecoder.decode(body, as: format) }
+            isValid = true
+        } catch {
+            // An operator need not know that a queue's jobs are Sidekiq's.
+            let sidekiq = try? JobDecoder.decode(body, as: .sidekiq(classes: []))
+            job = sidekiq ?? format.map { JobDecoder.identify(body, as: $0) }
+            isValid = sidekiq != nil
         }
-        self.job = job
-        rest = format.flatMap { job == nil ? ReadableMembers(body, $0) : nil } ?? ReadableMembers()
         if lane != nil {
             state = .claimed
         } else if due == nil {
@@ -79,16 +82,16 @@ package struct StoredJob: Sendable {
     package var key: String { JobKey.of(original) }
 
     /// The producer's id.
-    package var id: ByteBuffer? { job.flatMap { job in job.id.map(job.text) } ?? rest.id ?? envelope.id.map(text) }
+    package var id: ByteBuffer? { job.flatMap { job in job.id.map(job.text) } ?? envelope.id.map(text) }
     /// The name of its app.
-    package var app: ByteBuffer? { job.flatMap { job in job.app.map(job.text) } ?? rest.app }
+    package var app: ByteBuffer? { job.flatMap { job in job.app.map(job.text) } }
     /// Its topic.
-    package var topic: ByteBuffer? { job.flatMap { job in job.topic.map(job.text) } ?? rest.topic }
+    package var topic: ByteBuffer? { job.flatMap { job in job.topic.map(job.text) } }
     /// Its campaign.
-    package var campaign: ByteBuffer? { job.flatMap { job in job.campaign.map(job.text) } ?? rest.campaign }
+    package var campaign: ByteBuffer? { job?.campaignName }
     /// The device tokens that are still to be sent to, or its channel.
     package var tokens: [ByteBuffer] {
-        guard let job else { return envelope.overridesTokens ? envelope.tokens(in: body) : rest.token.map { [$0] } ?? [] }
+        guard let job else { return envelope.tokens(in: body) }
         return job.tokens.map { $0.map(job.text) } ?? [job.token ?? job.channel].compactMap { $0.map(job.text) }
     }
     /// The number of notifications that are still to be sent.
@@ -120,45 +123,5 @@ package struct StoredJob: Sendable {
         wrapped.writeBytes(head)
         wrapped.writeBytes(bytes[envelope.original.lowerBound...])
         return wrapped
-    }
-}
-
-/// The members of an invalid job by which people look for it.
-private struct ReadableMembers: Sendable {
-    var id, app, topic, campaign, token: ByteBuffer?
-
-    init() {}
-
-    /// Reads what can be read of the job's own object.
-    init(_ body: ByteBuffer, _ format: JobFormat) {
-        guard let document = JobDecoder.document(of: body, as: format.withoutClasses) else { return }
-        document.withUnsafeReadableBytes { bytes in
-            // What is before the place at which it is no JSON counts.
-            try? read(bytes)
-        }
-    }
-
-    private mutating func read(_ bytes: UnsafeRawBufferPointer) throws(JSONError) {
-        var scanner = JSONScanner(bytes)
-        try scanner.begin()
-        guard scanner.next == UInt8(ascii: "{") else { return }
-        var more = try scanner.enterObject()
-        while more {
-            let name = UnsafeRawBufferPointer(rebasing: bytes[try scanner.name().range])
-            if scanner.next == UInt8(ascii: "\"") {
-                let value = JSONText.withCharacters(of: try scanner.string(), in: bytes) { ByteBuffer(bytes: $0) }
-                switch String(decoding: name.prefix(16), as: UTF8.self) {
-                case "id": id = value
-                case "app": app = value
-                case "topic": topic = value
-                case "campaign": campaign = value
-                case "token": token = value
-                default: break
-                }
-            } else {
-                try scanner.skipValue()
-            }
-            more = try scanner.nextMember()
-        }
     }
 }

@@ -53,8 +53,9 @@ final class Intake {
         do throws(JobError) {
             job = try JobDecoder.decode(body, as: queue.format)
         } catch {
-            let envelope = Envelope.read(body)
-            let unsent = UnsentJob(claim: claim, queue: queue, body: body, envelope: envelope, job: nil)
+            let job = JobDecoder.identify(body, as: queue.format)
+            var unsent = UnsentJob(claim: claim, queue: queue, body: body, envelope: job.envelope, job: job)
+            unsent.appName = job.app.map { String(buffer: job.text($0)) }
             ledger.record(.dead(Reason(error)), of: unsent)
             return nil
         }
@@ -157,6 +158,7 @@ final class Intake {
             return ledger.record(.split(size: Self.maximumTokens), of: unsent(job, claim, queue))
         }
         entry.namesTopic = job.topic != nil
+        entry.keepsResult = job.keepsResult
         entry.isOnChannel = job.channel != nil
         entry.hasCampaign = job.campaign != nil
         entry.readySince = lane.now

@@ -18,8 +18,8 @@ struct Campaign: AsyncParsableCommand {
               apns-worker campaign cancel spring-sale --reason 'wrong price'
               apns-worker campaign requeue spring-sale
 
-            The counters of a campaign are kept for 90 days after its last notification. The total is known if jobs are \
-            enqueued with `apns-worker enqueue --campaign`, or if the producer counts it: \
+            The counters of a campaign are kept for 90 days after its last notification. `apns-worker enqueue` counts \
+            the total. Other producers count it themselves: \
             HINCRBY push:{default}:campaign:spring-sale total 500000
             """,
         subcommands: [

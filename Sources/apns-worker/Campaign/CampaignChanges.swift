@@ -61,6 +61,22 @@ struct CampaignChangeOptions: ParsableArguments {
         return changes
     }
 
+    /// Makes jobs due that were deferred because of the campaign's pause or limit.
+    /// - Returns: their number.
+    func makeDue(_ reason: String, in queues: [QueueKeys], _ fleet: Fleet) async throws -> Int {
+        var filter = JobFilter()
+        filter.campaigns = [options.campaign]
+        filter.reasons = [reason]
+        filter.states = [.deferred]
+        var count = 0
+        for keys in queues {
+            var changes = JobChanges(QueueJobs(try await fleet.client(for: keys.jobs), keys), .run, filter)
+            try await changes.run()
+            count += changes.tally.changed
+        }
+        return count
+    }
+
     /// The queues where a campaign is known. All queues if it is known nowhere: its jobs may not have been claimed yet.
     func queues(_ fleet: Fleet, _ queues: [QueueKeys]) async throws -> (keys: [QueueKeys], isKnown: Bool) {
         let known = Set(try await fleet.campaign(options.campaign, in: queues).map(\.queue))
@@ -257,6 +273,9 @@ struct CampaignResume: AsyncParsableCommand {
             let (known, isKnown) = try await change.queues(fleet, queues)
             guard isKnown else { try await change.options.unknown(fleet, queues) }
             let changes = try await change.change(.resume, in: known, fleet)
+            let resumed = Set(changes.filter { $0.before == "paused" }.map(\.queue))
+            _ = try await change.makeDue(
+                "CampaignPaused", in: known.filter { resumed.contains($0.queue) }, fleet)
             let status = try change.report(changes) { change in
                 switch change.before {
                 case "paused": "campaign \(change.campaign) in queue \(change.queue) is resumed"
@@ -297,8 +316,10 @@ struct CampaignLimit: AsyncParsableCommand {
 
     func run() async throws {
         try await change.options.withQueues { fleet, queues in
-            let changes = try await change.change(
-                .limit(perSecond: perSecond), in: change.queues(fleet, queues).keys, fleet)
+            let known = try await change.queues(fleet, queues).keys
+            let changes = try await change.change(.limit(perSecond: perSecond), in: known, fleet)
+            // Their turns were those of the former limit.
+            _ = try await change.makeDue("CampaignLimited", in: known, fleet)
             let status = try change.report(changes) { change in
                 "campaign \(change.campaign) in queue \(change.queue) "
                     + (change.limitPerSecond.map { "is limited to \(Words.number($0)) per second" } ?? "has no limit")

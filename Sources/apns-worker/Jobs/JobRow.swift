@@ -33,7 +33,7 @@ struct JobRow {
             job.state.rawValue, job.key, job.enqueuedAt.map { Moment.age(now - $0) } ?? "?", next,
             "\(job.envelope.attempt)", Self.text(job.app), Self.text(job.id), Self.text(job.campaign),
             tokens.count > 1 ? "\(Words.number(tokens.count)) tokens" : first,
-            job.lane.map { "claimed by \($0)" } ?? error ?? (job.job == nil ? "unreadable" : "-"),
+            job.lane.map { "claimed by \($0)" } ?? error ?? (!job.isValid ? "unreadable" : "-"),
         ]
         return cells.map { String($0.printable.prefix(120)) }
     }
