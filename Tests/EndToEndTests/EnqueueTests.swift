@@ -27,8 +27,12 @@ extension EndToEnd {
             }
         }
 
-        private static func worker(_ redis: RedisServer, _ options: String...) async throws -> WorkerProcess {
-            let worker = try WorkerProcess(redis: redis.url, endpoint: 1, options: ["--simulate"] + options)
+        private static func worker(_ redis: RedisServer, _ options: [String] = []) async throws -> WorkerProcess {
+            // Nothing of what other workers of tests have for APNs.
+            let none = ["ENDPOINT", "CA", "KEY", "KEY_ID", "TEAM_ID", "TOPIC"].map { ("APNS_WORKER_\($0)", "") }
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: 1, options: ["--simulate"] + options,
+                environment: Dictionary(uniqueKeysWithValues: none))
             try await eventually("the worker has joined") {
                 if let ending = worker.process.ending { throw worker.process.failure("ended with \(ending)") }
                 return try redis.run("HLEN", "push:{default}:worker-info").number == 1
@@ -166,12 +170,8 @@ extension EndToEnd {
         func wait(_ results: String) async throws {
             let redis = try RedisServer()
             let options = results.isEmpty ? [] : ["--results", results]
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: 1,
-                options: ["--simulate", "--simulate-rule", "prefix=1,answer=BadCollapseId"] + options)
-            try await eventually("the worker has joined") {
-                try redis.run("HLEN", "push:{default}:worker-info").number == 1
-            }
+            let worker = try await Self.worker(
+                redis, ["--simulate-rule", "prefix=1,answer=BadCollapseId"] + options)
             let good = try await Self.enqueue(["--token", Self.token, "--alert", "x", "--wait", "30s"], redis)
             #expect(good.ending == .exited(0), "\(good.errors)")
             #expect(good.output.contains(/\ndelivered in \d+ (ms|s) \(attempt 1, apns-id [0-9a-f-]{36}\)\n$/), "\(good.output)")
