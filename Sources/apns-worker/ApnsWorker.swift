@@ -31,7 +31,7 @@ struct ApnsWorker: AsyncParsableCommand {
         subcommands: [
             Run.self, Enqueue.self, Status.self, Requeue.self, Dead.self, Invalid.self, Feedback.self, Channels.self,
             Pause.self, Resume.self, Quiet.self, Stop.self, Check.self, Config.self, Schema.self, Health.self,
-            Results.self,
+            Results.self, Campaign.self, Jobs.self, Device.self,
         ])
 
     static func main() async {

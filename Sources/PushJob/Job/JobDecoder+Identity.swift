@@ -1,7 +1,7 @@
 import NIOCore
 
 extension JobDecoder {
-    /// Reads the members that identify a job from a body that ``decode(_:as:)`` refuses: `id`, `token` or `channel`, `app`,
+    /// Reads the members that identify a job from a body that ``decode(_:as:)`` refuses: `id`, `token` or `channel`, `app`, `topic`,
     /// `campaign`, `labels` and `traceparent`.
     ///
     /// It steps over all other members, whether they are valid or not. At a byte that is not JSON it stops, and keeps the
@@ -58,7 +58,7 @@ extension JobMember {
     /// True for the members by which a job is found again.
     var identifies: Bool {
         switch self {
-        case .id, .token, .channel, .app, .campaign, .labels, .traceparent: true
+        case .id, .token, .channel, .app, .topic, .campaign, .labels, .traceparent: true
         default: false
         }
     }

@@ -14,7 +14,8 @@ public enum JobLabels {
         var name = name
         return name.withUTF8 {
             MemberRules.isIdentifier(
-                JSONString(range: 0..<$0.count, hasEscapes: false), in: UnsafeRawBufferPointer($0), atMost: maximumCampaign)
+                JSONString(range: 0..<$0.count, hasEscapes: false), in: UnsafeRawBufferPointer($0),
+                atMost: maximumCampaign)
         }
     }
 

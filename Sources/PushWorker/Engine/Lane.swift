@@ -394,7 +394,9 @@ extension Lane: QueueConsumerDelegate {
         }
     }
 
-    func accept(_ claimed: ClaimedJob, from queue: QueueContext) -> Prerequisite? { intake.accept(claimed, from: queue) }
+    func accept(_ claimed: ClaimedJob, from queue: QueueContext) -> Prerequisite? {
+        intake.accept(claimed, from: queue)
+    }
 
     func recordDuplicate(_ reservation: Reservation, in queue: QueueContext) {
         intake.recordDuplicate(reservation, in: queue)

@@ -82,8 +82,8 @@ final class Ledger {
     /// Notes the log's level, which may change at any time.
     func refresh() { logsEach = lane.logger.logLevel <= .debug }
 
-    /// True if any end of a notification is described with what APNs answered.
-    var wantsAnswers: Bool { logsEach || resultsKept != .off }
+    /// True if delivered notifications are described with what APNs answered.
+    var wantsAnswers: Bool { logsEach || resultsKept == .all }
 
     /// True if a notification with this outcome must be described. Asked for each notification.
     private func describes(_ outcome: Outcome) -> Bool { logsEach || resultsKept.includes(outcome) }

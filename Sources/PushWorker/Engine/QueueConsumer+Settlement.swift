@@ -119,6 +119,7 @@ extension QueueConsumer: JobSettler {
             of: job, claim: ended.claim, attempt: job.envelope.attempt + (postponed.spendsAttempt ? 1 : 0),
             firstSeen: ended.firstSeen)
         if job.tokens != nil { writer.write(tokens: postponed.tokens) }
+        if postponed.kind == .deferred { writer.write(why: .deferred) }
         let code = postponed.reason.code.text
         writer.write(errorStatus: postponed.status, reason: code, at: queue.now)
         expectRetry(in: postponed.delay)
@@ -180,6 +181,7 @@ extension QueueConsumer: JobSettler {
             var writer = queue.wrapper(
                 of: job, claim: claim, attempt: job.envelope.attempt, firstSeen: queue.now)
             if job.envelope.overridesTokens, let tokens = job.tokens { writer.write(tokens: tokens.map(job.text)) }
+            writer.write(why: .scheduled)
             expectRetry(in: time - queue.now)
             outbox.settlement.postpone(
                 claim, .scheduled, due: .at(milliseconds: time), head: writer.head(), reason: nil, original: original)

@@ -116,7 +116,9 @@ struct Enqueue: AsyncParsableCommand {
 
     /// The queue that jobs go to: `default`, where the configuration has several.
     private func queueOfJobs(_ settings: Settings) throws -> QueueConfiguration {
-        if queue.given[.queueNames] == nil, let common = try settings.queues().first(where: { $0.keys.queue == "default" }) {
+        if queue.given[.queueNames] == nil,
+            let common = try settings.queues().first(where: { $0.keys.queue == "default" })
+        {
             return common
         }
         return try queue.only(settings)
@@ -138,7 +140,8 @@ struct Enqueue: AsyncParsableCommand {
         guard !token.isEmpty || channel != nil || payload != nil || !members.isEmpty else {
             if let flag = flagOfOneJob {
                 throw ValidationError(
-                    "--\(flag) is for a job of flags, with --token and --alert or --payload; lines have their own members")
+                    "--\(flag) is for a job of flags, with --token and --alert or --payload; lines have their own members"
+                )
             }
             if isatty(STDIN_FILENO) == 1 {
                 throw ValidationError(
@@ -159,7 +162,8 @@ struct Enqueue: AsyncParsableCommand {
                 let wrapper = SidekiqWrapper(queue: keys.queue, className: classes.first ?? "PushJob")
                 return FlagJob(
                     body: wrapper.wrap(
-                        try makeJob(members, id: self.id, enqueuedAt: nil), id: self.id == nil ? id : NewID.make(), at: now),
+                        try makeJob(members, id: self.id, enqueuedAt: nil), id: self.id == nil ? id : NewID.make(),
+                        at: now),
                     id: id, notifications: max(1, devices.count))
             }
         } catch let error as ValidationError {
@@ -342,9 +346,30 @@ struct Enqueue: AsyncParsableCommand {
         command.append(keys.jobs)
         // What is pushed last at the head comes out first.
         for job in first ? batch.reversed() : batch { command.append(job) }
-        if let confirmation { return try await confirmation.push(command, client) }
-        _ = try await client.call(command, deadline: .seconds(30))
-        return .unasked
+        var outcome = PushConfirmation.Outcome.unasked
+        if let confirmation {
+            outcome = try await confirmation.push(command, client)
+        } else {
+            _ = try await client.call(command, deadline: .seconds(30))
+        }
+        try await countCampaigns(batch, client, keys)
+        return outcome
+    }
+
+    /// Adds the notifications of jobs to the totals of their campaigns.
+    private func countCampaigns(_ batch: [ByteBuffer], _ client: RedisClient, _ keys: QueueKeys) async throws {
+        var totals: [ByteBuffer: Int] = [:]
+        for body in batch {
+            // A line that was not checked may be in any form.
+            guard let job = (try? JobDecoder.decode(body)) ?? (try? JobDecoder.decode(body, as: .sidekiq(classes: []))),
+                let campaign = job.campaignName
+            else { continue }
+            // A token that is named twice is sent once.
+            totals[campaign, default: 0] += job.tokens.map { Set($0.map(job.text)).count } ?? 1
+        }
+        for (campaign, total) in totals {
+            try await CampaignCounts.addTotal(total, of: String(buffer: campaign), client, keys)
+        }
     }
 }
 
