@@ -336,7 +336,8 @@ private struct DeliveryLog {
         failingSince = nil
         lastLine = nil
         let milliseconds = (ContinuousClock.now - since) / .milliseconds(1)
-        Terminal.tell("queue \(queue): \(receiver) accepts results again, after \(Words.duration(Int64(milliseconds)))\n")
+        Terminal.tell(
+            "queue \(queue): \(receiver) accepts results again, after \(Words.duration(Int64(milliseconds)))\n")
     }
 
     /// Reports the first failure, and then one per minute.
