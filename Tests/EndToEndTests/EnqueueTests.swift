@@ -123,9 +123,9 @@ extension EndToEnd {
             #expect(named.errors.contains("no worker has an app nosuch; they have news, shop"), "\(named.errors)")
             try redis.run("DEL", "push:{default}:jobs")
             let worker = try await Self.worker(redis)
-            let unknown = try await Self.enqueue(flags + ["--app", "defalt"], redis)
+            let unknown = try await Self.enqueue(flags + ["--app", "defaults"], redis)
             #expect(unknown.ending == .exited(64))
-            #expect(unknown.errors.contains("no worker has an app defalt; did you mean default?"), "\(unknown.errors)")
+            #expect(unknown.errors.contains("no worker has an app defaults; did you mean default?"), "\(unknown.errors)")
             let lines = [
                 #"{"id":"a","token":"ab","alert":"x","app":"default"}"#,
                 #"{"id":"b","token":"ab","alert":"x","app":"shop"}"#,
@@ -139,7 +139,7 @@ extension EndToEnd {
             #expect(many.errors.contains("line 3: unknown push type allert; did you mean alert?"))
             #expect(many.errors.contains("line 5: the device token has a character"))
             #expect(try Self.objects(many.output).compactMap { $0["id"] as? String } == ["a", "d"])
-            let unchecked = try await Self.enqueue(flags + ["--app", "defalt", "--unchecked"], redis)
+            let unchecked = try await Self.enqueue(flags + ["--app", "defaults", "--unchecked"], redis)
             #expect(unchecked.ending == .exited(0) && unchecked.errors.isEmpty)
             try await eventually("it is a dead letter") { try QueueContents(redis).count("dead:UnknownApp") == 1 }
             _ = try await worker.stop()
