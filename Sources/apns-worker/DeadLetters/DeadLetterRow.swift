@@ -62,7 +62,8 @@ struct DeadLetterRow {
     func page(now: Int64) -> String {
         let members: [(String, String?)] = [
             ("key", key), ("time", "\(Moment.text(at)), \(Moment.age(now - at)) ago"), ("reason", reason),
-            ("app", header?.app), ("id", header?.id), ("campaign", header?.campaign), ("labels", labels), ("attempts", header?.attempts.map(String.init)),
+            ("app", header?.app), ("id", header?.id), ("campaign", header?.campaign), ("labels", labels),
+            ("attempts", header?.attempts.map(String.init)),
             ("status", header?.status.map(String.init)), ("error", header?.error), ("detail", header?.detail),
             ("requeued", header?.requeues.map { "\($0) times before" }),
             ("first seen", header?.enqueued.map(Moment.text)), ("claim", header?.claim),
@@ -109,7 +110,8 @@ struct DeadLetterRow {
                 key: key, time: Moment.text(at), reason: reason, at: at, attempts: header?.attempts,
                 status: header?.status, requeues: header?.requeues, size: header?.size, enqueued: header?.enqueued,
                 id: header?.id, app: header?.app, campaign: header?.campaign, error: header?.error,
-                detail: header?.detail, claim: header?.claim, labels: header?.labels, tokenCount: header?.tokens?.count, tokens: isWhole ? header?.tokens : nil, job: job,
+                detail: header?.detail, claim: header?.claim, labels: header?.labels, tokenCount: header?.tokens?.count,
+                tokens: isWhole ? header?.tokens : nil, job: job,
                 jobBase64: isWhole && job == nil ? Data(bytes).base64EncodedString() : nil))
     }
 }

@@ -85,7 +85,8 @@ struct CallbackOptions: ParsableArguments {
             return
         }
         if exec != nil, webhook != nil {
-            throw ValidationError("--exec and --webhook cannot be combined; run one process for each, with its own --group")
+            throw ValidationError(
+                "--exec and --webhook cannot be combined; run one process for each, with its own --group")
         }
         if exec == nil, !execEnv.isEmpty { throw ValidationError("--exec-env needs --exec") }
         if webhook == nil, webhookSecretFile != nil || webhookCA != nil {
@@ -157,7 +158,9 @@ struct CallbackOptions: ParsableArguments {
 
     private func secret() throws -> WebhookSecret {
         if let webhookSecretFile {
-            do { return try WebhookSecret(try SecretFile.text(webhookSecretFile)) } catch let error as SecretFile.Unusable {
+            do { return try WebhookSecret(try SecretFile.text(webhookSecretFile)) } catch let error
+                as SecretFile.Unusable
+            {
                 throw ValidationError("--webhook-secret-file: \(error)")
             }
         }
