@@ -364,7 +364,7 @@ struct DocumentedCommand: Decodable {
                 DocumentationTables.table(
                     ["Option", "Description"], own.map { [Self.option($0), Self.escaped($0.abstract ?? "")] }) + "\n"
         }
-        let settings = mine.filter(Self.isSetting).compactMap { $0.names?.last?.name }
+        let settings = (arguments ?? []).filter(Self.isSetting).compactMap { $0.names?.last?.name }
         if !settings.isEmpty {
             let flags = Set(settings.map { "--\($0)" })
             let sections = Setting.Section.allCases.filter { section in

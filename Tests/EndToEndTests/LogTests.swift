@@ -170,7 +170,7 @@ extension EndToEnd {
         func unknownFormat() async throws {
             let worker = try WorkerProcess(
                 redis: "redis://127.0.0.1:1", endpoint: 1, environment: ["APNS_WORKER_LOG_FORMAT": "xml"])
-            #expect(try await worker.process.wait() == .exited(64))
+            #expect(try await worker.process.wait() == .exited(78))
             #expect(
                 worker.log.contains("APNS_WORKER_LOG_FORMAT") && worker.log.contains("auto, text, json or journal"))
         }

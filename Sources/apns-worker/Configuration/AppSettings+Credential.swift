@@ -13,7 +13,7 @@ extension AppSettings {
                 name: name, topic: topic,
                 credential: try simulated.credential(
                     topic: topic, otherTopics: otherTopics, usesGateway: usesGateway))
-        } catch let error as ValidationError {
+        } catch let error as CommandFailure {
             throw error
         } catch {
             throw invalid("\(error)")
