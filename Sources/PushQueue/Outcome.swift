@@ -12,6 +12,8 @@ public enum Outcome: String, CaseIterable, Sendable {
     case suppressed
     /// It can't be delivered as it is, and is kept as a dead letter.
     case dead
+    /// An operator cancelled its campaign or its job.
+    case cancelled
 
     /// The index among all cases.
     package var index: Int {
@@ -22,6 +24,7 @@ public enum Outcome: String, CaseIterable, Sendable {
         case .dropped: 3
         case .suppressed: 4
         case .dead: 5
+        case .cancelled: 6
         }
     }
 }
@@ -39,7 +42,7 @@ public enum Postponement: String, CaseIterable, Sendable {
 /// Numbers of notifications by outcome.
 package struct OutcomeCounts: Sendable, Equatable {
     private var delivered = 0
-    private var others = [0, 0, 0, 0, 0]
+    private var others = [0, 0, 0, 0, 0, 0]
 
     package init() {}
 

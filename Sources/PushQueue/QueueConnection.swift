@@ -41,6 +41,8 @@ public final class QueueConnection {
         public var stamp: String
         /// The number of claims that the lane had before; negative if it is unknown.
         public var held: Int
+        /// All job commands, if they are not those that the lane knows.
+        public var commands: JobCommands?
         /// The jobs, under consecutive numbers from the one that was given. They share one buffer.
         public var bodies: [ByteBuffer]
     }
@@ -109,14 +111,15 @@ public final class QueueConnection {
     ///   - count: how many jobs at most; 0 only renews.
     ///   - first: the number for the first of them. A claim whose reply was lost is repeated with the same number.
     ///   - join: whether this is the worker's first claim.
+    ///   - knownCommands: the version of the job commands that the lane knows; others come with the claim.
     ///   - heartbeat: what the lane reports about itself, at intervals; the claim then also brings commands.
     public func claim(
-        count: Int, first: Int, join: Bool, heartbeat: WorkerHeartbeat? = nil,
+        count: Int, first: Int, join: Bool, knownCommands: String = "", heartbeat: WorkerHeartbeat? = nil,
         completion: @escaping (Result<Claimed, Failure>) -> Void
     ) {
         var keyNames = [
             keys.jobs, keys.retry, keys.claimed(worker), keys.inbox, keys.workers, keys.paused, keys.dead,
-            keys.deadBytes, keys.statsPrefix, keys.next(worker), keys.results,
+            keys.deadBytes, keys.statsPrefix, keys.next(worker), keys.results, keys.jobCommands,
         ]
         if let heartbeat { keyNames += [keys.workerInfo, keys.order(heartbeat.process)] }
         scripts.run(
@@ -136,6 +139,7 @@ public final class QueueConnection {
                 command.append(head)
                 command.append(limits.resultsKept)
                 command.append(limits.idleLease)
+                command.append(knownCommands)
                 guard let heartbeat else { return }
                 command.append(Int(heartbeat.uptime))
                 command.append(heartbeat.members)
@@ -154,7 +158,8 @@ public final class QueueConnection {
         guard let status = elements.next()?.integer, let now = elements.next()?.integer,
             let due = elements.next()?.integer, let expired = elements.next()?.string,
             let evicted = elements.next()?.integer, let command = elements.next()?.string,
-            let stamp = elements.next()?.string, let held = elements.next()?.integer
+            let stamp = elements.next()?.string, let held = elements.next()?.integer,
+            let commands = elements.next()?.children
         else { return .failure(.unexpectedReply(.claim)) }
         var bodies: [ByteBuffer] = []
         bodies.reserveCapacity(elements.underestimatedCount)
@@ -167,7 +172,7 @@ public final class QueueConnection {
                 isPaused: status == 1, leaseLost: status == 2, now: Int64(now), nextDue: due < 0 ? nil : Int64(due),
                 expiredWorker: expired.isEmpty ? nil : expired, evicted: evicted,
                 command: command.isEmpty ? nil : WorkerCommand(command), stamp: stamp, held: held,
-                bodies: bodies))
+                commands: JobCommands(hash: commands), bodies: bodies))
     }
 
     /// Makes sure that jobs are the only ones with their ids.
@@ -218,7 +223,11 @@ public final class QueueConnection {
     /// Settles claims.
     public func settle(_ settlement: Settlement, completion: @escaping (Result<Settled, Failure>) -> Void) {
         scripts.run(
-            .settle, [keys.claimed(worker), keys.retry, keys.dead, keys.deadBytes, keys.statsPrefix, keys.results],
+            .settle,
+            [
+                keys.claimed(worker), keys.retry, keys.dead, keys.deadBytes, keys.statsPrefix, keys.results,
+                keys.campaigns, keys.campaignPrefix,
+            ],
             expecting: settlement.expectedArguments,
             arguments: { [worker, limits] command in
                 command.append(worker)
@@ -288,6 +297,32 @@ public final class QueueConnection {
                             let left = reply.root[1].integer
                         else { return .failure(.unexpectedReply(.release)) }
                         return .success(Released(released: released, left: left))
+                    })
+            })
+    }
+
+    /// Assigns times to jobs of a campaign whose rate is limited.
+    /// - Parameters:
+    ///   - amounts: the notifications of each job.
+    ///   - since: the time at which the limit was set, in milliseconds since 1970.
+    ///   - completion: gets the milliseconds until each job may be sent.
+    public func limit(
+        campaign: String, perSecond: Int, since: Int64, amounts: [Int],
+        completion: @escaping (Result<[Int], Failure>) -> Void
+    ) {
+        scripts.run(
+            .limitCampaign, [keys.campaign(campaign)], expecting: amounts.count + 8,
+            arguments: { command in
+                command.append(perSecond)
+                command.append(Int(since))
+                for amount in amounts { command.append(amount) }
+            },
+            completion: { result in
+                completion(
+                    result.flatMap { reply in
+                        let waits = reply.root.children.compactMap(\.integer)
+                        guard waits.count == amounts.count else { return .failure(.unexpectedReply(.limitCampaign)) }
+                        return .success(waits)
                     })
             })
     }

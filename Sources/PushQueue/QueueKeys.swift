@@ -38,6 +38,12 @@ public struct QueueKeys: Sendable {
     public let workerInfo: String
     /// The day's counters are under this and the date.
     public let statsPrefix: String
+    /// HASH: operators' commands about the jobs of a campaign or with an id; see ``JobCommands``.
+    public let jobCommands: String
+    /// ZSET of campaigns by the time of their last settlement in ms.
+    public let campaigns: String
+    /// A campaign's counters are under this and its name.
+    public let campaignPrefix: String
 
     private let base: String
 
@@ -92,6 +98,9 @@ public struct QueueKeys: Sendable {
         paused = base + "paused"
         workerInfo = base + "worker-info"
         statsPrefix = base + "stats:"
+        jobCommands = base + "job-commands"
+        campaigns = base + "campaigns"
+        campaignPrefix = base + "campaign:"
     }
 
     /// True if a Cluster keeps the list of jobs where it keeps the queue's other keys. If not, no script can move a job
@@ -118,6 +127,9 @@ public struct QueueKeys: Sendable {
     /// STRING: a command to a worker (`quiet`, `stop`), for ten minutes.
     /// - Parameter process: the part of its workers' names that its lanes have in common.
     public func order(_ process: String) -> String { "\(base)order:\(process)" }
+
+    /// HASH of a campaign's counters by outcome and reason, with `total`, `started_at` and `updated_at`; for 90 days.
+    public func campaign(_ name: String) -> String { campaignPrefix + name }
 
     /// HASH of a day's counters by outcome and reason (`delivered`, `dead:MalformedJSON`, …), for 40 days.
     /// - Parameter date: such as `2026-11-21`, in UTC.

@@ -16,6 +16,9 @@ public enum QueueScript: Int, CaseIterable, Sendable {
     case release
     case gauges
     case overview
+    // Campaigns.
+    case commandJobs
+    case limitCampaign
     // Dead letters.
     case pageDeadLetters
     // Invalid tokens.
@@ -65,6 +68,8 @@ public enum QueueScript: Int, CaseIterable, Sendable {
         case .release: PackageResources.release_lua
         case .gauges: PackageResources.gauges_lua
         case .overview: PackageResources.overview_lua
+        case .commandJobs: PackageResources.command_jobs_lua
+        case .limitCampaign: PackageResources.limit_campaign_lua
         case .pageDeadLetters: PackageResources.page_lua
         case .findInvalidTokens: PackageResources.find_lua
         case .addInvalidTokens: PackageResources.add_lua

@@ -28,6 +28,7 @@ struct ScriptParts {
         ScriptParts([
             "app-pause": PackageResources.app_pause_lua,
             "bury": PackageResources.bury_lua,
+            "campaigns": PackageResources.campaigns_lua,
             "chunks": PackageResources.chunks_lua,
             "claims": PackageResources.claims_lua,
             "count": PackageResources.count_lua,

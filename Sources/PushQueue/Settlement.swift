@@ -17,10 +17,20 @@ public struct Settlement: Sendable {
     /// The counter of jobs whose notifications ended in more ways than one; those are counted one by one.
     package static let mixed = "mixed"
 
-    private var acknowledged: [[ClaimID]] = Array(repeating: [], count: Outcome.allCases.count)
-    /// The same, each with its results.
-    private var done: [Outcome: (count: Int, arguments: RedisArguments)] = [:]
-    private var arguments = RedisArguments()
+    /// The settlements of the jobs of one campaign, or of none.
+    private struct Group {
+        var acknowledged: [[ClaimID]] = Array(repeating: [], count: Outcome.allCases.count)
+        /// The same, each with its results.
+        var done: [Outcome: (count: Int, arguments: RedisArguments)] = [:]
+        var arguments = RedisArguments()
+    }
+
+    /// Those of the current campaign.
+    private var group = Group()
+    /// The campaign of ``group``; `nil` for jobs without one.
+    private var campaign: ByteBuffer?
+    /// Those of the other campaigns.
+    private var others: [ByteBuffer?: Group] = [:]
     private var otherClaims: [ClaimID] = []
     /// How many claims are settled.
     public private(set) var count = 0
@@ -34,18 +44,33 @@ public struct Settlement: Sendable {
     public init() {}
 
     /// Roughly how many bytes it takes to keep it.
-    public var size: Int { done.values.reduce(count * 32 + arguments.size) { $0 + $1.arguments.size } }
+    public var size: Int {
+        groups.reduce(count * 32) { sum, group in
+            group.done.values.reduce(sum + group.arguments.size) { $0 + $1.arguments.size }
+        }
+    }
 
     /// True if there is nothing to write.
     public var isEmpty: Bool { count == 0 }
 
     /// The claims that are settled.
-    public var claims: [ClaimID] { acknowledged.flatMap { $0 } + otherClaims }
+    public var claims: [ClaimID] { groups.flatMap { $0.acknowledged.flatMap { $0 } } + otherClaims }
+
+    private var groups: [Group] { [group] + others.values }
+
+    /// Settles jobs of a campaign from now on, whose counters the settlements are added to.
+    /// - Parameter campaign: its name; `nil` for jobs without one.
+    public mutating func use(campaign: ByteBuffer?) {
+        guard campaign != self.campaign else { return }
+        others[self.campaign] = group
+        group = others.removeValue(forKey: campaign) ?? Group()
+        self.campaign = campaign
+    }
 
     /// Ends a job with its only notification.
     public mutating func end(_ claim: ClaimID, _ outcome: Outcome) {
         count += 1
-        acknowledged[outcome.index].append(claim)
+        group.acknowledged[outcome.index].append(claim)
     }
 
     /// Ends a job with its only notification.
@@ -54,9 +79,9 @@ public struct Settlement: Sendable {
         guard !results.isEmpty else { return end(claim, outcome) }
         count += 1
         otherClaims.append(claim)
-        done[outcome, default: (0, RedisArguments())].count += 1
-        done[outcome]?.arguments.append(claim)
-        done[outcome]?.arguments.append(results.argument)
+        group.done[outcome, default: (0, RedisArguments())].count += 1
+        group.done[outcome]?.arguments.append(claim)
+        group.done[outcome]?.arguments.append(results.argument)
     }
 
     /// Ends a job with all its notifications.
@@ -74,17 +99,17 @@ public struct Settlement: Sendable {
     private mutating func acknowledge(_ claim: ClaimID, as counter: String) {
         count += 1
         otherClaims.append(claim)
-        arguments.append("ack")
-        arguments.append(counter)
-        arguments.append(1)
-        arguments.append(claim)
+        group.arguments.append("ack")
+        group.arguments.append(counter)
+        group.arguments.append(1)
+        group.arguments.append(claim)
     }
 
     /// Tells producers of notifications if the settlement before it finds its claim.
     public mutating func addResults(_ results: PackedResults) {
         guard !results.isEmpty else { return }
-        arguments.append("result")
-        arguments.append(results.argument)
+        group.arguments.append("result")
+        group.arguments.append(results.argument)
     }
 
     /// Postpones a job.
@@ -97,16 +122,16 @@ public struct Settlement: Sendable {
         _ claim: ClaimID, _ postponement: Postponement, due: Due, head: ByteBuffer, reason: String?,
         original: Range<Int>
     ) {
-        arguments.append("retry")
-        arguments.append(claim)
-        arguments.append(postponement.rawValue)
+        group.arguments.append("retry")
+        group.arguments.append(claim)
+        group.arguments.append(postponement.rawValue)
         switch due {
-        case .after(let milliseconds): arguments.append("+\(max(0, milliseconds))")
-        case .at(let milliseconds): arguments.append("@\(milliseconds)")
+        case .after(let milliseconds): group.arguments.append("+\(max(0, milliseconds))")
+        case .at(let milliseconds): group.arguments.append("@\(milliseconds)")
         }
-        arguments.append(head)
-        arguments.append(original.lowerBound)
-        arguments.append(original.count)
+        group.arguments.append(head)
+        group.arguments.append(original.lowerBound)
+        group.arguments.append(original.count)
         copiedBytes += original.count
         if let reason { addCount("\(postponement.rawValue):\(reason)", 1) }
         otherClaims.append(claim)
@@ -124,22 +149,22 @@ public struct Settlement: Sendable {
         _ claim: ClaimID, prefix: ByteBuffer, pieces: [Range<Int>], cut: Range<Int>, original: Range<Int>,
         text: ByteBuffer? = nil
     ) {
-        arguments.append("split")
-        arguments.append(claim)
-        arguments.append(prefix)
-        arguments.append(cut.lowerBound)
-        arguments.append(cut.count)
-        arguments.append(original.lowerBound)
-        arguments.append(original.count)
-        arguments.append(pieces.count)
+        group.arguments.append("split")
+        group.arguments.append(claim)
+        group.arguments.append(prefix)
+        group.arguments.append(cut.lowerBound)
+        group.arguments.append(cut.count)
+        group.arguments.append(original.lowerBound)
+        group.arguments.append(original.count)
+        group.arguments.append(pieces.count)
         copiedBytes += original.count * pieces.count
         for piece in pieces {
             if let text {
-                arguments.append("-")
-                arguments.append(text.getSlice(at: text.readerIndex + piece.lowerBound, length: piece.count) ?? .init())
+                group.arguments.append("-")
+                group.arguments.append(text.getSlice(at: text.readerIndex + piece.lowerBound, length: piece.count) ?? .init())
             } else {
-                arguments.append(piece.lowerBound)
-                arguments.append(piece.count)
+                group.arguments.append(piece.lowerBound)
+                group.arguments.append(piece.count)
             }
         }
         otherClaims.append(claim)
@@ -148,24 +173,27 @@ public struct Settlement: Sendable {
 
     /// The job becomes a dead letter.
     /// - Parameters:
+    ///   - outcome: what to count it as: ``Outcome/dead`` or ``Outcome/cancelled``.
     ///   - reason: a word of letters and digits, for counters and for `requeue`.
     ///   - attempts: how many attempts were made.
     ///   - members: more JSON about it, each member with a comma before it.
     ///   - original: where the original's bytes stand in the claimed job.
     ///   - settles: `false` where other notifications of the job go on, and a settlement for those follows.
     public mutating func bury(
-        _ claim: ClaimID, reason: String, attempts: Int, members: ByteBuffer, original: Range<Int>, settles: Bool = true
+        _ claim: ClaimID, as outcome: Outcome = .dead, reason: String, attempts: Int, members: ByteBuffer,
+        original: Range<Int>, settles: Bool = true
     ) {
-        arguments.append(settles ? "dead" : "letter")
-        arguments.append(claim)
-        arguments.append(reason)
+        group.arguments.append(settles ? "dead" : "letter")
+        group.arguments.append(claim)
+        if settles { group.arguments.append(outcome.rawValue) }
+        group.arguments.append(reason)
         var all = ByteBuffer()
         copiedBytes += original.count
         all.writeString(",\"attempts\":\(attempts)")
         all.writeImmutableBuffer(members)
-        arguments.append(all)
-        arguments.append(original.lowerBound)
-        arguments.append(original.count)
+        group.arguments.append(all)
+        group.arguments.append(original.lowerBound)
+        group.arguments.append(original.count)
         if settles {
             otherClaims.append(claim)
             count += 1
@@ -174,33 +202,45 @@ public struct Settlement: Sendable {
 
     /// Counts something if the settlement before it found its claim.
     public mutating func addCount(_ field: String, _ amount: Int) {
-        arguments.append("count")
-        arguments.append(field)
-        arguments.append(amount)
+        group.arguments.append("count")
+        group.arguments.append(field)
+        group.arguments.append(amount)
     }
 
     /// Writes the script's arguments behind those that all batches have.
     func append(to command: inout RedisCommand) {
-        for outcome in Outcome.allCases where !acknowledged[outcome.index].isEmpty {
-            let claims = acknowledged[outcome.index]
+        append(group, of: campaign, to: &command)
+        for (campaign, group) in others { append(group, of: campaign, to: &command) }
+    }
+
+    private func append(_ group: Group, of campaign: ByteBuffer?, to command: inout RedisCommand) {
+        if campaign != nil || !others.isEmpty {
+            command.append("campaign")
+            command.append(campaign ?? ByteBuffer())
+        }
+        for outcome in Outcome.allCases where !group.acknowledged[outcome.index].isEmpty {
+            let claims = group.acknowledged[outcome.index]
             command.append("ack")
             command.append(outcome.rawValue)
             command.append(claims.count)
             for claim in claims { command.append(claim) }
         }
         for outcome in Outcome.allCases {
-            guard let done = done[outcome] else { continue }
+            guard let done = group.done[outcome] else { continue }
             command.append("done")
             command.append(outcome.rawValue)
             command.append(done.count)
             done.arguments.append(to: &command)
         }
-        arguments.append(to: &command)
+        group.arguments.append(to: &command)
     }
 
-    /// Roughly how many arguments and bytes the command will have.
+    /// Roughly how many arguments the command will have.
     var expectedArguments: Int {
-        done.values.reduce(acknowledged.reduce(0) { $0 + $1.count } + arguments.count + 16) { $0 + $1.arguments.count }
+        groups.reduce(16) { sum, group in
+            let acknowledged = group.acknowledged.reduce(sum) { $0 + $1.count } + group.arguments.count + 2
+            return group.done.values.reduce(acknowledged) { $0 + $1.arguments.count }
+        }
     }
 }
 

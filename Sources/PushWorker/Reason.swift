@@ -76,6 +76,12 @@ package struct Reason: Sendable, Equatable {
         case appPaused = "AppPaused"
         case attemptsExhausted = "AttemptsExhausted"
         case badPayload = "BadPayload"
+        /// The rate of the job's campaign is limited.
+        case campaignLimited = "CampaignLimited"
+        /// The job's campaign is paused.
+        case campaignPaused = "CampaignPaused"
+        /// The job or its campaign was cancelled.
+        case cancelled = "Cancelled"
         /// The certificate of a gateway app is for another topic.
         case certificateNotForTopic = "CertificateNotForTopic"
         /// The worker ends.

@@ -180,6 +180,9 @@ enum DocumentationTables {
         case .attemptsExhausted: ["`dead`", "All attempts are used up. The dead letter has the last error."]
         case .badPayload:
             ["`dead`", "The payload breaks a rule that Apple documents as an error. The detail names it."]
+        case .campaignLimited: ["deferred", "The rate of the job's campaign is limited. It is due when its turn comes."]
+        case .campaignPaused: ["deferred", "The job's campaign is paused."]
+        case .cancelled: ["`cancelled`", "An operator cancelled the job or its campaign."]
         case .certificateNotForTopic: ["the app is paused", "The certificate of a gateway app is for another topic."]
         case .drained: ["deferred", "The worker ended before the notification was sent. It is back in the queue."]
         case .duplicate: ["`dropped`", "Another job with the same `id` was sent within `unique_for`."]
@@ -209,7 +212,8 @@ enum DocumentationTables {
             "deadBytes": keys.deadBytes, "gauges": keys.gauges, "results": keys.results, "paused": keys.paused,
             "workerInfo": keys.workerInfo, "claimed": keys.claimed("<lane>"),
             "unique": String(buffer: keys.unique(.init(string: "<id>"))), "next": keys.next("<lane>"),
-            "order": keys.order("<process>"), "stats": keys.stats("<day>"),
+            "order": keys.order("<process>"), "stats": keys.stats("<day>"), "jobCommands": keys.jobCommands,
+            "campaigns": keys.campaigns, "campaign": keys.campaign("<name>"),
         ]
         return try keyTable("QueueKeys", names)
     }

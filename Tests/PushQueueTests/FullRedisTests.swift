@@ -143,6 +143,23 @@ struct FullRedisTests {
         }
     }
 
+    @Test("a campaign is cancelled, and its jobs are settled and get their turns")
+    func campaigns() async throws {
+        try await withFullRedis(prepare: { queue in try queue.push(["a"]) }) { queue in
+            let (client, keys) = (queue.client, queue.keys)
+            let cancel = JobCommands.Change.cancel(discard: false)
+            try await JobCommands.change(cancel, of: [.campaign("x")], by: "eve", client, keys)
+            let worker = queue.worker("w")
+            #expect(try await worker.claim(1).commands?.commands.count == 1)
+            #expect(try await worker.limit("x", 10, since: 1, [1, 1]) == [0, 100])
+            try await worker.settle { settlement in
+                settlement.use(campaign: ByteBuffer(string: "x"))
+                settlement.end(1, .delivered)
+            }
+            #expect(try await CampaignCounts.read("x", client, keys).counters == ["delivered": 1])
+        }
+    }
+
     @Test("jobs are neither enqueued nor requeued, and it is said what to do")
     func refusals() async throws {
         try await withFullRedis(prepare: { queue in

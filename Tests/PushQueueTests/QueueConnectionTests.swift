@@ -70,7 +70,7 @@ struct QueueConnectionTests {
         case .release: [keys.workers, keys.claimed("w"), keys.inbox, keys.jobs]
         // Those of apps and tokens are elsewhere.
         case .pageDeadLetters: [keys.dead, keys.jobs, stats]
-        case .gauges, .overview, .findInvalidTokens, .addInvalidTokens, .registerTokens, .pauseApp, .probeApp,
+        case .gauges, .overview, .commandJobs, .limitCampaign, .findInvalidTokens, .addInvalidTokens, .registerTokens, .pauseApp, .probeApp,
             .resumeApp, .reserveRate, .throttleToken, .shareProviderToken, .setKey:
             []
         }

@@ -160,10 +160,12 @@ struct TestWorker: Sendable {
     }
 
     func claim(
-        _ count: Int, first: Int = 1, join: Bool = true, heartbeat: WorkerHeartbeat? = nil
+        _ count: Int, first: Int = 1, join: Bool = true, knownCommands: String = "", heartbeat: WorkerHeartbeat? = nil
     ) async throws -> QueueConnection.Claimed {
         let claimed = try await call {
-            $0.claim(count: count, first: first, join: join, heartbeat: heartbeat, completion: $1)
+            $0.claim(
+                count: count, first: first, join: join, knownCommands: knownCommands, heartbeat: heartbeat,
+                completion: $1)
         }
         stamps.learn(claimed.stamp, of: first..<first + claimed.bodies.count)
         return claimed
@@ -201,6 +203,13 @@ struct TestWorker: Sendable {
             stamps.learn(claim.stamp, of: claim.number..<claim.number + 1)
         }
         return results
+    }
+
+    /// The milliseconds until each job of a limited campaign may be sent.
+    func limit(_ campaign: String, _ perSecond: Int, since: Int64, _ amounts: [Int]) async throws -> [Int] {
+        try await call {
+            $0.limit(campaign: campaign, perSecond: perSecond, since: since, amounts: amounts, completion: $1)
+        }
     }
 
     /// - Returns: how many jobs went back and how many became dead letters; `nil` when the lease had not expired.
@@ -307,10 +316,11 @@ extension Settlement {
     }
 
     mutating func bury(
-        _ number: Int, reason: String, attempts: Int, members: ByteBuffer, original: Range<Int>, settles: Bool = true
+        _ number: Int, as outcome: Outcome = .dead, reason: String, attempts: Int, members: ByteBuffer,
+        original: Range<Int>, settles: Bool = true
     ) {
         bury(
-            Stamps.id(number), reason: reason, attempts: attempts, members: members, original: original,
+            Stamps.id(number), as: outcome, reason: reason, attempts: attempts, members: members, original: original,
             settles: settles)
     }
 }

@@ -290,7 +290,15 @@ final class FakeQueue: QueueStore {
     var isPaused = false
     /// The answers to reservations; granted without any.
     var reservations: [ReservationResult] = []
+    /// The commands of operators.
+    var commands = JobCommands()
+    /// The pauses of jobs whose campaign is limited, in milliseconds; none without any.
+    var turns: [Int] = []
+    /// The claims of jobs, and renewals of the lease.
+    private(set) var claims = 0
     private(set) var held: [ClaimID: String] = [:]
+    /// The counters by campaign.
+    private(set) var campaigns: [String: [String: Int]] = [:]
     private(set) var stats: [String: Int] = [:]
     /// The wrapped jobs that were postponed, with their pauses: `+500` in milliseconds, or `@` and a time.
     private(set) var postponed: [(body: String, due: String)] = []
@@ -328,10 +336,11 @@ final class FakeQueue: QueueStore {
     }
 
     func claim(
-        _ claim: ClaimWindow.Claim, heartbeat: WorkerHeartbeat?,
+        _ claim: ClaimWindow.Claim, knownCommands: String, heartbeat: WorkerHeartbeat?,
         completion: @escaping Completion<QueueConnection.Claimed>
     ) {
         reply(completion) { [self] in
+            claims += 1
             let before = held.count
             let taken = leaseIsLost || isPaused ? [] : Array(jobs.prefix(claim.count))
             jobs.removeFirst(taken.count)
@@ -342,6 +351,7 @@ final class FakeQueue: QueueStore {
             return QueueConnection.Claimed(
                 isPaused: isPaused, leaseLost: leaseIsLost, now: time(), nextDue: jobs.isEmpty ? nil : 0,
                 expiredWorker: nil, evicted: 0, command: nil, stamp: "s\(stamp)", held: before,
+                commands: knownCommands == commands.version ? nil : commands,
                 bodies: taken.map { ByteBuffer(string: $0) })
         }
     }
@@ -354,6 +364,14 @@ final class FakeQueue: QueueStore {
                 if result == .granted { held[reservation.reservedClaim] = String(buffer: reservation.body) }
                 return result
             }
+        }
+    }
+
+    func limit(
+        campaign: String, _ command: JobCommands.Command, amounts: [Int], completion: @escaping Completion<[Int]>
+    ) {
+        reply(completion) { [self] in
+            amounts.map { _ in turns.isEmpty ? 0 : turns.removeFirst() }
         }
     }
 
@@ -374,7 +392,11 @@ final class FakeQueue: QueueStore {
         var rest = texts.dropFirst()
         var (lost, found) = (0, false)
         func next() -> String { rest.removeFirst() }
-        func count(_ name: String, _ amount: Int) { stats[name, default: 0] += amount }
+        var campaign = ""
+        func count(_ name: String, _ amount: Int) {
+            stats[name, default: 0] += amount
+            if !campaign.isEmpty { campaigns[campaign, default: [:]][name, default: 0] += amount }
+        }
         func take() -> String? {
             let claim = next()
             let body = ClaimID(field: claim).flatMap { held.removeValue(forKey: $0) }
@@ -384,6 +406,7 @@ final class FakeQueue: QueueStore {
         }
         while !rest.isEmpty {
             switch next() {
+            case "campaign": campaign = next()
             case "ack":
                 let (outcome, number) = (next(), Int(next()) ?? 0)
                 for _ in 0..<number where take() != nil { count(outcome, 1) }
@@ -407,12 +430,12 @@ final class FakeQueue: QueueStore {
                 }
             case "dead":
                 let body = take()
-                let (reason, members) = (next(), next())
+                let (outcome, reason, members) = (next(), next(), next())
                 _ = (next(), next())
                 if body != nil {
                     dead.append((reason, members))
-                    count("dead", 1)
-                    count("dead:\(reason)", 1)
+                    count(outcome, 1)
+                    if outcome == "dead" { count("dead:\(reason)", 1) }
                 }
             case "letter":
                 found = ClaimID(field: next()).map { held[$0] != nil } ?? false

@@ -15,6 +15,8 @@ public struct Envelope: Equatable, Sendable {
     public internal(set) var reclaims = 0
     /// How often the job came back from the dead letters.
     public internal(set) var requeues: Int32 = 0
+    /// When it came back from the dead letters last, in milliseconds since 1970.
+    public internal(set) var requeued: Int64?
     /// True if the job has the reservation that its `unique_for` asks for.
     public internal(set) var isReserved = false
     /// The job's id.
@@ -46,9 +48,16 @@ public struct Envelope: Equatable, Sendable {
 
     /// Returns the time of the last failure in milliseconds since 1970; `nil` if the wrapper names none.
     /// - Parameter body: the bytes that this was read from.
-    package func failedAt(in body: ByteBuffer) -> Int64? {
-        guard let error else { return nil }
-        return body.withUnsafeReadableBytes { try? EnvelopeReader.time(ofFailure: error.range, in: $0) }
+    package func failedAt(in body: ByteBuffer) -> Int64? { failure(in: body)?.at }
+
+    /// Returns the reason and the time of the last failure or deferral, in milliseconds since 1970; `nil` if the wrapper names
+    /// none.
+    /// - Parameter body: the bytes that this was read from.
+    package func failure(in body: ByteBuffer) -> (reason: ByteBuffer?, at: Int64?)? {
+        guard let error,
+            let found = body.withUnsafeReadableBytes({ try? EnvelopeReader.failure(error.range, in: $0) })
+        else { return nil }
+        return (found.reason.map { $0.text(in: body) }, found.at)
     }
 
     /// Reads a body's wrapper, if it has one. The job inside is not looked at, so this works for every body.
@@ -103,17 +112,25 @@ private enum EnvelopeReader {
         }
     }
 
-    /// Reads `at` of an error, which the scanner has been over.
-    static func time(ofFailure range: Range<Int>, in bytes: UnsafeRawBufferPointer) throws(JSONError) -> Int64? {
+    /// Reads `reason` and `at` of an error, which the scanner has been over.
+    static func failure(
+        _ range: Range<Int>, in bytes: UnsafeRawBufferPointer
+    ) throws(JSONError) -> (reason: JobField?, at: Int64?) {
         var scanner = JSONScanner(bytes, in: range)
+        var (reason, at): (JobField?, Int64?) = (nil, nil)
         var more = try scanner.enterObject()
         while more {
             let name = UnsafeRawBufferPointer(rebasing: bytes[try scanner.name().range])
-            if name.isEqual(to: "at") { return try scanner.integer(in: JobTime.range) }
-            try scanner.skipValue()
+            if name.isEqual(to: "at") {
+                at = try scanner.integer(in: JobTime.range)
+            } else if name.isEqual(to: "reason"), scanner.next == UInt8(ascii: "\"") {
+                reason = JobField(try scanner.string())
+            } else {
+                try scanner.skipValue()
+            }
             more = try scanner.nextMember()
         }
-        return nil
+        return (reason, at)
     }
 
     private static func readValue(
@@ -148,6 +165,9 @@ private enum EnvelopeReader {
         case .requeues:
             guard let requeues = try scanner.integer(in: 0...Int64(Int32.max)) else { return false }
             envelope.requeues = Int32(requeues)
+        case .requeued:
+            guard let requeued = try scanner.integer(in: JobTime.range) else { return false }
+            envelope.requeued = requeued
         case .enqueued:
             guard let enqueued = try scanner.integer(in: JobTime.range) else { return false }
             envelope.enqueued = enqueued
@@ -175,6 +195,7 @@ private enum EnvelopeReader {
         static let enqueued = HeadMember(rawValue: 128)
         static let reserved = HeadMember(rawValue: 256)
         static let requeues = HeadMember(rawValue: 512)
+        static let requeued = HeadMember(rawValue: 1024)
 
         init(rawValue: UInt16) { self.rawValue = rawValue }
 
@@ -199,6 +220,8 @@ private enum EnvelopeReader {
                 self = .reserved
             } else if name.isEqual(to: "requeues") {
                 self = .requeues
+            } else if name.isEqual(to: "requeued") {
+                self = .requeued
             } else {
                 return nil
             }

@@ -43,6 +43,13 @@ public struct EnvelopeWriter: Sendable {
         buffer.writeJSONInteger(Int64(requeues))
     }
 
+    /// When the job came back from the dead letters last, in milliseconds since 1970; where it never did, nothing is written.
+    public mutating func write(requeued: Int64?) {
+        guard let requeued else { return }
+        buffer.writeStaticString(#","requeued":"#)
+        buffer.writeJSONInteger(requeued)
+    }
+
     /// The tokens still to be sent to, as decoded text. Without any, nothing is written and the job's own count.
     public mutating func write(tokens: some Sequence<ByteBuffer>) {
         var separator: StaticString = #","tokens":["#

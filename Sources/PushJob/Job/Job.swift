@@ -93,6 +93,9 @@ public struct Job: Sendable {
         tokenList.map { JobTokens(body: body, list: $0) }
     }
 
+    /// The name of its campaign, as text.
+    package var campaignName: ByteBuffer? { campaign.map(text) }
+
     /// True if a notification that says the same to the same device as another is to be sent once.
     public var collapsesDuplicates: Bool { traits.contains(.collapseDuplicates) }
 

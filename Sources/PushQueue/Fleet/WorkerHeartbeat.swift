@@ -26,6 +26,11 @@ public struct WorkerHeartbeat: Sendable {
         if report.undatedExpirations > 0 {
             json.writeString(",\"undated_expirations\":\(report.undatedExpirations)")
         }
+        if !report.commands.isEmpty {
+            json.writeString(",\"commands\":")
+            json.writeShort(report.commands)
+            json.writeString(",\"cancelled_in_flight\":\(report.cancelledInFlight)")
+        }
         json.writeString(#","rate":\#((report.rate * 10).rounded() / 10),"redis":"\#(report.redis)""#)
         if !report.obstacles.isEmpty {
             json.writeString(",\"obstacles\":[")

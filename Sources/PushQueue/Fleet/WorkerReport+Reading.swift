@@ -38,6 +38,8 @@ extension WorkerReport {
         var done: Int?
         var delivered: Int?
         var undated_expirations: Int?
+        var commands: String?
+        var cancelled_in_flight: Int?
         var rate: Double?
         var redis: String?
         var list: String?
@@ -70,6 +72,8 @@ extension WorkerReport {
         done = Self.count(form.done)
         delivered = Self.count(form.delivered)
         undatedExpirations = Self.count(form.undated_expirations)
+        commands = Self.shown(form.commands)
+        cancelledInFlight = Self.count(form.cancelled_in_flight)
         rate = max(0, min(form.rate ?? 0, 1e9))
         redis = Self.shown(form.redis)
         list = form.list.map { $0.prefix(255).printable }

@@ -73,6 +73,10 @@ public struct WorkerReport: Sendable, Equatable {
     public var processIdentifier = 0
     /// The program's version.
     public var version = ""
+    /// The version of the job commands that the lane applies; empty if there never was one.
+    public var commands = ""
+    /// The number of notifications that were in flight when the last change of the commands cancelled them.
+    public var cancelledInFlight = 0
     /// Which of the process' lanes it is, from 0.
     public var lane = 0
     /// How many lanes the process has.

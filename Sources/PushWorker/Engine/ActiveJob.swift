@@ -36,6 +36,8 @@ struct ActiveJob: LinkedEntry {
     var isSidekiq = false
     /// True if the topic is the job's own, and not the app's.
     var namesTopic = false
+    /// True if it belongs to a campaign.
+    var hasCampaign = false
     /// True if its notification is a broadcast on a channel, and not for a device.
     var isOnChannel = false
     /// True if a drain left its notification unsent: the job is given back and not settled.
@@ -118,7 +120,7 @@ final class JobTally {
     private(set) var postponed: Postponed?
     /// The results for producers, written when the job is settled.
     var results = PackedResults()
-    /// One for each reason.
+    /// One for each reason, those that were cancelled included.
     private(set) var dead: [Dead] = []
 
     /// Requests that may be sent, or were, although APNs may have accepted an earlier one.
@@ -141,6 +143,8 @@ final class JobTally {
 
     /// Notifications that will never be delivered, for one reason.
     struct Dead {
+        /// `dead`, or `cancelled`.
+        var outcome: Outcome
         var tokens: [ByteBuffer]
         var reason: Reason
         /// The failure of the last attempt, if that is not the reason itself.
@@ -153,8 +157,8 @@ final class JobTally {
     func fate(isAlone: Bool) -> Fate {
         if let postponed { return .postponed(postponed.kind) }
         let counted = outcomes.counted
-        guard counted.count + (dead.isEmpty ? 0 : 1) == 1 || isAlone else { return .mixed }
-        return .ended(dead.isEmpty ? counted.first?.outcome ?? .dropped : .dead)
+        guard counted.count + Set(dead.map(\.outcome)).count == 1 || isAlone else { return .mixed }
+        return .ended(dead.first?.outcome ?? counted.first?.outcome ?? .dropped)
     }
 
     func add(_ outcome: Outcome, count: Int = 1) { outcomes[outcome] += count }
@@ -179,11 +183,14 @@ final class JobTally {
         self.postponed = postponed
     }
 
-    func add(dead token: ByteBuffer, reason: Reason, cause: Reason?, status: Int?) {
+    /// - Parameter outcome: `dead`, or `cancelled`.
+    func add(
+        dead token: ByteBuffer, as outcome: Outcome = .dead, reason: Reason, cause: Reason? = nil, status: Int? = nil
+    ) {
         if let index = dead.firstIndex(where: { $0.reason.code == reason.code }) {
             dead[index].tokens.append(token)
         } else {
-            dead.append(Dead(tokens: [token], reason: reason, cause: cause, status: status))
+            dead.append(Dead(outcome: outcome, tokens: [token], reason: reason, cause: cause, status: status))
         }
     }
 }
@@ -207,11 +214,11 @@ enum Fate: Hashable {
     var index: Int {
         switch self {
         case .ended(let outcome): outcome.index
-        case .postponed(.retried): 6
-        case .postponed(.deferred): 7
-        case .postponed(.scheduled): 8
-        case .mixed: 9
-        case .split: 10
+        case .postponed(.retried): 7
+        case .postponed(.deferred): 8
+        case .postponed(.scheduled): 9
+        case .mixed: 10
+        case .split: 11
         case .resent: preconditionFailure("a job is not sent again at once")
         }
     }

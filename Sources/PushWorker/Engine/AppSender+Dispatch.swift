@@ -17,6 +17,8 @@ extension AppSender {
 
     /// Puts an expected job in the line, or defers it.
     func accept(_ id: JobID) {
+        // A command may have come while its tokens were looked up.
+        if applyCommand(to: id) { return }
         // Jobs of a paused app must not fill the lane; one is kept where it may soon probe whether the pause is over.
         if breaker.isOpen, !line.ready.isEmpty || !breaker.wantsProbe(now: lane.now) {
             return deferUnsubmitted(id, Reason(.appPaused), delay: pauseDelay)
@@ -29,6 +31,90 @@ extension AppSender {
         }
         if let delay = rateDelay(of: id) { return deferUnsubmitted(id, Reason(.rateLimited), delay: delay) }
         line.ready.append(id, in: lane.jobs)
+    }
+
+    // MARK: Commands of operators
+
+    /// Ends or defers the jobs of a queue that operators have cancelled or paused, as far as they are not submitted.
+    func applyCommands(of queue: QueueContext) {
+        if !queue.commands.isEmpty {
+            for flight in inFlight.entries where flight.job.index >= 0 && isCancelled(flight.job, of: queue) {
+                queue.cancelledInFlight += 1
+            }
+        }
+        var jobs = line.ready
+        line.ready = Line()
+        while let id = jobs.removeFirst(in: lane.jobs) {
+            if lane.jobs[id].queue == queue.id, applyCommand(to: id) { continue }
+            line.ready.append(id, in: lane.jobs)
+        }
+        line.gatherResends(in: inFlight)
+        var resends = line.resends
+        line.resends = Line()
+        while let flight = resends.removeFirst(in: inFlight) {
+            if inFlight[flight].job.index >= 0, isCancelled(inFlight[flight].job, of: queue) {
+                queue.cancelledInFlight -= 1
+                cancelResend(flight)
+            } else {
+                line.resends.append(flight, in: inFlight)
+            }
+        }
+    }
+
+    private func isCancelled(_ id: JobID, of queue: QueueContext) -> Bool {
+        guard lane.jobs[id].queue == queue.id, let job = lane.jobs[id].job,
+            let (_, command) = queue.commands.command(for: job)
+        else { return false }
+        return command.cancels(job)
+    }
+
+    /// Ends or defers a job that operators have cancelled or paused, as far as it is not submitted.
+    /// - Returns: false if it may be sent.
+    private func applyCommand(to id: JobID) -> Bool {
+        let queue = ledger.queue(of: id)
+        guard !queue.commands.isEmpty, lane.isWorking, let job = lane.jobs[id].job,
+            let (target, command) = queue.commands.command(for: job)
+        else { return false }
+        switch command.state {
+        case .running: return false
+        case .cancelled where !command.cancels(job): return false
+        case .cancelled:
+            let tokens = takeUnsubmitted(id)
+            ledger.recordCancelled(tokens, of: id, target, command)
+            ledger.close(tokens.count, of: id)
+        case .paused:
+            let delay = lane.random(in: Intake.campaignPause)
+            // One that expires before waits in smaller steps: the pause may end sooner.
+            deferUnsubmitted(id, Reason(.campaignPaused), delay: expires(id, job, within: delay) ? 1000 : delay)
+        }
+        return true
+    }
+
+    /// Removes what a job has not submitted from the line's account.
+    /// - Returns: the tokens or the channel, as text.
+    private func takeUnsubmitted(_ id: JobID) -> [ByteBuffer] {
+        line.waiting -= lane.jobs[id].unsubmitted
+        lane.jobs[id].notification = nil
+        lane.jobs[id].unsubmitted = 0
+        guard let fanOut = lane.jobs[id].fanOut else {
+            return [lane.jobs[id].job.flatMap(\.recipient) ?? ByteBuffer()]
+        }
+        var tokens: [ByteBuffer] = []
+        while let field = fanOut.remaining.next() { tokens.append(fanOut.job.text(field)) }
+        return tokens
+    }
+
+    /// Ends a notification that waited to be sent again.
+    func cancelResend(_ flight: FlightID) {
+        let id = inFlight[flight].job
+        guard let job = lane.jobs[id].job, let (target, command) = ledger.queue(of: id).commands.command(for: job)
+        else { return abandon(flight) }
+        endProbeWithoutAnswer(flight)
+        let recipient = recipient(of: flight) ?? ByteBuffer()
+        if !fleet.throttles.isEmpty { fleet.throttles.ended(recipient, now: ledger.queue(of: id).now) }
+        ledger.recordCancelled([recipient], of: id, target, command)
+        inFlight.remove(flight)
+        ledger.close(1, of: id)
     }
 
     /// Ends an expected job with one token that is known to be invalid.

@@ -346,6 +346,10 @@ extension AppSender: TransportDelegate {
     private func resend(_ attempt: Attempt, _ reason: Reason, counts: Bool = true) {
         guard lane.isWorking else { return abandon(attempt.flight) }
         if counts { inFlight[attempt.flight].resends += 1 }
+        let queue = ledger.queue(of: attempt.id)
+        if !queue.commands.isEmpty, queue.commands.command(for: attempt.job)?.command.cancels(attempt.job) == true {
+            return cancelResend(attempt.flight)
+        }
         ledger.recordResent(reason, of: attempt.id)
         line.sendAgain(attempt.flight, in: inFlight)
         lane.schedulePump()
@@ -395,7 +399,7 @@ extension AppSender: TransportDelegate {
     }
 
     /// The token that a notification is for, or its channel.
-    private func recipient(of flight: FlightID) -> ByteBuffer? {
+    func recipient(of flight: FlightID) -> ByteBuffer? {
         if let token = inFlight[flight].deviceToken { return token.hex }
         return lane.jobs[inFlight[flight].job].job.flatMap(\.recipient)
     }

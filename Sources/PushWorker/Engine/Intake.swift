@@ -9,6 +9,10 @@ import PushQueue
 final class Intake {
     /// A job with more tokens is split.
     private static let maximumTokens = 1000
+    /// A job of a campaign with a limit is split into pieces of a second's worth, but not into smaller ones than this.
+    private static let smallestPiece = 10
+    /// The time after which jobs of a paused campaign are looked at again, in milliseconds.
+    static let campaignPause: ClosedRange<Int64> = 240_000...300_000
     /// The maximum number of tokens in a look-up; those of one job are not parted.
     private static let lookUpBatch = 2000
 
@@ -42,9 +46,9 @@ final class Intake {
     // MARK: Jobs
 
     /// Accepts a claimed job, or ends it.
-    /// - Parameter isRecovered: true for a job that may have been sent before, under the same claim.
-    /// - Returns: the reservation that the job needs before it can be accepted; `nil` if it needs none.
-    func accept(_ body: ByteBuffer, claim: ClaimID, from queue: QueueContext, isRecovered: Bool) -> Reservation? {
+    /// - Returns: the step before the job can be accepted; `nil` if there is none.
+    func accept(_ claimed: ClaimedJob, from queue: QueueContext) -> Prerequisite? {
+        let (body, claim) = (claimed.body, claimed.claim)
         let job: Job
         do throws(JobError) {
             job = try JobDecoder.decode(body, as: queue.format)
@@ -54,20 +58,61 @@ final class Intake {
             ledger.record(.dead(Reason(error)), of: unsent)
             return nil
         }
+        let command = queue.commands.isEmpty ? nil : queue.commands.command(for: job)
+        if let (target, command) = command, let end = end(of: job, target, command, queue) {
+            ledger.record(end, of: unsent(job, claim, queue))
+            return nil
+        }
         if var reservation = Reservation(of: job, claim: claim) {
             reservation.results = ledger.resultsIfDuplicate(unsent(job, claim, queue))
-            return reservation
+            return .reservation(reservation)
         }
         if let sendAt = job.sendAt, sendAt > queue.now {
             ledger.record(.scheduled(until: sendAt), of: unsent(job, claim, queue))
             return nil
         }
+        if let (target, command) = command, case .campaign(let name) = target, let perSecond = command.perSecond,
+            !claimed.hasTurn, !hasTurn(job, since: command.limitedAt)
+        {
+            // A large job would exceed the rate at once.
+            let unsent = unsent(job, claim, queue)
+            guard job.tokenCount <= max(perSecond, Self.smallestPiece) else {
+                ledger.record(.split(size: min(Self.maximumTokens, max(perSecond, Self.smallestPiece))), of: unsent)
+                return nil
+            }
+            return .turn(unsent, campaign: name, command)
+        }
         do throws(Reason) {
-            try accept(job, body, claim, queue, isRecovered: isRecovered)
+            try accept(job, body, claim, queue, isRecovered: claimed.isRecovered)
         } catch {
             ledger.record(.dead(error), of: unsent(job, claim, queue))
         }
         return nil
+    }
+
+    // MARK: Commands of operators
+
+    /// How a job that operators have cancelled or paused leaves the lane; `nil` if it may be sent.
+    private func end(
+        of job: Job, _ target: JobCommands.Target, _ command: JobCommands.Command, _ queue: QueueContext
+    ) -> UnsentEnd? {
+        switch command.state {
+        case .running: nil
+        case .cancelled: command.cancels(job) ? .cancelled(target, command) : nil
+        case .paused: .deferred(Reason(.campaignPaused), delay: lane.random(in: Self.campaignPause))
+        }
+    }
+
+    /// True if a job was deferred until its turn within its campaign's rate, and the rate has not changed since.
+    private func hasTurn(_ job: Job, since: Int64) -> Bool {
+        guard let (reason, at) = job.envelope.failure(in: job.body), let reason, let at, at >= since else { return false }
+        return Reason.Code(text: String(buffer: reason)) == .own(.campaignLimited)
+    }
+
+    /// Applies the commands of a queue to all that its lane has accepted and not submitted.
+    func applyCommands(of queue: QueueContext) {
+        queue.cancelledInFlight = 0
+        for sender in senders { sender.applyCommands(of: queue) }
     }
 
     /// Ends a job that turned out to be a duplicate.
@@ -111,6 +156,7 @@ final class Intake {
         }
         entry.namesTopic = job.topic != nil
         entry.isOnChannel = job.channel != nil
+        entry.hasCampaign = job.campaign != nil
         entry.readySince = lane.now
         let tokens = job.tokens.map { DistinctTokens($0, of: job) }
         entry.open = tokens?.count ?? 1

@@ -86,6 +86,8 @@ extension Lane {
         report.done = ledger.counters.done
         report.delivered = ledger.counters[.delivered]
         report.undatedExpirations = ledger.counters.undatedExpirations
+        report.commands = queue.commands.version
+        report.cancelledInFlight = queue.cancelledInFlight
         report.rate = observation.recentRate.update(report.done, now: now)
         report.redis =
             switch context.configuration.redis {

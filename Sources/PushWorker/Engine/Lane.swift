@@ -390,12 +390,11 @@ extension Lane: QueueConsumerDelegate {
         case .backlog: callbacks.backlog(consumer.queue.id)
         case .due(let time): callbacks.due(consumer.queue.id, time)
         case .command(let command): callbacks.command(command)
+        case .jobCommands: intake.applyCommands(of: consumer.queue)
         }
     }
 
-    func accept(_ body: ByteBuffer, claim: ClaimID, from queue: QueueContext, isRecovered: Bool) -> Reservation? {
-        intake.accept(body, claim: claim, from: queue, isRecovered: isRecovered)
-    }
+    func accept(_ claimed: ClaimedJob, from queue: QueueContext) -> Prerequisite? { intake.accept(claimed, from: queue) }
 
     func recordDuplicate(_ reservation: Reservation, in queue: QueueContext) {
         intake.recordDuplicate(reservation, in: queue)

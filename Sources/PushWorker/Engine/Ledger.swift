@@ -27,6 +27,10 @@ struct UnsentJob {
 enum UnsentEnd {
     case dead(Reason)
     case expired
+    /// An operator cancelled it.
+    case cancelled(JobCommands.Target, JobCommands.Command)
+    /// Comes back after a pause in milliseconds; no attempt is spent.
+    case deferred(Reason, delay: Int64)
     /// Waits among the retries until a time in milliseconds of Redis' clock.
     case scheduled(until: Int64)
     /// Replaced by pieces with so many tokens each.
@@ -102,7 +106,7 @@ final class Ledger {
             lane.metrics.countDelivered(lane.jobs[id].series)
         } else {
             // Expired and suppressed notifications are one series each: their reasons say nothing more.
-            let label = outcome == .expired || outcome == .suppressed ? nil : reason
+            let label = outcome == .expired || outcome == .suppressed || outcome == .cancelled ? nil : reason
             lane.metrics.count(.ended(outcome), lane.jobs[id].series, 1, label)
         }
         let isDescribed = describes(outcome)
@@ -115,7 +119,7 @@ final class Ledger {
         switch outcome {
         // A plain delivery needs no tally; its result has made one.
         case .delivered: lane.jobs[id].tally?.add(.delivered)
-        case .invalidToken, .expired, .dropped, .suppressed: tally(of: id).add(outcome)
+        case .invalidToken, .expired, .dropped, .suppressed, .cancelled: tally(of: id).add(outcome)
         case .dead:
             guard let reason else { return }
             let token = recipient ?? ByteBuffer()
@@ -124,6 +128,35 @@ final class Ledger {
                 1, reason, cause: cause, lane.jobs[id].job, token: token, app: apps[lane.jobs[id].app.index].name,
                 queues[lane.jobs[id].queue.index])
         }
+    }
+
+    /// Records that notifications of an accepted job are not sent, because an operator cancelled it.
+    /// - Parameter tokens: their tokens or channels, as text.
+    func recordCancelled(
+        _ tokens: [ByteBuffer], of id: JobID, _ target: JobCommands.Target, _ command: JobCommands.Command
+    ) {
+        let reason = Reason(.cancelled, detail: command.detail)
+        for token in tokens {
+            if command.discards {
+                record(.cancelled, reason, of: id, to: token, wasSent: false)
+            } else {
+                counters.outcomes[.cancelled] += 1
+                lane.metrics.count(.ended(.cancelled), lane.jobs[id].series, 1, nil)
+                if describes(.cancelled) {
+                    describe(
+                        .cancelled, reason, cause: nil, status: nil, of: id, to: token, wasSent: false, uniqueID: nil)
+                }
+                tally(of: id).add(dead: token, as: .cancelled, reason: reason)
+            }
+        }
+        logCancelled(tokens.count, target, queues[lane.jobs[id].queue.index])
+    }
+
+    /// Logs the first cancelled notification of each command, and then one line per minute.
+    private func logCancelled(_ count: Int, _ target: JobCommands.Target, _ queue: QueueContext) {
+        lane.logThrottled(
+            .notice, "cancelled", "dropped notifications that an operator cancelled: \(target)",
+            kind: "cancelled \(queue.name) \(target)", count: count, metadata: ["queue": "\(queue.name)"])
     }
 
     /// Records that a token has become invalid.
@@ -241,6 +274,14 @@ final class Ledger {
         case .expired:
             record(.expired, nil, of: unsent)
             results = self.results(.expired, Reason(.expired), of: unsent, isCertain: true)
+        case .cancelled(let target, let command):
+            let reason = Reason(.cancelled, detail: command.detail)
+            record(.cancelled, nil, of: unsent)
+            results = self.results(.cancelled, reason, of: unsent, isCertain: true)
+            logCancelled(unsent.notifications, target, unsent.queue)
+        case .deferred(let reason, _):
+            counters[.deferred] += unsent.notifications
+            count(.postponed(.deferred), reason, of: unsent)
         case .scheduled:
             counters.scheduled += 1
             count(.postponed(.scheduled), nil, of: unsent)
@@ -400,6 +441,17 @@ final class Ledger {
     private static func shortened(_ token: ByteBuffer) -> String {
         let length = min(8, token.readableBytes / 2)
         return "\(String(decoding: token.readableBytesView.prefix(length), as: UTF8.self))…"
+    }
+}
+
+extension JobCommands.Command {
+    /// True if it cancels a job: one that was requeued after the cancellation is sent.
+    func cancels(_ job: Job) -> Bool { state == .cancelled && (job.envelope.requeued ?? 0) <= since }
+
+    /// The explanation of a cancellation, for dead letters.
+    var detail: String {
+        let by = by.map { "by \($0)" } ?? "by an operator"
+        return reason.map { "\(by): \($0)" } ?? by
     }
 }
 

@@ -2,8 +2,35 @@ import Logging
 import NIOCore
 import PushQueue
 
-/// Jobs that must be the only ones with their ids before they are sent, and claims that the lane has forgotten.
+/// Jobs that need an answer of Redis before they are accepted, and claims that the lane has forgotten.
 extension QueueConsumer {
+    /// Jobs that wait for their turn within the rate of their campaign.
+    struct PendingTurns {
+        /// The maximum number of jobs in a call.
+        private static let batch = 1000
+
+        struct Entry {
+            let claimed: ClaimedJob
+            let job: UnsentJob
+            let campaign: String
+            let command: JobCommands.Command
+        }
+
+        private(set) var entries: [Entry] = []
+        var isAsking = false
+
+        /// The first jobs that share a campaign and its limit.
+        var next: [Entry] {
+            guard let first = entries.first else { return [] }
+            return Array(
+                entries.prefix(Self.batch).prefix { $0.campaign == first.campaign && $0.command == first.command })
+        }
+
+        mutating func append(_ entry: Entry) { entries.append(entry) }
+
+        mutating func removeFirst(_ count: Int) { entries.removeFirst(count) }
+    }
+
     /// Jobs that wait for their reservation, in the order of their claims.
     struct PendingReservations {
         /// The maximum number of reservations in a call.
@@ -18,10 +45,12 @@ extension QueueConsumer {
 
         private(set) var entries: [Entry] = []
         var isAsking = false
+        /// Jobs that wait for something else.
+        var turns = PendingTurns()
         let ask: SoonTask
 
-        var isEmpty: Bool { entries.isEmpty }
-        var count: Int { entries.count }
+        var isEmpty: Bool { entries.isEmpty && turns.entries.isEmpty }
+        var count: Int { entries.count + turns.entries.count }
 
         /// The reservations to ask for next.
         var next: [Entry] {
@@ -40,8 +69,11 @@ extension QueueConsumer {
         /// Forgets all of them.
         /// - Returns: their number.
         mutating func forget() -> Int {
-            defer { entries = [] }
-            return entries.count
+            defer {
+                entries = []
+                turns = PendingTurns()
+            }
+            return count
         }
     }
 
@@ -54,18 +86,62 @@ extension QueueConsumer {
         var checkedAt: NIODeadline
     }
 
-    // MARK: Reservations
+    // MARK: Reservations and turns
 
-    /// Keeps a job until it has its reservation. All of a claim are asked for together.
-    func reserve(_ reservation: Reservation, isRecovered: Bool) {
-        reservations.append(.init(reservation: reservation, isRecovered: isRecovered))
-        guard !reservations.isAsking, !reservations.ask.isScheduled else { return }
-        reservations.ask.schedule { [self] in reserveNext() }
+    /// Keeps a job until it can be accepted. All of a claim are asked for together.
+    func prepare(_ claimed: ClaimedJob, _ prerequisite: Prerequisite) {
+        switch prerequisite {
+        case .reservation(let reservation):
+            reservations.append(.init(reservation: reservation, isRecovered: claimed.isRecovered))
+        case .turn(let job, let campaign, let command):
+            reservations.turns.append(.init(claimed: claimed, job: job, campaign: campaign, command: command))
+        }
+        guard !reservations.ask.isScheduled else { return }
+        reservations.ask.schedule { [self] in
+            reserveNext()
+            askForTurns()
+        }
+    }
+
+    /// Asks for turns within the rates of campaigns. A job whose turn is later is deferred until then.
+    func askForTurns() {
+        let batch = reservations.turns.next
+        guard let first = batch.first, !reservations.turns.isAsking, store.isReady, lane.isWorking else { return }
+        reservations.turns.isAsking = true
+        let generation = queue.generation
+        store.limit(campaign: first.campaign, first.command, amounts: batch.map(\.job.notifications)) {
+            [self] result in
+            guard generation == queue.generation else { return }
+            reservations.turns.isAsking = false
+            switch result {
+            case .success(let waits):
+                accepted(.reservations)
+                reservations.turns.removeFirst(batch.count)
+                // In a drain it is given back with the lane's other claims.
+                guard lane.isWorking else { return report(.changed) }
+                for (entry, wait) in zip(batch, waits) {
+                    if wait > 0 {
+                        ledger.record(.deferred(Reason(.campaignLimited), delay: Int64(wait)), of: entry.job)
+                    } else {
+                        var claimed = entry.claimed
+                        claimed.hasTurn = true
+                        accept(claimed)
+                    }
+                }
+                askForTurns()
+                report(.changed)
+            case .failure(let failure) where !failure.isAnswer:
+                break  // Asked for again when the connection is back.
+            case .failure(let failure):
+                refused(.reservations, failure)
+                lane.afterRefusal { [self] in askForTurns() }
+            }
+        }
     }
 
     /// Asks for reservations, those first that have waited longest.
     func reserveNext() {
-        guard !reservations.isEmpty, !reservations.isAsking, store.isReady, lane.isWorking else { return }
+        guard !reservations.entries.isEmpty, !reservations.isAsking, store.isReady, lane.isWorking else { return }
         reservations.isAsking = true
         let batch = reservations.next
         let generation = queue.generation
@@ -93,7 +169,10 @@ extension QueueConsumer {
         // In a drain it is given back with the lane's other claims, and keeps its reservation.
         case .granted:
             guard lane.isWorking else { return }
-            accept(entry.reservation.body, entry.reservation.reservedClaim, isRecovered: entry.isRecovered)
+            accept(
+                ClaimedJob(
+                    body: entry.reservation.body, claim: entry.reservation.reservedClaim,
+                    isRecovered: entry.isRecovered))
         case .duplicate: delegate.recordDuplicate(entry.reservation, in: queue)
         case .lost: ledger.recordLostClaims(1)
         }
@@ -140,7 +219,7 @@ extension QueueConsumer {
             guard generation == queue.generation, lane.isWorking, case .success(let bodies) = result else { return }
             recovery.claims.read(batch.count, bytes: bodies.reduce(0) { $0 + ($1?.readableBytes ?? 0) })
             for (claim, body) in zip(batch, bodies) {
-                if let body { accept(body, claim, isRecovered: true) }
+                if let body { accept(ClaimedJob(body: body, claim: claim, isRecovered: true)) }
             }
             report(.changed)
         }
@@ -154,6 +233,7 @@ extension QueueConsumer {
             known.insert(entry.reservation.claim)
             known.insert(entry.reservation.reservedClaim)
         }
+        for entry in reservations.turns.entries { known.insert(entry.claimed.claim) }
         for job in lane.jobs.entries + outbox.awaitingTokens + outbox.writingTokens
         // Entries that hold nothing have no claim.
         where job.claim.number > 0 && job.queue == queue.id && job.generation == queue.generation {

@@ -70,9 +70,13 @@ extension QueueConsumer: JobSettler {
 
     /// Writes the settlement of a job whose invalid tokens are in the set.
     private func write(_ ended: ActiveJob) {
-        guard let tally = ended.tally else { return outbox.settlement.end(ended.claim, .delivered) }
+        guard let tally = ended.tally else {
+            outbox.settlement.use(campaign: ended.hasCampaign ? ended.job?.campaignName : nil)
+            return outbox.settlement.end(ended.claim, .delivered)
+        }
         // Decoded when it was claimed; if that should fail now, the claim is left to be recovered.
         guard let job = ended.job else { return }
+        outbox.settlement.use(campaign: job.campaignName)
         outbox.settlement.invalidTokens += tally.invalidTokens
         let isAlone = job.tokens == nil
         let counted = tally.outcomes.counted
@@ -100,14 +104,14 @@ extension QueueConsumer: JobSettler {
     private func bury(_ ended: ActiveJob, _ job: Job, _ dead: JobTally.Dead, settles: Bool) {
         let code = dead.reason.code.text
         outbox.settlement.bury(
-            ended.claim, reason: code, attempts: job.envelope.attempt,
+            ended.claim, as: dead.outcome, reason: code, attempts: job.envelope.attempt,
             members: DeadLetter.members(
                 job: job, app: ledger.apps[ended.app.index].name, firstSeen: ended.firstSeen,
                 detail: dead.reason.detail, status: dead.status, error: dead.cause?.code.text,
                 tokens: job.tokens == nil ? [] : dead.tokens),
             original: job.original, settles: settles)
         // The script counts one for a dead letter that settles its claim, and none for another.
-        addCounts("dead", code, dead.tokens.count - (settles ? 1 : 0))
+        addCounts(dead.outcome, code, dead.tokens.count - (settles ? 1 : 0))
     }
 
     private func write(_ postponed: JobTally.Postponed, of ended: ActiveJob, _ job: Job) {
@@ -122,6 +126,12 @@ extension QueueConsumer: JobSettler {
             ended.claim, postponed.kind, due: .after(milliseconds: postponed.delay), head: writer.head(), reason: code,
             original: job.original)
         addCounts(postponed.kind.rawValue, code, postponed.tokens.count - 1)
+    }
+
+    private func addCounts(_ outcome: Outcome, _ reason: String, _ count: Int) {
+        guard outcome == .cancelled else { return addCounts(outcome.rawValue, reason, count) }
+        // There is only one reason.
+        if count > 0 { outbox.settlement.addCount(outcome.rawValue, count) }
     }
 
     private func addCounts(_ counter: String, _ reason: String, _ count: Int) {
@@ -140,25 +150,31 @@ extension QueueConsumer: JobSettler {
 
     func settle(_ unsent: UnsentJob, _ end: UnsentEnd, results: PackedResults) {
         let (claim, count, original) = (unsent.claim, unsent.notifications, unsent.envelope.original)
+        outbox.settlement.use(campaign: unsent.job?.campaignName)
         switch end {
-        case .dead(let reason):
-            let members =
-                if let job = unsent.job {
-                    DeadLetter.members(
-                        job: job, firstSeen: unsent.firstSeen, detail: reason.detail,
-                        tokens: unsent.envelope.tokens(in: job.body))
-                } else {
-                    DeadLetter.members(of: unsent.envelope, in: unsent.body, detail: reason.detail ?? "")
-                }
+        case .dead(let reason): bury(unsent, as: .dead, reason, results)
+        case .cancelled(_, let command) where !command.discards:
+            bury(unsent, as: .cancelled, Reason(.cancelled, detail: command.detail), results)
+        case .expired, .cancelled:
+            let outcome = if case .expired = end { Outcome.expired } else { Outcome.cancelled }
+            if count == 1 {
+                outbox.settlement.end(claim, outcome, results: results)
+            } else {
+                outbox.settlement.end(claim, outcome, notifications: count)
+                outbox.settlement.addResults(results)
+            }
+        case .deferred(let reason, let delay):
+            guard let job = unsent.job else { return }
+            var writer = queue.wrapper(
+                of: job, claim: claim, attempt: job.envelope.attempt, firstSeen: unsent.firstSeen)
+            if job.envelope.overridesTokens, let tokens = job.tokens { writer.write(tokens: tokens.map(job.text)) }
             let code = reason.code.text
-            outbox.settlement.bury(
-                claim, reason: code, attempts: unsent.envelope.attempt - 1, members: members, original: original)
-            addCounts("dead", code, count - 1)
-            outbox.settlement.addResults(results)
-        case .expired where count == 1: outbox.settlement.end(claim, .expired, results: results)
-        case .expired:
-            outbox.settlement.end(claim, .expired, notifications: count)
-            outbox.settlement.addResults(results)
+            writer.write(errorStatus: nil, reason: code, at: queue.now)
+            expectRetry(in: delay)
+            outbox.settlement.postpone(
+                claim, .deferred, due: .after(milliseconds: delay), head: writer.head(), reason: code,
+                original: original)
+            addCounts("deferred", code, count - 1)
         case .scheduled(let time):
             guard let job = unsent.job else { return }
             var writer = queue.wrapper(
@@ -180,6 +196,23 @@ extension QueueConsumer: JobSettler {
             return report(.backlog)
         }
         flushIfFull()
+    }
+
+    private func bury(_ unsent: UnsentJob, as outcome: Outcome, _ reason: Reason, _ results: PackedResults) {
+        let members =
+            if let job = unsent.job {
+                DeadLetter.members(
+                    job: job, firstSeen: unsent.firstSeen, detail: reason.detail,
+                    tokens: unsent.envelope.tokens(in: job.body))
+            } else {
+                DeadLetter.members(of: unsent.envelope, in: unsent.body, detail: reason.detail ?? "")
+            }
+        let code = reason.code.text
+        outbox.settlement.bury(
+            unsent.claim, as: outcome, reason: code, attempts: unsent.envelope.attempt - 1, members: members,
+            original: unsent.envelope.original)
+        addCounts(outcome, code, unsent.notifications - 1)
+        outbox.settlement.addResults(results)
     }
 
     // MARK: Writing

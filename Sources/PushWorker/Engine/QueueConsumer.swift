@@ -20,14 +20,34 @@ enum QueueEvent {
     case due(NIODeadline)
     /// An operator wants the worker to do something.
     case command(WorkerCommand)
+    /// Other commands about the queue's jobs hold from now on.
+    case jobCommands
+}
+
+/// A job as it was claimed.
+struct ClaimedJob {
+    let body: ByteBuffer
+    let claim: ClaimID
+    /// True if the job may have been sent before, under the same claim.
+    var isRecovered = false
+    /// True if the job has its turn within the rate of its campaign.
+    var hasTurn = false
+}
+
+/// A step before a job can be accepted.
+enum Prerequisite {
+    /// It must be the only one with its id.
+    case reservation(Reservation)
+    /// It needs a turn within the rate of its campaign.
+    case turn(UnsentJob, campaign: String, JobCommands.Command)
 }
 
 /// The lane of a queue's consumer.
 protocol QueueConsumerDelegate: AnyObject {
     func consumer(_ consumer: QueueConsumer, reports event: QueueEvent)
     /// Accepts a claimed job, or ends it.
-    /// - Returns: the reservation that the job needs first; `nil` if it needs none.
-    func accept(_ body: ByteBuffer, claim: ClaimID, from queue: QueueContext, isRecovered: Bool) -> Reservation?
+    /// - Returns: the step that must come first; `nil` if there is none.
+    func accept(_ claimed: ClaimedJob, from queue: QueueContext) -> Prerequisite?
     func recordDuplicate(_ reservation: Reservation, in queue: QueueContext)
     func heartbeat(for queue: QueueContext) -> WorkerHeartbeat
     /// The number of notifications that could be in flight in addition.
@@ -100,6 +120,8 @@ final class QueueConsumer {
 
     /// The maximum duration of the blocking wait, in seconds. The kernel notices a lost server sooner.
     private static let waitSeconds = 60
+    /// The longest time for which a lane with jobs does not ask for commands about them.
+    private static let commandInterval = TimeAmount.milliseconds(500)
 
     /// - Parameter polls: true for the lane of a worker that polls: see ``ClaimWindow``.
     init(
@@ -126,6 +148,8 @@ final class QueueConsumer {
         recovery.claims = ForgottenClaims()
         checkClaims()
         resendUnconfirmed()
+        reservations.turns.isAsking = false
+        askForTurns()
         reserveNext()
         window.wake()
         report(.changed)
@@ -182,7 +206,7 @@ final class QueueConsumer {
         lease.renewedAt = lane.now
         if claim.count > 0 { lease.isIdle = false }
         let generation = queue.generation
-        store.claim(claim, heartbeat: nextHeartbeat()) { [self] result in
+        store.claim(claim, knownCommands: queue.commands.version, heartbeat: nextHeartbeat()) { [self] result in
             guard generation == queue.generation, !lane.isStopped else { return }
             switch result {
             case .success(let claimed): received(claimed, claim)
@@ -196,6 +220,11 @@ final class QueueConsumer {
         lane.metrics.setClock(ofQueue: queue.id.index, ahead: queue.clockOffset)
         accepted(.claims)
         if let command = claimed.command { report(.command(command)) }
+        if let commands = claimed.commands {
+            queue.commands = commands
+            heartbeat.isUrgent = true
+            report(.jobCommands)
+        }
         if claimed.leaseLost { return rejoin() }
         lease.continuity.renewed(now: lane.now)
         lease.holdsNothing = claimed.held == 0
@@ -213,7 +242,7 @@ final class QueueConsumer {
         guard lane.isWorking else { return report(.changed) }
         ledger.recordClaimed(count, of: queue)
         for (offset, body) in claimed.bodies.enumerated() {
-            accept(body, ClaimID(number: claim.first + offset, stamp: claimed.stamp), isRecovered: false)
+            accept(ClaimedJob(body: body, claim: ClaimID(number: claim.first + offset, stamp: claimed.stamp)))
         }
         if let expired = claimed.expiredWorker, expired != queue.holder { considerReclaiming(expired) }
         if hasBacklog {
@@ -225,11 +254,8 @@ final class QueueConsumer {
         report(.answered)
     }
 
-    func accept(_ body: ByteBuffer, _ claim: ClaimID, isRecovered: Bool) {
-        guard let reservation = delegate.accept(body, claim: claim, from: queue, isRecovered: isRecovered) else {
-            return
-        }
-        reserve(reservation, isRecovered: isRecovered)
+    func accept(_ claimed: ClaimedJob) {
+        if let first = delegate.accept(claimed, from: queue) { prepare(claimed, first) }
     }
 
     private func failed(_ failure: QueueConnection.Failure) {
@@ -308,6 +334,8 @@ final class QueueConsumer {
             // The heartbeat of a lane with a problem must not be that old.
             interval = .milliseconds(Int64(queue.limits.idleLease) / 3)
         }
+        // What is not sent yet can still be cancelled.
+        if lane.jobs.count > 0 { interval = min(interval, Self.commandInterval) }
         guard heartbeat.isUrgent || lane.now - lease.renewedAt > interval else { return }
         lease.renewedAt = lane.now
         guard store.isReady, let claim = window.renewal(now: lane.now) else { return }

@@ -21,6 +21,10 @@ final class QueueContext {
     private(set) var generation = 0
     /// The lease holder's name now.
     private(set) var holder: String
+    /// The commands of operators about its jobs.
+    var commands = JobCommands()
+    /// The number of notifications that were in flight when their cancellation arrived, of the last change of commands.
+    var cancelledInFlight = 0
     /// Redis' clock: what it last said, and when.
     private var clock: (at: NIODeadline, milliseconds: Int64) = (.distantPast, 0)
 
@@ -90,6 +94,7 @@ final class QueueContext {
         writer.write(enqueued: firstSeen)
         writer.write(reserved: job.envelope.isReserved)
         writer.write(requeues: job.envelope.requeues)
+        writer.write(requeued: job.envelope.requeued)
         if namesClaim { writer.write(claim: ByteBuffer(string: "\(holder):\(claim)")) }
         return writer
     }

@@ -16,10 +16,15 @@ protocol QueueStore: AnyObject {
 
     /// Claims under another name from now on.
     func use(holder: String)
+    /// - Parameter knownCommands: the version of the job commands that the lane knows.
     func claim(
-        _ claim: ClaimWindow.Claim, heartbeat: WorkerHeartbeat?,
+        _ claim: ClaimWindow.Claim, knownCommands: String, heartbeat: WorkerHeartbeat?,
         completion: @escaping Completion<QueueConnection.Claimed>)
     func reserve(_ reservations: [Reservation], completion: @escaping Completion<[ReservationResult]>)
+    /// Assigns times to jobs of a campaign whose rate is limited.
+    /// - Parameter completion: gets the milliseconds until each may be sent.
+    func limit(
+        campaign: String, _ command: JobCommands.Command, amounts: [Int], completion: @escaping Completion<[Int]>)
     func settle(_ settlement: Settlement, completion: @escaping Completion<QueueConnection.Settled>)
     func reclaim(_ other: String, completion: @escaping Completion<QueueConnection.Reclaimed?>)
     func release(endOf worker: String, completion: @escaping Completion<QueueConnection.Released>)
@@ -77,15 +82,25 @@ final class RedisQueueStore: QueueStore {
     }
 
     func claim(
-        _ claim: ClaimWindow.Claim, heartbeat: WorkerHeartbeat?,
+        _ claim: ClaimWindow.Claim, knownCommands: String, heartbeat: WorkerHeartbeat?,
         completion: @escaping Completion<QueueConnection.Claimed>
     ) {
         connection.claim(
-            count: claim.count, first: claim.first, join: claim.join, heartbeat: heartbeat, completion: completion)
+            count: claim.count, first: claim.first, join: claim.join, knownCommands: knownCommands,
+            heartbeat: heartbeat, completion: completion)
     }
 
     func reserve(_ reservations: [Reservation], completion: @escaping Completion<[ReservationResult]>) {
         connection.reserve(reservations, completion: completion)
+    }
+
+    func limit(
+        campaign: String, _ command: JobCommands.Command, amounts: [Int], completion: @escaping Completion<[Int]>
+    ) {
+        guard let perSecond = command.perSecond else { return completion(.success(amounts.map { _ in 0 })) }
+        connection.limit(
+            campaign: campaign, perSecond: perSecond, since: command.limitedAt, amounts: amounts,
+            completion: completion)
     }
 
     func settle(_ settlement: Settlement, completion: @escaping Completion<QueueConnection.Settled>) {

@@ -260,11 +260,11 @@ private final class SimulatedQueueStore: QueueStore {
     }
 
     func claim(
-        _ claim: ClaimWindow.Claim, heartbeat: WorkerHeartbeat?,
+        _ claim: ClaimWindow.Claim, knownCommands: String, heartbeat: WorkerHeartbeat?,
         completion: @escaping Completion<QueueConnection.Claimed>
     ) {
         let (holder, claimed) = (holder, claimed)
-        store.claim(claim, heartbeat: heartbeat) { [self, simulation, lane, mutation] result in
+        store.claim(claim, knownCommands: knownCommands, heartbeat: heartbeat) { [self, simulation, lane, mutation] result in
             var result = result
             if case .success(var answer) = result {
                 if answer.leaseLost { renewals.lost() } else { renewals.renewed(now: simulation.time.now) }
@@ -284,6 +284,12 @@ private final class SimulatedQueueStore: QueueStore {
 
     func reserve(_ reservations: [Reservation], completion: @escaping Completion<[ReservationResult]>) {
         store.reserve(reservations, completion: completion)
+    }
+
+    func limit(
+        campaign: String, _ command: JobCommands.Command, amounts: [Int], completion: @escaping Completion<[Int]>
+    ) {
+        store.limit(campaign: campaign, command, amounts: amounts, completion: completion)
     }
 
     func settle(_ settlement: Settlement, completion: @escaping Completion<QueueConnection.Settled>) {

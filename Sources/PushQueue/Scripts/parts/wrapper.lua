@@ -72,6 +72,7 @@ local function unwrap(body)
             if is_json and counters == (members.reclaims and 1 or 0) and is_counter(members.attempt, 1)
                 and is_counter(members.reclaims, 0) and is_counter(members.requeues, 0)
                 and (members.enqueued == nil or is_time(members.enqueued))
+                and (members.requeued == nil or is_time(members.requeued))
                 and (members.reserved == nil or members.reserved == true) and is_text(members.id)
                 and is_text(members.origin) and is_token_list(members.tokens) then
                 return head, string.sub(body, stop + 1, -2), members
@@ -90,7 +91,7 @@ local function carried(members)
             text = text .. ',"' .. name .. '":' .. cjson.encode(members[name])
         end
     end
-    for _, name in ipairs({ 'enqueued', 'requeues' }) do
+    for _, name in ipairs({ 'enqueued', 'requeues', 'requeued' }) do
         if members[name] then
             text = text .. string.format(',"%s":%.0f', name, members[name])
         end

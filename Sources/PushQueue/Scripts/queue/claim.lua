@@ -13,8 +13,9 @@
 --      10 next:<lane>     STRING `<next> <first> <stamp> <size>` of the last claim that took jobs; the size is about that of
 --                         the largest job that recent claims have seen
 --      11 results         STREAM outcomes of notifications
---      12 worker-info     HASH   lane -> JSON: its heartbeat
---      13 order:<process> STRING the command of an operator for the lane's process
+--      12 job-commands    HASH   commands of operators about jobs, and their `version`
+--      13 worker-info     HASH   lane -> JSON: its heartbeat
+--      14 order:<process> STRING the command of an operator for the lane's process
 --                         The last two are given only with a heartbeat.
 -- ARGV  1 lane            its name
 --       2 join            1 when the lane has no lease yet, else 0
@@ -30,9 +31,10 @@
 --      12 head            the end of the jobs that is their head, LEFT or RIGHT
 --      13 max results     the approximate number of results that are kept; 0 for none
 --      14 idle lease      the lease of a lane that has no claims and only renews, ms: it protects nothing, so it is long
---      15 uptime          with a heartbeat: how long the worker has run, ms
---      16 members         with a heartbeat: the members of the JSON object, and its closing brace
--- Reply { status, now, due, expired, evicted, command, stamp, held, body... }
+--      15 version         the version of the job commands that the lane knows, '' for none
+--      16 uptime          with a heartbeat: how long the worker has run, ms
+--      17 members         with a heartbeat: the members of the JSON object, and its closing brace
+-- Reply { status, now, due, expired, evicted, command, stamp, held, commands, body... }
 --       status            0 claimed, 1 paused, 2 the lease was lost and the claims were reclaimed: the lane needs a new name
 --       now               Redis' time, ms
 --       due               ms until more jobs can be claimed: 0 when some wait, -1 when there are none
@@ -41,6 +43,8 @@
 --       command           the value of order:<process>, '' if there is none or no heartbeat was given
 --       stamp             of this claim, '' without jobs
 --       held              the lane's claims before this one; -1 if their key is not a hash
+--       commands          {} if the lane knows the job commands; else all of them, { field, value, ... }, which hold for the
+--                         jobs of this claim, too
 --       body...           the jobs, under the fields `<first>.<stamp>`, `<first + 1>.<stamp>`, ...
 --
 -- A claim is bound to its execution: the same command, executed again on another state of Redis, claims other jobs, and the
@@ -48,10 +52,10 @@
 -- later claim it returns nothing. So a claim whose connection broke can be repeated. One that the network delivers late
 -- claims nothing, or jobs that the lane finds among its claims.
 
-local jobs, retry, claimed, inbox, workers, paused, dead, dead_bytes, stats, next_key, results, worker_info,
-    command_key = unpack(KEYS)
+local jobs, retry, claimed, inbox, workers, paused, dead, dead_bytes, stats, next_key, results, job_commands,
+    worker_info, command_key = unpack(KEYS)
 local lane, join, lease, limit, first, nonce, max_job_bytes, max_bytes, max_dead, max_dead_age, max_dead_bytes, head,
-    max_results, idle_lease, uptime, members = unpack(ARGV)
+    max_results, idle_lease, known_version, uptime, members = unpack(ARGV)
 limit, first, max_job_bytes, max_bytes = tonumber(limit), tonumber(first), tonumber(max_job_bytes), tonumber(max_bytes)
 local now_in_us = now_us()
 local now = math.floor(now_in_us / 1000)
@@ -62,7 +66,7 @@ local score = redis.pcall('ZSCORE', workers, lane)
 if type(score) == 'table' then
     return wrong_type({ [workers] = 'zset' }) or score
 elseif join == '0' and not score then
-    return { 2, now, -1, '', 0, '', '', 0 }
+    return { 2, now, -1, '', 0, '', '', 0, {} }
 end
 write_when_full(workers)
 local held = redis.pcall('HLEN', claimed)
@@ -82,7 +86,14 @@ if worker_info then
     command = type(value) == 'string' and value or ''
 end
 
-local reply = { 0, now, -1, expired, 0, command, '', held }
+-- Read in the same step as the jobs: no lane can send a job that was cancelled before it was claimed. A fault of this key must
+-- not keep jobs from being claimed, either.
+local commands, version = {}, redis.pcall('HGET', job_commands, 'version')
+if type(version) ~= 'table' and (version or '') ~= known_version then
+    commands = version and redis.pcall('HGETALL', job_commands) or { 'version', '' }
+end
+
+local reply = { 0, now, -1, expired, 0, command, '', held, commands }
 
 -- Returns the ms until the first retry is due, -1 without retries. 0 for a key of another type: the next claim with a limit
 -- reports it.
@@ -274,7 +285,7 @@ for i = 1, kept do
             tens = number < 10 and '' or string.format('%d', (number - digit) / 10)
         end
         claims[2 * n - 1], claims[2 * n] = tens .. digits[digit] .. suffix, body
-        reply[8 + n] = body
+        reply[9 + n] = body
         number = number + 1
     end
 end

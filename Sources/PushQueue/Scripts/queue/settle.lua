@@ -1,4 +1,4 @@
--- require: time, types, memory, chunks, count, bury, results
+-- require: time, types, memory, chunks, count, bury, results, campaigns
 -- Settles claims of a lane, each of them only while it is still the lane's own.
 --
 -- KEYS  1 claimed:<lane>  HASH   `<number>.<stamp>` -> job
@@ -7,6 +7,8 @@
 --       4 dead-bytes      STRING sum of their lengths
 --       5 stats:          prefix of the day's counters
 --       6 results         STREAM outcomes of notifications
+--       7 campaigns       ZSET   campaigns by the time of their last settlement (ms)
+--       8 campaign:       prefix of the campaigns' counters
 -- ARGV  1 lane            its name
 --       2 max dead        the maximum number of dead letters
 --       3 max dead age    their maximum age, ms
@@ -14,6 +16,8 @@
 --       5 max results     the approximate number of results that are kept
 --       then any number of actions; `claim` is a field, `<number>.<stamp>`, and the original is the `length` bytes of the
 --       claimed job from `start` (from 0)
+--         campaign name                          the actions after it are about jobs of this campaign, '' for none:
+--                                                what they count is added to its counters, too
 --         ack    outcome n claim...              n jobs have ended with this outcome, which is counted
 --         done   outcome n (claim results)...    the same, each with its results: MessagePack, an array of arrays of
 --                                                values (see add_results)
@@ -21,8 +25,9 @@
 --                                                the job is due again in `delay` ms ('+500'), or at a time
 --                                                ('@1792800000000'); the new job is `head`, the original, and '}';
 --                                                `counter` is counted
---         dead   claim reason members start length
---                                                a dead letter with the original, and JSON members about it
+--         dead   claim outcome reason members start length
+--                                                a dead letter with the original, and JSON members about it; the
+--                                                outcome (dead or cancelled) is counted, and the reason of a dead one
 --         split  claim prefix cut cut_length start length pieces (token_start token_length)...
 --                                                the job is replaced by pieces that are due at once. A piece is `prefix`,
 --                                                its tokens, which are the `token_length` bytes of the claimed job from
@@ -30,8 +35,9 @@
 --                                                the `cut_length` bytes of the claimed job from `cut`; a `token_start`
 --                                                of '-' is followed by the tokens themselves
 --         letter claim reason members start length
---                                                the same as dead, but the claim stays, to be settled by a later action:
---                                                some notifications of the job can never be delivered, the others can
+--                                                the same, but nothing is counted, and the claim stays, to be settled
+--                                                by a later action: some notifications of the job can't be delivered,
+--                                                the others can
 --         count  field amount                    counted if the action before it found its claim
 --         result results                         these results are added if the action before it found its claim
 -- Reply { settled, lost, evicted }
@@ -41,7 +47,7 @@
 --
 -- Run twice, the second run finds no claims and does nothing.
 
-local claimed, retry, dead, dead_bytes, stats, results = unpack(KEYS)
+local claimed, retry, dead, dead_bytes, stats, results, campaigns, campaign_prefix = unpack(KEYS)
 local lane, max_dead, max_dead_age, max_dead_bytes, max_results = unpack(ARGV, 1, 5)
 local now = now_ms()
 local settled, lost, evicted, buried, found = 0, 0, 0, false, false
@@ -53,6 +59,17 @@ if wrong then
     return wrong
 end
 write_when_full(claimed)
+
+-- The counts by campaign, which are written at the end.
+local campaign, campaign_counts = nil, {}
+
+local function tally(field, amount)
+    count(stats, now, field, amount)
+    if campaign and amount ~= 0 then
+        campaign_counts[campaign] = campaign_counts[campaign] or {}
+        campaign_counts[campaign][field] = (campaign_counts[campaign][field] or 0) + amount
+    end
+end
 
 -- Removes a claim and returns its job; false if the claim is not the lane's own any more.
 local function settle(claim)
@@ -72,7 +89,7 @@ local function end_claims(outcome, n, own)
     settled = settled + own
     lost = lost + n - own
     found = own > 0
-    count(stats, now, outcome, own)
+    tally(outcome, own)
 end
 
 local function original_of(body, start, length)
@@ -83,7 +100,10 @@ end
 local at = 6
 while at <= #ARGV do
     local action = ARGV[at]
-    if action == 'ack' then
+    if action == 'campaign' then
+        campaign = ARGV[at + 1] ~= '' and ARGV[at + 1] or nil
+        at = at + 2
+    elseif action == 'ack' then
         local outcome, n = ARGV[at + 1], tonumber(ARGV[at + 2])
         local first, last, own = at + 3, at + 2 + n, 0
         for start = first, last, CHUNK do
@@ -112,19 +132,21 @@ while at <= #ARGV do
                 due = now + due
             end
             redis.call('ZADD', retry, due, head .. original_of(body, start, length) .. '}')
-            count(stats, now, counter, 1)
+            tally(counter, 1)
         end
         at = at + 7
     elseif action == 'dead' then
-        local claim, reason, members, start, length = unpack(ARGV, at + 1, at + 5)
+        local claim, outcome, reason, members, start, length = unpack(ARGV, at + 1, at + 6)
         local body = settle(claim)
         if body then
             bury(dead, dead_bytes, now, lane .. ':' .. claim, reason, members, original_of(body, start, length))
-            count(stats, now, 'dead', 1)
-            count(stats, now, 'dead:' .. reason, 1)
+            tally(outcome, 1)
+            if outcome == 'dead' then
+                tally('dead:' .. reason, 1)
+            end
             buried = true
         end
-        at = at + 6
+        at = at + 7
     elseif action == 'split' then
         local claim, prefix, cut, cut_length, start, length, pieces = unpack(ARGV, at + 1, at + 7)
         local first, last = at + 8, at + 7 + 2 * pieces
@@ -140,7 +162,7 @@ while at <= #ARGV do
                 redis.call('ZADD', retry, now, string.format('%s,"claim":"%s:%s/%d","tokens":[%s],"job":%s}',
                     prefix, lane, claim, piece, tokens, original))
             end
-            count(stats, now, 'split', 1)
+            tally('split', 1)
         end
         at = last + 1
     elseif action == 'letter' then
@@ -156,7 +178,7 @@ while at <= #ARGV do
     elseif action == 'count' then
         local field, amount = ARGV[at + 1], ARGV[at + 2]
         if found then
-            count(stats, now, field, tonumber(amount))
+            tally(field, tonumber(amount))
         end
         at = at + 3
     elseif action == 'result' then
@@ -172,5 +194,8 @@ end
 if buried then
     evicted = trim_dead(dead, dead_bytes, stats, now,
         { count = tonumber(max_dead), age = tonumber(max_dead_age), bytes = tonumber(max_dead_bytes) })
+end
+for name, counts in pairs(campaign_counts) do
+    add_to_campaign(campaigns, campaign_prefix, now, name, counts)
 end
 return { settled, lost, evicted }

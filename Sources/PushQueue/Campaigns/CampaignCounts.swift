@@ -1,0 +1,61 @@
+import NIOCore
+import Redis
+
+/// What a queue knows of a campaign: how many of its notifications ended, and how.
+public struct CampaignCounts: Sendable, Equatable {
+    /// The campaign's name as producers write it.
+    public var name: String
+    /// How many notifications it has in all, if its producer has recorded that.
+    public var total: Int?
+    /// The time of its first settlement, in milliseconds since 1970; `nil` before it.
+    public var startedAt: Int64?
+    /// The time of its last settlement, in milliseconds since 1970.
+    public var updatedAt: Int64?
+    /// Its counters, by outcome, by postponement, and by both with a reason, such as `dead:BadPayload`.
+    public var counters: [String: Int] = [:]
+
+    /// The number of notifications that ended in this way.
+    public subscript(outcome: Outcome) -> Int { counters[outcome.rawValue] ?? 0 }
+
+    /// The number of notifications that have ended.
+    public var ended: Int { Outcome.allCases.reduce(0) { $0 + self[$1] } }
+
+    /// The number of notifications that have not ended, if the total is known.
+    public var left: Int? { total.map { max(0, $0 - ended) } }
+
+    /// Reads a campaign's counters; those of an unknown campaign are empty.
+    /// - Throws: `RedisError`.
+    public static func read(_ name: String, _ client: RedisClient, _ keys: QueueKeys) async throws -> CampaignCounts {
+        let reply = try await client.call(RedisCommand("HGETALL", keys.campaign(name)))
+        var counts = CampaignCounts(name: name)
+        var elements = reply.root.children
+        while let field = elements.next()?.string, let value = elements.next()?.string {
+            switch field {
+            case "total": counts.total = Int(value)
+            case "started_at": counts.startedAt = Int64(value)
+            case "updated_at": counts.updatedAt = Int64(value)
+            case "next_us", "limited_at": break
+            default: counts.counters[field] = Int(value)
+            }
+        }
+        return counts
+    }
+
+    /// The names of the campaigns that were settled last, the newest first.
+    /// - Parameter limit: how many at most.
+    /// - Throws: `RedisError`.
+    public static func names(_ limit: Int, _ client: RedisClient, _ keys: QueueKeys) async throws -> [String] {
+        let reply = try await client.call(RedisCommand("ZREVRANGE", keys.campaigns, "0", "\(max(0, limit - 1))"))
+        return reply.root.children.compactMap(\.string)
+    }
+
+    /// Adds to the total of a campaign, for a producer that has pushed so many notifications.
+    /// - Throws: `RedisError`.
+    public static func addTotal(
+        _ notifications: Int, of name: String, _ client: RedisClient, _ keys: QueueKeys
+    ) async throws {
+        let key = keys.campaign(name)
+        _ = try await client.call(RedisCommand("HINCRBY", key, "total", "\(notifications)"))
+        _ = try await client.call(RedisCommand("PEXPIRE", key, "\(90 * 86_400_000)"))
+    }
+}

@@ -1,0 +1,103 @@
+-- require: time, types, memory
+-- Gives an operator's command about the jobs of campaigns or with ids, or takes it back. Works on a Redis whose memory is full.
+--
+-- KEYS  1 job-commands    HASH   `campaign:<name>` or `id:<id>` -> JSON, and `version`
+-- ARGV  1 change          cancel     drop the jobs; they become dead letters
+--                         discard    drop the jobs without a trace
+--                         pause      defer the jobs
+--                         resume     end a pause
+--                         uncancel   end a cancellation
+--                         limit      send at most `per second` notifications; 0 ends a limit
+--       2 by              the operator, for people
+--       3 reason          for people; may be empty
+--       4 per second      for limit
+--       then any number of fields
+-- Reply { version, previous... }
+--       version           of the commands after this; lanes report the one that they know
+--       previous          for each field its value before, '' if it had none
+--
+-- Fields older than seven days are removed. Run twice, the second run changes nothing but the version and the times.
+
+local MAX_FIELDS, LIFE = 1000, 7 * 86400000
+local job_commands = KEYS[1]
+local change, by, reason, per_second = unpack(ARGV, 1, 4)
+per_second = tonumber(per_second)
+local FIRST_FIELD = 5
+
+local wrong = wrong_type({ [job_commands] = 'hash' })
+if wrong then
+    return wrong
+end
+
+local now_in_us = now_us()
+local now = math.floor(now_in_us / 1000)
+
+local function read(text)
+    local is_json, value = pcall(cjson.decode, text or '')
+    return is_json and type(value) == 'table' and value or {}
+end
+
+local current, old, number = {}, {}, 0
+local all = redis.call('HGETALL', job_commands)
+for i = 1, #all, 2 do
+    local value = read(all[i + 1])
+    if all[i] ~= 'version' and (type(value.at) ~= 'number' or value.at < now - LIFE) then
+        old[#old + 1] = all[i]
+    else
+        current[all[i]], number = all[i + 1], number + 1
+    end
+end
+
+local function changed(value)
+    if change == 'cancel' or change == 'discard' then
+        value.state, value.discard, value.since = 'cancelled', change == 'discard', now
+    elseif change == 'pause' then
+        if value.state == 'cancelled' then
+            return nil
+        end
+        value.state, value.since = 'paused', now
+    elseif change == 'resume' or change == 'uncancel' then
+        if value.state ~= (change == 'resume' and 'paused' or 'cancelled') then
+            return nil
+        end
+        value.state, value.discard, value.since = nil, nil, nil
+    elseif change == 'limit' then
+        value.per_second = per_second > 0 and per_second or nil
+        value.limited_at = per_second > 0 and now or nil
+    end
+    value.at, value.by, value.reason = now, by, reason
+    return value
+end
+
+local reply, values = { '' }, {}
+for i = FIRST_FIELD, #ARGV do
+    local field = ARGV[i]
+    reply[#reply + 1] = current[field] or ''
+    local value = changed(read(current[field]))
+    if value then
+        if not current[field] then
+            number = number + 1
+        end
+        values[field] = (value.state or value.per_second) and cjson.encode(value) or ''
+    end
+end
+if number > MAX_FIELDS then
+    return redis.error_reply(string.format(
+        'ERR jobs: commands about more than %d campaigns and ids; the oldest end after seven days', MAX_FIELDS))
+end
+
+write_when_full(job_commands)
+for _, field in ipairs(old) do
+    redis.call('HDEL', job_commands, field)
+end
+for field, value in pairs(values) do
+    if value == '' then
+        redis.call('HDEL', job_commands, field)
+    else
+        redis.call('HSET', job_commands, field, value)
+    end
+end
+reply[1] = string.format('%.0f', now_in_us)
+redis.call('HSET', job_commands, 'version', reply[1])
+redis.call('PEXPIRE', job_commands, LIFE)
+return reply

@@ -1,0 +1,204 @@
+import APNS
+import NIOCore
+import PushJob
+import Testing
+
+@testable import PushQueue
+@testable import PushWorker
+
+/// The engine's real parts under operators' commands about campaigns and ids, without a server.
+@Suite("Commands about jobs")
+struct JobCommandTests {
+    private let campaign = JobCommands.Target.campaign("spring")
+
+    private func job(_ number: Int, _ campaign: String = "spring") -> String {
+        #"{"id":"j\#(number)","token":"\#(100_000 + number)","alert":"hi","campaign":"\#(campaign)"}"#
+    }
+
+    private func command(_ change: (inout JobCommands.Command) -> Void) -> JobCommands.Command {
+        var command = JobCommands.Command()
+        command.since = EngineScene.time(.uptimeNanoseconds(0))
+        change(&command)
+        return command
+    }
+
+    private var cancelled: JobCommands.Command { command { $0.state = .cancelled } }
+
+    @Test("of a cancelled campaign, no job is sent that is claimed with the command; they become dead letters")
+    func atDecode() throws {
+        let scene = try EngineScene()
+        scene.queue.commands = JobCommands(version: "1", [campaign: cancelled])
+        scene.push(job(1), job(2, "autumn"), EngineScene.job())
+        #expect(scene.transport.tokens == ["100002", "ab"])
+        for _ in 0..<2 { scene.answer(EngineScene.delivered) }
+        scene.run()
+        #expect(scene.stats == ["delivered": 2, "cancelled": 1])
+        #expect(scene.queue.dead.map(\.reason) == ["Cancelled"])
+        #expect(scene.queue.campaigns == ["spring": ["cancelled": 1], "autumn": ["delivered": 1]])
+        #expect(scene.counters[.cancelled] == 1)
+        #expect(scene.log.events.filter { $0 == "cancelled" }.count == 1)
+    }
+
+    @Test("cancel what is claimed and not submitted, within half a second and without a claim of jobs")
+    func inLine() throws {
+        let scene = try EngineScene()
+        scene.transport.capacity = 2
+        scene.push(job(1), job(2), job(3), job(4, "autumn"))
+        scene.transport.capacity = 0
+        let claims = scene.queue.claims
+        scene.queue.commands = JobCommands(version: "1", [campaign: cancelled])
+        scene.run(.milliseconds(700))
+        #expect(scene.queue.claims > claims)
+        #expect(scene.stats["cancelled"] ?? 0 + scene.transport.submitted.count >= 1)
+        #expect(scene.transport.tokens == ["100001", "100002"])
+        // Those in flight end as APNs answers.
+        for _ in 0..<2 { scene.answer(EngineScene.delivered) }
+        scene.transport.capacity = 5
+        scene.lane.wake(QueueID(index: 0))
+        scene.run()
+        scene.answer(EngineScene.delivered)
+        scene.run()
+        #expect(scene.transport.tokens == ["100001", "100002", "100004"])
+        #expect(scene.stats == ["delivered": 3, "cancelled": 1])
+        #expect(scene.queue.held.isEmpty && scene.lane.senders[0].line.waiting == 0)
+    }
+
+    @Test("cancel the rest of a job with many tokens, which becomes one dead letter with those tokens")
+    func fanOut() throws {
+        let scene = try EngineScene()
+        scene.transport.capacity = 3
+        let tokens = (0..<10).map { "\(100_000 + $0)" }
+        scene.push(EngineScene.fanOut(tokens, #""alert":"hi","campaign":"spring""#))
+        scene.transport.capacity = 0
+        #expect(scene.transport.sent.count == 3)
+        scene.queue.commands = JobCommands(version: "1", [campaign: cancelled])
+        scene.run(.milliseconds(700))
+        scene.transport.capacity = 0
+        for _ in 0..<3 { scene.answer(EngineScene.delivered) }
+        scene.run()
+        #expect(scene.transport.sent.count == 3)
+        #expect(scene.stats["delivered"] == 3 && scene.stats["cancelled"] == 7)
+        #expect(scene.queue.dead.count == 1 && scene.queue.dead[0].members.contains(#""100009""#))
+        #expect(!scene.queue.dead[0].members.contains(#""100001""#))
+        #expect(scene.queue.campaigns["spring"]?["cancelled"] == 7 && scene.queue.campaigns["spring"]?["delivered"] == 3)
+        #expect(scene.queue.held.isEmpty)
+    }
+
+    @Test("cancel a job by its id, and none without a trace unless that is what the operator wants")
+    func byID() throws {
+        let scene = try EngineScene()
+        scene.queue.commands = JobCommands(
+            version: "1",
+            [
+                .id("j1"): cancelled,
+                .id("j2"): command {
+                    $0.state = .cancelled
+                    $0.discards = true
+                },
+            ])
+        scene.push(job(1, "a"), job(2, "a"), job(3, "a"))
+        scene.run()
+        #expect(scene.transport.tokens == ["100003"])
+        #expect(scene.stats == ["cancelled": 2] && scene.queue.dead.count == 1)
+    }
+
+    @Test("spare a job that was requeued after the cancellation, and not one that was requeued before it")
+    func requeued() throws {
+        let scene = try EngineScene()
+        let since = cancelled.since
+        scene.queue.commands = JobCommands(version: "1", [campaign: cancelled])
+        func requeued(_ at: Int64, _ number: Int) -> String {
+            #"{"apns_worker":1,"attempt":1,"requeues":1,"requeued":\#(at),"job":\#(job(number))}"#
+        }
+        scene.push(requeued(since + 1, 1), requeued(since - 1, 2))
+        #expect(scene.transport.tokens == ["100001"])
+        scene.answer(.uncertain(.timedOut))
+        scene.run()
+        // It is still spared when it is retried.
+        #expect(scene.queue.postponed.count == 1 && scene.queue.postponed[0].body.contains(#""requeued":\#(since + 1)"#))
+        #expect(scene.stats["cancelled"] == 1)
+    }
+
+    @Test("end a notification that comes back to be sent again at once")
+    func resend() throws {
+        let scene = try EngineScene()
+        scene.pushOne(token: "cd", #""alert":"hi","campaign":"spring""#)
+        scene.queue.commands = JobCommands(version: "1", [campaign: cancelled])
+        scene.run(.milliseconds(700))
+        #expect(scene.lane.consumers[0].queue.cancelledInFlight == 1)
+        scene.answer(.notProcessed(.goingAway(reason: nil)))
+        scene.run()
+        #expect(scene.transport.sent.count == 1 && scene.stats == ["cancelled": 1])
+        #expect(scene.lane.inFlight == 0 && scene.queue.held.isEmpty)
+    }
+
+    @Test("defer the jobs of a paused campaign, claimed or not, and spend no attempt")
+    func paused() throws {
+        let scene = try EngineScene()
+        scene.transport.capacity = 1
+        scene.push(job(1), job(2))
+        scene.transport.capacity = 0
+        scene.queue.commands = JobCommands(version: "1", [campaign: command { $0.state = .paused }])
+        scene.run(.milliseconds(700))
+        scene.transport.capacity = 1
+        scene.push(job(3))
+        scene.answer(EngineScene.delivered)
+        scene.run()
+        #expect(scene.transport.tokens == ["100001"])
+        #expect(scene.stats["deferred"] == 2 && scene.stats["delivered"] == 1)
+        for postponed in scene.queue.postponed {
+            #expect(postponed.body.contains(#""attempt":1,"#) && postponed.body.contains(#""reason":"CampaignPaused""#))
+        }
+    }
+
+    @Test("give each job of a limited campaign a turn, and send it when its turn has come")
+    func limited() throws {
+        let scene = try EngineScene()
+        let limit = command {
+            $0.perSecond = 100
+            $0.limitedAt = $0.since
+        }
+        scene.queue.commands = JobCommands(version: "1", [campaign: limit])
+        scene.queue.turns = [0, 10, 20]
+        scene.push(job(1), job(2), job(3), job(4, "autumn"))
+        scene.run()
+        #expect(scene.transport.tokens == ["100004", "100001"])
+        #expect(scene.queue.postponed.map(\.due) == ["+10", "+20"])
+        #expect(scene.stats == ["deferred": 2])
+        // When they come back they have had their turn, unless the limit has changed.
+        let returned = scene.queue.postponed.map(\.body)
+        scene.push(returned[0])
+        scene.run()
+        #expect(scene.transport.tokens == ["100004", "100001", "100002"])
+        scene.queue.commands = JobCommands(
+            version: "2",
+            [
+                campaign: command {
+                    $0.perSecond = 1
+                    $0.limitedAt = EngineScene.time(scene.loop.now) + 1
+                }
+            ])
+        scene.queue.turns = [5000]
+        scene.push(returned[1])
+        scene.run()
+        #expect(scene.transport.sent.count == 3 && scene.queue.postponed.last?.due == "+5000")
+    }
+
+    @Test("split a large job of a limited campaign into pieces of a second's worth")
+    func limitedFanOut() throws {
+        let scene = try EngineScene()
+        scene.queue.commands = JobCommands(version: "1", [campaign: command { $0.perSecond = 20 }])
+        scene.push(EngineScene.fanOut((0..<100).map { "\(100_000 + $0)" }, #""alert":"hi","campaign":"spring""#))
+        scene.run()
+        #expect(scene.queue.splits == 1 && scene.transport.sent.isEmpty)
+    }
+
+    @Test("cost a lane without jobs no further command to Redis")
+    func idle() throws {
+        let scene = try EngineScene()
+        scene.run(.seconds(1))
+        let claims = scene.queue.claims
+        scene.run(.seconds(10))
+        #expect(scene.queue.claims - claims <= 4)
+    }
+}
