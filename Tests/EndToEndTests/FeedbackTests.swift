@@ -175,7 +175,9 @@ extension EndToEnd {
             #expect(chosen.output.hasPrefix("good: 100 records: 0 added, 100 known already"))
             let keyed = try await scene.run("--app", "keyed", environment: environment)
             #expect(keyed.ending == .exited(78) && keyed.errors.contains("signing key"), "\(keyed.errors)")
-            let onlyKeyed = ["APNS_WORKER_CERTIFICATE": "", "APNS_WORKER_KEY": "x.p8", "APNS_WORKER_TEAM_ID": "T"]
+            let onlyKeyed = [
+                "APNS_WORKER_CERTIFICATE": "", "APNS_WORKER_KEY": "x.p8", "APNS_WORKER_TEAM_ID": "TEAM123456",
+            ]
             let none = try await scene.run(environment: onlyKeyed.merging(["APNS_WORKER_KEY_ID": "K"]) { $1 })
             #expect(none.ending == .exited(78) && none.errors.contains("no app has a certificate"), "\(none.errors)")
         }

@@ -117,6 +117,35 @@ extension EndToEnd {
             worker.process.kill()
         }
 
+        @Test("pause --now has workers hand back what they have not submitted, and resume sends each once")
+        func pauseNow() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess(rules: ["delay=1s"])
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port,
+                options: ["--max-connections", "1", "--max-streams", "10"])
+            let jobs = (0..<3).map { job in
+                let tokens = (0..<200).map { TestJob.token("\(job)", $0) }
+                return #"{"id":"n\#(job)","tokens":["\#(tokens.joined(separator: "\",\""))"],"alert":"x"}"#
+            }
+            try redis.push(jobs + TestJob.many(5, prefix: "a"))
+            try await eventually("it is at work") { try QueueContents(redis).count("delivered") >= 10 }
+            let paused = try await Self.run(redis.url, "pause", "--now")
+            #expect(paused.ending == .exited(0) && paused.output.contains("Workers hand back"), "\(paused)")
+            try await eventually("all is handed back", within: .seconds(15)) { try QueueContents(redis).claims == 0 }
+            let accepted = try await simulator.account().accepted
+            // At ten per second 600 would take a minute; what went out after the command is what was in flight.
+            #expect(accepted < 200, "\(accepted)")
+            #expect(try await Self.run(redis.url, "resume").ending == .exited(0))
+            try await simulator.control("DELETE", "/rules")
+            try await eventually("each is sent once", within: .seconds(120)) {
+                try QueueContents(redis).count("delivered") == 605
+            }
+            let account = try await worker.stop()
+            #expect(account.delivered == 605 && account.possibleDuplicates == 0)
+            #expect(try await simulator.stop().duplicates == 0)
+        }
+
         @Test("all queues are paused, resumed, listed and requeued at once, and several by their names")
         func severalQueues() async throws {
             let redis = try RedisServer()

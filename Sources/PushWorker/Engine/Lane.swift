@@ -391,10 +391,13 @@ extension Lane: QueueConsumerDelegate {
         case .due(let time): callbacks.due(consumer.queue.id, time)
         case .command(let command): callbacks.command(command)
         case .jobCommands: intake.applyCommands(of: consumer.queue)
+        case .handBack: for sender in senders { sender.handBack(jobsOf: consumer.queue) }
         }
     }
 
-    func accept(_ claimed: ClaimedJob, from queue: QueueContext) -> Prerequisite? { intake.accept(claimed, from: queue) }
+    func accept(_ claimed: ClaimedJob, from queue: QueueContext) -> Prerequisite? {
+        intake.accept(claimed, from: queue)
+    }
 
     func recordDuplicate(_ reservation: Reservation, in queue: QueueContext) {
         intake.recordDuplicate(reservation, in: queue)

@@ -42,6 +42,7 @@ struct ChannelOptions: ParsableArguments {
         case "production": return .productionChannels
         case "sandbox", "development": return .sandboxChannels
         default:
+            try given.refuseMistypedEnvironment()
             guard let endpoint = APNSEndpoint(given.text) else {
                 throw CommandFailure(
                     .configuration,
@@ -72,6 +73,7 @@ struct ChannelOptions: ParsableArguments {
             providerTokens: app.credential.tokenSources, wallClock: { Int64(time(nil)) })
         configuration.proxy = app.proxy
         configuration.requestTimeout = .milliseconds(Int64(app.requestTimeout))
+        configuration.connectTimeout = .milliseconds(Int64(app.connectTimeout))
         return ChannelPlace(
             client: ChannelClient(bundleID: bundleID, configuration: configuration),
             environment: app.endpoint.environment)

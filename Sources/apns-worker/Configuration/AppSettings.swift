@@ -97,6 +97,7 @@ struct AppSettings {
             return
         }
         if let given = given(.endpoint) {
+            try given.refuseMistypedEnvironment()
             let (text, place) = (given.text, given.place)
             guard let endpoint = app.usesGateway ? APNSEndpoint(gateway: text) : APNSEndpoint(text) else {
                 throw invalid("\(place) is \(text); it must be production, sandbox or host:port")

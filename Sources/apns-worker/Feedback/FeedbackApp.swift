@@ -13,6 +13,7 @@ struct FeedbackApp: Sendable {
     let endpoint: APNSEndpoint
     let proxy: HTTPProxy?
     let trust: TLSTrust
+    private let connectTimeout: TimeAmount
     /// Read anew each time: certificates are renewed while a process runs.
     private let plan: CredentialPlan
 
@@ -28,7 +29,9 @@ struct FeedbackApp: Sendable {
         topic = app.topic
         environment = app.environment
         trust = app.trust
+        connectTimeout = .milliseconds(Int64(app.connectTimeout))
         if let given = settings.given(.feedbackEndpoint) {
+            try given.refuseMistypedEnvironment()
             guard let endpoint = APNSEndpoint(feedback: given.text) else {
                 throw settings.invalid("\(given.place) is \(given.text); it must be production, sandbox or host:port")
             }
@@ -59,6 +62,7 @@ struct FeedbackApp: Sendable {
         var configuration = FeedbackSession.Configuration(endpoint: endpoint, tls: try TLSContext.client(tls))
         configuration.proxy = proxy
         configuration.silence = silence
+        configuration.connectTimeout = connectTimeout
         return configuration
     }
 

@@ -16,6 +16,7 @@ struct Pause: AsyncParsableCommand {
             enqueue. The pause survives restarts and ends with `apns-worker resume`. Pausing again changes the reason.
 
               apns-worker pause --queue critical,bulk --reason 'wrong template'
+              apns-worker pause --now             # only notifications in flight still go out
               apns-worker pause --all --yes
             """)
 
@@ -29,6 +30,9 @@ struct Pause: AsyncParsableCommand {
 
     @Option(help: ArgumentHelp("Reason shown in `status`. (default: by user@host)", valueName: "text")) var reason:
         String?
+
+    @Flag(help: "Have workers hand back the jobs that they have claimed and not submitted yet, within seconds.")
+    var now = false
 
     @Flag(help: "Continue if no queue or app has the name.") var force = false
 
@@ -48,6 +52,7 @@ struct Pause: AsyncParsableCommand {
             }
         }
         if all, app != nil { throw ValidationError("--all and --app cannot be combined") }
+        if now, app != nil { throw ValidationError("--now is for queues: jobs of a paused app are deferred at once") }
         if all { try Confirmation.check(isGiven: yes) }
     }
 
@@ -62,7 +67,8 @@ struct Pause: AsyncParsableCommand {
             for keys in queues {
                 let client = try await fleet.client(for: keys.paused)
                 let before = try? await QueuePause.read(client, keys)
-                let pause = try await pause(client, since: before?.since)
+                var pause = try await pause(client, since: before?.since)
+                pause.handsBack = now
                 try await QueuePause.set(client, keys, pause)
                 var change = PauseChange(queue: keys.queue, paused: .init(pause), before: before.map { .init($0) })
                 let found = try await QueueOverview.read(client, keys)
@@ -72,13 +78,13 @@ struct Pause: AsyncParsableCommand {
                 change.notifications = claimed.notifications
                 change.waiting = found.waiting + found.due
                 try report(change)
-                if !json { Self.explain(found, claimed, settings, keys) }
+                if !json { explain(found, claimed, settings, keys) }
             }
         }
     }
 
     /// Prints what workers still send, and how to end the pause.
-    private static func explain(
+    private func explain(
         _ found: QueueOverview, _ claimed: ClaimedNotifications, _ settings: Settings, _ keys: QueueKeys
     ) {
         let waiting = found.waiting + found.due
@@ -88,11 +94,15 @@ struct Pause: AsyncParsableCommand {
             let jobs = found.claims == 1 ? "the job that is claimed" : "the \(Words.number(found.claims)) claimed jobs"
             let most = claimed.isPartial ? "at least" : "at most"
             let count = claimed.notifications
+            let inFlight = found.workers.reduce(0) { $0 + ($1.report?.inFlight ?? 0) }
             sentence =
-                "Workers finish \(jobs), \(most) \(Words.number(count)) \(count == 1 ? "notification" : "notifications")"
-                + (claimed.milliseconds.map { ", in about \(Words.duration($0))" } ?? "") + "; \(rest)."
+                now
+                ? "Workers hand back \(jobs) within seconds, except for the notifications in flight, "
+                    + "about \(Words.number(inFlight)); \(rest)."
+                : "Workers finish \(jobs), \(most) \(Words.number(count)) \(count == 1 ? "notification" : "notifications")"
+                    + (claimed.milliseconds.map { ", in about \(Words.duration($0))" } ?? "") + "; \(rest)."
         }
-        print("\(sentence) To end the pause:\n  apns-worker resume\(flags(settings, keys))")
+        print("\(sentence) To end the pause:\n  apns-worker resume\(Self.flags(settings, keys))")
     }
 
     private func pause(app: String) async throws {
