@@ -60,7 +60,7 @@ struct ReadChannel: AsyncParsableCommand {
 
     func run() async throws {
         let place = try options.place()
-        let channel = try await place.ask { try await $0.read(id: channel) }
+        let channel = try await place.ask { try await $0.read(id: self.channel) }
         var report = place.report
         report.channel = channel.id
         report.storage = ChannelStorage.word(channel.storagePolicy)

@@ -19,7 +19,9 @@ enum CommandNames {
             let children = command.configuration.subcommands
             guard !children.isEmpty, !argument.hasPrefix("-") else { break }
             guard let child = children.first(where: { name($0) == argument }) else {
-                let names = children.filter(\.configuration.shouldDisplay).map(name) + (path.isEmpty ? ["help"] : [])
+                let names =
+                    children.filter { $0.configuration.shouldDisplay }.map { name($0) }
+                    + (path.isEmpty ? ["help"] : [])
                 throw unknown(argument, path, names)
             }
             command = child
@@ -29,7 +31,7 @@ enum CommandNames {
     }
 
     private static func unknown(_ name: String, _ path: [String], _ names: [String]) -> CommandFailure {
-        let program = ([name(ApnsWorker.self)] + path).joined(separator: " ")
+        let program = ([Self.name(ApnsWorker.self)] + path).joined(separator: " ")
         let meant = name.nearest(of: names).map { "; did you mean `\($0)`?" } ?? ""
         return CommandFailure(
             .usage, "unknown command `\(name.printable)`\(meant) `\(program) --help` lists the commands")
