@@ -11,8 +11,13 @@ enum CommandEnd {
             if isCheck(arguments) { end(NagiosStatus.unknown, ApnsWorker.message(for: error)) }
             end(ExitStatus.usage.rawValue, ApnsWorker.fullMessage(for: error))
         }
+        answer(error, arguments)
+    }
+
+    /// Prints what was asked for, such as `--help`.
+    private static func answer(_ request: any Error, _ arguments: [String]) -> Never {
         let isTerminal = isatty(STDOUT_FILENO) == 1
-        let text = ApnsWorker.fullMessage(for: error, columns: isTerminal ? nil : HelpText.columns)
+        let text = ApnsWorker.fullMessage(for: request, columns: isTerminal ? nil : HelpText.columns)
         // Names that are not commands have been refused before.
         let command = (try? CommandNames.find(arguments).command) ?? ApnsWorker.self
         print(HelpText.arranged(text, command))
@@ -28,6 +33,7 @@ enum CommandEnd {
             }
             end(failure.status.rawValue, "Error: \(failure.message)")
         }
+        if ApnsWorker.exitCode(for: error) == .success { answer(error, arguments) }
         ApnsWorker.exit(withError: error)
     }
 

@@ -12,12 +12,15 @@ protocol SettingFlagSections {
     static var haveTimeout: Bool { get }
     /// The settings that `--help` shows; the others are on `apns-worker help settings`. `nil` for all.
     static var shown: [Setting]? { get }
+    /// The help of a setting that means something else to the command than to a worker.
+    static func help(of setting: Setting) -> String?
 }
 
 extension SettingFlagSections {
     static var haveFile: Bool { false }
     static var haveTimeout: Bool { false }
     static var shown: [Setting]? { nil }
+    static func help(of setting: Setting) -> String? { nil }
 }
 
 /// The flags of some settings, made of their definitions, and `--config`.
@@ -77,7 +80,8 @@ struct SettingFlags<Sections: SettingFlagSections>: ParsableArguments, CustomRef
         return Option(
             name: .customLong(Key(setting).stringValue),
             help: ArgumentHelp(
-                "\(setting.help) (\(setting.variable)\(initial))", valueName: setting.valueName,
+                "\(Sections.help(of: setting) ?? setting.help) (\(setting.variable)\(initial))",
+                valueName: setting.valueName,
                 visibility: Sections.shown.map { $0.contains(setting) } ?? true ? .default : .hidden))
     }
 
@@ -114,6 +118,9 @@ enum QueueFlags: SettingFlagSections {
     static let haveFile = true
     static let haveTimeout = true
     static let shown: [Setting]? = [.queueNames]
+    static func help(of setting: Setting) -> String? {
+        setting == .queueNames ? "The queue, or several such as critical,default." : nil
+    }
 }
 /// The settings of `feedback`, which has times to wait of its own.
 enum FeedbackRedisFlags: SettingFlagSections {

@@ -16,7 +16,7 @@ struct Pause: AsyncParsableCommand {
             enqueue. The pause survives restarts and ends with `apns-worker resume`. Pausing again changes the reason.
 
               apns-worker pause --queue critical,bulk --reason 'wrong template'
-              apns-worker pause --now             # only notifications in flight still go out
+              apns-worker pause --now      # only notifications in flight go out
               apns-worker pause --all --yes
             """)
 
@@ -223,7 +223,7 @@ struct Resume: AsyncParsableCommand {
                 wasPaused = try await AppPauses.end(app, client, keys)
                 try report(PauseChange(app: app, before: before.map { .init($0) }), wasPaused)
             }
-            if !wasPaused { try await KnownApps.check(app, settings) }
+            if !wasPaused { try await KnownApps.check(app, settings, hint: "") }
         } else {
             try await queue.withChangedQueues(all: all, flag: "--all", force: true) { fleet, queues in
                 wasPaused = try await resume(queues, fleet)
@@ -246,7 +246,10 @@ struct Resume: AsyncParsableCommand {
             any = any || wasPaused
             try report(PauseChange(queue: keys.queue, before: before.map { .init($0) }), wasPaused)
         }
-        if !any, !all { try await fleet.checkExistence(of: queues, configured: queue.settings().configuredQueueNames) }
+        if !any, !all {
+            try await fleet.checkExistence(
+                of: queues, configured: queue.settings().configuredQueueNames, hint: "")
+        }
         return any
     }
 
@@ -306,13 +309,15 @@ enum Person {
 enum KnownApps {
     /// Checks that an app is in the configuration, known to a worker, or paused.
     /// - Throws: ``CommandFailure`` that suggests a name. Nothing, if no app is known at all.
-    static func check(_ app: String, _ settings: Settings) async throws {
+    static func check(
+        _ app: String, _ settings: Settings, hint: String = " --force continues anyway"
+    ) async throws {
         let configured = try settings.appNames
         let status = try await FleetOptions.withFleet(settings, searches: true) { fleet in
             try await FleetStatus.read(fleet, fleet.queues().keys, apps: configured)
         }
         let known = Set(status.apps.map(\.name) + configured).sorted()
         guard !known.isEmpty, !known.contains(app) else { return }
-        throw CommandFailure(.attention, Fleet.unknown("app", app, known))
+        throw CommandFailure(.attention, Fleet.unknown("app", app, known) + hint)
     }
 }

@@ -57,13 +57,15 @@ extension Fleet {
 
     /// Checks that queues are in the configuration or in Redis.
     /// - Throws: ``CommandFailure`` that suggests a name. Nothing, if Redis has no queue at all.
-    func checkExistence(of queues: [QueueKeys], configured: [String]) async throws {
+    func checkExistence(
+        of queues: [QueueKeys], configured: [String], hint: String = " --force continues anyway"
+    ) async throws {
         for keys in queues where !configured.contains(keys.queue) {
             let overview = try await QueueOverview.read(client(for: keys.retry), keys)
             guard overview.isEmpty else { continue }
             let known = Set(try await search().names).union(configured).subtracting([keys.queue]).sorted()
             guard !known.isEmpty else { return }
-            throw CommandFailure(.attention, Self.unknown("queue", keys.queue, known))
+            throw CommandFailure(.attention, Self.unknown("queue", keys.queue, known) + hint)
         }
     }
 
@@ -71,7 +73,7 @@ extension Fleet {
     static func unknown(_ what: String, _ name: String, _ known: [String]) -> String {
         let meant = name.nearest(of: known).map { "; did you mean \($0.printable)?" } ?? ";"
         let shown = known.prefix(20).map(\.printable).joined(separator: ", ") + (known.count > 20 ? ", …" : "")
-        return "no \(what) \(name.printable) is known\(meant) Known: \(shown). --force continues anyway"
+        return "no \(what) \(name.printable) is known\(meant) Known: \(shown)."
     }
 }
 
