@@ -23,6 +23,10 @@ public struct NotificationResult: Sendable {
     public var attempt: Int
     /// The trace of its job.
     public var trace: TraceParent?
+    /// The campaign of its job.
+    public var campaign: ByteBuffer?
+    /// The labels of its job: a JSON object.
+    public var labels: ByteBuffer?
 
     /// A result of which nothing but the outcome is known yet.
     public init(_ outcome: Outcome, reason: String? = nil, attempt: Int = 0) {
@@ -70,7 +74,7 @@ public struct PackedResults: Sendable {
     /// Adds one.
     public mutating func append(_ result: NotificationResult) {
         count += 1
-        values.writeInteger(UInt8(0x9B))
+        values.writeInteger(UInt8(0x9D))
         write(result.id)
         write(result.token.map { $0.getSlice(at: $0.readerIndex, length: Self.maximumTokenLength) ?? $0 })
         write(result.outcome.rawValue)
@@ -82,6 +86,8 @@ public struct PackedResults: Sendable {
         write(result.trace?.traceID)
         write(result.trace?.parentID)
         write(result.apnsUniqueID)
+        write(result.campaign)
+        write(result.labels)
     }
 
     /// The script's argument.

@@ -190,7 +190,7 @@ public final class QueueConnection {
             expecting: reservations.count * 9 + 4,
             arguments: { [worker, limits] command in
                 command.append(worker)
-                command.append(limits.resultsKept)
+                command.append(limits.maximumResults)
                 for reservation in reservations {
                     command.append(reservation.claim)
                     command.append(reservation.reservedClaim)
@@ -237,7 +237,7 @@ public final class QueueConnection {
                 command.append(limits.maximumDeadLetters)
                 command.append(limits.maximumDeadLetterAge)
                 command.append(limits.maximumDeadLetterBytes)
-                command.append(limits.resultsKept)
+                command.append(limits.maximumResults)
                 settlement.append(to: &command)
             },
             completion: { result in
@@ -366,13 +366,13 @@ public struct QueueLimits: Sendable {
     /// The maximum total length of the dead letters, in bytes.
     public var maximumDeadLetterBytes = 1 << 30
     /// Which results are kept for producers.
-    public var results = ResultsKept.off
+    public var results = ResultsKept.failures
     /// How many results are kept, about: Redis drops the oldest in blocks.
     public var maximumResults = 100_000
     /// A job that was taken back from dead workers more often than this is poison.
     public var maximumReclaims = 5
 
-    /// The scripts' argument: 0 if no results are kept.
+    /// The argument of scripts that make results themselves: 0 if none are kept.
     var resultsKept: Int { results == .off ? 0 : maximumResults }
 
     /// The defaults.

@@ -16,6 +16,10 @@ public enum QueueScript: Int, CaseIterable, Sendable {
     case release
     case gauges
     case overview
+    // Jobs, for operators.
+    case pageJobs
+    case changeJobs
+    case countRetries
     // Campaigns.
     case commandJobs
     case limitCampaign
@@ -68,6 +72,9 @@ public enum QueueScript: Int, CaseIterable, Sendable {
         case .release: PackageResources.release_lua
         case .gauges: PackageResources.gauges_lua
         case .overview: PackageResources.overview_lua
+        case .pageJobs: PackageResources.page_jobs_lua
+        case .changeJobs: PackageResources.change_jobs_lua
+        case .countRetries: PackageResources.count_retries_lua
         case .commandJobs: PackageResources.command_jobs_lua
         case .limitCampaign: PackageResources.limit_campaign_lua
         case .pageDeadLetters: PackageResources.page_lua

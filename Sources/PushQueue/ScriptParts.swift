@@ -35,6 +35,7 @@ struct ScriptParts {
             "dead-bytes": PackageResources.dead_bytes_lua,
             "list": PackageResources.list_lua,
             "memory": PackageResources.memory_lua,
+            "portions": PackageResources.portions_lua,
             "results": PackageResources.results_lua,
             "time": clock.part,
             "types": PackageResources.types_lua,

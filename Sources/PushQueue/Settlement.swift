@@ -161,7 +161,8 @@ public struct Settlement: Sendable {
         for piece in pieces {
             if let text {
                 group.arguments.append("-")
-                group.arguments.append(text.getSlice(at: text.readerIndex + piece.lowerBound, length: piece.count) ?? .init())
+                group.arguments.append(
+                    text.getSlice(at: text.readerIndex + piece.lowerBound, length: piece.count) ?? .init())
             } else {
                 group.arguments.append(piece.lowerBound)
                 group.arguments.append(piece.count)

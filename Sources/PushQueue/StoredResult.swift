@@ -25,8 +25,40 @@ public struct StoredResult: Sendable {
     public static func read(
         after entry: String, count: Int, _ client: RedisClient, _ keys: QueueKeys
     ) async throws -> [StoredResult] {
-        let reply = try await client.call(RedisCommand("XRANGE", keys.results, "(\(entry)", "+", "COUNT", "\(count)"))
+        try await read(from: "(\(entry)", to: "+", count: count, client, keys)
+    }
+
+    /// Reads some results of a period.
+    /// - Parameters:
+    ///   - start: the first one: an entry, or a time in milliseconds; with `(` before an entry, the one next to it; `-` for
+    ///     the oldest and `+` for the newest.
+    ///   - end: the last one, in the same way.
+    ///   - newestFirst: whether to go back in time; `start` is the newest then.
+    ///   - count: their maximum number.
+    /// - Throws: `RedisError`.
+    public static func read(
+        from start: String, to end: String, newestFirst: Bool = false, count: Int, _ client: RedisClient,
+        _ keys: QueueKeys
+    ) async throws -> [StoredResult] {
+        let name = newestFirst ? "XREVRANGE" : "XRANGE"
+        let reply = try await client.call(RedisCommand(name, keys.results, start, end, "COUNT", "\(count)"))
         return reply.root.children.compactMap(StoredResult.init)
+    }
+
+    /// The place of an entry among all.
+    package struct Place: Comparable, Sendable {
+        let milliseconds: UInt64
+        let number: UInt64
+
+        package static func < (left: Place, right: Place) -> Bool {
+            (left.milliseconds, left.number) < (right.milliseconds, right.number)
+        }
+    }
+
+    /// The place of the entry.
+    package var place: Place {
+        let parts = entry.split(separator: "-").map { UInt64($0) ?? 0 }
+        return Place(milliseconds: parts.first ?? 0, number: parts.count > 1 ? parts[1] : 0)
     }
 
     /// Waits until there is another result.
@@ -42,7 +74,7 @@ public struct StoredResult: Sendable {
             deadline: .milliseconds(Int64(milliseconds) + 10_000))
     }
 
-    private init?(_ element: RESPReply.Element) {
+    init?(_ element: RESPReply.Element) {
         guard element.count == 2, let entry = element[0].string else { return nil }
         self.entry = entry
         var values = element[1].children

@@ -30,8 +30,10 @@ struct ApnsWorker: AsyncParsableCommand {
         version: WorkerVersion.current,
         groupedSubcommands: [
             CommandGroup(name: "Run", subcommands: [Run.self, Health.self]),
-            CommandGroup(name: "Send", subcommands: [Enqueue.self]),
-            CommandGroup(name: "Inspect", subcommands: [Status.self, Results.self, Dead.self, Invalid.self]),
+            CommandGroup(name: "Send", subcommands: [Enqueue.self, Campaign.self]),
+            CommandGroup(
+                name: "Inspect",
+                subcommands: [Status.self, Jobs.self, Device.self, Results.self, Dead.self, Invalid.self]),
             CommandGroup(name: "Repair", subcommands: [Requeue.self, Feedback.self]),
             CommandGroup(name: "Control", subcommands: [Pause.self, Resume.self, Quiet.self, Stop.self]),
             CommandGroup(

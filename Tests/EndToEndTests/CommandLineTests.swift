@@ -57,7 +57,7 @@ extension EndToEnd {
                     "--unique-for", "1h30m",
                 ], environment: ["APNS_WORKER_REDIS_URL": redis.url])
             #expect(result.ending == .exited(0), "\(result.errors)")
-            #expect(result.output == "enqueued 1 job on default\n")
+            #expect(result.output == "enqueued 1 job on default, id x\n")
             let (job, time) = try Self.enqueued(QueueContents(redis).jobs.first)
             #expect(time >= before - 0.001 && time <= Date().timeIntervalSince1970)
             #expect(
@@ -90,7 +90,7 @@ extension EndToEnd {
             let (job, _) = try Self.enqueued(QueueContents(redis).jobs.first)
             #expect(
                 job == [
-                    "channel": "YQ==", "truncate": true, "collapse_duplicates": true,
+                    "id": job["id"] ?? "", "channel": "YQ==", "truncate": true, "collapse_duplicates": true,
                     "alert": [
                         "title": "T", "subtitle": "S", "body": "B\n", "loc_key": "%@", "loc_args": ["a", "b"],
                         "title_loc_key": "t", "title_loc_args": ["c"], "launch_image": "i",
@@ -133,18 +133,18 @@ extension EndToEnd {
             let other = try await Self.run(
                 ["enqueue", "--prefix", "p", "--queue", "q", "--token", "ab", "--payload", #"{"a": 1}"#],
                 environment: ["APNS_WORKER_REDIS_URL": redis.url])
-            #expect(other.output == "enqueued 1 job on q\n")
+            #expect(other.output.hasPrefix("enqueued 1 job on q, id "))
             let text = try #require(try redis.run("LINDEX", "p:{q}:jobs", "0").text)
             // The payload is as it was given.
             #expect(
-                text.wholeMatch(of: /{"token":"ab","enqueued_at":\d+(\.\d{1,3})?,"payload":{"a": 1}}/) != nil, "\(text)"
+                text.wholeMatch(of: /{"id":"[0-9a-f]{24}","token":"ab","enqueued_at":\d+(\.\d{1,3})?,"payload":{"a": 1}}/) != nil, "\(text)"
             )
         }
 
         @Test("enqueue takes lines as they are, tells the numbers of those that are no jobs, and ends with 1")
         func lines() async throws {
             let redis = try RedisServer()
-            let good = TestJob.many(2500)
+            let good = (0..<2500).map { TestJob.text(TestJob.token("a", $0), #""id":"\#($0)","#) }
             var lines = good
             lines.insert(#"{"token":"ab"}"#, at: 1)
             lines.insert(#"{"token":"a-b","alert":"x"}"#, at: 2)
@@ -156,10 +156,11 @@ extension EndToEnd {
             #expect(result.ending == .exited(1))
             #expect(result.output == "enqueued 2500 jobs on default, refused 4\n")
             let errors = result.errors.split(separator: "\n")
-            try #require(errors.count == 4, "\(result.errors)")
-            #expect(errors[1].hasPrefix("line 3: the device token has a separator at 1"))
-            #expect(errors[2].hasPrefix("line 4: the payload has 5020 bytes; APNs accepts 4096"))
-            #expect(errors.first?.hasPrefix("line 2: the job has no `payload`") == true)
+            try #require(errors.count == 5, "\(result.errors)")
+            #expect(errors[0] == "note: no worker takes jobs from queue default")
+            #expect(errors[2].hasPrefix("line 3: the device token has a separator at 1"))
+            #expect(errors[3].hasPrefix("line 4: the payload has 5020 bytes; APNs accepts 4096"))
+            #expect(errors[1].hasPrefix("line 2: the job has no `payload`"))
             #expect(errors.last?.hasPrefix("line 1703: the job is not valid JSON") == true)
             #expect(try QueueContents(redis).jobs == good.map { Array($0.utf8) })
 

@@ -88,7 +88,8 @@ extension EndToEnd {
             for result in [wrong, unknown, missing] { #expect(!result.errors.contains("Usage")) }
             let flag = try await CommandLineTests.run(["run", "--lanes", "many"])
             #expect(flag.ending == .exited(64) && !flag.errors.contains("Usage"), "\(flag)")
-            let option = try await CommandLineTests.run(["status", "--redi", "x"])
+            let option = try await CommandLineTests.run(["pause", "--redi=x"])
+            #expect(option.errors.hasPrefix("Error: Unknown option '--redi'. Did you mean '--redis'?"), "\(option)")
             #expect(option.ending == .exited(64) && option.errors.contains("Usage"), "\(option)")
         }
     }

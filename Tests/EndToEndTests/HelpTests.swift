@@ -71,7 +71,7 @@ extension EndToEnd {
         @Test("placeholders have a meaning")
         func placeholders() async throws {
             let text = try await CommandLineTests.run(["run", "--help"]).output
-            for wrong in ["<redis>", "<lease>", "<ca>", "<key>", "<config>", "<proxy>"] {
+            for wrong in ["<redis>", "<lease>", "<ca>", "<config>", "<proxy>"] {
                 #expect(!text.contains(wrong), "\(wrong)")
             }
         }

@@ -34,6 +34,17 @@ struct JobLabelsTests {
         #expect(job.campaign == nil && job.labels == nil)
     }
 
+    @Test("keep_result is true or without effect, and the encoder writes it")
+    func keepResult() throws {
+        #expect(try decode(#""keep_result":true"#).keepsResult)
+        for value in ["false", "null", "1", #""true""#, "[true]"] {
+            #expect(try !decode(#""keep_result":\#(value)"#).keepsResult, "\(value)")
+        }
+        var encoder = JobEncoder(tokens: ["ab"], payload: ByteBuffer(string: "{}"))
+        encoder.keepsResult = true
+        #expect(try JobDecoder.decode(encoder.encode()).keepsResult)
+    }
+
     @Test("have bounds in bytes")
     func bounds() throws {
         let (campaign, label) = (String(repeating: "c", count: 100), String(repeating: "l", count: 64))

@@ -36,6 +36,15 @@ struct DeadLetterTests {
         #expect(members.text.contains(#","tokens":["ab",""#))
     }
 
+    @Test("its line has the campaign and the labels of the job, and stays one line whatever white space those have")
+    func labels() throws {
+        let labels = "{\n  \"us er\" : \"47\\\"  11\\\\\" ,\r\n\t\"b\":\"c\" }"
+        let job = try JobDecoder.decode(
+            ByteBuffer(string: #"{"campaign":"spring \u0022sale\u0022","token":"ab","payload":{},"labels":\#(labels)}"#))
+        let members = DeadLetter.members(job: job).text
+        #expect(members == #","campaign":"spring \"sale\"","labels":{"us er":"47\"  11\\","b":"c"}"#)
+    }
+
     @Test("beyond the number that is kept, the oldest go, and are counted")
     func trimByCount() async throws {
         try await withQueue { queue in

@@ -10,7 +10,8 @@ import Testing
 struct JobCommandsTests {
     private let spring = JobCommands.Target.campaign("spring")
 
-    private func change(_ change: JobCommands.Change, of targets: JobCommands.Target..., in queue: TestQueue) async throws
+    private func change(_ change: JobCommands.Change, of targets: JobCommands.Target..., in queue: TestQueue)
+        async throws
         -> [JobCommands.Command?]
     {
         try await JobCommands.change(change, of: targets, by: "eve", reason: "wrong price", queue.client, queue.keys)
@@ -25,7 +26,7 @@ struct JobCommandsTests {
             #expect(try await worker.claim(1).commands == nil)
             _ = try await change(.cancel(discard: false), of: spring, .id("j:1"), in: queue)
             try queue.push(["b"])
-            let claimed = try await worker.claim(1)
+            let claimed = try await worker.claim(1, first: 2)
             let commands = try #require(claimed.commands)
             #expect(claimed.bodies.map { String(buffer: $0) } == ["b"])
             let command = try #require(commands.commands[spring])
@@ -83,9 +84,13 @@ struct JobCommandsTests {
     @Test("end after seven days, and are at most a thousand")
     func bounds() async throws {
         try await withQueue { queue in
-            try queue.redis.run("HSET", queue.keys.jobCommands, "campaign:old", #"{"state":"cancelled","at":1}"#, "id:x", "{")
+            try queue.redis.run(
+                "HSET", queue.keys.jobCommands, "campaign:old", #"{"state":"cancelled","at":1}"#, "id:x", "{")
             _ = try await change(.cancel(discard: false), of: spring, in: queue)
-            #expect(try await JobCommands.read(queue.client, queue.keys).commands.keys.map(\.description) == ["campaign spring"])
+            #expect(
+                try await JobCommands.read(queue.client, queue.keys).commands.keys.map(\.description) == [
+                    "campaign spring"
+                ])
             #expect(try queue.redis.run("PTTL", queue.keys.jobCommands).number ?? 0 > 6 * 86_400_000)
             let ids = (0..<999).map { JobCommands.Target.id("\($0)") }
             _ = try await JobCommands.change(.cancel(discard: false), of: ids, by: "eve", queue.client, queue.keys)
@@ -106,7 +111,8 @@ struct JobCommandsTests {
             await #expect(throws: RedisError.self) { try await change(.pause, of: spring, in: queue) }
             try queue.redis.run("DEL", queue.keys.jobCommands)
             try queue.redis.run(
-                "HSET", queue.keys.jobCommands, "version", "x", "campaign:a", "nonsense", "other", "1", "id:", "[]", "campaign:b",
+                "HSET", queue.keys.jobCommands, "version", "x", "campaign:a", "nonsense", "other", "1", "id:", "[]",
+                "campaign:b",
                 #"{"state":"exploded","per_second":-3,"since":1e300,"by":"\u001b[31m"}"#)
             let commands = try #require(try await worker.claim(1).commands)
             #expect(commands.commands[.campaign("a")] == nil)

@@ -70,6 +70,7 @@ struct QueueConnectionTests {
         case .release: [keys.workers, keys.claimed("w"), keys.inbox, keys.jobs]
         // Those of apps and tokens are elsewhere.
         case .pageDeadLetters: [keys.dead, keys.jobs, stats]
+        case .pageJobs, .changeJobs, .countRetries: []
         case .gauges, .overview, .commandJobs, .limitCampaign, .findInvalidTokens, .addInvalidTokens, .registerTokens, .pauseApp, .probeApp,
             .resumeApp, .reserveRate, .throttleToken, .shareProviderToken, .setKey:
             []

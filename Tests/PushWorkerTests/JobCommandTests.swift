@@ -42,21 +42,22 @@ struct JobCommandTests {
     @Test("cancel what is claimed and not submitted, within half a second and without a claim of jobs")
     func inLine() throws {
         let scene = try EngineScene()
+        scene.transport.capacity = 4
+        scene.queue.jobs += [job(1), job(2), job(3), job(4, "autumn")]
+        scene.lane.wake(QueueID(index: 0))
+        scene.run(.nanoseconds(1))
+        // Fewer streams than when the jobs were claimed.
         scene.transport.capacity = 2
-        scene.push(job(1), job(2), job(3), job(4, "autumn"))
-        scene.transport.capacity = 0
+        scene.run(.milliseconds(20))
+        #expect(scene.transport.tokens == ["100001", "100002"] && scene.lane.senders[0].line.waiting == 2)
         let claims = scene.queue.claims
         scene.queue.commands = JobCommands(version: "1", [campaign: cancelled])
         scene.run(.milliseconds(700))
-        #expect(scene.queue.claims > claims)
-        #expect(scene.stats["cancelled"] ?? 0 + scene.transport.submitted.count >= 1)
-        #expect(scene.transport.tokens == ["100001", "100002"])
+        #expect(scene.queue.claims > claims && scene.queue.jobs.isEmpty)
+        #expect(scene.stats["cancelled"] == 1 && scene.lane.senders[0].line.waiting == 1)
+        #expect(scene.lane.consumers[0].queue.cancelledInFlight == 2)
         // Those in flight end as APNs answers.
-        for _ in 0..<2 { scene.answer(EngineScene.delivered) }
-        scene.transport.capacity = 5
-        scene.lane.wake(QueueID(index: 0))
-        scene.run()
-        scene.answer(EngineScene.delivered)
+        for _ in 0..<3 { scene.answer(EngineScene.delivered) }
         scene.run()
         #expect(scene.transport.tokens == ["100001", "100002", "100004"])
         #expect(scene.stats == ["delivered": 3, "cancelled": 1])
@@ -80,7 +81,8 @@ struct JobCommandTests {
         #expect(scene.stats["delivered"] == 3 && scene.stats["cancelled"] == 7)
         #expect(scene.queue.dead.count == 1 && scene.queue.dead[0].members.contains(#""100009""#))
         #expect(!scene.queue.dead[0].members.contains(#""100001""#))
-        #expect(scene.queue.campaigns["spring"]?["cancelled"] == 7 && scene.queue.campaigns["spring"]?["delivered"] == 3)
+        #expect(
+            scene.queue.campaigns["spring"]?["cancelled"] == 7 && scene.queue.campaigns["spring"]?["delivered"] == 3)
         #expect(scene.queue.held.isEmpty)
     }
 
@@ -115,7 +117,8 @@ struct JobCommandTests {
         scene.answer(.uncertain(.timedOut))
         scene.run()
         // It is still spared when it is retried.
-        #expect(scene.queue.postponed.count == 1 && scene.queue.postponed[0].body.contains(#""requeued":\#(since + 1)"#))
+        #expect(
+            scene.queue.postponed.count == 1 && scene.queue.postponed[0].body.contains(#""requeued":\#(since + 1)"#))
         #expect(scene.stats["cancelled"] == 1)
     }
 
@@ -199,6 +202,7 @@ struct JobCommandTests {
         scene.run(.seconds(1))
         let claims = scene.queue.claims
         scene.run(.seconds(10))
-        #expect(scene.queue.claims - claims <= 4)
+        // Its polls, which are one per second without a blocking wait.
+        #expect(scene.queue.claims - claims <= 10)
     }
 }

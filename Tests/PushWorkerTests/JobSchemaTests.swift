@@ -97,6 +97,7 @@ struct JobSchemaTests {
             [#""00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01""#, #""x""#, "1", "null", "[true]", "{}"], []
         ),
         (.campaign, [#""spring-sale""#, #""""#, "1", "null", "{}"], []),
+        (.keepResult, ["true", "false", "1", #""x""#, "null", "{}"], []),
         (.labels, [#"{"user":"4711"}"#, "{}", "[]", "1", #"{"a":1}"#], []),
         (.payload, ["{}", #"{"aps":{"alert":"x"}}"#], ["[]", #""{}""#, "1", "true"]),
         (.sendAt, times.good, times.bad), (.registeredAt, times.good, times.bad), (.enqueuedAt, times.good, times.bad),

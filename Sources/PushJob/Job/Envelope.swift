@@ -19,6 +19,10 @@ public struct Envelope: Equatable, Sendable {
     public internal(set) var requeued: Int64?
     /// True if the job has the reservation that its `unique_for` asks for.
     public internal(set) var isReserved = false
+    /// Why the job is not due yet, if that is not a failure; `nil` in wrappers of versions that did not write it.
+    public internal(set) var why: Why?
+    /// True if an operator has made the job due: its `send_at` counts no more.
+    public internal(set) var isDue = false
     /// The job's id.
     public internal(set) var id: JobField?
     /// The claim that the wrapper was made from, as `<worker>:<number>`.
@@ -31,6 +35,14 @@ public struct Envelope: Equatable, Sendable {
     public internal(set) var enqueued: Int64?
     /// The producer's bytes within the body.
     public internal(set) var original: Range<Int>
+
+    /// Why a job waits for its time although it has not failed.
+    public enum Why: String, Sendable {
+        /// It can't be sent now; no attempt is spent.
+        case deferred
+        /// Its `send_at` has not come.
+        case scheduled
+    }
 
     var tokenList: JobTokenList?
 
@@ -46,19 +58,26 @@ public struct Envelope: Equatable, Sendable {
         return JobTokens(body: body, list: tokenList).map { $0.text(in: body) }
     }
 
+    /// The last failure, as the wrapper names it.
+    package struct Failure: Sendable, Equatable {
+        /// APNs' reason or one of the worker's own.
+        package var reason: String?
+        /// The HTTP status, or the gateway's code.
+        package var status: Int?
+        /// The time, in milliseconds since 1970.
+        package var at: Int64?
+    }
+
+    /// Returns the last failure; `nil` if the wrapper names none that can be read.
+    /// - Parameter body: the bytes that this was read from.
+    package func failure(in body: ByteBuffer) -> Failure? {
+        guard let error else { return nil }
+        return body.withUnsafeReadableBytes { try? EnvelopeReader.failure(error.range, in: $0) }
+    }
+
     /// Returns the time of the last failure in milliseconds since 1970; `nil` if the wrapper names none.
     /// - Parameter body: the bytes that this was read from.
     package func failedAt(in body: ByteBuffer) -> Int64? { failure(in: body)?.at }
-
-    /// Returns the reason and the time of the last failure or deferral, in milliseconds since 1970; `nil` if the wrapper names
-    /// none.
-    /// - Parameter body: the bytes that this was read from.
-    package func failure(in body: ByteBuffer) -> (reason: ByteBuffer?, at: Int64?)? {
-        guard let error,
-            let found = body.withUnsafeReadableBytes({ try? EnvelopeReader.failure(error.range, in: $0) })
-        else { return nil }
-        return (found.reason.map { $0.text(in: body) }, found.at)
-    }
 
     /// Reads a body's wrapper, if it has one. The job inside is not looked at, so this works for every body.
     /// - Parameter body: what was claimed.
@@ -112,25 +131,28 @@ private enum EnvelopeReader {
         }
     }
 
-    /// Reads `reason` and `at` of an error, which the scanner has been over.
+    /// Reads an error, which the scanner has been over. A member that the worker would not write is left out.
     static func failure(
         _ range: Range<Int>, in bytes: UnsafeRawBufferPointer
-    ) throws(JSONError) -> (reason: JobField?, at: Int64?) {
+    ) throws(JSONError) -> Envelope.Failure {
         var scanner = JSONScanner(bytes, in: range)
-        var (reason, at): (JobField?, Int64?) = (nil, nil)
+        var failure = Envelope.Failure()
         var more = try scanner.enterObject()
         while more {
             let name = UnsafeRawBufferPointer(rebasing: bytes[try scanner.name().range])
+            let start = scanner.offset
             if name.isEqual(to: "at") {
-                at = try scanner.integer(in: JobTime.range)
+                failure.at = try scanner.integer(in: JobTime.range)
+            } else if name.isEqual(to: "status") {
+                failure.status = try scanner.integer(in: 0...Int64(Int32.max)).map { Int($0) }
             } else if name.isEqual(to: "reason"), scanner.next == UInt8(ascii: "\"") {
-                reason = JobField(try scanner.string())
-            } else {
-                try scanner.skipValue()
+                let text = try scanner.string()
+                failure.reason = JSONText.withCharacters(of: text, in: bytes) { String(decoding: $0, as: UTF8.self) }
             }
+            if scanner.offset == start { try scanner.skipValue() }
             more = try scanner.nextMember()
         }
-        return (reason, at)
+        return failure
     }
 
     private static func readValue(
@@ -176,6 +198,17 @@ private enum EnvelopeReader {
             guard scanner.next == UInt8(ascii: "t") else { return false }
             try scanner.skipLiteral()
             envelope.isReserved = true
+        case .why:
+            // A text of a later version, and any other value, means nothing to this one.
+            if scanner.next == UInt8(ascii: "\"") {
+                let text = UnsafeRawBufferPointer(rebasing: scanner.bytes[try scanner.string().range])
+                envelope.why = Envelope.Why(rawValue: String(decoding: text, as: UTF8.self))
+            } else {
+                try scanner.skipValue()
+            }
+        case .due:
+            envelope.isDue = scanner.next == UInt8(ascii: "t")
+            try scanner.skipValue()
         default:
             try scanner.skipValue()
         }
@@ -196,6 +229,8 @@ private enum EnvelopeReader {
         static let reserved = HeadMember(rawValue: 256)
         static let requeues = HeadMember(rawValue: 512)
         static let requeued = HeadMember(rawValue: 1024)
+        static let why = HeadMember(rawValue: 2048)
+        static let due = HeadMember(rawValue: 4096)
 
         init(rawValue: UInt16) { self.rawValue = rawValue }
 
@@ -222,6 +257,10 @@ private enum EnvelopeReader {
                 self = .requeues
             } else if name.isEqual(to: "requeued") {
                 self = .requeued
+            } else if name.isEqual(to: "why") {
+                self = .why
+            } else if name.isEqual(to: "due") {
+                self = .due
             } else {
                 return nil
             }

@@ -100,6 +100,18 @@ public struct EnvelopeWriter: Sendable {
         if reserved { buffer.writeStaticString(#","reserved":true"#) }
     }
 
+    /// Why the job is not due yet, if that is not a failure; `nil` writes nothing.
+    public mutating func write(why: Envelope.Why?) {
+        guard let why else { return }
+        buffer.writeStaticString(#","why":"#)
+        buffer.writeJSONString(why.rawValue)
+    }
+
+    /// True if an operator has made the job due, whatever its `send_at` says.
+    public mutating func write(due: Bool) {
+        if due { buffer.writeStaticString(#","due":true"#) }
+    }
+
     /// When the job was first seen, in milliseconds since 1970.
     public mutating func write(enqueued: Int64) {
         buffer.writeStaticString(#","enqueued":"#)

@@ -66,6 +66,8 @@ public struct JobEncoder: Sendable {
     public var collapsesDuplicates = false
     /// True to allow the alert's body to be shortened so that the payload fits.
     public var truncates = false
+    /// True to keep the job's results even where its queue keeps fewer.
+    public var keepsResult = false
 
     /// - Parameters:
     ///   - tokens: the device tokens, at least one unless there is a ``channel``.
@@ -102,6 +104,7 @@ public struct JobEncoder: Sendable {
         writeLabels(&writer)
         if collapsesDuplicates { writer.write(.collapseDuplicates, flag: true) }
         if truncates { writer.write(.truncate, flag: true) }
+        if keepsResult { writer.write(.keepResult, flag: true) }
         for member in JobMember.allCases where member.shortForm != nil {
             if let value = shortForms[member] { writer.write(member, value) }
         }

@@ -54,7 +54,7 @@ public struct JobField: Equatable, Sendable {
 /// Facts about a job's short forms, noted while it is read: enough to know its push type and that a payload must be
 /// made. The values stay in the body, and are looked for again by whoever composes the payload.
 struct JobTraits: OptionSet, Sendable {
-    let rawValue: UInt8
+    let rawValue: UInt16
 
     /// The payload is composed of short forms.
     static let shortForms = JobTraits(rawValue: 1)
@@ -70,4 +70,5 @@ struct JobTraits: OptionSet, Sendable {
     static let mdm = JobTraits(rawValue: 64)
     /// `content_changed` among the short forms, and not 0 or false.
     static let contentChanged = JobTraits(rawValue: 128)
+    static let keepResult = JobTraits(rawValue: 256)
 }

@@ -14,7 +14,8 @@ public enum JobLabels {
         var name = name
         return name.withUTF8 {
             MemberRules.isIdentifier(
-                JSONString(range: 0..<$0.count, hasEscapes: false), in: UnsafeRawBufferPointer($0), atMost: maximumCampaign)
+                JSONString(range: 0..<$0.count, hasEscapes: false), in: UnsafeRawBufferPointer($0),
+                atMost: maximumCampaign)
         }
     }
 
@@ -45,5 +46,29 @@ public enum JobLabels {
             more = try scanner.nextMember()
         }
         return areValid && count <= maximumCount
+    }
+}
+
+extension Job {
+    /// The labels as a JSON object in one line, without white space between its parts.
+    public var labelsText: ByteBuffer? {
+        guard let labels else { return nil }
+        let written = bytes(labels)
+        // Within strings there are no line ends, and spaces stay.
+        guard written.readableBytesView.contains(where: { $0 <= 0x20 }) else { return written }
+        var text = ByteBuffer()
+        var (isString, isEscaped) = (false, false)
+        for byte in written.readableBytesView {
+            if isString {
+                if !isEscaped, byte == UInt8(ascii: "\"") { isString = false }
+                isEscaped = !isEscaped && byte == UInt8(ascii: "\\")
+            } else if byte == UInt8(ascii: "\"") {
+                isString = true
+            } else if byte <= 0x20 {
+                continue
+            }
+            text.writeInteger(byte)
+        }
+        return text
     }
 }

@@ -20,7 +20,7 @@ extension JobMember {
         case .onUncertain: "\"resend\" or \"drop\""
         case .uniqueFor: "a duration from one second to 30 days, such as \"45s\", \"1h30m\" or \"7d\""
         case .channel, .inputPushChannel: "a channel id as APNs gave it: a string of 1 to 255 base64 characters"
-        case .collapseDuplicates, .truncate: "true or false"
+        case .collapseDuplicates, .truncate, .keepResult: "true or false"
         case .traceparent:
             "a W3C traceparent such as 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
         case .campaign: "a string of 1 to \(JobLabels.maximumCampaign) bytes without control characters"

@@ -52,6 +52,7 @@ extension JobMember {
             switch name[0] {
             case UInt8(ascii: "c"): candidate = .collapseID
             case UInt8(ascii: "t"): candidate = .traceparent
+            case UInt8(ascii: "k"): candidate = .keepResult
             default: candidate = .enqueuedAt
             }
         case 12: candidate = name[0] == UInt8(ascii: "m") ? .maxAttempts : .onUncertain

@@ -46,6 +46,8 @@ public enum JobMember: UInt8, CaseIterable, Sendable {
     case campaign
     /// The producer's labels of the job.
     case labels
+    /// True to keep the job's results even where its queue keeps fewer.
+    case keepResult
 
     // The short forms, in the order in which they stand in a composed payload.
 
@@ -124,6 +126,7 @@ public enum JobMember: UInt8, CaseIterable, Sendable {
         case .traceparent: "traceparent"
         case .campaign: "campaign"
         case .labels: "labels"
+        case .keepResult: "keep_result"
         case .alert: "alert"
         case .badge: "badge"
         case .sound: "sound"

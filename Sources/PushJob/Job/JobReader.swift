@@ -55,6 +55,28 @@ struct JobReader {
         return brokenRule(of: job)
     }
 
+    /// Reads the members that identify a job, and steps over all others and over values that are not valid.
+    /// - Throws: the error in the JSON. The members before it have been read.
+    mutating func readIdentity(into job: inout Job) throws(JSONError) {
+        try scanner.begin()
+        guard scanner.next == UInt8(ascii: "{") else { return }
+        var more = try scanner.enterObject()
+        while more {
+            let nameStart = scanner.offset
+            let name = try scanner.name()
+            if let member = member(named: name), member.identifies, seen & 1 &<< UInt64(member.rawValue) == 0,
+                scanner.next == UInt8(ascii: "\"") || member == .labels
+            {
+                seen |= 1 &<< UInt64(member.rawValue)
+                let before = job
+                if try !readValue(of: member, nameStart: nameStart, into: &job) { job = before }
+            } else {
+                try scanner.skipValue()
+            }
+            more = try scanner.nextMember()
+        }
+    }
+
     /// The first rule between members that is broken.
     private func brokenRule(of job: Job) -> JobError? {
         if job.channel != nil {
@@ -173,6 +195,11 @@ struct JobReader {
             let start = scanner.offset
             let areValid = try JobLabels.skip(&scanner)
             if areValid { job.labels = JobField(start..<scanner.offset) }
+            return true
+        case .keepResult:
+            // As with labels, one that is not valid is no reason not to send.
+            if scanner.next == UInt8(ascii: "t") { job.traits.insert(.keepResult) }
+            try scanner.skipValue()
             return true
         case .truncate, .collapseDuplicates:
             guard scanner.next == UInt8(ascii: "t") || scanner.next == UInt8(ascii: "f") else { return false }

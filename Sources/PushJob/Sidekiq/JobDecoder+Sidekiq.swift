@@ -45,7 +45,7 @@ extension JobDecoder {
         return try read(sidekiq, start..<both.readableBytes, in: both, envelope, errorsFrom: start)
     }
 
-    private static func findJob(
+    static func findJob(
         _ body: ByteBuffer, _ envelope: Envelope, _ classes: [String]
     ) throws(JobError) -> SidekiqJob {
         let found = body.withUnsafeReadableBytes { find(in: $0, envelope, classes) }

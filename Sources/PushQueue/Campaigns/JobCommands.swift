@@ -101,7 +101,9 @@ public struct JobCommands: Sendable, Equatable {
                 var by: String?
                 var reason: String?
             }
-            guard let form = try? JSONDecoder().decode(Form.self, from: Data(json.readableBytesView)) else { return nil }
+            guard let form = try? JSONDecoder().decode(Form.self, from: Data(json.readableBytesView)) else {
+                return nil
+            }
             func time(_ value: Double?) -> Int64 { value.flatMap { Int64(exactly: $0.rounded()) } ?? 0 }
             state = form.state.flatMap(State.init(rawValue:)) ?? .running
             discards = form.discard ?? false
@@ -180,7 +182,8 @@ public struct JobCommands: Sendable, Equatable {
     /// Reads the commands.
     /// - Throws: `RedisError`.
     public static func read(_ client: RedisClient, _ keys: QueueKeys) async throws -> JobCommands {
-        try await JobCommands(hash: client.call(RedisCommand("HGETALL", keys.jobCommands)).root.children) ?? JobCommands()
+        try await JobCommands(hash: client.call(RedisCommand("HGETALL", keys.jobCommands)).root.children)
+            ?? JobCommands()
     }
 
     /// Gives commands. Lanes apply them with their next claim, within about half a second if they have unsent notifications.

@@ -49,6 +49,14 @@ public struct DeadLetter: Sendable, Equatable {
             json.writeString(",\"app\":")
             json.writeJSONString(app)
         }
+        if let job, let campaign = job.campaign {
+            json.writeString(",\"campaign\":")
+            json.writeJSONString(job.text(campaign))
+        }
+        if let labels = job?.labelsText {
+            json.writeString(",\"labels\":")
+            json.writeImmutableBuffer(labels)
+        }
         if let enqueued = firstSeen ?? job?.envelope.enqueued { json.writeString(",\"enqueued\":\(enqueued)") }
         if let requeues = job?.envelope.requeues, requeues > 0 { json.writeString(",\"requeues\":\(requeues)") }
         if let status { json.writeString(",\"status\":\(status)") }
@@ -68,14 +76,5 @@ public struct DeadLetter: Sendable, Equatable {
         }
         if !tokens.isEmpty { json.writeString("]") }
         return json
-    }
-
-    /// The same for a job that cannot be read, of which only its wrapper is known.
-    /// - Parameters:
-    ///   - envelope: the wrapper, or that there is none.
-    ///   - body: what the envelope was read from.
-    ///   - detail: a sentence for people.
-    public static func members(of envelope: Envelope, in body: ByteBuffer, detail: String) -> ByteBuffer {
-        members(job: Job(body: body, envelope: envelope), detail: detail, tokens: envelope.tokens(in: body))
     }
 }

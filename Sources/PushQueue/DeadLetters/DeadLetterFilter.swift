@@ -10,6 +10,8 @@ public struct DeadLetterFilter: Sendable, Equatable {
     public var ids: [String] = []
     /// Names of apps.
     public var apps: [String] = []
+    /// Names of campaigns.
+    public var campaigns: [String] = []
     /// Device tokens in hex, however they are written.
     public var tokens: [String] = []
     /// Parts of what is said of the error, in either case.
@@ -28,7 +30,8 @@ public struct DeadLetterFilter: Sendable, Equatable {
     /// The script's names and values.
     func append(to command: inout RedisCommand) {
         for (name, values) in [
-            ("reason", reasons), ("key", keys), ("id", ids), ("app", apps), ("token", tokens), ("error", errors),
+            ("reason", reasons), ("key", keys), ("id", ids), ("app", apps), ("campaign", campaigns),
+            ("token", tokens), ("error", errors),
         ] {
             for value in values {
                 command.append(name)

@@ -34,8 +34,10 @@ public struct QueueOverview: Sendable {
     public var waiting: Int
     /// Retries whose time has come.
     public var due: Int
-    /// Jobs that wait for their time: retries, scheduled and parked ones.
+    /// Jobs that wait for their time: retries, scheduled and deferred ones.
     public var later: Int
+    /// The jobs of ``due`` and ``later`` by the reason; `nil` if there are too many to count.
+    public var retries: RetryCounts?
     /// Dead letters.
     public var dead: Int
     /// The sum of the dead letters' lengths in bytes.
@@ -78,9 +80,10 @@ public struct QueueOverview: Sendable {
             command.append(maximumBytes)
             command.append(keys.head == .left ? 0 : -1)
         }
-        guard let overview = QueueOverview(try await client.call(command)) else {
+        guard var overview = QueueOverview(try await client.call(command)) else {
             throw QueueConnection.Failure.unexpectedReply(.overview)
         }
+        overview.retries = try await RetryCounts.read(client, keys)
         return overview
     }
 

@@ -7,6 +7,8 @@ public struct InvalidToken: Sendable, Equatable {
         case apns
         case gateway
         case feedback
+        /// An operator, with tokens that another system had found.
+        case imported = "import"
     }
 
     /// Lower-case hex digits.
@@ -15,8 +17,8 @@ public struct InvalidToken: Sendable, Equatable {
     public var at: Int64
     /// APNs' reason.
     public var reason: String
-    /// The topic that it is not valid for.
-    public var topic: ByteBuffer
+    /// The topic that it is not valid for; `nil` for all.
+    public var topic: ByteBuffer?
     /// Which APNs it is not valid at: `production`, `sandbox`, or another server's name; `nil` where it is not known.
     public var environment: String?
     /// The source of the report.
@@ -24,7 +26,7 @@ public struct InvalidToken: Sendable, Equatable {
 
     /// Makes a record; see the members for shapes and units.
     public init(
-        token: ByteBuffer, at: Int64, reason: String, topic: ByteBuffer, environment: String? = nil, source: Source
+        token: ByteBuffer, at: Int64, reason: String, topic: ByteBuffer?, environment: String? = nil, source: Source
     ) {
         self.token = token
         self.at = at
@@ -39,8 +41,10 @@ public struct InvalidToken: Sendable, Equatable {
         var json = ByteBuffer()
         json.writeString("{\"at\":\(at),\"reason\":")
         json.writeJSONString(reason)
-        json.writeString(",\"topic\":")
-        json.writeJSONString(topic)
+        if let topic {
+            json.writeString(",\"topic\":")
+            json.writeJSONString(topic)
+        }
         if let environment {
             json.writeString(",\"environment\":")
             json.writeJSONString(environment)
@@ -58,8 +62,10 @@ public struct InvalidToken: Sendable, Equatable {
         lines.writeJSONString(token)
         lines.writeString(",\"at\":\(at),\"app\":")
         lines.writeJSONString(app)
-        lines.writeString(",\"topic\":")
-        lines.writeJSONString(topic)
+        if let topic {
+            lines.writeString(",\"topic\":")
+            lines.writeJSONString(topic)
+        }
         if let environment {
             lines.writeString(",\"environment\":")
             lines.writeJSONString(environment)

@@ -54,12 +54,22 @@ public struct JobCheck {
         }
         // Through another transport less would be sent, but not more.
         let app = RoutedApp(AppConfiguration(name: "", topic: "com.example.app", credential: .providerTokens([])))
+        var hasUnknownType = false
         do throws(Reason) {
-            _ = try app.notification(for: job, identity: ByteBuffer(), firstSeen: 0)
-            return nil
+            _ = try app.notification(for: job, identity: ByteBuffer(), firstSeen: 0) { hint in
+                if hint.rule == .unknownPushType { hasUnknownType = true }
+            }
+            return hasUnknownType ? mistypedPushType(of: job) : nil
         } catch {
             return error.detail ?? error.code.text
         }
+    }
+
+    /// A push type that this version does not know may be new, unless it looks like one that it knows.
+    private static func mistypedPushType(of job: Job) -> String? {
+        let type = job.pushType.map { String(buffer: job.text($0)) } ?? ""
+        let known = PushType.allCases.map(\.rawValue).filter { $0 != "other" }
+        return type.nearest(of: known).map { "unknown push type \(type); did you mean \($0)?" }
     }
 
     /// Returns what would become of a job.

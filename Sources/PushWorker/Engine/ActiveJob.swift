@@ -36,6 +36,8 @@ struct ActiveJob: LinkedEntry {
     var isSidekiq = false
     /// True if the topic is the job's own, and not the app's.
     var namesTopic = false
+    /// True if the job asks for its results, whatever the queue keeps.
+    var keepsResult = false
     /// True if it belongs to a campaign.
     var hasCampaign = false
     /// True if its notification is a broadcast on a channel, and not for a device.

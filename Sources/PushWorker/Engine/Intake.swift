@@ -53,8 +53,9 @@ final class Intake {
         do throws(JobError) {
             job = try JobDecoder.decode(body, as: queue.format)
         } catch {
-            let envelope = Envelope.read(body)
-            let unsent = UnsentJob(claim: claim, queue: queue, body: body, envelope: envelope, job: nil)
+            let job = JobDecoder.identify(body, as: queue.format)
+            var unsent = UnsentJob(claim: claim, queue: queue, body: body, envelope: job.envelope, job: job)
+            unsent.appName = job.app.map { String(buffer: job.text($0)) }
             ledger.record(.dead(Reason(error)), of: unsent)
             return nil
         }
@@ -67,7 +68,7 @@ final class Intake {
             reservation.results = ledger.resultsIfDuplicate(unsent(job, claim, queue))
             return .reservation(reservation)
         }
-        if let sendAt = job.sendAt, sendAt > queue.now {
+        if let sendAt = job.sendAt, sendAt > queue.now, !job.envelope.isDue {
             ledger.record(.scheduled(until: sendAt), of: unsent(job, claim, queue))
             return nil
         }
@@ -105,8 +106,10 @@ final class Intake {
 
     /// True if a job was deferred until its turn within its campaign's rate, and the rate has not changed since.
     private func hasTurn(_ job: Job, since: Int64) -> Bool {
-        guard let (reason, at) = job.envelope.failure(in: job.body), let reason, let at, at >= since else { return false }
-        return Reason.Code(text: String(buffer: reason)) == .own(.campaignLimited)
+        guard let failure = job.envelope.failure(in: job.body), let reason = failure.reason, let at = failure.at,
+            at >= since
+        else { return false }
+        return Reason.Code(text: reason) == .own(.campaignLimited)
     }
 
     /// Applies the commands of a queue to all that its lane has accepted and not submitted.
@@ -155,6 +158,7 @@ final class Intake {
             return ledger.record(.split(size: Self.maximumTokens), of: unsent(job, claim, queue))
         }
         entry.namesTopic = job.topic != nil
+        entry.keepsResult = job.keepsResult
         entry.isOnChannel = job.channel != nil
         entry.hasCampaign = job.campaign != nil
         entry.readySince = lane.now
@@ -170,7 +174,8 @@ final class Intake {
             app: entry.app.index, queue: queue.id.index, pushType: notification.pushType)
         // What was tried before has waited for other reasons than a full queue.
         if lane.metrics.takesTimes, job.envelope.attempt == 1, job.envelope.error == nil {
-            entry.queuedSince = max(job.enqueuedAt ?? entry.firstSeen, job.sendAt ?? 0)
+            let sendAt = job.envelope.isDue ? 0 : job.sendAt ?? 0
+            entry.queuedSince = max(job.enqueuedAt ?? entry.firstSeen, sendAt)
         }
         if let tokens {
             entry.fanOut = FanOut(template: notification, identity: identity, job: job, tokens: tokens)

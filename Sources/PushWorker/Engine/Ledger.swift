@@ -11,13 +11,13 @@ struct UnsentJob {
     /// The claimed bytes.
     let body: ByteBuffer
     let envelope: Envelope
-    /// The job, decoded; `nil` for a body that is not a job.
-    let job: Job?
+    /// The job, decoded. Of a body that is not a job, only what identifies it: see `JobDecoder.identify(_:as:)`.
+    let job: Job
     /// The app that the job goes through, and its name; `nil` if no app of the worker takes it.
     var app: AppID?
     var appName: String?
 
-    var notifications: Int { job?.tokenCount ?? 1 }
+    var notifications: Int { job.tokenCount }
 
     /// The time at which the job was first seen, in milliseconds.
     var firstSeen: Int64 { envelope.enqueued ?? queue.now }
@@ -82,8 +82,8 @@ final class Ledger {
     /// Notes the log's level, which may change at any time.
     func refresh() { logsEach = lane.logger.logLevel <= .debug }
 
-    /// True if any end of a notification is described with what APNs answered.
-    var wantsAnswers: Bool { logsEach || resultsKept != .off }
+    /// True if delivered notifications are described with what APNs answered.
+    var wantsAnswers: Bool { logsEach || resultsKept == .all }
 
     /// True if a notification with this outcome must be described. Asked for each notification.
     private func describes(_ outcome: Outcome) -> Bool { logsEach || resultsKept.includes(outcome) }
@@ -109,7 +109,7 @@ final class Ledger {
             let label = outcome == .expired || outcome == .suppressed || outcome == .cancelled ? nil : reason
             lane.metrics.count(.ended(outcome), lane.jobs[id].series, 1, label)
         }
-        let isDescribed = describes(outcome)
+        let isDescribed = describes(outcome) || lane.jobs[id].keepsResult
         let recipient = outcome == .dead || isDescribed ? recipient() : nil
         if isDescribed {
             describe(
@@ -142,7 +142,7 @@ final class Ledger {
             } else {
                 counters.outcomes[.cancelled] += 1
                 lane.metrics.count(.ended(.cancelled), lane.jobs[id].series, 1, nil)
-                if describes(.cancelled) {
+                if describes(.cancelled) || lane.jobs[id].keepsResult {
                     describe(
                         .cancelled, reason, cause: nil, status: nil, of: id, to: token, wasSent: false, uniqueID: nil)
                 }
@@ -269,7 +269,7 @@ final class Ledger {
             record(.dead, reason, of: unsent)
             results = self.results(.dead, reason, of: unsent, isCertain: true)
             logDeadLetters(
-                unsent.notifications, reason, cause: nil, unsent.job, token: unsent.job.flatMap(\.recipient),
+                unsent.notifications, reason, cause: nil, unsent.job, token: unsent.job.recipient,
                 app: unsent.appName, unsent.queue)
         case .expired:
             record(.expired, nil, of: unsent)
@@ -292,7 +292,7 @@ final class Ledger {
 
     /// Returns the results of a job if it should turn out to be a duplicate.
     func resultsIfDuplicate(_ unsent: UnsentJob) -> PackedResults {
-        guard unsent.queue.limits.results != .off else { return PackedResults() }
+        guard unsent.queue.limits.results != .off || unsent.job.keepsResult else { return PackedResults() }
         return results(.dropped, Reason(.duplicate), of: unsent, isCertain: false)
     }
 
@@ -318,7 +318,7 @@ final class Ledger {
         _ outcome: Outcome, _ reason: Reason, of unsent: UnsentJob, isCertain: Bool
     ) -> PackedResults {
         var results = PackedResults()
-        let keeps = unsent.queue.limits.results.includes(outcome)
+        let keeps = unsent.queue.limits.results.includes(outcome) || unsent.job.keepsResult
         guard keeps || logsEach else { return results }
         let job = unsent.job
         var result = Self.result(
@@ -327,13 +327,13 @@ final class Ledger {
             if keeps { results.append(result) }
             if logsEach, isCertain { log(result, unsent.queue) }
         }
-        if let job, let tokens = job.tokens, tokens.count <= Self.maximumResultsOfJob {
+        if let tokens = job.tokens, tokens.count <= Self.maximumResultsOfJob {
             for token in tokens {
                 result.token = DeviceToken.plain(job.text(token))
                 add()
             }
         } else {
-            result.token = job.flatMap(\.recipient)
+            result.token = job.recipient
             add()
         }
         return results
@@ -351,6 +351,8 @@ final class Ledger {
         result.status = status
         result.app = app
         result.trace = job?.trace
+        result.campaign = job.flatMap { job in job.campaign.map(job.text) }
+        result.labels = job?.labelsText
         return result
     }
 
@@ -359,7 +361,7 @@ final class Ledger {
         wasSent: Bool, uniqueID: APNSID?
     ) {
         let queue = queues[lane.jobs[id].queue.index]
-        let keeps = queue.limits.results.includes(outcome)
+        let keeps = queue.limits.results.includes(outcome) || lane.jobs[id].keepsResult
         guard keeps || logsEach, let job = lane.jobs[id].job else { return }
         let app = apps[lane.jobs[id].app.index]
         var result = Self.result(
@@ -403,6 +405,8 @@ final class Ledger {
         if let status = result.status { metadata["status"] = "\(status)" }
         if let apnsID = result.apnsID { metadata["apns_id"] = "\(apnsID)" }
         if let uniqueID = result.apnsUniqueID { metadata["apns_unique_id"] = "\(uniqueID)" }
+        if let campaign = result.campaign { metadata["campaign"] = "\(String(buffer: campaign))" }
+        if let labels = result.labels { metadata["labels"] = "\(String(buffer: labels))" }
         metadata.merge(Self.metadata(id: result.id, token: result.token, trace: result.trace)) { $1 }
         metadata.merge(more) { $1 }
         lane.logger.debug("notification \(outcome)", metadata: metadata)

@@ -119,6 +119,7 @@ extension QueueConsumer: JobSettler {
             of: job, claim: ended.claim, attempt: job.envelope.attempt + (postponed.spendsAttempt ? 1 : 0),
             firstSeen: ended.firstSeen)
         if job.tokens != nil { writer.write(tokens: postponed.tokens) }
+        if postponed.kind == .deferred { writer.write(why: .deferred) }
         let code = postponed.reason.code.text
         writer.write(errorStatus: postponed.status, reason: code, at: queue.now)
         expectRetry(in: postponed.delay)
@@ -150,7 +151,7 @@ extension QueueConsumer: JobSettler {
 
     func settle(_ unsent: UnsentJob, _ end: UnsentEnd, results: PackedResults) {
         let (claim, count, original) = (unsent.claim, unsent.notifications, unsent.envelope.original)
-        outbox.settlement.use(campaign: unsent.job?.campaignName)
+        outbox.settlement.use(campaign: unsent.job.campaignName)
         switch end {
         case .dead(let reason): bury(unsent, as: .dead, reason, results)
         case .cancelled(_, let command) where !command.discards:
@@ -164,7 +165,7 @@ extension QueueConsumer: JobSettler {
                 outbox.settlement.addResults(results)
             }
         case .deferred(let reason, let delay):
-            guard let job = unsent.job else { return }
+            let job = unsent.job
             var writer = queue.wrapper(
                 of: job, claim: claim, attempt: job.envelope.attempt, firstSeen: unsent.firstSeen)
             if job.envelope.overridesTokens, let tokens = job.tokens { writer.write(tokens: tokens.map(job.text)) }
@@ -176,15 +177,16 @@ extension QueueConsumer: JobSettler {
                 original: original)
             addCounts("deferred", code, count - 1)
         case .scheduled(let time):
-            guard let job = unsent.job else { return }
+            let job = unsent.job
             var writer = queue.wrapper(
                 of: job, claim: claim, attempt: job.envelope.attempt, firstSeen: queue.now)
             if job.envelope.overridesTokens, let tokens = job.tokens { writer.write(tokens: tokens.map(job.text)) }
+            writer.write(why: .scheduled)
             expectRetry(in: time - queue.now)
             outbox.settlement.postpone(
                 claim, .scheduled, due: .at(milliseconds: time), head: writer.head(), reason: nil, original: original)
         case .split(let size):
-            guard let job = unsent.job else { return }
+            let job = unsent.job
             let writer = queue.wrapper(
                 of: job, claim: claim, attempt: job.envelope.attempt, firstSeen: unsent.firstSeen, namesClaim: false)
             outbox.settlement.split(
@@ -199,14 +201,9 @@ extension QueueConsumer: JobSettler {
     }
 
     private func bury(_ unsent: UnsentJob, as outcome: Outcome, _ reason: Reason, _ results: PackedResults) {
-        let members =
-            if let job = unsent.job {
-                DeadLetter.members(
-                    job: job, firstSeen: unsent.firstSeen, detail: reason.detail,
-                    tokens: unsent.envelope.tokens(in: job.body))
-            } else {
-                DeadLetter.members(of: unsent.envelope, in: unsent.body, detail: reason.detail ?? "")
-            }
+        let members = DeadLetter.members(
+            job: unsent.job, firstSeen: unsent.firstSeen, detail: reason.detail,
+            tokens: unsent.envelope.tokens(in: unsent.body))
         let code = reason.code.text
         outbox.settlement.bury(
             unsent.claim, as: outcome, reason: code, attempts: unsent.envelope.attempt - 1, members: members,

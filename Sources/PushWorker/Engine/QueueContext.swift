@@ -93,6 +93,7 @@ final class QueueContext {
         }
         writer.write(enqueued: firstSeen)
         writer.write(reserved: job.envelope.isReserved)
+        writer.write(due: job.envelope.isDue)
         writer.write(requeues: job.envelope.requeues)
         writer.write(requeued: job.envelope.requeued)
         if namesClaim { writer.write(claim: ByteBuffer(string: "\(holder):\(claim)")) }

@@ -13,6 +13,10 @@ package enum LogKey: String, CaseIterable, Sendable {
     case lane
     /// The producer's id of the job.
     case job
+    /// The campaign of the job.
+    case campaign
+    /// The labels of the job, a JSON object.
+    case labels
     /// The beginning of a device token or channel, and an ellipsis.
     case token
     /// The trace of the job's `traceparent`.

@@ -9,7 +9,7 @@ enum CommandEnd {
         guard ApnsWorker.exitCode(for: error) == .success else {
             if let error = error as? CommandFailure { end(error.status.rawValue, "Error: \(error.message)") }
             if isCheck(arguments) { end(NagiosStatus.unknown, ApnsWorker.message(for: error)) }
-            end(ExitStatus.usage.rawValue, ApnsWorker.fullMessage(for: error))
+            end(ExitStatus.usage.rawValue, HelpText.suggesting(ApnsWorker.fullMessage(for: error), arguments))
         }
         answer(error, arguments)
     }

@@ -77,11 +77,12 @@ enum HelpText {
             let hasArguments = first < blocks.endIndex && blocks[first].hasPrefix("ARGUMENTS:")
             blocks.insert(block, at: hasArguments ? first + 1 : first)
         }
-        if !text.contains(" --redis "), sharesSettings(command) {
+        let hidden = hiddenSettings(text, command)
+        if !hidden.isEmpty {
             blocks.append(
                 """
                 SETTINGS:
-                  --redis <url> (APNS_WORKER_REDIS_URL), --prefix, --config and others that commands share:
+                  \(hidden.joined(separator: ", ")) and others that commands share:
                   `\(CommandNames.name(ApnsWorker.self)) help settings`
                 """)
         } else if command == ApnsWorker.self {
@@ -91,8 +92,24 @@ enum HelpText {
         return blocks.map(trimmed).joined(separator: "\n\n")
     }
 
-    private static func sharesSettings(_ command: any ParsableCommand.Type) -> Bool {
-        ApnsWorker.helpMessage(for: command, includeHidden: true).contains("--redis <url>")
+    /// Corrects the suggestion in the message about an unknown option: the parser knows no hidden ones, such as `--redis`.
+    static func suggesting(_ message: String, _ arguments: [String]) -> String {
+        guard let unknown = message.prefixMatch(of: /Error: Unknown option '(--[^' ]+)'(\. Did you mean '[^']*'\?)?/),
+            let command = try? CommandNames.find(arguments).command
+        else { return message }
+        let help = ApnsWorker.helpMessage(for: command, includeHidden: true)
+        let names = Set(help.matches(of: /--[a-z][a-z-]+/).map { String($0.0) })
+        let meant = unknown.1.nearest(of: names.sorted()).map { ". Did you mean '\($0)'?" } ?? ""
+        return "Error: Unknown option '\(unknown.1)'\(meant)" + message[unknown.range.upperBound...]
+    }
+
+    /// The best known of the settings that a command has and its help leaves out.
+    private static func hiddenSettings(_ text: String, _ command: any ParsableCommand.Type) -> [String] {
+        let all = ApnsWorker.helpMessage(for: command, includeHidden: true)
+        return [
+            ("--redis <url>", "--redis <url> (APNS_WORKER_REDIS_URL)"), ("--prefix <", "--prefix"),
+            ("--topic <", "--topic"), ("--key <", "--key"), ("--config <", "--config"),
+        ].compactMap { flag, name in all.contains(flag) && !text.contains(flag) ? name : nil }
     }
 
     private static func trimmed(_ block: String) -> String {

@@ -305,11 +305,12 @@ extension Setting {
         Classes of the jobs to send, separated by commas, with sidekiq and resque. Others become dead letters.
         """, otherwise: "all")
 
+    static let results = Setting(
+        "results", .choice(ResultsKept.allCases.map(\.rawValue)), .kept, to: \QueueLimits.results,
+        "Results to keep for producers, in a stream per queue: all (the default with --simulate), failures or off.")
+
     private static let queue = [
-        weight, format, list, jobClass,
-        Setting(
-            "results", .choice(ResultsKept.allCases.map(\.rawValue)), .kept, to: \QueueLimits.results,
-            "Results to keep for producers, in a stream per queue: all, failures or off."),
+        weight, format, list, jobClass, results,
         Setting(
             "results_limit", .number(1...100_000_000), .kept, to: \QueueLimits.maximumResults,
             "Approximate maximum number of results per queue; the oldest are removed."),

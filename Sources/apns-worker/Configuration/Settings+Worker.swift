@@ -15,6 +15,11 @@ extension Settings {
             apps: try apps(simulated: simulated), workerName: name)
         worker.redisClient = try redisClient()
         fill(&worker)
+        if simulated != nil {
+            for index in worker.queues.indices where given(.results, queue: worker.queues[index].keys.queue) == nil {
+                worker.queues[index].limits.results = .all
+            }
+        }
         return worker
     }
 

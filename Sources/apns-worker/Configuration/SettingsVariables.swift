@@ -25,7 +25,7 @@ struct SettingsVariables: Sendable {
                 }
             }
         }
-        let toNowhere: Set = ["APNS_WORKER_CONFIG"]
+        let toNowhere: Set = ["APNS_WORKER_CONFIG", CallbackOptions.secretVariable]
         for (name, text) in given.sorted(by: { $0.key < $1.key }) where !toNowhere.contains(name) {
             if let key = known[name] {
                 keep(text, name, key, at: name)

@@ -15,6 +15,9 @@ struct DeadLetterOptions: ParsableArguments {
     @Option(help: "Dead letters of jobs for this app. Repeatable.")
     var app: [String] = []
 
+    @Option(help: "Dead letters of jobs of this campaign. Repeatable.")
+    var campaign: [String] = []
+
     @Option(help: "Dead letters of jobs for this device token, in hex. Repeatable.")
     var token: [String] = []
 
@@ -36,7 +39,7 @@ struct DeadLetterOptions: ParsableArguments {
     func filter() throws -> DeadLetterFilter {
         var filter = DeadLetterFilter()
         for (flag, values) in [
-            ("reason", reason), ("key", key), ("id", id), ("app", app), ("token", token), ("error", errorText),
+            ("reason", reason), ("key", key), ("id", id), ("app", app), ("campaign", campaign), ("token", token), ("error", errorText),
         ] where values.contains("") {
             throw ValidationError("--\(flag) is empty; give a value or omit it")
         }
@@ -44,6 +47,7 @@ struct DeadLetterOptions: ParsableArguments {
         filter.keys = try key.map(Self.key)
         filter.ids = id
         filter.apps = app
+        filter.campaigns = campaign
         filter.tokens = token
         filter.errors = errorText
         filter.olderThan = try Self.age(olderThan, "--older-than")

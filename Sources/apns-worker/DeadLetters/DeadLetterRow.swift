@@ -9,7 +9,8 @@ struct DeadLetterRow {
         let reason: String
         let attempts, status, requeues, size: Int?
         let enqueued: Int64?
-        let id, app, error, detail, claim: String?
+        let id, app, campaign, error, detail, claim: String?
+        let labels: [String: String]?
         let tokens: [String]?
     }
 
@@ -56,12 +57,16 @@ struct DeadLetterRow {
         return text.isEmpty ? "-" : text
     }
 
+    private var labels: String? {
+        header?.labels.map { $0.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }.joined(separator: " ") }
+    }
+
     /// All of it, for people.
     func page(now: Int64) -> String {
         let members: [(String, String?)] = [
             ("queue", queue), ("key", key), ("time", "\(Moment.text(at)), \(Moment.age(now - at)) ago"),
-            ("reason", reason),
-            ("app", header?.app), ("id", header?.id), ("attempts", header?.attempts.map(String.init)),
+            ("reason", reason), ("app", header?.app), ("id", header?.id), ("campaign", header?.campaign),
+            ("labels", labels), ("attempts", header?.attempts.map(String.init)),
             ("status", header?.status.map(String.init)), ("error", header?.error), ("detail", header?.detail),
             ("requeued", header?.requeues.map { "\($0) times before" }),
             ("first seen", header?.enqueued.map(Moment.text)), ("claim", header?.claim),
@@ -82,14 +87,16 @@ struct DeadLetterRow {
         let at: Int64
         let attempts, status, requeues, size: Int?
         let enqueuedAt: Int64?
-        let id, app, error, detail, claim: String?
+        let id, app, campaign, error, detail, claim: String?
+        let labels: [String: String]?
         let tokenCount: Int?
         let tokens: [String]?
         let job: String?
         let jobBase64: String?
 
         enum CodingKeys: String, CodingKey {
-            case queue, key, reason, at, attempts, status, requeues, size, id, app, error, detail, claim, tokens, job
+            case queue, key, reason, at, attempts, status, requeues, size, id, app, campaign, labels, error, detail
+            case claim, tokens, job
             case enqueuedAt = "enqueued_at"
             case tokenCount = "token_count"
             case jobBase64 = "job_base64"
@@ -105,7 +112,8 @@ struct DeadLetterRow {
             Object(
                 queue: queue, key: key, reason: reason, at: at, attempts: header?.attempts,
                 status: header?.status, requeues: header?.requeues, size: header?.size, enqueuedAt: header?.enqueued,
-                id: header?.id, app: header?.app, error: header?.error, detail: header?.detail, claim: header?.claim,
+                id: header?.id, app: header?.app, campaign: header?.campaign, error: header?.error,
+                detail: header?.detail, claim: header?.claim, labels: header?.labels,
                 tokenCount: header?.tokens?.count, tokens: isWhole ? header?.tokens : nil, job: job,
                 jobBase64: isWhole && job == nil ? Data(bytes).base64EncodedString() : nil))
     }

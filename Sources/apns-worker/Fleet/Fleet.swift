@@ -124,7 +124,7 @@ struct QueueSearch {
     /// So many at once: Redis does nothing else meanwhile.
     static let batch = 2000
 
-    private static let kinds: Set<Substring> = ["jobs", "retry", "workers", "dead", "paused"]
+    private static let kinds: Set<Substring> = ["jobs", "retry", "workers", "dead", "paused", "results"]
 
     let prefix: String
     private(set) var names: Set<String> = []

@@ -113,6 +113,9 @@ extension FleetStatus {
                 queue.waiting = found.waiting
                 queue.due = found.due
                 queue.later = found.later
+                queue.retrying = found.retries?.retrying
+                queue.scheduled = found.retries?.scheduled
+                queue.deferred = found.retries?.deferred
                 queue.claimed = found.claims
                 queue.dead = found.dead
                 queue.deadBytes = found.deadBytes

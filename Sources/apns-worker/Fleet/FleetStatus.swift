@@ -113,6 +113,8 @@ struct FleetStatus: Encodable, Sendable {
         var due = 0
         /// Retries, scheduled and deferred jobs whose time is to come.
         var later = 0
+        /// The jobs of `due` and `later` by the reason, if they are not too many to count.
+        var retrying, scheduled, deferred: Int?
         /// Jobs that workers have.
         var claimed = 0
         /// Dead letters, and the sum of their lengths in bytes.

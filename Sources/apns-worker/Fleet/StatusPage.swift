@@ -112,14 +112,26 @@ struct StatusPage {
                     + [queue.waiting, queue.due, queue.later, queue.claimed, queue.dead].map(Words.number)
                     + [queue.oldestAgeMs.map(Words.duration) ?? (queue.waiting > 0 ? "?" : "-")]
                     + (hasRate ? [queue.deliveredRate.map(Words.rate) ?? ""] : []))
+            notes[table.rows.count] = Self.postponed(queue).map { ["  " + $0] }
             if let pause = queue.paused {
-                notes[table.rows.count] = wrapped(
+                notes[table.rows.count, default: []] += wrapped(
                     "paused" + Self.words(pause, now: status.at), lead: "  ", indent: "    "
                 )
                 .map { styled($0, .yellow) }
             }
         }
         return lines(of: table, notes)
+    }
+
+    /// Such as `of due and later: 12 retrying, 3 scheduled`; `nil` without such jobs.
+    private static func postponed(_ queue: FleetStatus.Queue) -> String? {
+        guard queue.due + queue.later > 0 else { return nil }
+        guard let retrying = queue.retrying, let scheduled = queue.scheduled, let deferred = queue.deferred else {
+            return "of due and later: too many to count here; see apns-worker jobs list --by state,reason"
+        }
+        let parts = [(retrying, "retrying"), (scheduled, "scheduled"), (deferred, "deferred")].filter { $0.0 > 0 }
+        return parts.isEmpty
+            ? nil : "of due and later: " + parts.map { "\(Words.number($0.0)) \($0.1)" }.joined(separator: ", ")
     }
 
     private static func words(_ pause: FleetStatus.Pause, now: Int64) -> String {

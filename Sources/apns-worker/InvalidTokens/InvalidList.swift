@@ -4,11 +4,11 @@ import PushQueue
 
 struct Invalid: ParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "List, export or repair the set of invalid device tokens.",
+        abstract: "List, export, import or repair the set of invalid device tokens.",
         discussion: """
             All queues share the set. Workers do not send to the tokens in it.
             """,
-        subcommands: [InvalidList.self, InvalidRemove.self, InvalidExport.self])
+        subcommands: [InvalidList.self, InvalidAdd.self, InvalidRemove.self, InvalidExport.self])
 }
 
 struct InvalidList: AsyncParsableCommand {

@@ -12,7 +12,7 @@ struct InvalidTokenOptions: ParsableArguments {
     @Option(help: "Tokens that are invalid for this reason, such as BadDeviceToken. Repeatable.")
     var reason: [String] = []
 
-    @Option(help: "Tokens reported by this source: apns, gateway or feedback. Repeatable.") var source: [String] = []
+    @Option(help: "Tokens reported by this source: apns, gateway, feedback or import. Repeatable.") var source: [String] = []
 
     @Option(help: "Tokens of this environment: production, sandbox, or the name of another server. Repeatable.")
     var environment: [String] = []
@@ -28,7 +28,7 @@ struct InvalidTokenOptions: ParsableArguments {
 
     func filter(now: Int64) throws -> InvalidTokenFilter {
         if let wrong = source.first(where: { InvalidToken.Source(rawValue: $0) == nil }) {
-            throw ValidationError("--source must be apns, gateway or feedback, not \(wrong)")
+            throw ValidationError("--source must be apns, gateway, feedback or import, not \(wrong)")
         }
         var earliest: Int64?
         if let age = try DeadLetterOptions.age(newerThan, "--newer-than") { earliest = now - age * 1000 }
@@ -72,8 +72,8 @@ extension RedisOptions {
         let settings = try settings()
         let redis = try CommandRedis(settings)
         let inspector = InvalidTokenClient.start(
-            topology: redis.topology, keys: settings.sharedKeys, configuration: redis.configuration,
-            logger: redis.logger)
+            topology: redis.topology, keys: settings.sharedKeys, maximumAge: settings.invalidTokenAge,
+            configuration: redis.configuration, logger: redis.logger)
         try await CommandFailure.mapping {
             try await settings.redisPatience.wait { try await inspector.waitUntilReady(timeout: $0) }
             try await body(inspector)

@@ -102,6 +102,7 @@ extension FleetSimulation {
     private func rollBack() {
         guard redis.rollBack() else { return }
         log("rollback to \(fleet.jobsInSnapshot) jobs")
+        fleet.cancellations = [:]
         checks.rollBack()
         ledger.forget(after: fleet.jobsInSnapshot)
         auditSoon()

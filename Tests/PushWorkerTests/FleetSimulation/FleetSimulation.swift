@@ -105,6 +105,8 @@ final class FleetSimulation: @unchecked Sendable {
         var started = 0
         /// The number of jobs at the time of the snapshot of Redis.
         var jobsInSnapshot = 0
+        /// The times in milliseconds at which campaigns were cancelled, by queue and name.
+        var cancellations: [String: Int64] = [:]
 
         var all: [SimulatedWorker] { workers + formerWorkers }
     }
@@ -118,6 +120,7 @@ final class FleetSimulation: @unchecked Sendable {
         try leaveProviderToken()
         for _ in 0..<random.pick(2...3) { startWorker() }
         produce()
+        operate()
         if options.faults.contains(.rollbacks) { takeSnapshots() }
         scheduleFault()
     }
@@ -241,6 +244,37 @@ final class FleetSimulation: @unchecked Sendable {
             produce()
             for _ in 0..<random.pick(1...3) { push() }
         }
+    }
+
+    // MARK: Operators
+
+    /// Cancels campaigns, and takes it back.
+    private func operate() {
+        time.schedule(in: random.delay(500...8000)) { [self] in
+            guard hasFaults else { return }
+            operate()
+            let (queue, campaign) = (random.pick(0...1), "c\(random.pick(0...3))")
+            let cancels = random.chance(60)
+            var command = RedisCommand("EVAL")
+            command.append(QueueScript.commandJobs.source(clock: .key(SimulatedServer.clock)))
+            for argument in [
+                "1", redis.queues[queue].jobCommands, cancels ? "cancel" : "uncancel", "operator", "", "0",
+                "campaign:\(campaign)",
+            ] {
+                command.append(argument)
+            }
+            // An operator whose command is refused knows it.
+            guard case .success(let reply) = redis.execute(command), reply.error == nil else { return }
+            log("\(campaign) of queue \(queue): \(cancels ? "cancelled" : "sent again")")
+            fleet.cancellations["\(queue) \(campaign)"] = cancels ? time.milliseconds : nil
+        }
+    }
+
+    /// True if a claim that Redis has executed must not lead to the sending of a job, because its campaign was cancelled
+    /// before.
+    func forbids(_ job: SimulatedJob, claimedAt: Int64) -> Bool {
+        guard let campaign = job.campaign, let at = fleet.cancellations["\(job.queue) \(campaign)"] else { return false }
+        return claimedAt > at
     }
 
     private func push() {

@@ -63,6 +63,8 @@ enum Mutation: String, CaseIterable, Sendable {
     case hidesThrottles
     /// A lane sends its own provider token although the fleet has another.
     case ignoresFleetToken
+    /// Claims do not bring the commands of operators.
+    case claimHidesCommands
     /// Provider tokens have a signature of zeros.
     case sendsUnsignedTokens
 
@@ -95,6 +97,7 @@ enum Mutation: String, CaseIterable, Sendable {
             )
         case .claimsAnySize: ("tonumber(max_job_bytes), tonumber(max_bytes)", "tonumber(max_job_bytes), 2 ^ 40")
         case .stopsWhenMemoryIsFull: ("redis.call('PERSIST', key)", "")
+        case .claimHidesCommands: ("(version or '') ~= known_version", "false")
         case .claimsWithoutRenewing:
             ("redis.call('ZADD', workers, now + (limit", "redis.call('ZADD', workers, 'NX', now + (limit")
         case .probesAtAnyTime: ("if state['until'] > now then", "if false then")

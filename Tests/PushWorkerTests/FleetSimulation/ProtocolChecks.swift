@@ -97,7 +97,7 @@ final class ProtocolChecks {
         else { return }
         let isIdle = arguments.value(3) == "0" && reply.root[7].integer == 0
         leases["\(workers) \(lane)"] = now + Int64(isIdle ? 30 * Self.lease : Self.lease)
-        let count = reply.root.count - 8
+        let count = reply.root.count - 9
         guard count > 0, let first = arguments.value(4).flatMap({ Int($0) }), let stamp = reply.root[6].string else {
             return
         }
@@ -106,7 +106,7 @@ final class ProtocolChecks {
         }
         granted[claims] = (max(first + count - 1, granted[claims]?.last ?? 0), stamp)
         var bytes = 0
-        for index in 8..<8 + count {
+        for index in 9..<9 + count {
             if bytes >= Self.claimSize { simulation.fail("a claim brought \(bytes) bytes, and then another job") }
             bytes += reply.root[index].withUnsafeBytes(\.count) ?? 0
             guard let number = reply.root[index].withUnsafeBytes(SimulationLedger.marker) ?? nil else { continue }
@@ -253,6 +253,8 @@ final class LaneChecks {
     private unowned let simulation: FleetSimulation
     private var throttles: [String: Throttle] = [:]
     private var pauses: [String: Pause] = [:]
+    /// The numbers of jobs that were claimed after they were cancelled.
+    private var cancelled: Set<Int> = []
     /// The receptions of jobs, by the job's number.
     private var receptions: [Int: Reception] = [:]
     /// True if the lane could not get the fleet's provider token.
@@ -266,9 +268,19 @@ final class LaneChecks {
     private var milliseconds: Int64 { simulation.time.milliseconds }
 
     /// The lane has received a job.
-    /// - Parameter holder: the name under which it has claimed the job.
-    func receive(_ body: ByteBuffer, under holder: String) {
+    /// - Parameters:
+    ///   - holder: the name under which it has claimed the job.
+    ///   - claimedAt: the time at which Redis executed the claim, in milliseconds since 1970; `nil` for a job that the lane had
+    ///     claimed before.
+    func receive(_ body: ByteBuffer, under holder: String, at claimedAt: Int64? = nil) {
         guard let number = body.withUnsafeReadableBytes(SimulationLedger.marker) else { return }
+        if let claimedAt, let job = simulation.ledger.job(number) {
+            if simulation.forbids(job, claimedAt: claimedAt) {
+                cancelled.insert(number)
+            } else {
+                cancelled.remove(number)
+            }
+        }
         guard let known = receptions[number] else {
             receptions[number] = Reception(since: now, holders: [holder])
             return
@@ -323,6 +335,9 @@ final class LaneChecks {
 
     /// Checks a request.
     func submit(_ number: Int, of job: SimulatedJob, to token: String, app: String) {
+        if cancelled.contains(job.number) {
+            simulation.fail("the job \(job.number) was sent although it was cancelled before it was claimed")
+        }
         if let throttle = throttles[token], milliseconds < throttle.until,
             let received = receptions[job.number]?.since, received > throttle.since
         {

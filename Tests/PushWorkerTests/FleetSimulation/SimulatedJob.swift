@@ -15,6 +15,8 @@ struct SimulatedJob {
     /// True if it may end without being sent.
     var expires = false
     var uniqueID: String?
+    /// The campaign that it belongs to.
+    var campaign: String?
     /// True if no worker can read it, so that it must become a dead letter.
     var isBroken = false
 
@@ -53,6 +55,11 @@ struct SimulatedJob {
             job.tokens = (0..<random.pick(1...2)).map { token(number, $0) }
             members += #","id":"\#(id)","unique_for":"30d""#
         default: job.tokens = ["dddddddd0000000\(random.pick(0...4))" + String(repeating: "b", count: 48)]
+        }
+        if kind < 670, random.chance(20) {
+            let campaign = "c\(random.pick(0...3))"
+            job.campaign = campaign
+            members += #","campaign":"\#(campaign)""#
         }
         if hasID { members += #","id":"j\#(number)""# }
         if job.tokens.count == 1, random.chance(80) {

@@ -271,7 +271,7 @@ private final class SimulatedQueueStore: QueueStore {
                 if mutation == .reclaimsAtOnce, let other = answer.expiredWorker { reclaim(other) { _ in } }
                 for (offset, body) in answer.bodies.enumerated() {
                     simulation.checks.receive(ClaimID(number: claim.first + offset, stamp: answer.stamp), of: claimed)
-                    lane.checks.receive(body, under: holder)
+                    lane.checks.receive(body, under: holder, at: answer.now)
                 }
                 if mutation == .goesByOwnClock {
                     answer.now += 5000

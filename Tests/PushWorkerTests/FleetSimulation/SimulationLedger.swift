@@ -189,10 +189,10 @@ final class SimulationLedger {
             deadMistake: job.isBroken ? nil : Self.unexpected(bytes, job))
     }
 
-    /// A good job may only be a dead letter because it had no attempt left.
+    /// A good job may only be a dead letter because it had no attempt left, or because its campaign was cancelled.
     private static func unexpected(_ body: ByteBuffer, _ job: SimulatedJob) -> String? {
         let text = String(buffer: body)
-        let reasons = ["AttemptsExhausted", "Poison", "BadDeviceToken"]
+        let reasons = ["AttemptsExhausted", "Poison", "BadDeviceToken"] + (job.campaign == nil ? [] : ["Cancelled"])
         return reasons.contains { text.hasPrefix(#"{"v":1,"reason":"\#($0)""#) }
             ? nil : "the good job \(job.number) became a dead letter: \(text.prefix(300))"
     }

@@ -41,10 +41,12 @@ local current, old, number = {}, {}, 0
 local all = redis.call('HGETALL', job_commands)
 for i = 1, #all, 2 do
     local value = read(all[i + 1])
-    if all[i] ~= 'version' and (type(value.at) ~= 'number' or value.at < now - LIFE) then
-        old[#old + 1] = all[i]
-    else
-        current[all[i]], number = all[i + 1], number + 1
+    if all[i] ~= 'version' then
+        if type(value.at) ~= 'number' or value.at < now - LIFE then
+            old[#old + 1] = all[i]
+        else
+            current[all[i]], number = all[i + 1], number + 1
+        end
     end
 end
 

@@ -12,7 +12,8 @@
 --       then any number of (name value); a dead letter is chosen if it matches one value of each name that is given
 --         reason X        its reason, or with a * at the end the beginning of its reason
 --         key X           its key: the first ten digits of the SHA-1 of its line
---         id X, app X     the member of its line, or else of the job
+--         id X, app X, campaign X
+--                         the member of its line, or else of the job
 --         token X         one of the tokens of its line, or else of the job
 --         error X         a part of its error or detail, in either case, or its status
 --         older 1h30m     at least as old; the units are w, d, h, m, s and ms
@@ -94,7 +95,9 @@ local function duration(text)
     return text ~= '' and total or nil
 end
 
-local wanted = { reason = false, key = false, id = false, app = false, token = false, error = false }
+local wanted = {
+    reason = false, key = false, id = false, app = false, campaign = false, token = false, error = false,
+}
 local option = { older = false, newer = false, newest = false, readable = false, first = false, right = false, keep = false }
 for i = FIRST_OPTION, #ARGV, 2 do
     local name, value = ARGV[i], ARGV[i + 1]
@@ -212,13 +215,13 @@ local function is_chosen(member, head, stop)
         return false
     end
     if not head then
-        return not (wanted.reason or wanted.id or wanted.app or wanted.token or wanted.error)
+        return not (wanted.reason or wanted.id or wanted.app or wanted.campaign or wanted.token or wanted.error)
     end
     if wanted.reason and not is_wanted_reason(head.reason) or wanted.error and not is_wanted_error(head) then
         return false
     end
     local job
-    for _, name in ipairs({ 'id', 'app' }) do
+    for _, name in ipairs({ 'id', 'app', 'campaign' }) do
         if wanted[name] then
             if head[name] == nil then
                 job = job or job_of(member, stop)

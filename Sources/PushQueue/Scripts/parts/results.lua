@@ -8,7 +8,8 @@ local MAX_TOKENS = 1000
 local function add_result(results, limit, now, values)
     redis.pcall('XADD', results, 'MAXLEN', '~', limit, '*', 'id', values[1], 'token', values[2], 'outcome', values[3],
         'reason', values[4], 'status', values[5], 'apns_id', values[6], 'app', values[7], 'attempt', values[8],
-        'time', now, 'trace_id', values[9], 'parent_id', values[10], 'apns_unique_id', values[11])
+        'time', now, 'trace_id', values[9], 'parent_id', values[10], 'apns_unique_id', values[11],
+        'campaign', values[12], 'labels', values[13])
 end
 
 -- Adds the results of one argument: MessagePack, an array of arrays of values.
@@ -30,6 +31,6 @@ local function add_dead_results(results, limit, now, members, reason)
     local tokens = members.tokens or { '' }
     for i = 1, math.min(#tokens, MAX_TOKENS) do
         add_result(results, limit, now,
-            { members.id or '', string.sub(tokens[i], 1, 2048), 'dead', reason, '', '', '', '0', '', '', '' })
+            { members.id or '', string.sub(tokens[i], 1, 2048), 'dead', reason, '', '', '', '0', '', '', '', '', '' })
     end
 end

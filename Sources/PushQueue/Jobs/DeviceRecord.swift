@@ -1,0 +1,59 @@
+import NIOCore
+import Redis
+
+/// What the fleet knows of one device token, apart from jobs.
+package struct DeviceRecord: Sendable {
+    /// The details of an invalid token; `nil` for a token that is not in the set.
+    package var invalid: InvalidTokenDetails?
+    /// The time until which APNs throttles the token, in milliseconds since 1970.
+    package var throttledUntil: Int64?
+    /// The time of the device's last known registration, in milliseconds since 1970.
+    package var registeredAt: Int64?
+
+    /// Of a token about which nothing is known.
+    package init() {}
+
+    /// Reads the record of a token.
+    /// - Parameters:
+    ///   - token: lower-case hex.
+    ///   - client: of the slot of the shared keys.
+    /// - Throws: `RedisError`.
+    package static func read(_ token: String, _ client: RedisClient, _ keys: SharedKeys) async throws -> DeviceRecord {
+        var record = DeviceRecord()
+        if try await client.call(RedisCommand("SISMEMBER", keys.invalidTokens, token)).root.integer == 1 {
+            let details = try await client.call(RedisCommand("HGET", keys.invalidTokenDetails, token)).root.bytes
+            record.invalid = details.map { InvalidTokenDetails($0) } ?? InvalidTokenDetails()
+        }
+        let throttled = try await client.call(RedisCommand("ZSCORE", keys.throttledTokens, token)).root.string
+        record.throttledUntil = throttled.flatMap(Double.init).flatMap { Int64(exactly: $0.rounded()) }
+        let registered = try await client.call(RedisCommand("HGET", keys.registrations, token)).root.string
+        record.registeredAt = registered.flatMap { Int64($0) }
+        return record
+    }
+}
+
+extension StoredResult {
+    /// Reads the results of one token, the newest first.
+    /// - Parameters:
+    ///   - token: lower-case hex.
+    ///   - limit: the maximum number.
+    ///   - most: the maximum number of entries that are looked at.
+    /// - Returns: the results, and the number of entries that were looked at.
+    /// - Throws: `RedisError`.
+    package static func of(
+        token: String, limit: Int, lookingAt most: Int, _ client: RedisClient, _ keys: QueueKeys
+    ) async throws -> (results: [StoredResult], looked: Int) {
+        var (found, looked, last) = ([StoredResult](), 0, "+")
+        while looked < most, found.count < limit {
+            let count = min(1000, most - looked)
+            let reply = try await client.call(RedisCommand("XREVRANGE", keys.results, last, "-", "COUNT", "\(count)"))
+            let page = reply.root.children.compactMap(StoredResult.init)
+            looked += page.count
+            let own = page.filter { $0["token"].map { $0 == token || TokenText.normalized($0) == token } ?? false }
+            found += own.prefix(limit - found.count)
+            guard page.count == count, let oldest = page.last?.entry else { break }
+            last = "(\(oldest)"
+        }
+        return (found, looked)
+    }
+}

@@ -1,0 +1,186 @@
+import NIOCore
+import PushJob
+import Redis
+
+/// Changes all jobs of a queue that match a filter: cancels, moves or runs them.
+package struct JobChanges {
+    /// The progress so far.
+    package struct Tally: Sendable, Equatable {
+        /// Jobs that were changed.
+        package var changed = 0
+        /// The notifications of these jobs.
+        package var notifications = 0
+        /// Jobs that match and are claimed: they can't be changed.
+        package var claimed = 0
+        /// Jobs that match and are larger than can be handled.
+        package var tooLarge = 0
+        /// Jobs that were pushed to another queue, and were claimed before they could be removed: both copies may be sent.
+        package var doubled = 0
+        /// Dead letters that were evicted to keep within the limits.
+        package var evicted = 0
+
+        /// Nothing yet.
+        package init() {}
+    }
+
+    /// Jobs are counted again after each round, because workers put jobs back in the meantime.
+    private static let maximumRounds = 5
+    /// The maximum number of jobs that one call changes.
+    private static let portion = 500
+
+    private let jobs: QueueJobs
+    private let action: QueueJobs.Action
+    private let filter: JobFilter
+    private let limit: Int
+    /// Pushes jobs elsewhere before they are removed.
+    private let push: (([StoredJob]) async throws -> Void)?
+    package private(set) var tally = Tally()
+
+    /// - Parameters:
+    ///   - limit: the maximum number of jobs.
+    ///   - push: with the action ``QueueJobs/Action/remove``.
+    package init(
+        _ jobs: QueueJobs, _ action: QueueJobs.Action, _ filter: JobFilter, limit: Int? = nil,
+        push: (([StoredJob]) async throws -> Void)? = nil
+    ) {
+        self.jobs = jobs
+        self.action = action
+        var filter = filter
+        if case .run = action {
+            // The others are due already.
+            let states: Set<StoredJob.State> = [.retrying, .scheduled, .deferred]
+            filter.states = filter.states.isEmpty ? states : filter.states.intersection(states)
+        }
+        self.filter = filter
+        self.limit = limit ?? .max
+        self.push = push
+    }
+
+    /// Does it until no job matches, or `proceed` refuses.
+    /// - Parameters:
+    ///   - portion: returns the number of jobs to change next, after a pause if need be; 0 to end.
+    ///   - progress: gets the tally after each step.
+    /// - Throws: `RedisError`, ``QueueConnection/Failure/unexpectedReply(_:)``, or an error of the closures. What was changed by
+    ///   then stays changed.
+    package mutating func run(
+        portion: (Tally) async throws -> Int = { _ in .max }, progress: (Tally) -> Void = { _ in }
+    ) async throws {
+        for _ in 0..<Self.maximumRounds where tally.changed < limit {
+            let before = tally.changed
+            let found = try await count()
+            (tally.claimed, tally.tooLarge) = (found.claimed, found.tooLarge)
+            guard found.list + found.retry > 0 else { return }
+            if found.list > 0, !(try await changeList(found.list, portion, progress)) { return }
+            if found.retry > 0, !(try await changeRetries(portion, progress)) { return }
+            guard tally.changed > before else { return }
+        }
+    }
+
+    private func count() async throws -> (list: Int, retry: Int, claimed: Int, tooLarge: Int) {
+        var found = (list: 0, retry: 0, claimed: 0, tooLarge: 0)
+        try await jobs.sweep(filter, decodes: false) { place, page, now in
+            for job in page {
+                switch place {
+                case .claimed: found.claimed += 1
+                case _ where !job.isWhole: found.tooLarge += 1
+                case .list, .inbox: found.list += 1
+                case .retry: if isChangeable(job, now) { found.retry += 1 }
+                }
+            }
+            return true
+        }
+        return found
+    }
+
+    private func isChangeable(_ job: StoredJob, _ now: Int64) -> Bool {
+        guard job.isWhole else { return false }
+        if case .run = action { return job.due.map { $0 > now } ?? false }
+        return true
+    }
+
+    // MARK: The list
+
+    private mutating func changeList(
+        _ expected: Int, _ portion: (Tally) async throws -> Int, _ progress: (Tally) -> Void
+    ) async throws -> Bool {
+        // Jobs of the inbox can be changed only in the list.
+        var inbox = try await length(jobs.keys.inbox)
+        while inbox > 0 {
+            let restored = try await jobs.restoreInbox()
+            inbox -= max(restored, 1)
+            if restored == 0 { break }
+        }
+        var (left, pending, passed) = (expected, try await length(jobs.keys.jobs), 0)
+        var proceeds = true
+        let result: Result<Void, any Error>
+        do {
+            while left > 0, pending > 0, tally.changed < limit {
+                let most = min(try await portion(tally), Self.portion, limit - tally.changed)
+                proceeds = most > 0
+                guard proceeds else { break }
+                let page = try await jobs.page(.list, after: nil, limit: Self.portion, fromHead: true, decodes: true)
+                guard !page.jobs.isEmpty else { break }
+                var (chosen, end) = ([StoredJob](), page.jobs.count)
+                for (index, job) in page.jobs.enumerated() where filter.matches(job, now: page.now) && job.isWhole {
+                    chosen.append(job)
+                    if chosen.count == min(most, left) {
+                        end = index + 1
+                        break
+                    }
+                }
+                let changed = try await change(chosen, passing: end)
+                guard changed.passed > 0 else { break }
+                left -= chosen.count
+                pending -= changed.passed
+                passed += changed.passed - changed.changed
+                progress(tally)
+            }
+            result = .success(())
+        } catch {
+            result = .failure(error)
+        }
+        while passed > 0 {
+            let restored = try await jobs.restoreInbox()
+            if restored == 0 { break }
+            passed -= restored
+        }
+        try result.get()
+        return proceeds
+    }
+
+    private func length(_ list: String) async throws -> Int {
+        try await jobs.client.call(RedisCommand("LLEN", list)).root.integer ?? 0
+    }
+
+    private mutating func change(_ chosen: [StoredJob], passing: Int?) async throws -> QueueJobs.Changed {
+        if !chosen.isEmpty { try await push?(chosen) }
+        let changed = try await jobs.change(action, chosen, passing: passing)
+        tally.changed += changed.changed
+        tally.evicted += changed.evicted
+        if push != nil { tally.doubled += chosen.count - changed.changed }
+        // Which of them were gone is not known, and there are rarely any.
+        tally.notifications += chosen.prefix(changed.changed).reduce(0) { $0 + $1.notifications }
+        return changed
+    }
+
+    // MARK: The retries
+
+    private mutating func changeRetries(
+        _ portion: (Tally) async throws -> Int, _ progress: (Tally) -> Void
+    ) async throws -> Bool {
+        var cursor: String?
+        repeat {
+            let page = try await jobs.page(.retry, after: cursor, limit: Self.portion, decodes: true)
+            var chosen = page.jobs.filter { filter.matches($0, now: page.now) && isChangeable($0, page.now) }[...]
+            while !chosen.isEmpty, tally.changed < limit {
+                let most = min(try await portion(tally), limit - tally.changed)
+                guard most > 0 else { return false }
+                _ = try await change(Array(chosen.prefix(most)), passing: nil)
+                chosen = chosen.dropFirst(most)
+                progress(tally)
+            }
+            cursor = page.cursor
+        } while cursor != nil && tally.changed < limit
+        return true
+    }
+}

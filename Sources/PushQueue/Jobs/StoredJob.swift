@@ -1,0 +1,125 @@
+import NIOCore
+import PushJob
+
+/// A job as it is in Redis, for people who look at it.
+package struct StoredJob: Sendable {
+    /// The place of a job on its way. The raw value is its spelling in commands.
+    package enum State: String, CaseIterable, Sendable, Comparable {
+        /// In the list, or about to be claimed.
+        case waiting
+        /// It failed and is tried again.
+        case retrying
+        /// It has a `send_at` that has not come.
+        case scheduled
+        /// It could not be sent, and no attempt was spent.
+        case deferred
+        /// A worker has it.
+        case claimed
+
+        package static func < (one: Self, other: Self) -> Bool { one.index < other.index }
+
+        private var index: Int { Self.allCases.firstIndex(of: self) ?? 0 }
+    }
+
+    /// The place of a job on its way.
+    package let state: State
+    /// The job as it is stored, with its wrapper; of a job beyond 16 MiB only the beginning.
+    package let body: ByteBuffer
+    /// The size of the stored job in bytes.
+    package let size: Int
+    /// The time of its next attempt, in milliseconds since 1970; `nil` if it is due.
+    package let due: Int64?
+    /// The lane that has claimed it.
+    package let lane: String?
+    /// The contents of its wrapper.
+    package let envelope: Envelope
+    /// The job; `nil` if it was not read. Of one that is not valid, only what identifies it.
+    package let job: Job?
+    /// True if the job is valid, or was not read.
+    package let isValid: Bool
+
+    /// - Parameters:
+    ///   - due: `nil` for a job that does not wait for its time.
+    ///   - format: how it is written; `nil` to leave its contents unread.
+    init(_ body: ByteBuffer, size: Int, due: Int64? = nil, lane: String? = nil, format: JobFormat?) {
+        self.body = body
+        self.size = size
+        self.due = due
+        self.lane = lane
+        envelope = Envelope.read(body)
+        do throws(JobError) {
+            job = try format.map { format throws(JobError) in try JobDecoder.decode(body, as: format) }
+            isValid = true
+        } catch {
+            job = format.map { JobDecoder.identify(body, as: $0) }
+            isValid = false
+        }
+        if lane != nil {
+            state = .claimed
+        } else if due == nil {
+            state = .waiting
+        } else {
+            state =
+                switch envelope.why {
+                case .deferred?: .deferred
+                case .scheduled?: .scheduled
+                case nil: envelope.error != nil ? .retrying : .scheduled
+                }
+        }
+    }
+
+    /// True if all of it was read.
+    package var isWhole: Bool { size == body.readableBytes }
+
+    /// The producer's bytes.
+    package var original: ByteBuffer {
+        body.getSlice(at: body.readerIndex + envelope.original.lowerBound, length: envelope.original.count) ?? body
+    }
+
+    /// The key by which operators name it.
+    package var key: String { JobKey.of(original) }
+
+    /// The producer's id.
+    package var id: ByteBuffer? { job.flatMap { job in job.id.map(job.text) } ?? envelope.id.map(text) }
+    /// The name of its app.
+    package var app: ByteBuffer? { job.flatMap { job in job.app.map(job.text) } }
+    /// Its topic.
+    package var topic: ByteBuffer? { job.flatMap { job in job.topic.map(job.text) } }
+    /// Its campaign.
+    package var campaign: ByteBuffer? { job?.campaignName }
+    /// The device tokens that are still to be sent to, or its channel.
+    package var tokens: [ByteBuffer] {
+        guard let job else { return envelope.tokens(in: body) }
+        return job.tokens.map { $0.map(job.text) } ?? [job.token ?? job.channel].compactMap { $0.map(job.text) }
+    }
+    /// The number of notifications that are still to be sent.
+    package var notifications: Int { job?.tokenCount ?? max(1, envelope.tokens(in: body).count) }
+    /// The last failure.
+    package var failure: Envelope.Failure? { envelope.failure(in: body) }
+    /// The time at which it was enqueued or first seen, in milliseconds since 1970.
+    package var enqueuedAt: Int64? { job?.enqueuedAt ?? envelope.enqueued }
+
+    private func text(_ field: JobField) -> ByteBuffer { Job(body: body, envelope: envelope).text(field) }
+
+    /// The job in a wrapper that makes it due whatever its `send_at` says; the same where that needs no change.
+    var madeDue: ByteBuffer {
+        guard state == .scheduled, !envelope.isDue else { return body }
+        var wrapped = ByteBuffer()
+        wrapped.reserveCapacity(body.readableBytes + 64)
+        wrapped.writeStaticString(Envelope.prefix)
+        wrapped.writeStaticString(#""due":true,"#)
+        guard envelope.isWrapped else {
+            wrapped.writeStaticString(#""job":"#)
+            wrapped.writeImmutableBuffer(body)
+            wrapped.writeInteger(UInt8(ascii: "}"))
+            return wrapped
+        }
+        let bytes = Array(body.readableBytesView)
+        var head = bytes[Envelope.prefix.utf8CodeUnitCount..<envelope.original.lowerBound]
+        // It is not scheduled any more.
+        if let why = head.firstRange(of: Array(#""why":"scheduled","#.utf8)) { head.removeSubrange(why) }
+        wrapped.writeBytes(head)
+        wrapped.writeBytes(bytes[envelope.original.lowerBound...])
+        return wrapped
+    }
+}

@@ -1,0 +1,160 @@
+import NIOCore
+import Redis
+
+/// A consumer group of a queue's results, which gives each result to one of several consumers, until that one acknowledges it.
+///
+/// What a consumer has taken and not acknowledged stays pending. Others take it over when the consumer has not shown any
+/// life for some time.
+public struct ResultGroup: Sendable {
+    /// A pending result.
+    public struct Pending: Sendable, Equatable {
+        /// The entry's id.
+        public var entry: String
+        /// The consumer that has it.
+        public var consumer: String
+        /// How often it was given to a consumer.
+        public var deliveries: Int
+    }
+
+    /// The consumer that has the results which were given up. Nobody takes them over from it.
+    public static let parked = "parked"
+
+    private let client: RedisClient
+    private let keys: QueueKeys
+    private let group: String
+    private let consumer: String
+
+    /// - Parameters:
+    ///   - client: of the server that has the queue. Reading blocks its connection.
+    ///   - group: the group's name.
+    ///   - consumer: the name of this consumer, which no other running one has.
+    public init(_ client: RedisClient, _ keys: QueueKeys, group: String, consumer: String) {
+        self.client = client
+        self.keys = keys
+        self.group = group
+        self.consumer = consumer
+    }
+
+    /// Makes the group, and the stream, if there are none.
+    /// - Parameter milliseconds: the time since 1970 of the first result that a new group has; `nil` for the next one.
+    /// - Returns: true if the group is new.
+    /// - Throws: `RedisError`.
+    public func create(since milliseconds: Int64?) async throws -> Bool {
+        // The group begins behind the entry that is named.
+        let start = milliseconds.map { $0 > 0 ? "\($0 - 1)-\(UInt64.max)" : "0" } ?? "$"
+        do {
+            _ = try await client.call(RedisCommand("XGROUP", "CREATE", keys.results, group, start, "MKSTREAM"))
+            return true
+        } catch RedisError.server(let error) where error.prefix == "BUSYGROUP" {
+            return false
+        }
+    }
+
+    /// Takes results that no consumer has had.
+    /// - Parameters:
+    ///   - count: their maximum number.
+    ///   - milliseconds: the maximum time to wait for the first of them; `nil` to not wait.
+    /// - Throws: `RedisError`.
+    public func take(_ count: Int, waiting milliseconds: Int?) async throws -> [StoredResult] {
+        var command = RedisCommand("XREADGROUP", "GROUP", group, consumer, "COUNT", "\(count)")
+        if let milliseconds {
+            command.append("BLOCK")
+            command.append(max(1, milliseconds))
+        }
+        for word in ["STREAMS", keys.results, ">"] { command.append(word) }
+        let reply = try await client.call(command, deadline: .milliseconds(Int64(milliseconds ?? 0) + 10_000))
+        // An array with the only stream, which is its name and its entries; nothing where there are none.
+        guard reply.root.count == 1, reply.root[0].count == 2 else { return [] }
+        return reply.root[0][1].children.compactMap(StoredResult.init)
+    }
+
+    /// Lists pending results, the oldest first.
+    /// - Parameters:
+    ///   - other: the consumer that has them; `nil` for any.
+    ///   - idle: the milliseconds for which their consumer has shown no life.
+    ///   - entry: only those after this one.
+    ///   - count: their maximum number.
+    /// - Throws: `RedisError`.
+    public func pending(
+        of other: String? = nil, idle: Int = 0, after entry: String? = nil, count: Int
+    ) async throws -> [Pending] {
+        var command = RedisCommand("XPENDING", keys.results, group)
+        if idle > 0 {
+            command.append("IDLE")
+            command.append(idle)
+        }
+        command.append(entry.map { "(\($0)" } ?? "-")
+        command.append("+")
+        command.append(count)
+        if let other { command.append(other) }
+        return try await client.call(command).root.children.compactMap { element in
+            guard element.count == 4, let entry = element[0].string, let consumer = element[1].string,
+                let deliveries = element[3].integer
+            else { return nil }
+            return Pending(entry: entry, consumer: consumer, deliveries: deliveries)
+        }
+    }
+
+    /// Takes over pending results.
+    /// - Parameter idle: the milliseconds for which their consumer must have shown no life. Of several that take over the
+    ///   same result, one gets it.
+    /// - Returns: those that this consumer has now. Entries that the stream has dropped in the meantime are acknowledged.
+    /// - Throws: `RedisError`.
+    public func takeOver(_ entries: [String], idle: Int) async throws -> [StoredResult] {
+        guard !entries.isEmpty else { return [] }
+        let reply = try await client.call(claim(entries, by: consumer, idle: idle))
+        let results = reply.root.children.compactMap(StoredResult.init)
+        // Redis 7 drops them itself; 6.2 answers nothing in their places.
+        if results.count < entries.count { try await forgetDropped(entries) }
+        return results
+    }
+
+    private func forgetDropped(_ entries: [String]) async throws {
+        var dropped: [String] = []
+        for entry in entries {
+            let found = try await StoredResult.read(from: entry, to: entry, count: 1, client, keys)
+            if found.isEmpty { dropped.append(entry) }
+        }
+        try await acknowledge(dropped)
+    }
+
+    /// Shows that this consumer still works on results, so that no other takes them over.
+    /// - Throws: `RedisError`.
+    public func renew(_ entries: [String]) async throws {
+        guard !entries.isEmpty else { return }
+        var command = claim(entries, by: consumer, idle: 0)
+        command.append("JUSTID")
+        _ = try await client.call(command)
+    }
+
+    /// Gives results up: they stay pending, and nobody takes them over.
+    /// - Throws: `RedisError`.
+    public func park(_ entries: [String]) async throws {
+        guard !entries.isEmpty else { return }
+        var command = claim(entries, by: Self.parked, idle: 0)
+        command.append("JUSTID")
+        _ = try await client.call(command)
+    }
+
+    private func claim(_ entries: [String], by consumer: String, idle: Int) -> RedisCommand {
+        var command = RedisCommand("XCLAIM", keys.results, group, consumer, "\(idle)")
+        for entry in entries { command.append(entry) }
+        return command
+    }
+
+    /// Ends results for the group.
+    /// - Throws: `RedisError`.
+    public func acknowledge(_ entries: [String]) async throws {
+        guard !entries.isEmpty else { return }
+        var command = RedisCommand("XACK", keys.results, group)
+        for entry in entries { command.append(entry) }
+        _ = try await client.call(command)
+    }
+
+    /// Removes this consumer if it has nothing pending, so that names of processes that have ended do not pile up.
+    /// - Throws: `RedisError`.
+    public func leave() async throws {
+        guard try await pending(of: consumer, count: 1).isEmpty else { return }
+        _ = try await client.call(RedisCommand("XGROUP", "DELCONSUMER", keys.results, group, consumer))
+    }
+}

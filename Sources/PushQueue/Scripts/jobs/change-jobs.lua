@@ -1,0 +1,158 @@
+-- require: time, types, memory, chunks, list, count, campaigns, bury, results, portions
+-- Cancels, removes, moves or makes due the jobs that an operator has chosen from a page.
+--
+-- KEYS  1 jobs            LIST   jobs to send
+--       2 inbox           LIST   jobs that blocking waits moved; every claim takes from it first
+--       3 retry           ZSET   wrapped jobs by due time (ms)
+--       4 dead            ZSET   dead letters by time (ms)
+--       5 dead-bytes      STRING sum of their lengths
+--       6 stats:          prefix of the day's counters
+--       7 results         STREAM outcomes of notifications
+--       8 campaigns       ZSET   campaigns by the time of their last settlement
+--       9 campaign:       prefix of a campaign's counters
+--       then with move
+--      10 other jobs      LIST   jobs of the other queue
+--      11 other retry     ZSET   wrapped jobs of the other queue
+-- ARGV  1 action          bury, remove, move, run (make due now; for retry only), or restore (the inbox to the head of the
+--                         list)
+--       2 place           list or retry
+--       3 head            the end of the jobs that is their head, LEFT or RIGHT
+--       4 other head      the same of the other queue
+--       5 page            list: the number of jobs from the head that the operator has seen
+--       6 stamp           letters and digits that no other call has, for the claims that dead letters name
+--       7 max dead        the maximum number of dead letters
+--       8 max dead age    their maximum age, ms
+--       9 max dead bytes  the maximum sum of their lengths
+--      10 max results     the approximate number of results that are kept; 0 for none
+--      11 counter         the counter of their notifications; '' for none
+--      12 reason          of the dead letters
+--       then for each job
+--         job notifications text start length results
+--                         `text` with bury: JSON members about the dead letter, each with a leading comma; with run: the job in
+--                         its new wrapper. The original is the `length` bytes of the job from `start` (from 0). `results`, if
+--                         not '', are added (see add_results); `campaign`, if not '', counts the notifications too
+-- Reply { changed, passed, evicted }
+--       changed           the number of jobs that were still in place, and are changed
+--       passed            list: the number of jobs from its head that are done; restore: the number of jobs restored
+--       evicted           dead letters evicted to keep within the bounds
+--
+-- A list can be changed cheaply only at its ends. So its jobs pass from its head to the inbox, which is what workers take from
+-- first: the order stays, and nothing is lost when the command ends halfway. In the end the inbox goes back.
+-- Run twice, the second run finds none of the jobs; of a list it passes others unseen, for a later look.
+
+local jobs, inbox, retry, dead, dead_bytes, stats, results, campaigns, campaign_prefix, other_jobs,
+    other_retry = unpack(KEYS)
+local action, place, head, other_head, page, stamp, max_dead, max_dead_age, max_dead_bytes, max_results, counter,
+    reason = unpack(ARGV, 1, 12)
+page, max_results = tonumber(page), tonumber(max_results)
+local FIRST_JOB, ARGUMENTS = 13, 7
+local MOST_JOBS, MOST_BYTES = 1000, 1048576
+local now = now_ms()
+
+local expected = {
+    [jobs] = 'list', [inbox] = 'list', [retry] = 'zset', [dead] = 'zset', [stats_key(stats, now)] = 'hash',
+    [results] = 'stream',
+}
+if other_jobs then
+    expected[other_jobs], expected[other_retry] = 'list', 'zset'
+end
+local wrong = wrong_type(expected)
+if wrong then
+    return wrong
+end
+write_when_full(retry)
+
+local function reversed(list)
+    local backwards = {}
+    for i = #list, 1, -1 do
+        backwards[#backwards + 1] = list[i]
+    end
+    return backwards
+end
+
+if action == 'restore' then
+    -- The last jobs first, each to the head: so the list has them in the order of the inbox.
+    local last = read_portions(list_reader(inbox, 'RIGHT'), MOST_JOBS, MOST_BYTES, nil)
+    call_in_chunks(push_head(head), jobs, last)
+    redis.call('LTRIM', inbox, 0, -#last - 1)
+    return { 0, #last, 0 }
+elseif action ~= 'bury' and action ~= 'remove' and action ~= 'move' and action ~= 'run' then
+    return redis.error_reply('ERR change-jobs: unknown action ' .. tostring(action))
+end
+
+-- The chosen jobs: the places of their arguments by their bytes, and how many of each.
+local at, left = {}, {}
+for i = FIRST_JOB, #ARGV, ARGUMENTS do
+    at[ARGV[i]] = i
+    left[ARGV[i]] = (left[ARGV[i]] or 0) + 1
+end
+
+local changed, notifications, by_campaign, moved, buried = 0, 0, {}, {}, false
+
+-- Does what is to be done with a job that has left its place.
+local function change(job, score)
+    local _, number, text, start, length, packed, campaign = unpack(ARGV, at[job], at[job] + ARGUMENTS - 1)
+    changed = changed + 1
+    notifications = notifications + number
+    if campaign ~= '' then
+        by_campaign[campaign] = (by_campaign[campaign] or 0) + number
+    end
+    if action == 'bury' then
+        bury(dead, dead_bytes, now, string.format('cancel:%d.%s', changed, stamp), reason, text,
+            string.sub(job, start + 1, start + length))
+        buried = true
+    elseif action == 'run' then
+        redis.call('ZADD', retry, now, text)
+    elseif action == 'move' and score then
+        redis.call('ZADD', other_retry, score, job)
+    elseif action == 'move' then
+        moved[#moved + 1] = job
+    end
+    if packed ~= '' and max_results > 0 then
+        add_results(results, max_results, now, packed)
+    end
+end
+
+local passed = 0
+if place == 'retry' then
+    for i = FIRST_JOB, #ARGV, ARGUMENTS do
+        local job = ARGV[i]
+        local score = redis.call('ZSCORE', retry, job)
+        if score and (action ~= 'run' or tonumber(score) > now) then
+            redis.call('ZREM', retry, job)
+            change(job, score)
+        end
+    end
+else
+    local seen = read_portions(list_reader(jobs, head), page, MOST_BYTES, nil)
+    passed = #seen
+    local kept = {}
+    for _, job in ipairs(seen) do
+        if (left[job] or 0) > 0 then
+            left[job] = left[job] - 1
+            change(job, nil)
+        else
+            kept[#kept + 1] = job
+        end
+    end
+    call_in_chunks('RPUSH', inbox, kept)
+    if head == 'LEFT' then
+        redis.call('LTRIM', jobs, passed, -1)
+    else
+        redis.call('LTRIM', jobs, 0, -passed - 1)
+    end
+    call_in_chunks(push_head(other_head == 'LEFT' and 'RIGHT' or 'LEFT'), other_jobs, moved)
+end
+
+if counter ~= '' then
+    count(stats, now, counter, notifications)
+    for campaign, number in pairs(by_campaign) do
+        add_to_campaign(campaigns, campaign_prefix, now, campaign, { [counter] = number })
+    end
+end
+local evicted = 0
+if buried then
+    evicted = trim_dead(dead, dead_bytes, stats, now,
+        { count = tonumber(max_dead), age = tonumber(max_dead_age), bytes = tonumber(max_dead_bytes) })
+end
+return { changed, passed, evicted }

@@ -1,0 +1,44 @@
+-- require: types
+-- Counts the retries by why they wait, some at a time.
+--
+-- KEYS  1 retry           ZSET   wrapped jobs by due time (ms)
+-- ARGV  1 start           the number of jobs that were counted
+--       2 limit           the maximum number of jobs to count
+--       3 max bytes       it ends with the job at which the jobs reach this total
+-- Reply { all, counted, retrying, scheduled, deferred }
+--       all               the number of retries
+--       counted           the number of jobs that were counted by this call
+--
+-- Changes nothing. Only the wrapper is read, and only as a text: in a string of it, the quotes would be escaped.
+
+local retry = KEYS[1]
+local start, limit, max_bytes = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local PORTION = 64
+
+local wrong = wrong_type({ [retry] = 'zset' })
+if wrong then
+    return wrong
+end
+
+local counted, bytes, retrying, scheduled, deferred = 0, 0, 0, 0, 0
+while counted < limit and bytes < max_bytes do
+    local n = math.min(PORTION, limit - counted)
+    local jobs = redis.call('ZRANGE', retry, start + counted, start + counted + n - 1)
+    for _, job in ipairs(jobs) do
+        bytes = bytes + #job
+        local stop = string.sub(job, 1, 17) == '{"apns_worker":1,' and string.find(job, '"job":', 1, true)
+        local head = stop and string.sub(job, 1, stop) or ''
+        if string.find(head, '"why":"deferred"', 1, true) then
+            deferred = deferred + 1
+        elseif string.find(head, '"why":"scheduled"', 1, true) or not string.find(head, ',"error":{', 1, true) then
+            scheduled = scheduled + 1
+        else
+            retrying = retrying + 1
+        end
+    end
+    counted = counted + #jobs
+    if #jobs < n then
+        break
+    end
+end
+return { redis.call('ZCARD', retry), counted, retrying, scheduled, deferred }

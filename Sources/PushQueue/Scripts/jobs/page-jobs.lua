@@ -1,0 +1,137 @@
+-- require: time, types, portions
+-- Reads the jobs of one key, a page at a time.
+--
+-- KEYS  1 place           the LIST of jobs or the inbox, the ZSET of retries, or the HASH of a lane's claims
+-- ARGV  1 kind            list, retry or claimed
+--       2 cursor          'start', then the cursor of the reply before; with claimed any text
+--       3 limit           the maximum number of jobs
+--       4 max bytes       the page ends with the job at which the jobs reach this total
+--       5 end             list: the end from which the jobs are read, LEFT or RIGHT
+--       then with claimed the fields to read
+-- Reply { now, cursor, (position size job)... }
+--       now               Redis' time, ms
+--       cursor            for the next page; '' after the last. With claimed the number of fields that were read
+--       position          retry: the due time, ms; claimed: the field; list: ''
+--       size              of the job in bytes
+--       job               its bytes; of a job beyond 16 MiB only the first 64 KiB
+--
+-- Changes nothing. A list is read from its tail: workers take from its head, so a page misses nothing that stays. Producers add
+-- to the tail, so the cursor names the last job that was read, and the next page begins behind it wherever it has moved; if it
+-- is gone, jobs may be read twice. Jobs of one due time have an order of their own; the cursor counts those that were read.
+
+local place = KEYS[1]
+local kind, cursor, limit, max_bytes, list_end = unpack(ARGV, 1, 5)
+limit, max_bytes = tonumber(limit), tonumber(max_bytes)
+local FIRST_FIELD = 6
+local WHOLE_BYTES, PART_BYTES = 16777216, 65536
+-- A cursor finds its job again behind as many new ones.
+local MOST_NEW, NEW_PORTION = 512, 32
+local types = { list = 'list', retry = 'zset', claimed = 'hash' }
+
+if not types[kind] then
+    return redis.error_reply('ERR page-jobs: unknown kind ' .. tostring(kind))
+end
+local wrong = wrong_type({ [place] = types[kind] })
+if wrong then
+    return wrong
+end
+
+local reply = { now_ms(), '' }
+
+local function add(position, job)
+    reply[#reply + 1] = position
+    reply[#reply + 1] = #job
+    reply[#reply + 1] = #job > WHOLE_BYTES and string.sub(job, 1, PART_BYTES) or job
+end
+
+-- Returns a digest of a job for a cursor.
+local function digest(job)
+    return redis.sha1hex(#job > PART_BYTES and #job .. string.sub(job, 1, PART_BYTES) or job)
+end
+
+if kind == 'list' then
+    local read = list_reader(place, list_end)
+    local start, largest, last = 0, nil, nil
+    if cursor ~= 'start' then
+        start, largest, last = string.match(cursor, '^(%d+) (%d+) (%x+)$')
+        start, largest = tonumber(start), tonumber(largest)
+        if not start then
+            return redis.error_reply('ERR page-jobs: a cursor that no reply had')
+        end
+        -- The number of jobs that were added since.
+        local added, bytes = 0, 0
+        while added < MOST_NEW and bytes < max_bytes do
+            local n = added == 0 and 1 or math.max(1, math.min(NEW_PORTION, math.floor(max_bytes / largest)))
+            local found = read(start - 1 + added, start - 2 + added + n)
+            local is_found = false
+            for _, job in ipairs(found) do
+                bytes = bytes + #job
+                if digest(job) == last then
+                    is_found = true
+                    break
+                end
+                added = added + 1
+            end
+            if is_found then
+                start = start + added
+                break
+            elseif #found < n then
+                break
+            end
+        end
+    end
+    local jobs, seen, is_end = read_portions(function(from, to)
+        return read(start + from, start + to)
+    end, limit, max_bytes, largest)
+    for _, job in ipairs(jobs) do
+        add('', job)
+    end
+    if not is_end then
+        -- The largest is forgotten slowly: one large job must not make all later portions small.
+        reply[2] = string.format('%d %d %s', start + #jobs, math.max(1, seen * 7 / 8), digest(jobs[#jobs]))
+    end
+    return reply
+elseif kind == 'retry' then
+    local time, passed, largest = '-inf', 0, nil
+    if cursor ~= 'start' then
+        local total
+        time, passed, total, largest = string.match(cursor, '^([^ ]+) (%d+) (%d+) (%d+)$')
+        if not time or not tonumber(time) then
+            return redis.error_reply('ERR page-jobs: a cursor that no reply had')
+        end
+        largest = tonumber(largest)
+        passed = math.max(0, passed - math.max(0, total - redis.call('ZCOUNT', place, time, time)))
+    end
+    local rank = redis.call('ZCOUNT', place, '-inf', '(' .. time) + passed
+    local jobs, seen, is_end = read_portions(function(from, to)
+        return redis.call('ZRANGE', place, rank + from, rank + to)
+    end, limit, max_bytes, largest)
+    for _, job in ipairs(jobs) do
+        local score = redis.call('ZSCORE', place, job)
+        if score ~= time then
+            time, passed = score, 0
+        end
+        passed = passed + 1
+        add(score, job)
+    end
+    if not is_end then
+        reply[2] = string.format(
+            '%s %d %d %d', time, passed, redis.call('ZCOUNT', place, time, time), math.max(1, seen * 7 / 8))
+    end
+    return reply
+end
+
+local bytes, read = 0, 0
+for i = FIRST_FIELD, #ARGV do
+    if read >= limit or bytes >= max_bytes then
+        break
+    end
+    local job = redis.call('HGET', place, ARGV[i])
+    read = read + 1
+    if job then
+        bytes = bytes + #job
+        add(ARGV[i], job)
+    end
+end
+reply[2] = tostring(read)
+return reply

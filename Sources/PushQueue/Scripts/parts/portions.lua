@@ -1,0 +1,56 @@
+-- Reading many jobs without reading too many bytes.
+--
+-- Nobody knows how large a job is before it is read, and reading costs Redis some ms per MB. So jobs are read in portions that
+-- would fit even if all their jobs were as large as the last job of the portion, or as the largest that was seen so far.
+
+local LARGEST_PORTION, FIRST_PORTION = 64, 4
+
+-- Reads jobs one after the other until `limit` jobs are read, they add up to `max_bytes`, or there are no more.
+--   read     returns the jobs at two indexes and between them, counted from 0, in their order
+--   largest  the size of the largest job that was seen before, or nil
+-- Returns the jobs, the size of the largest, and true if there are no more.
+local function read_portions(read, limit, max_bytes, largest)
+    local jobs, bytes = {}, 0
+    local portion = largest and LARGEST_PORTION or FIRST_PORTION
+    largest = largest or 1
+    while #jobs < limit and bytes < max_bytes do
+        local space = max_bytes - bytes
+        local n = math.max(1, math.min(limit - #jobs, portion, math.floor(space / largest)))
+        while n > 1 do
+            local size = #(read(#jobs + n - 1, #jobs + n - 1)[1] or '')
+            largest = math.max(largest, size)
+            if n * size <= space then
+                break
+            end
+            n = math.max(1, math.floor(space / size))
+        end
+        local some = read(#jobs, #jobs + n - 1)
+        for _, job in ipairs(some) do
+            jobs[#jobs + 1] = job
+            bytes = bytes + #job
+            largest = math.max(largest, #job)
+        end
+        if #some < n then
+            return jobs, largest, true
+        end
+        portion = math.min(2 * portion, LARGEST_PORTION)
+    end
+    return jobs, largest, false
+end
+
+-- Returns a function that reads a list, counted from one of its ends, LEFT or RIGHT.
+local function list_reader(key, from)
+    if from == 'LEFT' then
+        return function(start, stop)
+            return redis.call('LRANGE', key, start, stop)
+        end
+    end
+    return function(start, stop)
+        local found = redis.call('LRANGE', key, -stop - 1, -start - 1)
+        local jobs = {}
+        for i = #found, 1, -1 do
+            jobs[#jobs + 1] = found[i]
+        end
+        return jobs
+    end
+end

@@ -1,0 +1,147 @@
+import ArgumentParser
+import NIOCore
+import PushJob
+import PushQueue
+import Redis
+import UnixSignals
+
+struct Campaign: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Show, pause, limit and cancel campaigns.",
+        discussion: """
+            A campaign is all jobs with the same member "campaign", such as {"campaign":"spring-sale",…}. Its commands work on \
+            jobs that wait, retry, are scheduled or are claimed, and on those that are enqueued later, without a scan: they are \
+            one field in Redis, which workers read with every claim.
+
+              apns-worker campaign list
+              apns-worker campaign show spring-sale --watch
+              apns-worker campaign cancel spring-sale --reason 'wrong price'
+              apns-worker campaign requeue spring-sale
+
+            The counters of a campaign are kept for 90 days after its last notification. `apns-worker enqueue` counts \
+            the total. Other producers count it themselves: \
+            HINCRBY push:{default}:campaign:spring-sale total 500000
+            """,
+        subcommands: [
+            CampaignList.self, CampaignShow.self, CampaignPause.self, CampaignResume.self, CampaignLimit.self,
+            CampaignCancel.self, CampaignRequeue.self,
+        ])
+}
+
+/// The campaign that a command is about, and where.
+struct CampaignOptions: ParsableArguments {
+    @Argument(help: "Name of the campaign.") var campaign: String
+
+    @OptionGroup(title: "Queues") var fleet: FleetOptions
+
+    func validate() throws {
+        guard JobLabels.isCampaign(campaign) else {
+            throw ValidationError("the name of a campaign has 1 to 100 bytes, and no control characters")
+        }
+    }
+
+    /// Does something in all queues, or in those of `--queue`.
+    func withQueues(_ body: (Fleet, [QueueKeys]) async throws -> Void) async throws {
+        try await fleet.withFleet { fleet in try await body(fleet, fleet.queues().keys) }
+    }
+
+    /// Reports that no queue knows the campaign, with the names of those that are known.
+    /// - Throws: an exit.
+    func unknown(_ fleet: Fleet, _ queues: [QueueKeys]) async throws -> Never {
+        let known = try await fleet.campaigns(in: queues, limit: 20).map(\.campaign)
+        Terminal.tell(
+            "no queue knows a campaign \(campaign)"
+                + (known.isEmpty
+                    ? "; there are none\n" : "; the latest are \(known.prefix(10).joined(separator: ", "))\n"))
+        throw ExitCode(1)
+    }
+}
+
+struct CampaignList: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "list", abstract: "List campaigns, the latest first.")
+
+    @OptionGroup(title: "Queues") var fleet: FleetOptions
+
+    @Option(help: "Maximum number of campaigns in each queue.") var limit = 20
+
+    @Flag(help: "Print JSON: one object per line, as `campaign show` does.") var json = false
+
+    func validate() throws {
+        guard (1...10_000).contains(limit) else { throw ValidationError("--limit must be 1 to 10000") }
+    }
+
+    func run() async throws {
+        try await fleet.withFleet { fleet in
+            let campaigns = try await fleet.campaigns(in: fleet.queues().keys, limit: limit)
+            if json {
+                for campaign in campaigns { print(try JSONLine.text(campaign, keys: .convertToSnakeCase)) }
+                return
+            }
+            guard !campaigns.isEmpty else { return Terminal.tell("there are no campaigns\n") }
+            let now = Moment.now
+            let rows = campaigns.map { $0.cells(now: now) }
+            let table = Table(CampaignStatus.titles, rows)
+            for row in [CampaignStatus.titles] + rows { print(table.line(row)) }
+        }
+    }
+}
+
+struct CampaignShow: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "show", abstract: "Show the progress of a campaign.",
+        discussion: """
+            With --json it prints one object for each queue that knows the campaign: campaign, queue, state (running, paused, \
+            cancelled), discards, limit_per_second, state_since_at, by, reason, total, ended, left, outcomes, dead_reasons, \
+            retry_reasons, started_at, updated_at, per_second and left_ms. Unknown values are left out.
+            """)
+
+    @OptionGroup var options: CampaignOptions
+
+    @Flag(help: "Refresh every two seconds until Ctrl-C.") var watch = false
+
+    @Flag(help: "Print JSON.") var json = false
+
+    func run() async throws {
+        try await options.withQueues { fleet, queues in
+            let first = try await fleet.campaign(options.campaign, in: queues)
+            if first.isEmpty { try await options.unknown(fleet, queues) }
+            let screen = StatusScreen()
+            guard watch else { return try draw(first, screen, isDrawn: false) }
+            let isDrawn = !json && screen.isTerminal
+            let signals = await UnixSignalsSequence(trapping: .sigint, .sigterm, .sighup)
+            if isDrawn, !screen.open() { return }
+            defer { if isDrawn { screen.close() } }
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                group.addTask { for await _ in signals { return } }
+                group.addTask { [self] in
+                    var (last, at) = (first, Moment.now)
+                    try draw(last, screen, isDrawn: isDrawn)
+                    while !Task.isCancelled {
+                        try await Task.sleep(for: .seconds(2))
+                        var next = try await fleet.campaign(options.campaign, in: queues)
+                        let now = Moment.now
+                        for index in next.indices {
+                            guard let earlier = last.first(where: { $0.queue == next[index].queue }) else { continue }
+                            next[index].compare(with: earlier, after: now - at)
+                        }
+                        try draw(next, screen, isDrawn: isDrawn)
+                        (last, at) = (next, now)
+                    }
+                }
+                try await group.next()
+                group.cancelAll()
+            }
+        }
+    }
+
+    private func draw(_ campaigns: [CampaignStatus], _ screen: StatusScreen, isDrawn: Bool) throws {
+        if json {
+            for campaign in campaigns { Terminal.say(try JSONLine.text(campaign, keys: .convertToSnakeCase) + "\n") }
+            return
+        }
+        let now = Moment.now
+        let lines = Array(campaigns.map { $0.page(now: now) }.joined(separator: [""]))
+        _ = isDrawn ? screen.draw(lines) : screen.write(lines.joined(separator: "\n") + "\n")
+    }
+}

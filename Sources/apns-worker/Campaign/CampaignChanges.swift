@@ -1,0 +1,330 @@
+import ArgumentParser
+import PrintableText
+import PushQueue
+import Redis
+
+/// The options of the commands that change how a campaign is sent.
+struct CampaignChangeOptions: ParsableArguments {
+    @OptionGroup var options: CampaignOptions
+
+    @Option(help: "Reason, for other operators.") var reason: String?
+
+    @Flag(help: "Print JSON: one object per queue.") var json = false
+
+    func validate() throws {
+        guard let reason else { return }
+        guard !reason.printable.allSatisfy(\.isWhitespace), reason.count <= 200 else {
+            throw ValidationError("--reason must have 1 to 200 printable characters")
+        }
+    }
+
+    /// The result of a change in one queue.
+    struct Change: Encodable {
+        var queue: String
+        var campaign: String
+        /// The state now.
+        var state: String
+        /// The state before.
+        var before: String
+        var limitPerSecond: Int?
+        /// Notifications that ended before the change, by outcome.
+        var outcomes: [String: Int]
+        /// Notifications that were submitted and had no answer when the workers received a cancellation.
+        var inFlight: Int?
+        /// Lanes with jobs that have not confirmed the change.
+        var unconfirmed: Int
+    }
+
+    /// Changes the campaign in each queue, and waits until workers have confirmed it.
+    func change(_ change: JobCommands.Change, in queues: [QueueKeys], _ fleet: Fleet) async throws -> [Change] {
+        var versions: [(QueueKeys, RedisClient, String, JobCommands.Command?)] = []
+        let target = JobCommands.Target.campaign(options.campaign)
+        for keys in queues {
+            let client = try await fleet.client(for: keys.jobs)
+            let (version, previous) = try await JobCommands.change(
+                change, of: [target], by: Person.name, reason: reason?.printable ?? "", client, keys)
+            versions.append((keys, client, version, previous.first ?? nil))
+        }
+        var changes: [Change] = []
+        for (keys, client, version, previous) in versions {
+            let confirmation = try await JobCommands.waitForConfirmation(of: version, client, keys)
+            let counts = try await CampaignCounts.read(options.campaign, client, keys)
+            let now = try await JobCommands.read(client, keys).commands[target]
+            changes.append(
+                Change(
+                    queue: keys.queue, campaign: options.campaign.printable,
+                    state: (now?.state ?? .running).rawValue, before: (previous?.state ?? .running).rawValue,
+                    limitPerSecond: now?.perSecond,
+                    outcomes: Dictionary(uniqueKeysWithValues: Outcome.allCases.map { ($0.rawValue, counts[$0]) }),
+                    inFlight: confirmation.cancelledInFlight, unconfirmed: confirmation.unconfirmed))
+        }
+        return changes
+    }
+
+    /// Makes jobs due that were deferred because of the campaign's pause or limit.
+    /// - Returns: their number.
+    func makeDue(_ reason: String, in queues: [QueueKeys], _ fleet: Fleet) async throws -> Int {
+        var filter = JobFilter()
+        filter.campaigns = [options.campaign]
+        filter.reasons = [reason]
+        filter.states = [.deferred]
+        var count = 0
+        for keys in queues {
+            var changes = JobChanges(QueueJobs(try await fleet.client(for: keys.jobs), keys), .run, filter)
+            try await changes.run()
+            count += changes.tally.changed
+        }
+        return count
+    }
+
+    /// The queues where a campaign is known. All queues if it is known nowhere: its jobs may not have been claimed yet.
+    func queues(_ fleet: Fleet, _ queues: [QueueKeys]) async throws -> (keys: [QueueKeys], isKnown: Bool) {
+        let known = Set(try await fleet.campaign(options.campaign, in: queues).map(\.queue))
+        return known.isEmpty ? (queues, false) : (queues.filter { known.contains($0.queue) }, true)
+    }
+
+    /// Prints changes.
+    /// - Returns: the exit status: 1 if workers have not confirmed them.
+    func report(_ changes: [Change], _ sentence: (Change) -> String) throws -> ExitCode? {
+        for change in changes {
+            if json {
+                print(try JSONLine.text(change, keys: .convertToSnakeCase))
+            } else {
+                print(sentence(change))
+            }
+        }
+        let unconfirmed = changes.reduce(0) { $0 + $1.unconfirmed }
+        guard unconfirmed > 0 else { return nil }
+        Terminal.tell(
+            """
+            \(unconfirmed) \(unconfirmed == 1 ? "lane" : "lanes") with jobs did not confirm it within 5 seconds; \
+            see `apns-worker status`\n
+            """)
+        return ExitCode(1)
+    }
+}
+
+extension JobCommands {
+    /// The state of a change, as far as workers have reported it.
+    struct Confirmation {
+        /// Notifications that were in flight when their cancellation arrived.
+        var cancelledInFlight = 0
+        /// Lanes that hold jobs and have not reported the change.
+        var unconfirmed = 0
+    }
+
+    /// Waits until all lanes with jobs have reported a version of the commands. The others read it with their next claim.
+    /// - Throws: `RedisError`.
+    static func waitForConfirmation(
+        of version: String, _ client: RedisClient, _ keys: QueueKeys
+    ) async throws -> Confirmation {
+        let number = Int(version) ?? 0
+        let deadline = ContinuousClock.now + .seconds(5)
+        while true {
+            var confirmation = Confirmation()
+            for worker in try await QueueOverview.read(client, keys).workers where worker.leaseLeft >= 0 {
+                if let report = worker.report, Int(report.commands) ?? 0 >= number {
+                    confirmation.cancelledInFlight += report.commands == version ? report.cancelledInFlight : 0
+                } else if worker.claims > 0 {
+                    confirmation.unconfirmed += 1
+                }
+            }
+            if confirmation.unconfirmed == 0 || ContinuousClock.now >= deadline { return confirmation }
+            try await Task.sleep(for: .milliseconds(50))
+        }
+    }
+}
+
+struct CampaignPause: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "pause", abstract: "Pause a campaign.",
+        discussion: """
+            Workers defer its jobs, without spending attempts, until `apns-worker campaign resume`. Jobs can still expire.
+            """)
+
+    @OptionGroup var change: CampaignChangeOptions
+
+    func run() async throws {
+        try await change.options.withQueues { fleet, queues in
+            let changes = try await change.change(.pause, in: change.queues(fleet, queues).keys, fleet)
+            let status = try change.report(changes) { change in
+                if change.state == "cancelled" {
+                    return """
+                        campaign \(change.campaign) in queue \(change.queue) is cancelled; to send it after all: \
+                        apns-worker campaign requeue \(change.campaign)
+                        """
+                }
+                return """
+                    campaign \(change.campaign) in queue \(change.queue) is paused. To end the pause:
+                      apns-worker campaign resume \(change.campaign)
+                    """
+            }
+            if let status { throw status }
+            if changes.contains(where: { $0.state == "cancelled" }) { throw ExitCode(1) }
+        }
+    }
+}
+
+struct CampaignCancel: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "cancel", abstract: "Cancel a campaign.",
+        discussion: """
+            Workers send none of its notifications any more, except those that are in flight. Jobs that wait, retry or are \
+            scheduled are dropped when their turn comes, so the command takes no longer for a million jobs than for one. They \
+            become dead letters with the reason Cancelled, up to max_dead_letters; `apns-worker campaign requeue` sends them \
+            after all. With --discard they are dropped without a trace.
+
+            The campaign stays cancelled for seven days, also for jobs that are enqueued later.
+            """)
+
+    @OptionGroup var change: CampaignChangeOptions
+
+    @Flag(help: "Drop the jobs without keeping them as dead letters; this cannot be undone.") var discard = false
+
+    @Flag(help: "Do not ask for confirmation.") var yes = false
+
+    func run() async throws {
+        try await change.options.withQueues { fleet, queues in
+            let (known, isKnown) = try await change.queues(fleet, queues)
+            let name = change.options.campaign
+            let names = known.map(\.queue).joined(separator: ", ")
+            let what = "campaign \(name.printable) in \(known.count == 1 ? "queue" : "queues") \(names)"
+            if !isKnown {
+                Terminal.tell("no notification of campaign \(name.printable) has ended yet; check the name\n")
+            }
+            try Confirmation.demand(
+                discard ? "Cancel \(what) and discard its jobs? This cannot be undone." : "Cancel \(what)?",
+                isGiven: yes)
+            let changes = try await change.change(.cancel(discard: discard), in: known, fleet)
+            let status = try change.report(changes) { change in
+                let delivered = Words.number(change.outcomes["delivered"] ?? 0)
+                let inFlight = change.inFlight ?? 0
+                let inWords =
+                    inFlight == 1
+                    ? "1 notification was in flight" : "\(Words.number(inFlight)) notifications were in flight"
+                return """
+                    campaign \(change.campaign) in queue \(change.queue) is cancelled: \(delivered) were delivered, and \
+                    \(inWords). \(discard ? "Its other jobs are discarded." : "To send it after all:")
+                    """
+                        + (discard ? "" : "\n  apns-worker campaign requeue \(change.campaign)")
+            }
+            if let status { throw status }
+        }
+    }
+}
+
+struct CampaignRequeue: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "requeue", abstract: "Undo the cancellation of a campaign.",
+        discussion: """
+            Jobs that still wait are sent, and those that became dead letters with the reason Cancelled are requeued.
+            """)
+
+    @OptionGroup var change: CampaignChangeOptions
+
+    @Option(help: "Maximum number of requeued jobs per second. (default: unlimited)") var rate: Int?
+
+    func validate() throws {
+        if let rate, !(1...1_000_000).contains(rate) { throw ValidationError("--rate must be 1 to 1000000") }
+    }
+
+    func run() async throws {
+        try await change.options.withQueues { fleet, queues in
+            let (known, isKnown) = try await change.queues(fleet, queues)
+            guard isKnown else { try await change.options.unknown(fleet, queues) }
+            let changes = try await change.change(.uncancel, in: known, fleet)
+            Interruption.watch()
+            var (requeued, error): (Int, String?) = (0, nil)
+            for keys in known where error == nil {
+                var filter = DeadLetterFilter()
+                filter.reasons = ["Cancelled"]
+                filter.campaigns = [change.options.campaign]
+                let letters = DeadLetters(try await fleet.client(for: keys.jobs), keys)
+                var sweep = DeadLetterSweep(letters, .requeue(first: false, keepsAttempts: false), filter)
+                sweep.pace = RequeuePace(perSecond: rate)
+                var summary = DeadLetterSummary(queue: keys.queue, verb: "requeued", isDryRun: false)
+                try await sweep.run(into: &summary, DeadLetterProgress("requeued", of: nil, isShown: !change.json))
+                requeued += summary.tally.chosen
+                error = summary.error ?? (summary.tally.isInterrupted ? "interrupted" : nil)
+            }
+            let status = try change.report(changes) { change in
+                change.before == "cancelled"
+                    ? "campaign \(change.campaign) in queue \(change.queue) is sent again"
+                    : "campaign \(change.campaign) in queue \(change.queue) was not cancelled"
+            }
+            if !change.json { print("requeued \(Words.number(requeued)) \(requeued == 1 ? "job" : "jobs")") }
+            if let error {
+                Terminal.tell("then it ended: \(error); repeat the command to continue\n")
+                throw ExitCode(1)
+            }
+            if let status { throw status }
+        }
+    }
+}
+
+struct CampaignResume: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "resume", abstract: "End the pause of a campaign.")
+
+    @OptionGroup var change: CampaignChangeOptions
+
+    func run() async throws {
+        try await change.options.withQueues { fleet, queues in
+            let (known, isKnown) = try await change.queues(fleet, queues)
+            guard isKnown else { try await change.options.unknown(fleet, queues) }
+            let changes = try await change.change(.resume, in: known, fleet)
+            let resumed = Set(changes.filter { $0.before == "paused" }.map(\.queue))
+            _ = try await change.makeDue(
+                "CampaignPaused", in: known.filter { resumed.contains($0.queue) }, fleet)
+            let status = try change.report(changes) { change in
+                switch change.before {
+                case "paused": "campaign \(change.campaign) in queue \(change.queue) is resumed"
+                case "cancelled":
+                    """
+                    campaign \(change.campaign) in queue \(change.queue) is cancelled; to send it after all: \
+                    apns-worker campaign requeue \(change.campaign)
+                    """
+                default: "campaign \(change.campaign) in queue \(change.queue) was not paused"
+                }
+            }
+            if let status { throw status }
+            if !changes.contains(where: { $0.before == "paused" }) { throw ExitCode(1) }
+        }
+    }
+}
+
+struct CampaignLimit: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "limit", abstract: "Limit the rate of a campaign.",
+        discussion: """
+            The limit is that of all workers together, for each queue. Jobs beyond it are deferred until their turn, so other \
+            jobs do not wait for them. A limit ends with --off, and seven days after its last change.
+            """)
+
+    @OptionGroup var change: CampaignChangeOptions
+
+    @Option(help: "Maximum number of notifications per second.") var perSecond: Int?
+
+    @Flag(help: "End the limit.") var off = false
+
+    func validate() throws {
+        guard (perSecond != nil) != off else { throw ValidationError("give either --per-second or --off") }
+        if let perSecond, !(1...1_000_000).contains(perSecond) {
+            throw ValidationError("--per-second must be 1 to 1000000")
+        }
+    }
+
+    func run() async throws {
+        try await change.options.withQueues { fleet, queues in
+            let known = try await change.queues(fleet, queues).keys
+            let changes = try await change.change(.limit(perSecond: perSecond), in: known, fleet)
+            // Their turns were those of the former limit.
+            _ = try await change.makeDue("CampaignLimited", in: known, fleet)
+            let status = try change.report(changes) { change in
+                "campaign \(change.campaign) in queue \(change.queue) "
+                    + (change.limitPerSecond.map { "is limited to \(Words.number($0)) per second" } ?? "has no limit")
+            }
+            if let status { throw status }
+        }
+    }
+}

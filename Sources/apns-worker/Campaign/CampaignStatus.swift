@@ -1,0 +1,168 @@
+import FoundationEssentials
+import PrintableText
+import PushQueue
+import Redis
+
+/// A campaign in one queue, as the commands print it. Its members are those of the JSON.
+struct CampaignStatus: Encodable {
+    var campaign: String
+    var queue: String
+    /// `running`, `paused` or `cancelled`.
+    var state: String
+    /// True if cancelled jobs do not become dead letters.
+    var discards: Bool?
+    /// The maximum number of notifications per second.
+    var limitPerSecond: Int?
+    /// The time of the pause or cancellation, in milliseconds since 1970.
+    var stateSinceAt: Int64?
+    var by: String?
+    var reason: String?
+    /// How many notifications it has in all, if its producer has recorded that.
+    var total: Int?
+    var ended: Int
+    var left: Int?
+    /// Notifications that ended, by outcome.
+    var outcomes: [String: Int]
+    /// The same for dead letters, by reason.
+    var deadReasons: [String: Int]
+    /// How often notifications were tried again, by reason.
+    var retryReasons: [String: Int]
+    var startedAt: Int64?
+    var updatedAt: Int64?
+    /// Notifications that ended per second: since the last look or, without one, since the start.
+    var perSecond: Double?
+    /// The time that the rest needs at this rate, in milliseconds.
+    var leftMs: Int64?
+
+    init(_ counts: CampaignCounts, _ command: JobCommands.Command?, queue: String) {
+        campaign = counts.name.printable
+        self.queue = queue
+        state = (command?.state ?? .running).rawValue
+        if command?.state == .cancelled { discards = command?.discards }
+        limitPerSecond = command?.perSecond
+        if let command, command.state != .running { stateSinceAt = command.since }
+        (by, reason) = (command?.by, command?.reason)
+        (total, ended, left) = (counts.total, counts.ended, counts.left)
+        outcomes = Dictionary(uniqueKeysWithValues: Outcome.allCases.map { ($0.rawValue, counts[$0]) })
+        func reasons(of counter: String) -> [String: Int] {
+            var reasons: [String: Int] = [:]
+            for (name, count) in counts.counters where name.hasPrefix(counter + ":") {
+                reasons[name.dropFirst(counter.count + 1).printable] = count
+            }
+            return reasons
+        }
+        deadReasons = reasons(of: Outcome.dead.rawValue)
+        retryReasons = reasons(of: Postponement.retried.rawValue)
+        (startedAt, updatedAt) = (counts.startedAt, counts.updatedAt)
+        if let startedAt, let updatedAt, updatedAt > startedAt {
+            setRate(Double(ended) * 1000 / Double(updatedAt - startedAt))
+        }
+    }
+
+    private mutating func setRate(_ rate: Double) {
+        perSecond = (rate * 10).rounded() / 10
+        leftMs = left.flatMap { rate > 0 && state == "running" ? Int64(Double($0) * 1000 / rate) : nil }
+    }
+
+    /// Computes the rate from what has ended since an earlier look.
+    mutating func compare(with earlier: CampaignStatus, after milliseconds: Int64) {
+        guard milliseconds > 0 else { return }
+        setRate(Double(max(0, ended - earlier.ended)) * 1000 / Double(milliseconds))
+    }
+
+    // MARK: Text
+
+    static let titles = [
+        "CAMPAIGN", "QUEUE", "STATE", "TOTAL", "DELIVERED", "INVALID", "DEAD", "CANCELLED", "OTHER", "RATE/S", "LEFT",
+        "STARTED",
+    ]
+
+    private func count(_ outcome: Outcome) -> Int { outcomes[outcome.rawValue] ?? 0 }
+
+    func cells(now: Int64) -> [String] {
+        let others = ended - [.delivered, .invalidToken, .dead, .cancelled].reduce(0) { $0 + count($1) }
+        return [
+            campaign, queue, stateText, total.map(Words.number) ?? "-", Words.number(count(.delivered)),
+            Words.number(count(.invalidToken)), Words.number(count(.dead)), Words.number(count(.cancelled)),
+            Words.number(others), perSecond.map(Words.rate) ?? "-", leftText,
+            startedAt.map { Words.brief(now - $0) + " ago" } ?? "-",
+        ]
+    }
+
+    private var stateText: String { limitPerSecond.map { "\(state), \(Words.number($0))/s" } ?? state }
+
+    private var leftText: String {
+        guard let left else { return "-" }
+        return Words.number(left) + (leftMs.map { " (\(Words.brief($0)))" } ?? "")
+    }
+
+    /// All of it, a line each.
+    func page(now: Int64) -> [String] {
+        var lines = ["campaign \(campaign), queue \(queue): \(state)"]
+        if let stateSinceAt, state != "running" {
+            lines[0] += " since \(Moment.text(stateSinceAt))" + (by.map { " by \($0)" } ?? "")
+            if let reason { lines[0] += ": \(reason)" }
+        }
+        if let limitPerSecond { lines.append("limit      \(Words.number(limitPerSecond)) per second") }
+        if let total {
+            let share = total > 0 ? min(1, Double(ended) / Double(total)) : 1
+            let filled = Int((share * 40).rounded(.down))
+            let bar = String(repeating: "#", count: filled) + String(repeating: ".", count: 40 - filled)
+            lines.append(
+                "progress   \(bar) \(Int((share * 100).rounded(.down)))%  \(Words.number(ended)) of \(Words.number(total))"
+            )
+        } else {
+            lines.append("progress   \(Words.number(ended)) have ended; the total is not known")
+        }
+        for outcome in Outcome.allCases where count(outcome) > 0 {
+            lines.append("  \(outcome.rawValue.padded(to: 15)) \(Words.number(count(outcome)))")
+        }
+        for (title, reasons) in [("dead", deadReasons), ("retries", retryReasons)] where !reasons.isEmpty {
+            let sorted = reasons.sorted { ($1.value, $0.key) < ($0.value, $1.key) }.prefix(8)
+            lines.append(
+                title.padded(to: 11) + sorted.map { "\(Words.number($0.value)) \($0.key)" }.joined(separator: ", "))
+        }
+        if let perSecond { lines.append("rate       \(Words.rate(perSecond)) per second") }
+        if let leftMs { lines.append("time left  \(Words.duration(leftMs))") }
+        if let startedAt {
+            lines.append("started    \(Moment.text(startedAt)) (\(Words.duration(max(0, now - startedAt))) ago)")
+        }
+        if let updatedAt { lines.append("last end   \(Moment.text(updatedAt))") }
+        return lines
+    }
+}
+
+extension Fleet {
+    /// Reads a campaign in all queues that know it.
+    /// - Throws: `RedisError`.
+    func campaign(_ name: String, in queues: [QueueKeys]) async throws -> [CampaignStatus] {
+        var found: [CampaignStatus] = []
+        for keys in queues {
+            let client = try await client(for: keys.jobs)
+            let counts = try await CampaignCounts.read(name, client, keys)
+            let command = try await JobCommands.read(client, keys).commands[.campaign(name)]
+            guard command != nil || counts.total != nil || !counts.counters.isEmpty else { continue }
+            found.append(CampaignStatus(counts, command, queue: keys.queue))
+        }
+        return found
+    }
+
+    /// Reads the campaigns that were settled last, and those under a command.
+    /// - Parameter limit: the maximum number of campaigns in each queue.
+    /// - Throws: `RedisError`.
+    func campaigns(in queues: [QueueKeys], limit: Int) async throws -> [CampaignStatus] {
+        var found: [CampaignStatus] = []
+        for keys in queues {
+            let client = try await client(for: keys.jobs)
+            let commands = try await JobCommands.read(client, keys).commands
+            var names = try await CampaignCounts.names(limit, client, keys)
+            for case .campaign(let name) in commands.keys.sorted(by: { $0.description < $1.description })
+            where !names.contains(name) { names.append(name) }
+            for name in names.prefix(limit) {
+                let counts = try await CampaignCounts.read(name, client, keys)
+                found.append(CampaignStatus(counts, commands[.campaign(name)], queue: keys.queue))
+            }
+        }
+        return found
+    }
+}

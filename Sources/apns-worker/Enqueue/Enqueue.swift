@@ -1,0 +1,381 @@
+import APNS
+import ArgumentParser
+import Glibc
+import NIOCore
+import PushJob
+import PushQueue
+import PushWorker
+import Redis
+
+struct Enqueue: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Enqueue jobs: one by flags, or many as NDJSON on standard input.",
+        discussion: """
+            One job:    apns-worker enqueue --token 00fc13ad… --alert 'Hello'
+                        apns-worker enqueue --token 00fc13ad… --title 'Hello' --body 'World' --badge 1 --sound default
+            Many jobs:  apns-worker enqueue < jobs.ndjson     (one JSON object per line)
+
+            Lines that no worker could send, such as invalid JSON, a malformed device token, an app that no worker has or a \
+            payload that is too large, are reported with their numbers and not enqueued. All other lines are, and the exit \
+            status is 1. A job without an ID gets one. With --unchecked all lines are enqueued unchanged.
+
+            --wait follows a job to its outcome, and exits with 1 if it is not delivered. The job asks for its result with \
+            `keep_result`, so this works with any setting of `results`.
+
+            With --replicas 1 a job counts as enqueued when a replica has it too, so that a failover does not lose it. If \
+            too few replicas confirm in time, the exit status is 1 and the error names the jobs. They are in the queue \
+            nevertheless, so enqueueing them again may send them twice. Lines after them are not enqueued.
+
+            With --format sidekiq or resque, jobs are written in Sidekiq's form with the first --job-class, or PushJob. Lines \
+            must be in that form.
+            """)
+
+    @OptionGroup(title: "Queue") var queue: QueueOptions
+
+    @Option(help: "Device token in hex. Repeatable.") var token: [String] = []
+    @Option(help: "Broadcast channel ID, instead of devices.") var channel: String?
+    @Option(help: "Payload, a JSON object.") var payload: String?
+    @Flag(help: "Shorten the alert's body if the payload is too long.") var truncate = false
+    @Option(help: "ID of the job. Repetitions with the same ID carry the same apns-id.") var id: String?
+    @Option(help: "App to send through.") var app: String?
+    @Option(help: "Topic. (default: the app's)") var topic: String?
+    @Option(help: "Push type: alert, background, voip, ….") var pushType: String?
+    @Option(help: "Priority: 10, 5 or 1.") var priority: Int?
+    @Option(help: "Expiration: seconds since 1970, ISO 8601, a duration such as 1h, or 0 for immediate delivery only.")
+    var expiration: String?
+    @Option(help: "Collapse ID. A device shows only the last notification with the same ID.") var collapseID: String?
+    @Option(help: "Time in which no other job with the same --id is sent, such as 1h; at most 30d.")
+    var uniqueFor: String?
+    @Flag(help: "Let a device that receives the notification twice show it once.") var collapseDuplicates = false
+    @Option(help: "Maximum attempts.") var maxAttempts: Int?
+    @Option(help: "W3C trace context of the job: 00-<trace id>-<parent id>-01.")
+    var traceparent: String?
+    @Option(help: "Time to send the job: ISO 8601, seconds since 1970, or a duration from now such as 30m.")
+    var sendAt: String?
+    @Option(help: "Campaign that the job belongs to.") var campaign: String?
+    @Option(
+        help: ArgumentHelp(
+            "Label that results, dead letters and logs carry. Repeatable, up to \(JobLabels.maximumCount).",
+            valueName: "name=value"))
+    var label: [String] = []
+    @Flag(help: "Put the job at the head of the queue.") var first = false
+    @Flag(help: "Enqueue jobs without checking them.") var unchecked = false
+    @Flag(help: "Print a JSON object with id and queue for each job.") var json = false
+    @Option(help: ArgumentHelp("Wait for the outcome of the job, for at most this time.", valueName: "duration"))
+    var wait: String?
+
+    @Option(
+        help: "Number of replicas that must confirm the jobs. Uses WAIT; the Redis user needs +wait. (default: none)")
+    var replicas: Int?
+    @Option(help: "Maximum time to wait for the replicas of each batch of up to 1000 jobs. (default: 5s)")
+    var replicasTimeout: String?
+
+    @OptionGroup(title: "Short forms, instead of a payload") var shortForms: ShortFormOptions
+
+    func validate() throws {
+        _ = try waitLimit()
+        guard let replicas else {
+            if replicasTimeout != nil { throw ValidationError("--replicas-timeout is for --replicas") }
+            return
+        }
+        guard (1...1000).contains(replicas) else { throw ValidationError("--replicas must be from 1 to 1000") }
+        // To Redis, 0 is for ever.
+        guard let replicasTimeout else { return }
+        guard let seconds = JobDuration.seconds(replicasTimeout), (1...3600).contains(seconds) else {
+            throw ValidationError("--replicas-timeout must be a duration from 1s to 1h, such as 5s or 1m")
+        }
+    }
+
+    /// The confirmation that a push waits for; `nil` for only the master's answer.
+    private var confirmation: PushConfirmation? {
+        replicas.map { .init(replicas: $0, seconds: replicasTimeout.flatMap(JobDuration.seconds) ?? 5) }
+    }
+
+    private func waitLimit() throws -> Int? {
+        try wait.map { try DurationText.option($0, "--wait", bare: .seconds, 1...86_400) }
+    }
+
+    func run() async throws {
+        // A mistake in the flags shows at once, and not after a wait for Redis.
+        let settings = try queue.settings()
+        let configuration = try queueOfJobs(settings)
+        let (keys, format) = (configuration.keys, configuration.format)
+        let job = try jobOfFlags(keys, format)
+        if !unchecked, let job, let defect = JobCheck.defect(of: job.body, as: format) { throw ValidationError(defect) }
+        try await settings.withClient(for: keys.jobs) { client in
+            let look = await QueueLook.take(client, keys, settings)
+            look.warn()
+            let check = unchecked ? nil : EnqueueCheck(format: format, apps: look.apps)
+            if let job {
+                try await enqueue(job, check, client, keys)
+            } else {
+                try await enqueueLines(check, client, keys)
+            }
+        }
+    }
+
+    /// The queue that jobs go to: `default`, where the configuration has several.
+    private func queueOfJobs(_ settings: Settings) throws -> QueueConfiguration {
+        if queue.given[.queueNames] == nil,
+            let common = try settings.queues().first(where: { $0.keys.queue == "default" })
+        {
+            return common
+        }
+        return try queue.only(settings)
+    }
+
+    // MARK: A job of flags
+
+    /// The job that the flags describe.
+    private struct FlagJob {
+        let body: ByteBuffer
+        let id: String
+        /// The number of notifications that it is for.
+        let notifications: Int
+    }
+
+    /// - Returns: `nil` where jobs come from standard input.
+    private func jobOfFlags(_ keys: QueueKeys, _ format: JobFormat) throws -> FlagJob? {
+        let members = try shortForms.members()
+        guard !token.isEmpty || channel != nil || payload != nil || !members.isEmpty else {
+            if let flag = flagOfOneJob {
+                throw ValidationError(
+                    "--\(flag) is for a job of flags, with --token and --alert or --payload; lines have their own members"
+                )
+            }
+            if isatty(STDIN_FILENO) == 1 {
+                throw ValidationError(
+                    "give --token and --alert or --payload, or jobs as lines of JSON on standard input")
+            }
+            return nil
+        }
+        let now = Moment.now
+        let id = self.id ?? NewID.make()
+        do {
+            let devices = Set(token.map { (try? DeviceToken($0)).map { String(buffer: $0.hex) } ?? $0 })
+            switch format {
+            case .native:
+                return FlagJob(
+                    body: try makeJob(members, id: id, enqueuedAt: now), id: id, notifications: max(1, devices.count))
+            // The time is the wrapper's to tell.
+            case .sidekiq(let classes):
+                let wrapper = SidekiqWrapper(queue: keys.queue, className: classes.first ?? "PushJob")
+                return FlagJob(
+                    body: wrapper.wrap(
+                        try makeJob(members, id: self.id, enqueuedAt: nil), id: self.id == nil ? id : NewID.make(),
+                        at: now),
+                    id: id, notifications: max(1, devices.count))
+            }
+        } catch let error as ValidationError {
+            throw error
+        } catch {
+            throw ValidationError("\(error)")
+        }
+    }
+
+    /// A flag that describes one job, and is without effect on lines.
+    private var flagOfOneJob: String? {
+        let flags = [
+            ("id", id != nil), ("app", app != nil), ("topic", topic != nil), ("push-type", pushType != nil),
+            ("priority", priority != nil), ("expiration", expiration != nil), ("collapse-id", collapseID != nil),
+            ("unique-for", uniqueFor != nil), ("truncate", truncate), ("collapse-duplicates", collapseDuplicates),
+            ("max-attempts", maxAttempts != nil), ("traceparent", traceparent != nil), ("send-at", sendAt != nil),
+            ("campaign", campaign != nil), ("label", !label.isEmpty), ("wait", wait != nil),
+        ]
+        return flags.first(where: \.1)?.0
+    }
+
+    private func makeJob(
+        _ members: [JobMember: JobEncoder.ShortForm], id: String?, enqueuedAt: Int64?
+    ) throws -> ByteBuffer {
+        guard token.isEmpty != (channel == nil) else {
+            throw ValidationError("a job needs --token" + (channel == nil ? "" : " or --channel, and not both"))
+        }
+        guard members.isEmpty != (payload == nil) else {
+            throw ValidationError("a job needs either --payload or --alert, or other flags that a payload is made of")
+        }
+        var encoder = JobEncoder(tokens: token, payload: payload.map { ByteBuffer(string: $0) })
+        encoder.shortForms = members
+        encoder.channel = channel
+        encoder.truncates = truncate
+        encoder.collapsesDuplicates = collapseDuplicates
+        encoder.id = id
+        encoder.campaign = campaign
+        encoder.labels = try label.map(Self.label)
+        encoder.sendAt = try sendTime()
+        encoder.keepsResult = wait != nil
+        encoder.enqueuedAt = enqueuedAt
+        encoder.app = app
+        encoder.topic = topic
+        encoder.pushType = pushType
+        encoder.priority = priority
+        encoder.collapseID = collapseID
+        encoder.maxAttempts = maxAttempts
+        if let expiration {
+            guard let parsed = Expiration(expiration) else {
+                throw ValidationError(
+                    "--expiration must be 0, seconds since 1970, an ISO 8601 time, or a duration such as 45s, 30m, 1h30m or 7d"
+                )
+            }
+            encoder.expiration = parsed
+        }
+        if let uniqueFor {
+            guard let seconds = JobDuration.seconds(uniqueFor), JobDuration.uniqueFor.contains(seconds) else {
+                throw ValidationError("--unique-for is a duration from 1s to 30d, such as 45s, 30m, 1h30m or 7d")
+            }
+            guard self.id != nil else { throw ValidationError("--unique-for needs --id") }
+            encoder.uniqueFor = seconds
+        }
+        if let traceparent {
+            guard TraceParent(ByteBuffer(string: traceparent)) != nil else {
+                throw ValidationError(
+                    "--traceparent must be \(JobMember.traceparent.expectation)")
+            }
+            encoder.traceparent = traceparent
+        }
+        return try encoder.encode()
+    }
+
+    private static func label(_ text: String) throws -> (name: String, value: String) {
+        let parts = text.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
+        guard parts.count == 2 else { throw ValidationError("--label must be name=value, not \(text)") }
+        return (parts[0], parts[1])
+    }
+
+    private func sendTime() throws -> Int64? {
+        guard let sendAt else { return nil }
+        if let milliseconds = DurationText.milliseconds(sendAt) { return Moment.now + Int64(milliseconds) }
+        guard let time = JobTime.milliseconds(sendAt) else {
+            throw ValidationError(
+                """
+                --send-at must be a duration such as 30m, seconds since 1970, or an ISO 8601 time with Z or an offset, such \
+                as 2030-01-31T12:00:00Z
+                """)
+        }
+        return time
+    }
+
+    private func enqueue(
+        _ job: FlagJob, _ check: EnqueueCheck?, _ client: RedisClient, _ keys: QueueKeys
+    ) async throws {
+        if let defect = check?.unknownApp(of: job.body) { throw ValidationError(defect) }
+        var following: OutcomeWatch?
+        if let limit = try waitLimit() {
+            following = try await OutcomeWatch(
+                of: job.id, notifications: job.notifications, within: limit, client, keys)
+        }
+        let pushed = try await push([job.body], client, keys)
+        if let shortfall = pushed.shortfall {
+            Terminal.tell(
+                """
+                enqueued 1 job on \(keys.queue), id \(job.id), but \(shortfall): a failover may lose it; enqueueing it again \
+                may send it twice
+
+                """)
+            throw ExitCode(1)
+        }
+        try tell([job.id], keys, "enqueued 1 job on \(keys.queue), id \(job.id)\(pushed.inWords("it"))")
+        guard var following else { return }
+        let isDelivered = try await following.follow(isJSON: json)
+        if !isDelivered { throw ExitCode(1) }
+    }
+
+    /// Prints the IDs of jobs as JSON, or a line for people.
+    private func tell(_ ids: [String?], _ keys: QueueKeys, _ line: String?) throws {
+        guard json else {
+            if let line { Terminal.say(line + "\n") }
+            return
+        }
+        Terminal.say(
+            try ids.map { try JSONLine.text(EnqueuedJob(id: $0, queue: keys.queue)) + "\n" }.joined())
+    }
+
+    // MARK: Lines
+
+    private func enqueueLines(_ check: EnqueueCheck?, _ client: RedisClient, _ keys: QueueKeys) async throws {
+        var (number, enqueued, refused) = (0, 0, 0)
+        var (batch, ids, bytes): ([ByteBuffer], [String?], Int) = ([], [], 0)
+        // The line that the batch begins with.
+        var first = 1
+        var last = PushConfirmation.Outcome.unasked
+        let lines = LineReader()
+        func flush() async throws {
+            guard !batch.isEmpty else { return }
+            last = try await push(batch, client, keys)
+            enqueued += batch.count
+            try tell(ids, keys, nil)
+            (batch, ids, bytes) = ([], [], 0)
+        }
+        while last.shortfall == nil, let line = lines.next({ ByteBuffer(bytes: $0) }) {
+            number += 1
+            if batch.isEmpty { first = number }
+            guard line.readableBytes > 0 else { continue }
+            switch check?.prepare(line) ?? .success((line, nil)) {
+            case .failure(let refusal):
+                refused += 1
+                Terminal.tell("line \(number): \(refusal)\n")
+                continue
+            case .success(let (job, id)):
+                batch.append(job)
+                ids.append(id)
+                bytes += job.readableBytes
+            }
+            if batch.count == 1000 || bytes > 1 << 20 { try await flush() }
+        }
+        try await flush()
+        let jobs = enqueued == 1 ? "1 job" : "\(enqueued) jobs"
+        let others = refused > 0 ? ", refused \(refused)" : ""
+        try tell([], keys, "enqueued \(jobs) on \(keys.queue)\(last.inWords(enqueued == 1 ? "it" : "them"))\(others)")
+        if let shortfall = last.shortfall {
+            Terminal.tell(
+                """
+                lines \(first) to \(number): \(shortfall): a failover may lose their jobs; enqueueing them again may send \
+                them twice; no later line was enqueued
+
+                """)
+        }
+        if refused > 0 || last.shortfall != nil { throw ExitCode(1) }
+    }
+
+    private func push(
+        _ batch: [ByteBuffer], _ client: RedisClient, _ keys: QueueKeys
+    ) async throws -> PushConfirmation.Outcome {
+        let atLeft = first == (keys.head == .left)
+        var command = RedisCommand(
+            atLeft ? "LPUSH" : "RPUSH", expecting: batch.count + 1, bytes: batch.reduce(100) { $0 + $1.readableBytes })
+        command.append(keys.jobs)
+        // What is pushed last at the head comes out first.
+        for job in first ? batch.reversed() : batch { command.append(job) }
+        var outcome = PushConfirmation.Outcome.unasked
+        if let confirmation {
+            outcome = try await confirmation.push(command, client)
+        } else {
+            _ = try await client.call(command, deadline: .seconds(30))
+        }
+        try await countCampaigns(batch, client, keys)
+        return outcome
+    }
+
+    /// Adds the notifications of jobs to the totals of their campaigns.
+    private func countCampaigns(_ batch: [ByteBuffer], _ client: RedisClient, _ keys: QueueKeys) async throws {
+        var totals: [ByteBuffer: Int] = [:]
+        for body in batch {
+            // A line that was not checked may be in any form.
+            guard let job = (try? JobDecoder.decode(body)) ?? (try? JobDecoder.decode(body, as: .sidekiq(classes: []))),
+                let campaign = job.campaignName
+            else { continue }
+            // A token that is named twice is sent once.
+            totals[campaign, default: 0] += job.tokens.map { Set($0.map(job.text)).count } ?? 1
+        }
+        for (campaign, total) in totals {
+            try await CampaignCounts.addTotal(total, of: String(buffer: campaign), client, keys)
+        }
+    }
+}
+
+/// An enqueued job, as `--json` prints it.
+private struct EnqueuedJob: Encodable {
+    /// `nil` for an unchecked line.
+    let id: String?
+    let queue: String
+}

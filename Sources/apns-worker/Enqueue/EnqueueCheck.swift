@@ -1,0 +1,82 @@
+import NIOCore
+import PrintableText
+import PushJob
+import PushQueue
+import PushWorker
+import Redis
+
+/// What an enqueueing command knows about its queue: the workers that take from it, and their apps.
+struct QueueLook {
+    let queue: String
+    /// False if no worker takes from the queue; `nil` where that is unknown.
+    private(set) var hasWorkers: Bool?
+    /// The reason why the queue is paused; `nil` where it is not.
+    private(set) var pause: String?
+    /// The names of the apps that jobs can have; `nil` where they are unknown.
+    private(set) var apps: Set<String>?
+
+    /// Reads it. A user of Redis who may only push learns nothing, and that is no error.
+    static func take(_ client: RedisClient, _ keys: QueueKeys, _ settings: Settings) async -> QueueLook {
+        var look = QueueLook(queue: keys.queue)
+        do {
+            let overview = try await QueueOverview.read(client, keys)
+            let living = overview.workers.filter(\.isLiving)
+            look.hasWorkers = !living.isEmpty || overview.workerCount > overview.workers.count
+            look.pause = overview.pause?.inWords
+            let reports = living.compactMap(\.report)
+            // Reports name a limited number of apps.
+            if !reports.isEmpty, reports.count == living.count, reports.allSatisfy({ $0.moreApps == 0 }) {
+                look.apps = Set(reports.flatMap { $0.apps.map(\.name) })
+            }
+        } catch {
+            look.hasWorkers = nil
+        }
+        if look.apps == nil, look.hasWorkers == false, let names = try? settings.appNames, !names.isEmpty {
+            look.apps = Set(names)
+        }
+        return look
+    }
+
+    /// Notes on standard error what keeps jobs from being sent.
+    func warn() {
+        if hasWorkers == false { Terminal.tell("note: no worker takes jobs from queue \(queue)\n") }
+        if let pause { Terminal.tell("note: queue \(queue) is paused: \(pause.printable)\n") }
+    }
+}
+
+/// Checks jobs before they are enqueued.
+struct EnqueueCheck {
+    /// Why a job is not enqueued.
+    struct Refusal: Error, CustomStringConvertible {
+        let description: String
+    }
+
+    let format: JobFormat
+    /// The names of the apps that jobs can have; `nil` where they are unknown.
+    let apps: Set<String>?
+
+    /// Returns a job that can be enqueued, with the ID that it has, or has now.
+    func prepare(_ body: ByteBuffer) -> Result<(job: ByteBuffer, id: String?), Refusal> {
+        if let defect = JobCheck.defect(of: body, as: format) ?? unknownApp(of: body) {
+            return .failure(Refusal(description: defect))
+        }
+        guard let job = try? JobDecoder.decode(body, as: format) else {
+            return .failure(Refusal(description: "the job cannot be read"))
+        }
+        if let id = job.id { return .success((body, String(buffer: job.text(id)))) }
+        // A wrapper of a worker's begins with its mark.
+        guard !job.envelope.isWrapped else { return .success((body, nil)) }
+        let id = NewID.make()
+        return .success((NewID.insert(id, into: body, as: format), id))
+    }
+
+    /// Returns the problem of a job that names an app which no worker has.
+    func unknownApp(of body: ByteBuffer) -> String? {
+        guard let apps, let job = try? JobDecoder.decode(body, as: format), let app = job.app else { return nil }
+        let name = String(buffer: job.text(app))
+        guard !apps.contains(name) else { return nil }
+        let known = apps.sorted()
+        let hint = name.nearest(of: known).map { "; did you mean \($0)?" } ?? "; they have \(known.joined(separator: ", "))"
+        return "no worker has an app \(name.printable)\(hint.printable)"
+    }
+}

@@ -1,0 +1,90 @@
+import ArgumentParser
+import NIOCore
+import PrintableText
+import PushQueue
+import Redis
+
+/// Follows a job to its outcome by the results of its queue.
+struct OutcomeWatch {
+    private let id: String
+    private let notifications: Int
+    /// In milliseconds.
+    private let limit: Int
+    private let client: RedisClient
+    private let keys: QueueKeys
+    private let began = ContinuousClock.now
+    /// The result after which to look.
+    private var position: String
+
+    /// Begins before the job is pushed, so that no result is missed.
+    /// - Parameter notifications: the number of results to wait for.
+    /// - Throws: `RedisError`.
+    init(
+        of id: String, notifications: Int, within limit: Int, _ client: RedisClient, _ keys: QueueKeys
+    ) async throws {
+        self.id = id
+        self.notifications = notifications
+        self.limit = limit
+        self.client = client
+        self.keys = keys
+        let newest = try await StoredResult.read(from: "+", to: "-", newestFirst: true, count: 1, client, keys)
+        position = newest.first?.entry ?? StoredResult.beginning
+    }
+
+    /// Prints the outcome of each notification, or what the queue looks like if it takes too long.
+    /// - Returns: true if all were delivered.
+    /// - Throws: `RedisError`.
+    mutating func follow(isJSON: Bool) async throws -> Bool {
+        var (ended, areDelivered) = (0, true)
+        while ended < notifications {
+            let left = limit - milliseconds
+            guard left > 0 else {
+                try await tellOfNothing(ended)
+                return false
+            }
+            let results = try await StoredResult.read(after: position, count: 500, client, keys)
+            position = results.last?.entry ?? position
+            for result in results where result["id"] == id {
+                // A result without a token is about all of the job.
+                ended += result["token"] == nil ? notifications : 1
+                if result["outcome"] != Outcome.delivered.rawValue { areDelivered = false }
+                print(result, isJSON)
+            }
+            if results.isEmpty {
+                try await StoredResult.wait(after: position, milliseconds: min(left, 1000), client, keys)
+            }
+        }
+        return areDelivered
+    }
+
+    private var milliseconds: Int { Int((ContinuousClock.now - began) / .milliseconds(1)) }
+
+    private func print(_ result: StoredResult, _ isJSON: Bool) {
+        guard !isJSON else {
+            var json = ByteBuffer()
+            ResultLine(queue: keys.queue, result: result).writeJSON(to: &json)
+            return Terminal.say(String(buffer: json) + "\n")
+        }
+        let outcome = result["outcome"] ?? "?"
+        let isDelivered = outcome == Outcome.delivered.rawValue
+        let device = notifications > 1 ? result["token"].map { "\($0.prefix(8))…: " } ?? "" : ""
+        let facts = [
+            isDelivered ? nil : result["status"].map { "status \($0)" }, result["attempt"].map { "attempt \($0)" },
+            result["apns_id"].map { "apns-id \($0)" },
+        ].compactMap { $0 }.joined(separator: ", ")
+        let reason = result["reason"].map { ": \($0)" } ?? ""
+        let line = "\(device)\(outcome) \(isDelivered ? "in" : "after") \(Words.duration(Int64(milliseconds)))\(reason) (\(facts))"
+        Terminal.say(line.printable + "\n")
+    }
+
+    private func tellOfNothing(_ ended: Int) async throws {
+        let overview = try await QueueOverview.read(client, keys)
+        let waiting = Words.number(overview.waiting + overview.due)
+        let missing = notifications > 1 ? " for \(notifications - ended) of \(notifications) notifications" : ""
+        var text = "no outcome of job \(id.printable) within \(Words.duration(Int64(limit)))\(missing): queue \(keys.queue) has "
+        text += "\(waiting) waiting, \(Words.number(overview.claims)) claimed and \(Words.number(overview.later)) later jobs"
+        if let pause = overview.pause { text += "; it is paused: \(pause.inWords.printable)" }
+        if !overview.workers.contains(where: \.isLiving) { text += "; no worker takes jobs from it" }
+        Terminal.tell(text + "\n")
+    }
+}

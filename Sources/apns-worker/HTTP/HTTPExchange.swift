@@ -1,0 +1,114 @@
+import NIOCore
+import NIOHTTP1
+import NIOPosix
+import Sockets
+import TLS
+
+/// One HTTP/1.1 request over a connection of its own, and its answer.
+struct HTTPExchange: Sendable {
+    /// A whole answer.
+    struct Answer: Sendable {
+        var status: Int
+        var headers: HTTPHeaders
+        var body: ByteBuffer
+    }
+
+    /// The reason why there is no answer.
+    enum Failure: Error {
+        /// Nothing listens there, or not with TLS.
+        case unreachable(String)
+        case timeout(TimeAmount)
+        /// The connection was closed before the end of the answer.
+        case closed
+        /// The answer is not HTTP, or too long.
+        case broken(String)
+    }
+
+    let host: String
+    let port: Int
+    /// `nil` for a connection without TLS.
+    var tls: TLSContext?
+    /// Bytes of the answer's body that are kept; a longer body is an error.
+    var maximumBody = 1 << 20
+
+    /// Sends a request, and returns the answer.
+    /// - Parameter limit: the maximum time for all of it.
+    /// - Throws: ``Failure``.
+    func send(
+        _ method: HTTPMethod, _ target: String, headers: HTTPHeaders, body: ByteBuffer? = nil, within limit: TimeAmount
+    ) async throws -> Answer {
+        let loop = MultiThreadedEventLoopGroup.singleton.next()
+        let answered = loop.makePromise(of: Answer.self)
+        var head = HTTPRequestHead(version: .http1_1, method: method, uri: target, headers: headers)
+        head.headers.replaceOrAdd(name: "Connection", value: "close")
+        if let body { head.headers.replaceOrAdd(name: "Content-Length", value: "\(body.readableBytes)") }
+        let request = (head: head, body: body)
+        let timer = loop.scheduleTask(in: limit) { answered.fail(Failure.timeout(limit)) }
+        let connecting = ClientBootstrap(group: loop)
+            .connectTimeout(limit)
+            .channelInitializer { [self] channel in
+                channel.eventLoop.makeCompletedFuture {
+                    let pipeline = channel.pipeline.syncOperations
+                    if let tls { try pipeline.addHandler(TLSHandler(client: tls, host: host)) }
+                    try pipeline.addHTTPClientHandlers()
+                    try pipeline.addHandler(NIOHTTPClientResponseAggregator(maxContentLength: maximumBody))
+                    try pipeline.addHandler(ExchangeHandler(request.head, request.body, answered))
+                }
+            }
+            .connect(host: host, port: port)
+        connecting.whenFailure { answered.fail(Failure.unreachable(ConnectFailure.firstReason($0))) }
+        answered.futureResult.whenComplete { _ in
+            timer.cancel()
+            connecting.whenSuccess { $0.close(promise: nil) }
+        }
+        return try await answered.futureResult.get()
+    }
+}
+
+private final class ExchangeHandler: ChannelInboundHandler {
+    typealias InboundIn = NIOHTTPClientResponseFull
+    typealias OutboundOut = HTTPClientRequestPart
+
+    private let head: HTTPRequestHead
+    private let body: ByteBuffer?
+    private let answered: EventLoopPromise<HTTPExchange.Answer>
+
+    init(_ head: HTTPRequestHead, _ body: ByteBuffer?, _ answered: EventLoopPromise<HTTPExchange.Answer>) {
+        self.head = head
+        self.body = body
+        self.answered = answered
+    }
+
+    func channelActive(context: ChannelHandlerContext) {
+        context.write(wrapOutboundOut(.head(head)), promise: nil)
+        if let body { context.write(wrapOutboundOut(.body(.byteBuffer(body))), promise: nil) }
+        context.writeAndFlush(wrapOutboundOut(.end(nil)), promise: nil)
+        context.fireChannelActive()
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        let response = unwrapInboundIn(data)
+        answered.succeed(
+            HTTPExchange.Answer(
+                status: Int(response.head.status.code), headers: response.head.headers,
+                body: response.body ?? ByteBuffer()))
+    }
+
+    // Of no effect where there was an answer; the first of several failures counts.
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        let failure: HTTPExchange.Failure =
+            switch error {
+            case let error as TLSError where error.kind != .truncated: .unreachable("\(error)")
+            case HTTPParserError.invalidEOFState: .closed
+            case is HTTPParserError, is NIOHTTPObjectAggregatorError: .broken("\(error)")
+            default: .closed
+            }
+        answered.fail(failure)
+        context.close(promise: nil)
+    }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        answered.fail(HTTPExchange.Failure.closed)
+        context.fireChannelInactive()
+    }
+}

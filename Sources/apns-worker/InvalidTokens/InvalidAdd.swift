@@ -1,0 +1,153 @@
+import APNS
+import ArgumentParser
+import Glibc
+import NIOCore
+import PushJob
+import PushQueue
+
+struct InvalidAdd: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "add", abstract: "Add tokens that another system has found to be invalid.",
+        discussion: """
+            Before moving to apns-worker, import the tokens that your system no longer sends to, so that devices that are gone \
+            cost nothing:
+
+              apns-worker invalid add --from dead-tokens.txt --reason Unregistered --topic com.example.app
+              psql -Atc 'SELECT token FROM dead_devices' | apns-worker invalid add
+
+            Lines that are not device tokens are reported with their numbers and left out; the exit status is 1 then. Repeating \
+            the command is harmless. Without --topic a token is invalid for all topics, and without --environment in all \
+            environments. A device that has registered since (`registered_at` of its jobs) is sent to again.
+            """)
+
+    @OptionGroup(title: "Redis") var redis: RedisOptions
+
+    @Argument(help: "Device tokens, in hex. (default: standard input, one per line)") var token: [String] = []
+
+    @Option(help: "File with one token per line; - for standard input.") var from: String?
+
+    @Option(help: "Reason to store with the tokens. (default: Imported)") var reason: String?
+
+    @Option(help: "Topic for which the tokens are invalid. (default: all)") var topic: String?
+
+    @Option(help: "Environment in which the tokens are invalid: production, sandbox, or the host and port of another server.")
+    var environment: String?
+
+    @Option(help: "Time at which the tokens became invalid: ISO 8601, or seconds since 1970. (default: now)")
+    var at: String?
+
+    @Flag(help: "Print the result as a JSON object.") var json = false
+
+    /// The number of tokens in a write.
+    private static let batch = 500
+
+    func validate() throws {
+        if !token.isEmpty, from != nil { throw ValidationError("give tokens as arguments or with --from, not both") }
+        _ = try time()
+        for (flag, text) in [("reason", reason), ("topic", topic), ("environment", environment)] {
+            guard let text else { continue }
+            let isPlain = text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F }
+            guard isPlain, (1...255).contains(text.utf8.count) else {
+                throw ValidationError("--\(flag) must have 1 to 255 printable ASCII characters without spaces")
+            }
+        }
+        if token.isEmpty, from == nil, isatty(STDIN_FILENO) == 1 {
+            throw ValidationError("give tokens as arguments, with --from FILE, or on standard input")
+        }
+    }
+
+    private func time() throws -> Int64 {
+        guard let at else { return Moment.now }
+        guard let time = JobTime.milliseconds(at), time > 0, time <= Moment.now else {
+            throw ValidationError("--at must be a time in the past, such as 2026-11-21T08:00:00Z, or seconds since 1970")
+        }
+        return time
+    }
+
+    private struct Tally: Encodable {
+        /// Tokens that are new in the set, that were in it, whose devices have registered since, and lines that are none.
+        var added = 0
+        var known = 0
+        var registered = 0
+        var refused = 0
+
+        var words: String {
+            let added = "added \(Words.number(added)) token\(added == 1 ? "" : "s")"
+            let others = [
+                (known, "already there"), (registered, "registered since"), (refused, "refused"),
+            ].filter { $0.0 > 0 }.map { "\(Words.number($0.0)) \($0.1)" }
+            return ([added] + others).joined(separator: ", ")
+        }
+    }
+
+    func run() async throws {
+        let template = InvalidToken(
+            token: ByteBuffer(), at: try time(), reason: reason ?? "Imported",
+            topic: topic.map { ByteBuffer(string: $0) },
+            environment: environment.map { APNSEndpoint($0)?.environment ?? $0 }, source: .imported)
+        let lines = try lines()
+        var tally = Tally()
+        Interruption.watch()
+        try await redis.withInvalidTokens { client in
+            var batch: [InvalidToken] = []
+            var number = 0
+            while !Interruption.hasCome, let line = lines() {
+                number += 1
+                let text = line.filter { !$0.isWhitespace }
+                guard !text.isEmpty else { continue }
+                var invalid = template
+                do {
+                    invalid.token = try DeviceToken(text).hex
+                } catch {
+                    tally.refused += 1
+                    Terminal.tell("\(token.isEmpty ? "line" : "token") \(number): \(error)\n")
+                    continue
+                }
+                batch.append(invalid)
+                if batch.count == Self.batch { try await write(&batch, client, &tally) }
+            }
+            try await write(&batch, client, &tally)
+            if json { print(try JSONLine.text(tally)) } else { print(tally.words) }
+        }
+        fflush(nil)
+        if Interruption.hasCome {
+            Terminal.tell("interrupted; repeat the command to continue\n")
+            throw ExitCode(130)
+        }
+        if tally.refused > 0 { throw ExitCode(1) }
+    }
+
+    /// Returns a function that gives one line, or argument, after the other.
+    private func lines() throws -> () -> String? {
+        guard token.isEmpty else {
+            var rest = token[...]
+            return { rest.popFirst() }
+        }
+        let path = from ?? "-"
+        let descriptor = path == "-" ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else {
+            throw ValidationError("--from \(path) cannot be read: \(String(cString: strerror(errno)))")
+        }
+        let reader = LineReader(descriptor: descriptor)
+        return { reader.next { String(decoding: $0, as: UTF8.self) } }
+    }
+
+    private func write(
+        _ batch: inout [InvalidToken], _ client: InvalidTokenClient, _ tally: inout Tally
+    ) async throws {
+        guard !batch.isEmpty else { return }
+        do {
+            for marking in try await client.mark(batch) {
+                switch marking {
+                case .added: tally.added += 1
+                case .known: tally.known += 1
+                case .registeredSince: tally.registered += 1
+                }
+            }
+        } catch {
+            Terminal.tell("\(tally.words); then Redis did not accept more; repeat the command to continue\n")
+            throw error
+        }
+        batch = []
+    }
+}

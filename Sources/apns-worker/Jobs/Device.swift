@@ -1,0 +1,195 @@
+import APNS
+import ArgumentParser
+import NIOCore
+import PrintableText
+import PushQueue
+import Redis
+
+struct Device: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Show everything known about a device token.",
+        discussion: """
+            Whether it is invalid, since when and why; whether APNs throttles it; its last registration; its results, the newest \
+            first; the jobs that wait for it; and its dead letters. Searches the newest 100,000 results of each queue, and all \
+            jobs; workers keep results only with `results: all` or `results: failures`.
+
+            With --json it prints one object: token, invalid (at, reason, topic, environment, source), throttled_until, \
+            registered_at, results, results_searched, jobs and dead_letters. Times are in ms since 1970; unknown members are left \
+            out.
+            """)
+
+    /// The maximum number of results of a queue that are looked at.
+    private static let searched = 100_000
+
+    @OptionGroup(title: "Queues") var queue: QueueOptions
+
+    @Argument(help: "Device token, in hex or base64.") var token: String
+
+    @Option(help: "Maximum number of results, of jobs and of dead letters.") var limit = 20
+
+    @Flag(help: "Print a JSON object.") var json = false
+
+    func validate() throws {
+        try DeadLetterOptions.check(limit: limit)
+        _ = try hex
+    }
+
+    private var hex: String {
+        get throws {
+            do {
+                return String(buffer: try DeviceToken(token).hex)
+            } catch {
+                throw ValidationError("\(error)")
+            }
+        }
+    }
+
+    func run() async throws {
+        let hex = try hex
+        var findings = Findings(token: hex, now: Moment.now)
+        let settings = try queue.settings()
+        try await settings.withClient(for: settings.sharedKeys.invalidTokens) { client in
+            findings.record = try await DeviceRecord.read(hex, client, settings.sharedKeys)
+        }
+        try await queue.withJobs { jobs, queue, settings in
+            try await search(jobs, queue.keys, settings, &findings)
+        }
+        Terminal.say(json ? try findings.json + "\n" : findings.page)
+    }
+
+    private func search(
+        _ jobs: QueueJobs, _ keys: QueueKeys, _ settings: Settings, _ findings: inout Findings
+    ) async throws {
+        var filter = JobFilter()
+        filter.tokens = [findings.token]
+        var rows: [JobRow] = []
+        try await jobs.sweep(filter) { _, page, now in
+            rows += page.prefix(limit - rows.count).map { JobRow(queue: keys.queue, job: $0, now: now) }
+            return rows.count < limit
+        }
+        findings.jobs += rows
+        try await settings.withClient(for: keys.results) { client in
+            let results = try await StoredResult.of(
+                token: findings.token, limit: limit, lookingAt: Self.searched, client, keys)
+            findings.results += results.results.map { (keys.queue, $0) }
+            findings.searched += results.looked
+            var only = DeadLetterFilter()
+            only.tokens = TokenText.forms(ofHex: findings.token)
+            var sweep = DeadLetterSweep(DeadLetters(client, keys), .list, only)
+            sweep.newestFirst = true
+            sweep.lower(limit)
+            var letters: [DeadLetterRow] = []
+            try await sweep.run { page, _ in letters += page.letters.map(DeadLetterRow.init) }
+            findings.letters += letters
+        }
+    }
+}
+
+/// What is known of a device token.
+private struct Findings {
+    let token: String
+    /// Milliseconds since 1970.
+    let now: Int64
+    var record = DeviceRecord()
+    var results: [(queue: String, result: StoredResult)] = []
+    /// The number of results that were looked at.
+    var searched = 0
+    var jobs: [JobRow] = []
+    var letters: [DeadLetterRow] = []
+
+    init(token: String, now: Int64) {
+        self.token = token
+        self.now = now
+    }
+
+    // MARK: For people
+
+    var page: String {
+        var page = "TOKEN       \(token)\n"
+        page += "invalid     \(invalid)\n"
+        let throttled = record.throttledUntil.flatMap { $0 > now ? $0 : nil }
+        page += "throttled   " + (throttled.map { "until \(Moment.text($0)), \(Words.duration($0 - now))" } ?? "no") + "\n"
+        page += "registered  "
+        page += (record.registeredAt.map { "\(Moment.text($0)), \(Moment.age(now - $0)) ago" } ?? "not recorded") + "\n"
+        page += "\nRESULTS  "
+        if results.isEmpty {
+            page +=
+                searched == 0
+                ? "none; workers keep them with `results: all` or `failures`\n"
+                : "none (\(Words.number(searched)) searched)\n"
+        } else {
+            page += "\(results.count)\n" + Self.table(["TIME", "AGE", "OUTCOME", "REASON", "STATUS", "APP", "ID", "APNS ID"], cells)
+        }
+        page += "\nJOBS  " + (jobs.isEmpty ? "none\n" : "\(jobs.count)\n" + Self.table(JobRow.titles, jobs.map(\.cells)))
+        page += "\nDEAD LETTERS  "
+        page += letters.isEmpty ? "none\n" : "\(letters.count)\n" + Self.table(DeadLetterRow.titles, letters.map { $0.cells(now: now) })
+        return page
+    }
+
+    private var invalid: String {
+        guard let details = record.invalid else { return "no" }
+        let since = details.at.map { "since \(Moment.text($0)), \(Moment.age(now - $0)) ago" } ?? "yes"
+        let environment = details.environment.map { "at \(String(buffer: $0))" }
+        let parts = [
+            details.reason.map { String(buffer: $0) }, details.topic.map { "for \(String(buffer: $0))" }, environment,
+            details.source.map { "reported by \(String(buffer: $0))" },
+        ]
+        let facts = parts.compactMap { $0 }.joined(separator: ", ").printable
+        return facts.isEmpty ? since : "\(since): \(facts)"
+    }
+
+    private var cells: [[String]] {
+        results.map { _, result in
+            let at = result["time"].flatMap { Int64($0) }
+            return [
+                at.map(Moment.text) ?? result.entry, at.map { Moment.age(now - $0) } ?? "-",
+            ] + ["outcome", "reason", "status", "app", "id", "apns_id"].map { (result[$0] ?? "-").printable }
+        }
+    }
+
+    private static func table(_ titles: [String], _ rows: [[String]]) -> String {
+        let table = Table(titles, rows)
+        return ([titles] + rows).map { table.line($0) + "\n" }.joined()
+    }
+
+    // MARK: For programs
+
+    private struct Invalid: Encodable {
+        let at: Int64?
+        let reason, topic, environment, source: String?
+    }
+
+    var json: String {
+        get throws {
+            var members = ["\"token\":\(try JSONLine.text(token))"]
+            if let details = record.invalid {
+                func text(_ value: ByteBuffer?) -> String? { value.map { String(buffer: $0) } }
+                let invalid = Invalid(
+                    at: details.at, reason: text(details.reason), topic: text(details.topic),
+                    environment: text(details.environment), source: text(details.source))
+                members.append("\"invalid\":\(try JSONLine.text(invalid))")
+            }
+            if let until = record.throttledUntil, until > now { members.append("\"throttled_until\":\(until)") }
+            if let at = record.registeredAt { members.append("\"registered_at\":\(at)") }
+            members.append("\"results\":[\(results.map { Self.object($0.queue, $0.result) }.joined(separator: ","))]")
+            members.append("\"results_searched\":\(searched)")
+            members.append("\"jobs\":[\(try jobs.map { try $0.json(nil) }.joined(separator: ","))]")
+            members.append("\"dead_letters\":[\(try letters.map { try $0.json(isWhole: false) }.joined(separator: ","))]")
+            return "{\(members.joined(separator: ","))}"
+        }
+    }
+
+    private static func object(_ queue: String, _ result: StoredResult) -> String {
+        var json = ByteBuffer(string: "{\"queue\":")
+        json.writeJSONString(queue)
+        for (name, value) in result.fields where value.readableBytes > 0 && name != "token" {
+            json.writeString(",")
+            json.writeJSONString(name == "time" ? "at" : name)
+            json.writeString(":")
+            let isNumber = ["status", "attempt", "time"].contains(name) && Int(String(buffer: value)) != nil
+            if isNumber { json.writeImmutableBuffer(value) } else { json.writeJSONString(value) }
+        }
+        json.writeString("}")
+        return String(buffer: json)
+    }
+}

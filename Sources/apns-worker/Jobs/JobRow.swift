@@ -1,0 +1,104 @@
+import FoundationEssentials
+import NIOCore
+import PrintableText
+import PushQueue
+
+/// A job as it is shown.
+struct JobRow {
+    static let titles = [
+        "STATE", "KEY", "AGE", "NEXT", "ATTEMPT", "APP", "ID", "CAMPAIGN", "TOKENS", "LAST ERROR",
+    ]
+
+    let queue: String
+    let job: StoredJob
+    let now: Int64
+
+    private var error: String? {
+        guard let failure = job.failure else { return nil }
+        let parts = [failure.status.map(String.init), failure.reason].compactMap { $0 }
+        return parts.isEmpty ? nil : parts.joined(separator: " ")
+    }
+
+    /// Such as `in 3m`, `due` or `-`.
+    private var next: String {
+        guard let due = job.due else { return "-" }
+        return due > now ? "in \(Moment.age(due - now + 999))" : "due"
+    }
+
+    /// A line of a table. Nothing in it does anything to a terminal.
+    var cells: [String] {
+        let tokens = job.tokens
+        let first = tokens.first.map { String(String(buffer: $0).prefix(8)) + "…" } ?? "-"
+        let cells = [
+            job.state.rawValue, job.key, job.enqueuedAt.map { Moment.age(now - $0) } ?? "?", next,
+            "\(job.envelope.attempt)", Self.text(job.app), Self.text(job.id), Self.text(job.campaign),
+            tokens.count > 1 ? "\(Words.number(tokens.count)) tokens" : first,
+            job.lane.map { "claimed by \($0)" } ?? error ?? (!job.isValid ? "unreadable" : "-"),
+        ]
+        return cells.map { String($0.printable.prefix(120)) }
+    }
+
+    private static func text(_ value: ByteBuffer?) -> String { value.map { String(buffer: $0) } ?? "-" }
+
+    /// All about it, for people.
+    /// - Parameter verdicts: what a check of the job found.
+    func page(_ verdicts: [String]) -> String {
+        func text(_ value: ByteBuffer?) -> String? { value.map { String(buffer: $0) } }
+        let failure = job.failure
+        let failedAt = failure?.at.map { ", \(Moment.text($0)), \(Moment.age(now - $0)) ago" } ?? ""
+        let members: [(String, String?)] = [
+            ("key", job.key), ("queue", queue), ("state", job.state.rawValue), ("claimed by", job.lane),
+            ("next attempt", job.due.map { $0 > now ? "\(Moment.text($0)), \(next)" : "due since \(Moment.text($0))" }),
+            ("attempt", "\(job.envelope.attempt)"), ("last error", error.map { $0 + failedAt }),
+            ("first seen", job.enqueuedAt.map { "\(Moment.text($0)), \(Moment.age(now - $0)) ago" }),
+            ("reclaimed", job.envelope.reclaims > 0 ? "\(job.envelope.reclaims) times" : nil),
+            ("requeued", job.envelope.requeues > 0 ? "\(job.envelope.requeues) times" : nil),
+            ("id", text(job.id)), ("app", text(job.app)), ("topic", text(job.topic)), ("campaign", text(job.campaign)),
+            ("tokens", job.tokens.prefix(20).map { String(buffer: $0) }.joined(separator: " ")
+                + (job.tokens.count > 20 ? " and \(job.tokens.count - 20) more" : "")),
+            ("job", "\(job.original.readableBytes) bytes"),
+        ]
+        var page = ""
+        for (name, value) in members {
+            guard let value, !value.isEmpty else { continue }
+            page += name.padded(to: 14) + value.printable + "\n"
+        }
+        for verdict in verdicts { page += "check".padded(to: 14) + verdict.printable + "\n" }
+        return page + "\n" + String(decoding: job.original.readableBytesView, as: UTF8.self).printable + "\n"
+    }
+
+    private struct Object: Encodable {
+        let queue, state, key: String
+        let size, attempt, tokenCount: Int
+        let enqueuedAt, dueAt, failedAt: Int64?
+        let status, reclaims, requeues: Int?
+        let id, app, topic, campaign, error, lane: String?
+        let tokens: [String]?
+        let job, jobBase64: String?
+        let check: [Verdict]?
+    }
+
+    struct Verdict: Encodable {
+        let level, sentence: String
+    }
+
+    /// A line of JSON.
+    /// - Parameter verdicts: what a check of the job found; `nil` leaves out the tokens and the job too.
+    func json(_ verdicts: [Verdict]?) throws -> String {
+        func text(_ value: ByteBuffer?) -> String? { value.map { String(buffer: $0) } }
+        let bytes = job.original.readableBytesView
+        let isWhole = verdicts != nil
+        let original = isWhole ? String(validating: bytes, as: UTF8.self) : nil
+        let failure = job.failure
+        return try JSONLine.text(
+            Object(
+                queue: queue, state: job.state.rawValue, key: job.key, size: job.size, attempt: job.envelope.attempt,
+                tokenCount: job.notifications, enqueuedAt: job.enqueuedAt, dueAt: job.due, failedAt: failure?.at,
+                status: failure?.status, reclaims: job.envelope.reclaims > 0 ? job.envelope.reclaims : nil,
+                requeues: job.envelope.requeues > 0 ? Int(job.envelope.requeues) : nil, id: text(job.id),
+                app: text(job.app), topic: text(job.topic), campaign: text(job.campaign), error: failure?.reason,
+                lane: job.lane, tokens: isWhole ? job.tokens.map { String(buffer: $0) } : nil, job: original,
+                jobBase64: isWhole && original == nil ? Data(bytes).base64EncodedString() : nil, check: verdicts),
+            keys: .convertToSnakeCase)
+    }
+}

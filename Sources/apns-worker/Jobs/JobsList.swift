@@ -1,0 +1,182 @@
+import ArgumentParser
+import PrintableText
+import PushQueue
+
+struct JobsList: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "list", abstract: "List or count jobs.",
+        discussion: """
+            Waiting jobs come first, the newest before the others, then claimed jobs, then the others in the order of their next \
+            attempt. Redis is read a page at a time, so a large backlog does not block it.
+
+              apns-worker jobs list --state retrying
+              apns-worker jobs list --campaign spring-sale --count --by state
+              apns-worker jobs list --token 00fc13ad… --json
+            """)
+
+    /// A member by which jobs are counted.
+    enum Group: String, CaseIterable {
+        case state, app, campaign, reason, topic, queue
+    }
+
+    @OptionGroup(title: "Queues") var queue: QueueOptions
+
+    @OptionGroup(title: "Filters") var options: JobOptions
+
+    @Option(help: "Maximum number. (default: 50; with --json all)") var limit: Int?
+
+    @Flag(help: "Print their number.") var count = false
+
+    @Option(
+        help: "Count by state, app, campaign, reason, topic or queue, or several, such as state,app.",
+        transform: Self.groups)
+    var by: [Group]?
+
+    @Flag(help: "Print one JSON object per line.") var json = false
+
+    private static func groups(_ text: String) throws -> [Group] {
+        try text.split(separator: ",", omittingEmptySubsequences: false).map { name in
+            guard let group = Group(rawValue: String(name)) else {
+                let known = Group.allCases.map(\.rawValue).joined(separator: ", ")
+                throw ValidationError("jobs are counted by \(known), not by \(name)")
+            }
+            return group
+        }
+    }
+
+    func validate() throws {
+        try DeadLetterOptions.check(limit: limit)
+        if count || by != nil, limit != nil { throw ValidationError("--limit is not for --count") }
+        _ = try options.filter()
+    }
+
+    func run() async throws {
+        let filter = try options.filter()
+        var (looked, found, queues) = (0, 0, 0)
+        if count || by != nil {
+            var counts: [[String]: Int] = [:]
+            try await queue.withJobs { jobs, queue, _ in
+                looked += try await add(jobs, filter, to: &counts)
+                queues += 1
+            }
+            found = counts.values.reduce(0, +)
+            try tell(counts)
+        } else {
+            var listing = Listing(limit: limit ?? (json ? .max : 50), isJSON: json)
+            let areSeveral = try queue.settings().queues().count > 1
+            try await queue.withJobs { jobs, queue, _ in
+                looked += try await listing.add(jobs, filter, showsQueue: areSeveral)
+                queues += 1
+            }
+            try listing.end()
+            found = listing.written
+        }
+        guard found == 0 else { return }
+        let status = QueueJobs.tellOfNothing(filter, looked: looked, queues: queues)
+        if status != 0 { throw ExitCode(status) }
+    }
+
+    // MARK: Counting
+
+    private struct Count: Encodable {
+        let count: Int
+        var state, app, campaign, reason, topic, queue: String?
+    }
+
+    private func add(_ jobs: QueueJobs, _ filter: JobFilter, to counts: inout [[String]: Int]) async throws -> Int {
+        let groups = by ?? []
+        let reads = groups.contains { $0 == .app || $0 == .campaign || $0 == .topic }
+        return try await jobs.sweep(filter, decodes: reads) { _, page, _ in
+            for job in page {
+                counts[groups.map { Self.value($0, of: job, jobs.keys.queue) }, default: 0] += 1
+            }
+            return true
+        }
+    }
+
+    private static func value(_ group: Group, of job: StoredJob, _ queue: String) -> String {
+        switch group {
+        case .state: job.state.rawValue
+        case .app: job.app.map { String(buffer: $0) } ?? "-"
+        case .campaign: job.campaign.map { String(buffer: $0) } ?? "-"
+        case .topic: job.topic.map { String(buffer: $0) } ?? "-"
+        case .reason: job.failure?.reason ?? "-"
+        case .queue: queue
+        }
+    }
+
+    private func tell(_ counts: [[String]: Int]) throws {
+        let groups = by ?? []
+        if groups.isEmpty {
+            let count = counts[[]] ?? 0
+            return print(json ? try JSONLine.text(Count(count: count)) : "\(count)")
+        }
+        for (values, number) in counts.sorted(by: { ($1.value, $0.key.joined()) < ($0.value, $1.key.joined()) }) {
+            guard json else {
+                print((["\(number)"] + values.map(\.printable)).joined(separator: "\t"))
+                continue
+            }
+            var count = Count(count: number)
+            for (group, value) in zip(groups, values) where value != "-" {
+                switch group {
+                case .state: count.state = value
+                case .app: count.app = value
+                case .campaign: count.campaign = value
+                case .reason: count.reason = value
+                case .topic: count.topic = value
+                case .queue: count.queue = value
+                }
+            }
+            print(try JSONLine.text(count))
+        }
+    }
+}
+
+/// Jobs as a table, or as lines of JSON.
+struct Listing {
+    let limit: Int
+    let isJSON: Bool
+    private(set) var written = 0
+    private var hasMore = false
+    private var table: Table?
+    private let output = ByteOutput.standard
+
+    init(limit: Int, isJSON: Bool) {
+        self.limit = limit
+        self.isJSON = isJSON
+    }
+
+    /// Adds the jobs of a queue.
+    /// - Returns: the number of jobs that were looked at.
+    mutating func add(_ jobs: QueueJobs, _ filter: JobFilter, showsQueue: Bool) async throws -> Int {
+        guard !hasMore else { return 0 }
+        let queue = jobs.keys.queue
+        return try await jobs.sweep(filter) { _, page, now in
+            let rows = page.prefix(limit - written).map { JobRow(queue: queue, job: $0, now: now) }
+            if page.count > rows.count { hasMore = true }
+            try write(rows, showsQueue ? [queue] : [])
+            return !hasMore
+        }
+    }
+
+    private mutating func write(_ rows: [JobRow], _ queue: [String]) throws {
+        written += rows.count
+        if isJSON {
+            for row in rows { try output.write(try row.json(nil) + "\n") }
+            return
+        }
+        let cells = rows.map { queue + $0.cells }
+        guard !cells.isEmpty else { return }
+        let titles = (queue.isEmpty ? [] : ["QUEUE"]) + JobRow.titles
+        if table == nil {
+            table = Table(titles, cells)
+            try output.write((table?.line(titles) ?? "") + "\n")
+        }
+        for line in cells { try output.write((table?.line(line) ?? "") + "\n") }
+    }
+
+    func end() throws {
+        try output.flush()
+        if hasMore { Terminal.tell("there are more: use --limit, --count, or a filter such as --id\n") }
+    }
+}

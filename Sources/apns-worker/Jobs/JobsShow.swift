@@ -1,0 +1,150 @@
+import APNS
+import ArgumentParser
+import NIOCore
+import PushJob
+import PushQueue
+import PushWorker
+
+struct JobsShow: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "show", abstract: "Show jobs: state, last error, next attempt, contents, and what a check finds.",
+        discussion: """
+            Shows the job as the producer wrote it, with its tokens and its payload. Control characters are removed; `jobs \
+            export` prints the unchanged bytes. The check is that of `apns-worker check --job`, with the configured apps; \
+            without any it assumes an app that accepts the job.
+            """)
+
+    @OptionGroup(title: "Queues") var queue: QueueOptions
+
+    @Argument(help: "Keys of jobs, as `jobs list` shows them.") var keys: [String] = []
+
+    @Option(help: "Jobs with this ID. Repeatable.") var id: [String] = []
+
+    @Option(help: "Maximum number. (default: 20)") var limit: Int = 20
+
+    @Flag(help: "Print one JSON object per line.") var json = false
+
+    func validate() throws {
+        try DeadLetterOptions.check(limit: limit)
+        guard keys.isEmpty != id.isEmpty else {
+            throw ValidationError("name jobs by their keys, as `apns-worker jobs list` shows them, or by --id")
+        }
+        _ = try filter()
+    }
+
+    private func filter() throws -> JobFilter {
+        var filter = JobFilter()
+        filter.keys = Set(try keys.map(JobOptions.key))
+        filter.ids = Set(id)
+        return filter
+    }
+
+    func run() async throws {
+        let filter = try filter()
+        let output = ByteOutput.standard
+        var (looked, shown, queues) = (0, 0, 0)
+        try await queue.withJobs { jobs, queue, settings in
+            let apps = (try? settings.apps()) ?? []
+            queues += 1
+            looked += try await jobs.sweep(filter) { _, page, now in
+                for job in page.prefix(limit - shown) {
+                    let row = JobRow(queue: queue.keys.queue, job: job, now: now)
+                    let verdicts = Self.check(job, apps, queue, now)
+                    if json {
+                        let verdicts = verdicts.map {
+                            JobRow.Verdict(level: $0.level.rawValue, sentence: $0.sentence)
+                        }
+                        try output.write(try row.json(verdicts) + "\n")
+                    } else {
+                        let sentences = verdicts.map { ($0.level == .ok ? "" : "\($0.level.rawValue): ") + $0.sentence }
+                        try output.write((shown == 0 ? "" : "\n") + row.page(sentences))
+                    }
+                    shown += 1
+                }
+                return shown < limit
+            }
+        }
+        try output.flush()
+        guard shown == 0 else { return }
+        throw ExitCode(QueueJobs.tellOfNothing(filter, looked: looked, queues: queues))
+    }
+
+    private static func check(
+        _ job: StoredJob, _ apps: [AppConfiguration], _ queue: QueueConfiguration, _ now: Int64
+    ) -> [CheckVerdict] {
+        func text(_ value: ByteBuffer?) -> String? { value.map { String(buffer: $0) } }
+        // Somebody who looks at jobs need not have the workers' configuration.
+        let assumed = AppConfiguration(
+            name: text(job.app) ?? "default", topic: text(job.topic) ?? "com.example.app",
+            credential: .providerTokens([]))
+        let check = JobCheck(apps.isEmpty ? [assumed] : apps, format: queue.format)
+        return check.run(job.original, name: "job", now: now).verdicts
+    }
+}
+
+struct JobsExport: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "export", abstract: "Print jobs as their producers wrote them, one per line.",
+        discussion: """
+            For `apns-worker enqueue --unchecked`, an editor, or a backup. It removes nothing. Of a job that has some of its \
+            notifications behind it, all tokens are exported.
+
+              apns-worker jobs export --campaign spring-sale > jobs.ndjson
+            """)
+
+    @OptionGroup(title: "Queues") var queue: QueueOptions
+
+    @OptionGroup(title: "Filters") var options: JobOptions
+
+    @Option(help: "Maximum number.") var limit: Int?
+
+    func validate() throws {
+        try DeadLetterOptions.check(limit: limit)
+        _ = try options.filter()
+    }
+
+    func run() async throws {
+        let filter = try options.filter()
+        let output = ByteOutput.standard
+        var (looked, written, queues, skipped, partial) = (0, 0, 0, 0, 0)
+        try await queue.withJobs { jobs, _, _ in
+            queues += 1
+            looked += try await jobs.sweep(filter) { _, page, _ in
+                for job in page.prefix((limit ?? .max) - written - skipped) {
+                    guard let line = Self.line(job) else {
+                        skipped += 1
+                        continue
+                    }
+                    try output.write(line)
+                    try output.write("\n")
+                    written += 1
+                    if job.envelope.overridesTokens { partial += 1 }
+                }
+                return written + skipped < limit ?? .max
+            }
+        }
+        try output.flush()
+        if partial > 0 {
+            Terminal.tell("\(Self.jobs(partial)) exported with all tokens, although some of their notifications have ended\n")
+        }
+        if skipped > 0 {
+            Terminal.tell("\(Self.jobs(skipped)) skipped: larger than 16 MiB, or not JSON and of several lines\n")
+            throw ExitCode(1)
+        }
+        guard written == 0 else { return }
+        let status = QueueJobs.tellOfNothing(filter, looked: looked, queues: queues)
+        if status != 0 { throw ExitCode(status) }
+    }
+
+    private static func jobs(_ count: Int) -> String { count == 1 ? "1 job was" : "\(Words.number(count)) jobs were" }
+
+    /// The producer's bytes on one line; `nil` if that would change them.
+    private static func line(_ job: StoredJob) -> ByteBuffer? {
+        guard job.isWhole else { return nil }
+        let original = job.original
+        guard original.readableBytesView.contains(where: { $0 == 0x0A || $0 == 0x0D }) else { return original }
+        // In JSON a line feed is white space: within texts it is escaped.
+        guard original.withUnsafeReadableBytes({ (try? JSONScanner.validate($0)) != nil }) else { return nil }
+        return ByteBuffer(bytes: original.readableBytesView.map { $0 == 0x0A || $0 == 0x0D ? 0x20 : $0 })
+    }
+}

@@ -1,0 +1,174 @@
+import ArgumentParser
+import FoundationEssentials
+import Glibc
+import NIOCore
+import PushQueue
+import PushWorker
+import TLS
+
+/// Where results are handed to, as they come.
+struct CallbackOptions: ParsableArguments {
+    /// The variable with the secret of webhooks, for those who do not have a file.
+    static let secretVariable = "APNS_WORKER_WEBHOOK_SECRET"
+
+    @Option(
+        help: """
+            Shell command that reads results on standard input, one JSON object per line. It is started for each batch; exit \
+            status 0 accepts the batch.
+            """)
+    var exec: String?
+
+    @Option(
+        help: ArgumentHelp(
+            """
+            Variable that the command of --exec inherits, in addition to PATH, HOME, LANG and TZ. Repeatable.
+            """, valueName: "name"))
+    var execEnv: [String] = []
+
+    @Option(
+        help: ArgumentHelp(
+            "URL that results are posted to as {\"results\":[…]}. A 2xx answer accepts them.", valueName: "url"))
+    var webhook: String?
+
+    @Option(
+        help: ArgumentHelp(
+            """
+            File with the secret that signs webhooks: whsec_ and base64, or any text of 16 bytes or more. \
+            (\(Self.secretVariable))
+            """, valueName: "file"))
+    var webhookSecretFile: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "File with the trusted certificate authorities for the webhook, PEM or DER. (default: the system's)",
+            valueName: "file"))
+    var webhookCA: String?
+
+    @Option(help: "Consumer group. Each group gets every result once. (default: callbacks)") var group: String?
+
+    @Option(help: "Name of this process in the group; no other running one may have it. (default: host and process ID)")
+    var consumer: String?
+
+    @Option(help: "Maximum results per command or request. (default: 100)") var batch: Int?
+
+    @Option(help: "Times a result is tried alone before it is parked. (default: 10)") var tries: Int?
+
+    @Option(
+        name: .customLong("answer-timeout"),
+        help: ArgumentHelp(
+            "Maximum time for a request, or for the command to read and to end. (default: 10s)", valueName: "duration"))
+    var timeout: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "Time after which the results of a consumer that shows no life are taken over. (default: 1m)",
+            valueName: "duration"))
+    var claimAfter: String?
+
+    @Flag(help: "Hand over the results there are, and exit.") var once = false
+
+    @Flag(help: "Begin with the results that were parked.") var retryParked = false
+
+    /// True if results are handed over, and not printed.
+    var isOn: Bool { exec != nil || webhook != nil }
+
+    func validate() throws {
+        guard isOn else {
+            let others = [
+                ("exec-env", !execEnv.isEmpty), ("webhook-secret-file", webhookSecretFile != nil),
+                ("webhook-ca", webhookCA != nil), ("group", group != nil), ("consumer", consumer != nil),
+                ("batch", batch != nil), ("tries", tries != nil), ("answer-timeout", timeout != nil),
+                ("claim-after", claimAfter != nil), ("once", once), ("retry-parked", retryParked),
+            ]
+            if let (name, _) = others.first(where: \.1) {
+                throw ValidationError("--\(name) needs --exec or --webhook")
+            }
+            return
+        }
+        if exec != nil, webhook != nil {
+            throw ValidationError("--exec and --webhook cannot be combined; run one process for each, with its own --group")
+        }
+        if exec == nil, !execEnv.isEmpty { throw ValidationError("--exec-env needs --exec") }
+        if webhook == nil, webhookSecretFile != nil || webhookCA != nil {
+            throw ValidationError("--webhook-secret-file and --webhook-ca need --webhook")
+        }
+        for (flag, name) in [("group", group), ("consumer", consumer)] {
+            guard let name else { continue }
+            let isPlain = name.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F }
+            guard isPlain, (1...100).contains(name.utf8.count) else {
+                throw ValidationError("--\(flag) must have 1 to 100 printable ASCII characters without spaces")
+            }
+        }
+        if consumer == ResultGroup.parked {
+            throw ValidationError("--consumer can't be \(ResultGroup.parked), the name under which results are parked")
+        }
+        _ = try limits()
+        _ = try address()
+    }
+
+    /// The bounds of the hand-over.
+    func limits() throws -> ResultDelivery.Limits {
+        if let batch, !(1...1000).contains(batch) { throw ValidationError("--batch must be from 1 to 1000") }
+        if let tries, !(1...1000).contains(tries) { throw ValidationError("--tries must be from 1 to 1000") }
+        let claimAfter = try self.claimAfter.map {
+            try DurationText.option($0, "--claim-after", bare: .seconds, 1...86_400)
+        }
+        let patience = try patience()
+        let silence = claimAfter ?? max(60_000, 3 * patience)
+        guard silence >= 2 * patience else {
+            throw ValidationError("--claim-after must be at least twice --answer-timeout, or results are handed over twice")
+        }
+        return ResultDelivery.Limits(batch: batch ?? 100, tries: tries ?? 10, claimAfter: silence, once: once)
+    }
+
+    /// The maximum time for a request, in milliseconds.
+    private func patience() throws -> Int {
+        try timeout.map { try DurationText.option($0, "--answer-timeout", bare: .seconds, 1...3600) } ?? 10_000
+    }
+
+    private func address() throws -> HTTPAddress? {
+        guard let webhook else { return nil }
+        do { return try HTTPAddress(webhook) } catch { throw ValidationError("--webhook: \(error)") }
+    }
+
+    /// The name of this process in the group.
+    var consumerName: String {
+        let host = String(HostName.current.unicodeScalars.filter { $0.value > 0x20 && $0.value < 0x7F })
+        return consumer ?? "\(host.prefix(80)).\(getpid())"
+    }
+
+    /// The receiver of results.
+    func receiver(_ stop: FeedbackStop) throws -> any ResultReceiver {
+        let patience = try patience()
+        if let exec {
+            return CommandReceiver(
+                command: exec, variables: execEnv, patience: .milliseconds(patience), stop: stop)
+        }
+        guard let address = try address() else { throw ValidationError("give --exec or --webhook") }
+        var tls: TLSContext?
+        if address.usesTLS {
+            var configuration = TLSClientConfiguration()
+            if let webhookCA { configuration.trust = .file(webhookCA) }
+            configuration.applicationProtocols = ["http/1.1"]
+            do { tls = try TLSContext.client(configuration) } catch { throw ValidationError("--webhook-ca: \(error)") }
+        }
+        return Webhook(
+            address: address, secret: try secret(), tls: tls, timeout: .milliseconds(Int64(patience)))
+    }
+
+    private func secret() throws -> WebhookSecret {
+        if let webhookSecretFile {
+            do { return try WebhookSecret(try SecretFile.text(webhookSecretFile)) } catch let error as SecretFile.Unusable {
+                throw ValidationError("--webhook-secret-file: \(error)")
+            }
+        }
+        guard let text = ProcessInfo.processInfo.environment[Self.secretVariable], !text.isEmpty else {
+            throw ValidationError(
+                """
+                --webhook needs a secret, with which receivers verify that requests are yours; give one with \
+                --webhook-secret-file or \(Self.secretVariable)
+                """)
+        }
+        return try WebhookSecret(text)
+    }
+}

@@ -1,0 +1,371 @@
+import NIOCore
+import PushQueue
+import Redis
+
+/// Hands the results of one queue to a receiver, each at least once, as a consumer of a group.
+///
+/// A batch that the receiver does not accept is handed over again, with growing pauses. If the receiver answers, but never
+/// accepts it, its results are handed over one by one, so that one bad result does not hold up the others. A result that
+/// alone is not accepted either is parked.
+struct ResultDelivery {
+    struct Limits: Sendable {
+        /// The maximum number of results in a batch.
+        var batch = 100
+        /// The number of times that a result is handed over alone before it is parked.
+        var tries = 10
+        /// The milliseconds after which the results of a silent consumer are taken over.
+        var claimAfter = 60_000
+        /// True to end when no result is left.
+        var once = false
+    }
+
+    /// The number of times that a batch is handed over before its results are handed over alone.
+    private static let triesTogether = 3
+    /// If this many in a row fail alone, the receiver has a problem of its own, and rests.
+    private static let failuresInRow = 3
+    /// Pending results that are listed at once.
+    private static let page = 200
+
+    /// The maximum number of results that are handed over alone at a time.
+    private static let maximumSingles = 1000
+
+    private struct Single {
+        let result: StoredResult
+        var tries = 0
+        var due = ContinuousClock.now
+        var backoff = Backoff()
+    }
+
+    let queue: String
+    let group: ResultGroup
+    let consumer: String
+    let receiver: any ResultReceiver
+    let filter: ResultFilter
+    let limits: Limits
+    /// The time of the first result for a new group, in milliseconds since 1970; `nil` for the next one.
+    let since: Int64?
+    let stop: FeedbackStop
+
+    private var log: DeliveryLog
+    /// The results that this consumer works on, and when it last showed that.
+    private var held: [String] = []
+    private var renewed = ContinuousClock.now
+    /// True if there may be results of this consumer which it does not work on: it was restarted, or Redis did not answer.
+    private var mayHaveLeftovers = true
+    private var nextTakeOver = ContinuousClock.now
+    /// True if the receiver accepted nothing for so long that a run with an end does not wait for it.
+    private var hasGivenUp = false
+
+    init(
+        _ queue: String, _ group: ResultGroup, consumer: String, to receiver: any ResultReceiver, filter: ResultFilter,
+        limits: Limits, since: Int64?, stop: FeedbackStop
+    ) {
+        self.queue = queue
+        self.group = group
+        self.consumer = consumer
+        self.receiver = receiver
+        self.filter = filter
+        self.limits = limits
+        self.since = since
+        self.stop = stop
+        log = DeliveryLog(queue: queue, receiver: receiver.description)
+    }
+
+    /// Works until it is stopped or, with ``Limits/once``, until no result is left.
+    /// - Parameter retriesParked: true to begin with those that were parked.
+    /// - Returns: true if all results were accepted.
+    mutating func run(retriesParked: Bool) async throws -> Bool {
+        var (isNew, retriesParked) = (true, retriesParked)
+        while !stop.isStopped, !hasGivenUp {
+            do {
+                if isNew {
+                    _ = try await group.create(since: since)
+                    isNew = false
+                }
+                if retriesParked {
+                    try await retryParked()
+                    retriesParked = false
+                }
+                let results = try await nextResults()
+                if results.isEmpty, limits.once, !mayHaveLeftovers { break }
+                try await deliver(results)
+                log.redisAnswers()
+            } catch let error as RedisError {
+                mayHaveLeftovers = true
+                held = []
+                // The stream, and the group with it, can be deleted at any time.
+                if case .server(let answer) = error, answer.prefix == "NOGROUP" { isNew = true }
+                if limits.once { throw error }
+                log.redisFails(error)
+                await pause(milliseconds: 1000)
+            }
+        }
+        // A stopped consumer leaves its results to others, or to itself when it comes back.
+        do { try await group.leave() } catch let error as RedisError { log.redisFails(error) }
+        log.finish()
+        return log.parked == 0 && held.isEmpty
+    }
+
+    // MARK: Results to hand over
+
+    private mutating func nextResults() async throws -> [StoredResult] {
+        if mayHaveLeftovers {
+            let own = try await group.pending(of: consumer, count: limits.batch)
+            mayHaveLeftovers = own.count == limits.batch
+            let results = try await group.takeOver(own.map(\.entry), idle: 0)
+            if !results.isEmpty { return results }
+        }
+        if ContinuousClock.now >= nextTakeOver {
+            let others = try await silentConsumersResults()
+            if !others.isEmpty { return others }
+            nextTakeOver = .now + .milliseconds(max(100, limits.claimAfter / 4))
+        }
+        return try await group.take(limits.batch, waiting: limits.once ? nil : 1000)
+    }
+
+    /// The results of consumers that have shown no life. `XAUTOCLAIM` would take the parked ones too.
+    private func silentConsumersResults() async throws -> [StoredResult] {
+        var last: String?
+        var pages = 0
+        repeat {
+            let pending = try await group.pending(idle: limits.claimAfter, after: last, count: Self.page)
+            let others = pending.filter { $0.consumer != ResultGroup.parked && $0.consumer != consumer }
+            if !others.isEmpty {
+                return try await group.takeOver(others.prefix(limits.batch).map(\.entry), idle: limits.claimAfter)
+            }
+            last = pending.count == Self.page ? pending.last?.entry : nil
+            pages += 1
+        } while last != nil && pages < 50
+        return []
+    }
+
+    private mutating func retryParked() async throws {
+        var (last, count): (String?, Int) = (nil, 0)
+        while !stop.isStopped, !hasGivenUp {
+            let parked = try await group.pending(of: ResultGroup.parked, after: last, count: limits.batch)
+            guard let end = parked.last?.entry else { break }
+            last = end
+            count += parked.count
+            try await deliver(try await group.takeOver(parked.map(\.entry), idle: 0))
+        }
+        log.retried(count)
+    }
+
+    // MARK: Handing over
+
+    private mutating func deliver(_ results: [StoredResult]) async throws {
+        held = results.map(\.entry)
+        renewed = .now
+        let unwanted = results.filter { !filter.matches($0) }
+        try await acknowledge(unwanted)
+        let wanted = unwanted.isEmpty ? results : results.filter(filter.matches)
+        guard !wanted.isEmpty else { return }
+        var (failures, backoff) = (0, Backoff())
+        while failures < Self.triesTogether {
+            let reception = await handOver(wanted)
+            switch reception {
+            case .accepted: return try await acknowledge(wanted)
+            case .refused: failures = Self.triesTogether
+            case .failed: failures = wanted.count == 1 ? Self.triesTogether : failures + 1
+            case .unreachable: break
+            }
+            if case .refused = reception { break }
+            guard try await rest(&backoff, after: reception) else { return }
+        }
+        try await deliverOneByOne(wanted)
+    }
+
+    /// Hands over results alone, each after pauses of its own, and new ones together in the meantime.
+    private mutating func deliverOneByOne(_ results: [StoredResult]) async throws {
+        var left = results.map { Single(result: $0) }
+        var (isAccepting, backoff) = (false, Backoff())
+        while !left.isEmpty {
+            let problem = try await tryDue(&left, &isAccepting)
+            if stop.isStopped || left.isEmpty { return }
+            if let problem {
+                guard try await rest(&backoff, after: problem) else { return }
+                continue
+            }
+            if isAccepting { backoff = Backoff() }
+            if limits.once, !isAccepting, left.contains(where: { $0.tries >= limits.tries }) {
+                hasGivenUp = true
+                return
+            }
+            let next = left.map(\.due).min() ?? .now
+            let wait = max(1, min(1000, Int((next - .now) / .milliseconds(1))))
+            try await renewIfDue()
+            guard left.count < Self.maximumSingles, !limits.once else {
+                await pause(milliseconds: Int64(wait))
+                continue
+            }
+            let more = try await group.take(limits.batch, waiting: wait)
+            held += more.map(\.entry)
+            try await acknowledge(more.filter { !filter.matches($0) })
+            let wanted = more.filter(filter.matches)
+            guard !wanted.isEmpty else { continue }
+            if await handOver(wanted) == .accepted {
+                isAccepting = true
+                try await acknowledge(wanted)
+            } else {
+                left += wanted.map { Single(result: $0) }
+            }
+        }
+    }
+
+    /// Hands over the results whose pauses have passed, until the receiver seems to have a problem of its own.
+    /// - Returns: that problem.
+    private mutating func tryDue(_ left: inout [Single], _ isAccepting: inout Bool) async throws -> ResultReception? {
+        var failuresInRow = 0
+        let now = ContinuousClock.now
+        for var single in left where single.due <= now {
+            if stop.isStopped { return nil }
+            let reception = await handOver([single.result])
+            if case .unreachable = reception { return reception }
+            left.removeAll { $0.result.entry == single.result.entry }
+            if reception == .accepted {
+                (isAccepting, failuresInRow) = (true, 0)
+                try await acknowledge([single.result])
+                continue
+            }
+            single.tries += 1
+            var isRefused = false
+            if case .refused = reception { isRefused = true } else { failuresInRow += 1 }
+            // If nothing is accepted, the receiver may be the reason, and not the result.
+            if single.tries >= limits.tries, isRefused || isAccepting {
+                try await park(single.result, reception, tries: single.tries)
+            } else {
+                single.due = .now + .milliseconds(reception.pause(atLeast: single.backoff.next()))
+                left.append(single)
+            }
+            if failuresInRow == Self.failuresInRow { return reception }
+            try await renewIfDue()
+        }
+        return nil
+    }
+
+    private mutating func handOver(_ results: [StoredResult]) async -> ResultReception {
+        let reception = await receiver.hand(over: ResultBatch(queue: queue, results: results))
+        if let problem = reception.problem { log.failed(problem) } else { log.accepted(results.count) }
+        return reception
+    }
+
+    private mutating func acknowledge(_ results: [StoredResult]) async throws {
+        guard !results.isEmpty else { return }
+        try await group.acknowledge(results.map(\.entry))
+        let ended = Set(results.map(\.entry))
+        held.removeAll(where: ended.contains)
+    }
+
+    private mutating func park(_ result: StoredResult, _ reception: ResultReception, tries: Int) async throws {
+        try await group.park([result.entry])
+        held.removeAll { $0 == result.entry }
+        log.parked(result.entry, reception.problem ?? "", tries: tries)
+    }
+
+    // MARK: Pauses
+
+    /// Rests before the next try, and keeps the results meanwhile.
+    /// - Returns: false if the process is to end; the results stay pending.
+    private mutating func rest(_ backoff: inout Backoff, after reception: ResultReception) async throws -> Bool {
+        hasGivenUp = limits.once && backoff.rests >= limits.tries
+        guard !hasGivenUp else { return false }
+        var milliseconds = reception.pause(atLeast: backoff.next())
+        while milliseconds > 0, !stop.isStopped {
+            let part = min(milliseconds, renewal)
+            await pause(milliseconds: part)
+            milliseconds -= part
+            try await renewIfDue()
+        }
+        return !stop.isStopped
+    }
+
+    /// The milliseconds after which this consumer shows again that it works on its results.
+    private var renewal: Int64 { Int64(max(100, limits.claimAfter / 3)) }
+
+    private mutating func renewIfDue() async throws {
+        guard ContinuousClock.now - renewed >= .milliseconds(renewal) else { return }
+        try await group.renew(held)
+        renewed = .now
+    }
+
+    private func pause(milliseconds: Int64) async {
+        let end = ContinuousClock.now + .milliseconds(milliseconds)
+        while ContinuousClock.now < end, !stop.isStopped {
+            do {
+                try await Task.sleep(for: min(.milliseconds(100), end - .now))
+            } catch {
+                // Cancelled: nothing to wait for.
+                return
+            }
+        }
+    }
+
+    /// Pauses that double from half a second to a minute, each shortened at random by up to a fifth.
+    struct Backoff {
+        private var milliseconds: Int64 = 500
+        private(set) var rests = 0
+
+        mutating func next() -> Int64 {
+            rests += 1
+            defer { milliseconds = min(60_000, milliseconds * 2) }
+            return milliseconds - Int64.random(in: 0...milliseconds / 5)
+        }
+    }
+}
+
+/// Lines on standard error about the results of a queue. None has contents of a result.
+private struct DeliveryLog {
+    private static let interval = Duration.seconds(60)
+
+    let queue: String
+    let receiver: String
+    private var delivered = 0
+    private(set) var parked = 0
+    private var failingSince: ContinuousClock.Instant?
+    private var lastLine: ContinuousClock.Instant?
+    private var isRedisFailing = false
+
+    init(queue: String, receiver: String) {
+        self.queue = queue
+        self.receiver = receiver
+    }
+
+    mutating func accepted(_ count: Int) {
+        delivered += count
+        guard let since = failingSince else { return }
+        failingSince = nil
+        lastLine = nil
+        let milliseconds = (ContinuousClock.now - since) / .milliseconds(1)
+        Terminal.tell("queue \(queue): \(receiver) accepts results again, after \(Words.duration(Int64(milliseconds)))\n")
+    }
+
+    /// Reports the first failure, and then one per minute.
+    mutating func failed(_ problem: String) {
+        failingSince = failingSince ?? .now
+        if let lastLine, ContinuousClock.now - lastLine < Self.interval { return }
+        lastLine = .now
+        Terminal.tell("queue \(queue): \(receiver) does not accept results: \(problem); trying again\n")
+    }
+
+    mutating func parked(_ entry: String, _ problem: String, tries: Int) {
+        parked += 1
+        Terminal.tell("queue \(queue): parked result \(entry) after \(tries) tries: \(problem)\n")
+    }
+
+    func retried(_ count: Int) { Terminal.tell("queue \(queue): retried \(count) parked results\n") }
+
+    mutating func redisFails(_ error: RedisError) {
+        if !isRedisFailing { Terminal.tell("queue \(queue): \(error); trying again\n") }
+        isRedisFailing = true
+    }
+
+    mutating func redisAnswers() {
+        if isRedisFailing { Terminal.tell("queue \(queue): Redis answers again\n") }
+        isRedisFailing = false
+    }
+
+    func finish() {
+        let rest = parked > 0 ? "; parked \(parked), which `--retry-parked` hands over again" : ""
+        Terminal.tell("queue \(queue): handed over \(delivered) result\(delivered == 1 ? "" : "s")\(rest)\n")
+    }
+}

@@ -1,0 +1,101 @@
+import APNS
+import ArgumentParser
+import PushJob
+import PushQueue
+
+/// The results that a command is about.
+struct ResultOptions: ParsableArguments {
+    @Option(help: "Results of the job with this ID. Repeatable.") var id: [String] = []
+
+    @Option(help: "Results of this device token, in hex, or of this channel. Repeatable.") var token: [String] = []
+
+    @Option(
+        help: ArgumentHelp(
+            "Results with this outcome: \(Outcome.allCases.map(\.rawValue).joined(separator: ", ")). Repeatable."))
+    var outcome: [String] = []
+
+    @Option(help: "Results with this reason, or prefix as in Bad*. Repeatable.") var reason: [String] = []
+
+    @Option(help: "Results of this app. Repeatable.") var app: [String] = []
+
+    @Option(help: "Results of this campaign. Repeatable.") var campaign: [String] = []
+
+    @Option(help: "Results after this number of attempts; 0 for those never sent.") var attempt: Int?
+
+    @Option(help: "Results since this time: a duration such as 10m, ISO 8601, or seconds since 1970.")
+    var since: String?
+
+    @Option(help: "Results until this time, as for --since.") var until: String?
+
+    func validate() throws {
+        let known = Outcome.allCases.map(\.rawValue)
+        if let unknown = outcome.first(where: { !known.contains($0) }) {
+            throw ValidationError("--outcome is one of \(known.joined(separator: ", ")), not \(unknown)")
+        }
+        for (flag, values) in [("id", id), ("token", token), ("reason", reason), ("app", app), ("campaign", campaign)]
+        where values.contains("") {
+            throw ValidationError("--\(flag) is empty; give a value or omit it")
+        }
+        if let attempt, attempt < 0 { throw ValidationError("--attempt must be at least 0") }
+        let (since, until) = (try since(now: Moment.now), try until(now: Moment.now))
+        if let since, let until, since > until { throw ValidationError("--since is later than --until") }
+    }
+
+    /// The beginning of the period in milliseconds since 1970.
+    func since(now: Int64) throws -> Int64? { try Self.time(since, "--since", now: now) }
+
+    /// The end of the period in milliseconds since 1970.
+    func until(now: Int64) throws -> Int64? { try Self.time(until, "--until", now: now) }
+
+    /// Reads a time, or a duration before now.
+    static func time(_ text: String?, _ flag: String, now: Int64) throws -> Int64? {
+        guard let text else { return nil }
+        if let milliseconds = DurationText.milliseconds(text) { return max(0, now - Int64(milliseconds)) }
+        guard let time = JobTime.milliseconds(text), time >= 0 else {
+            throw ValidationError(
+                """
+                \(flag) must be a duration such as 45s, 30m or 7d, an ISO 8601 time with Z or an offset, or seconds since \
+                1970, not \(text)
+                """)
+        }
+        return time
+    }
+
+    var filter: ResultFilter {
+        // A result has the token as it was sent, or as it came if it is not valid.
+        let tokens = token.map { text in (try? DeviceToken(text)).map { String(buffer: $0.hex) } ?? text }
+        return ResultFilter(
+            ids: Set(id), tokens: Set(tokens), outcomes: Set(outcome), reasons: reason, apps: Set(app),
+            campaigns: Set(campaign), attempt: attempt)
+    }
+}
+
+/// Chooses results by their fields: one value of each kind that is given.
+struct ResultFilter: Equatable, Sendable {
+    var ids: Set<String> = []
+    var tokens: Set<String> = []
+    var outcomes: Set<String> = []
+    /// With a `*` at the end, how they begin.
+    var reasons: [String] = []
+    var apps: Set<String> = []
+    var campaigns: Set<String> = []
+    var attempt: Int?
+
+    var isEmpty: Bool { self == ResultFilter() }
+
+    /// True if it names jobs or devices, which should have results.
+    var namesOne: Bool { !ids.isEmpty || !tokens.isEmpty }
+
+    func matches(_ result: StoredResult) -> Bool {
+        func has(_ name: String, _ wanted: Set<String>) -> Bool {
+            wanted.isEmpty || result[name].map(wanted.contains) ?? false
+        }
+        guard has("id", ids), has("token", tokens), has("outcome", outcomes), has("app", apps),
+            has("campaign", campaigns)
+        else { return false }
+        if let attempt, result["attempt"].flatMap({ Int($0) }) != attempt { return false }
+        guard !reasons.isEmpty else { return true }
+        let reason = result["reason"] ?? ""
+        return reasons.contains { $0.hasSuffix("*") ? reason.hasPrefix($0.dropLast()) : reason == $0 }
+    }
+}

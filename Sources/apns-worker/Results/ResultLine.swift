@@ -1,0 +1,58 @@
+import NIOCore
+import PushJob
+import PushQueue
+import Telemetry
+
+/// A result as it is written for people and programs.
+struct ResultLine {
+    let queue: String
+    let result: StoredResult
+
+    /// A line of text.
+    /// - Parameter namesQueue: true if results of several queues are mixed.
+    func text(namesQueue: Bool) -> String {
+        let time = result["time"].flatMap { Int64($0) }.map { LogTime(milliseconds: $0).text } ?? result.entry
+        var parts = [time, LogEscape.escaped(result["outcome"] ?? "?")]
+        if let reason = result["reason"] { parts.append(LogEscape.escaped(reason)) }
+        if namesQueue { parts.append("queue=\(queue)") }
+        for name in ["status", "app", "id", "campaign", "attempt", "apns_id", "apns_unique_id", "trace_id", "labels"] {
+            if let value = result[name] { parts.append("\(name)=\(LogEscape.escaped(value))") }
+        }
+        if let token = result["token"] { parts.append("token=\(LogEscape.escaped(String(token.prefix(8))))…") }
+        return parts.joined(separator: " ")
+    }
+
+    /// Appends a JSON object: the fields of which something is known, `queue`, and `entry`, which no two results of a queue
+    /// have in common. `at` is in milliseconds since 1970.
+    func writeJSON(to json: inout ByteBuffer) {
+        json.writeString("{\"queue\":")
+        json.writeJSONString(queue)
+        json.writeString(",\"entry\":")
+        json.writeJSONString(result.entry)
+        for (name, value) in result.fields where value.readableBytes > 0 {
+            json.writeString(",")
+            json.writeJSONString(name == "time" ? "at" : name)
+            json.writeString(":")
+            if Self.isPlain(name, value) { json.writeImmutableBuffer(value) } else { json.writeJSONString(value) }
+        }
+        json.writeString("}")
+    }
+
+    /// True for a value that is JSON itself. Any producer can write to the stream, so what it should be does not count.
+    private static func isPlain(_ name: String, _ value: ByteBuffer) -> Bool {
+        switch name {
+        case "status", "attempt", "time": return Int(String(buffer: value)).map { "\($0)" == String(buffer: value) } ?? false
+        case "labels":
+            guard value.readableBytesView.first == UInt8(ascii: "{") else { return false }
+            return value.withUnsafeReadableBytes { bytes in
+                do throws(JSONError) {
+                    try JSONScanner.validate(bytes)
+                    return !bytes.contains(0x0A) && !bytes.contains(0x0D)
+                } catch {
+                    return false
+                }
+            }
+        default: return false
+        }
+    }
+}

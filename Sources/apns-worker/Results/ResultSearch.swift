@@ -1,0 +1,89 @@
+import NIOCore
+import PushQueue
+import Redis
+
+/// Reads the results of several queues in the order of their time, a page of each at a time.
+struct ResultSearch {
+    /// The number of results that are read at once, which Redis copies in some milliseconds.
+    private static let page = 500
+
+    private struct Stream {
+        let keys: QueueKeys
+        let client: RedisClient
+        var page: ArraySlice<StoredResult> = []
+        /// The entry after which to read on; `nil` before the first page.
+        var position: String?
+        /// True once a page was not full.
+        var isAtEnd = false
+    }
+
+    /// One result and its queue.
+    struct Found {
+        let queue: String
+        let result: StoredResult
+    }
+
+    let newestFirst: Bool
+    private let since: Int64?
+    private let until: Int64?
+    private var streams: [Stream]
+    /// The number of results that were read.
+    private(set) var searched = 0
+
+    /// - Parameters:
+    ///   - since: the time of the oldest result, in milliseconds since 1970.
+    ///   - until: the time of the newest result.
+    init(
+        _ queues: [(keys: QueueKeys, client: RedisClient)], since: Int64?, until: Int64?, newestFirst: Bool
+    ) {
+        self.since = since
+        self.until = until
+        self.newestFirst = newestFirst
+        streams = queues.map { Stream(keys: $0.keys, client: $0.client) }
+    }
+
+    /// The next result; `nil` after the last one.
+    /// - Throws: `RedisError`.
+    mutating func next() async throws -> Found? {
+        var best: (index: Int, entry: StoredResult.Place)?
+        for index in streams.indices {
+            if streams[index].page.isEmpty { try await read(index) }
+            guard let place = streams[index].page.first?.place else { continue }
+            if let other = best?.entry, newestFirst ? place <= other : place >= other { continue }
+            best = (index, place)
+        }
+        guard let index = best?.index, let result = streams[index].page.popFirst() else { return nil }
+        searched += 1
+        return Found(queue: streams[index].keys.queue, result: result)
+    }
+
+    private mutating func read(_ index: Int) async throws {
+        let stream = streams[index]
+        guard !stream.isAtEnd else { return }
+        let bounds: (first: String, last: String)
+        if newestFirst {
+            bounds = (stream.position.map { "(\($0)" } ?? until.map { "\($0)" } ?? "+", since.map { "\($0)" } ?? "-")
+        } else {
+            bounds = (stream.position.map { "(\($0)" } ?? since.map { "\($0)" } ?? "-", until.map { "\($0)" } ?? "+")
+        }
+        let results = try await StoredResult.read(
+            from: bounds.first, to: bounds.last, newestFirst: newestFirst, count: Self.page, stream.client, stream.keys)
+        streams[index].page = results[...]
+        streams[index].position = results.last?.entry ?? stream.position
+        streams[index].isAtEnd = results.count < Self.page
+    }
+
+    /// Waits until there may be further results, which ``next()`` then reads.
+    /// - Throws: `RedisError`.
+    mutating func waitForMore() async throws {
+        for index in streams.indices { streams[index].isAtEnd = false }
+        if streams.count == 1 {
+            let stream = streams[0]
+            try await StoredResult.wait(
+                after: stream.position ?? StoredResult.beginning, milliseconds: 1000, stream.client, stream.keys)
+        } else {
+            // One command can't wait for streams in several slots of a Cluster.
+            try await Task.sleep(for: .milliseconds(250))
+        }
+    }
+}

@@ -1,0 +1,156 @@
+import ArgumentParser
+import NIOCore
+import PushQueue
+import Redis
+
+struct Results: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Show delivery results, or hand them to a command or a URL.",
+        discussion: """
+            Workers keep the results of notifications that were not delivered; with `results: all` (APNS_WORKER_RESULTS), of \
+            all. Device tokens are shortened, except in JSON. Without --queue the results of all queues are shown.
+
+              apns-worker results --token 00fc13ad… --newest-first
+              apns-worker results --campaign spring-sale --outcome dead --since 1h
+
+            With --exec or --webhook, results are handed over as they come, each at least once, also after a crash. `queue` and \
+            `entry` of a result identify it. A new group begins with the next result, or with those since --since. Results that \
+            are not accepted are retried; one that alone is never accepted is parked. Only queues that exist are watched; name \
+            others with --queue.
+
+              apns-worker results --webhook https://example.com/hooks/push --webhook-secret-file secret.txt
+              apns-worker results --exec 'jq -r .id >> failed.txt' --outcome dead
+            """)
+
+    @OptionGroup(title: "Redis") var fleet: FleetOptions
+
+    @OptionGroup(title: "Filters") var options: ResultOptions
+
+    @Option(help: "Maximum number of results.") var limit: Int?
+
+    @Flag(help: "Show the newest results first.") var newestFirst = false
+
+    @Flag(help: "Continue with new results until interrupted.") var follow = false
+
+    @Flag(help: "Print one JSON object per line.") var json = false
+
+    @OptionGroup(title: "Callbacks") var callbacks: CallbackOptions
+
+    func validate() throws {
+        try DeadLetterOptions.check(limit: limit)
+        if follow, newestFirst { throw ValidationError("--follow and --newest-first cannot be combined") }
+        if follow, options.until != nil { throw ValidationError("--follow and --until cannot be combined") }
+        guard callbacks.isOn else { return }
+        let others = [
+            ("limit", limit != nil), ("newest-first", newestFirst), ("follow", follow), ("json", json),
+            ("until", options.until != nil),
+        ]
+        if let (name, _) = others.first(where: \.1) {
+            throw ValidationError("--\(name) cannot be combined with --exec and --webhook")
+        }
+    }
+
+    func run() async throws {
+        if callbacks.isOn { return try await handOver() }
+        let found = try await fleet.withFleet { fleet in
+            var queues: [(keys: QueueKeys, client: RedisClient)] = []
+            for keys in try await fleet.queues().keys { queues.append((keys, try await fleet.client(for: keys.results))) }
+            return try await show(queues)
+        }
+        if found == 0, options.filter.namesOne { throw ExitCode(1) }
+    }
+
+    // MARK: Showing
+
+    /// - Returns: the number of results that were shown.
+    private func show(_ queues: [(keys: QueueKeys, client: RedisClient)]) async throws -> Int {
+        let now = try await Self.now(queues)
+        var search = ResultSearch(
+            queues, since: try options.since(now: now), until: try options.until(now: now), newestFirst: newestFirst)
+        let (filter, output) = (options.filter, ByteOutput.standard)
+        var shown = 0
+        while shown < limit ?? .max {
+            guard let found = try await search.next() else {
+                guard follow else { break }
+                try output.flush()
+                try await search.waitForMore()
+                continue
+            }
+            guard filter.matches(found.result) else { continue }
+            shown += 1
+            let line = ResultLine(queue: found.queue, result: found.result)
+            if json {
+                var text = ByteBuffer()
+                line.writeJSON(to: &text)
+                text.writeString("\n")
+                try output.write(text)
+            } else {
+                try output.write(line.text(namesQueue: queues.count > 1) + "\n")
+            }
+        }
+        try output.flush()
+        if shown == 0 { reportNone(search.searched, queues.map(\.keys.queue)) }
+        return shown
+    }
+
+    private func reportNone(_ searched: Int, _ queues: [String]) {
+        let place = queues.count == 1 ? "queue \(queues[0])" : "\(queues.count) queues"
+        if searched > 0 || !options.filter.isEmpty || options.since != nil || options.until != nil {
+            Terminal.tell("no results match (\(Words.number(searched)) searched in \(place))\n")
+        } else {
+            Terminal.tell(
+                """
+                \(place) \(queues.count == 1 ? "has" : "have") no results; workers keep those of notifications that were \
+                not delivered, and with `results: all` those of all
+
+                """)
+        }
+    }
+
+    /// The time of Redis, whose clock names the entries, in milliseconds since 1970.
+    private static func now(_ queues: [(keys: QueueKeys, client: RedisClient)]) async throws -> Int64 {
+        guard let client = queues.first?.client else { return Moment.now }
+        let time = try await client.call(RedisCommand("TIME")).root
+        guard time.count == 2, let seconds = time[0].string.flatMap({ Int64($0) }) else { return Moment.now }
+        return seconds * 1000 + (time[1].string.flatMap { Int64($0) } ?? 0) / 1000
+    }
+
+    // MARK: Callbacks
+
+    private func handOver() async throws {
+        let settings = try fleet.settings()
+        let stop = FeedbackStop()
+        let receiver = try callbacks.receiver(stop)
+        let (limits, consumer, group) = (try callbacks.limits(), callbacks.consumerName, callbacks.group ?? "callbacks")
+        let since = try options.since(now: Moment.now)
+        let queues = try await fleet.withFleet { try await $0.queues().keys }
+        Interruption.watch()
+        let watch = Task {
+            while !Interruption.hasCome, !Task.isCancelled { try await Task.sleep(for: .milliseconds(50)) }
+            stop.stop()
+        }
+        defer { watch.cancel() }
+        for keys in queues {
+            Terminal.tell("queue \(keys.queue): handing results to \(receiver), group \(group), consumer \(consumer)\n")
+        }
+        let areAllAccepted = try await withThrowingTaskGroup(of: Bool.self) { tasks in
+            for keys in queues {
+                tasks.addTask {
+                    // A connection of its own, because reading blocks it.
+                    var isGood = true
+                    // The others end too, where this one can't go on.
+                    defer { if !limits.once { stop.stop() } }
+                    try await settings.withClient(for: keys.results) { client in
+                        var delivery = ResultDelivery(
+                            keys.queue, ResultGroup(client, keys, group: group, consumer: consumer), consumer: consumer,
+                            to: receiver, filter: options.filter, limits: limits, since: since, stop: stop)
+                        isGood = try await delivery.run(retriesParked: callbacks.retryParked)
+                    }
+                    return isGood
+                }
+            }
+            return try await tasks.reduce(true) { $0 && $1 }
+        }
+        guard areAllAccepted || !limits.once else { throw ExitCode(1) }
+    }
+}

@@ -1,0 +1,119 @@
+import ArgumentParser
+import COpenSSL
+import FoundationEssentials
+import NIOCore
+import NIOHTTP1
+import PushQueue
+import PushWorker
+import TLS
+
+/// A URL that results are posted to, signed as the specification "Standard Webhooks" has it: the headers `webhook-id`,
+/// `webhook-timestamp` and `webhook-signature`, the last with the HMAC-SHA256 of `<id>.<timestamp>.<body>` in base64.
+struct Webhook: ResultReceiver {
+    let address: HTTPAddress
+    let secret: WebhookSecret
+    /// `nil` for an address without TLS.
+    let tls: TLSContext?
+    /// The maximum time for a request and its answer.
+    let timeout: TimeAmount
+
+    /// The scheme, host and port.
+    var description: String { address.description }
+
+    func hand(over batch: ResultBatch) async -> ResultReception {
+        let body = batch.document
+        let id = Self.identifier(of: batch)
+        let timestamp = "\(Moment.now / 1000)"
+        var headers: HTTPHeaders = [
+            "Host": address.authority, "User-Agent": "apns-worker/\(WorkerVersion.current)", "Content-Type": "application/json",
+        ]
+        headers.add(name: "webhook-id", value: id)
+        headers.add(name: "webhook-timestamp", value: timestamp)
+        headers.add(name: "webhook-signature", value: secret.signature(id: id, timestamp: timestamp, body: body))
+        let exchange = HTTPExchange(host: address.host, port: address.port, tls: tls)
+        do {
+            return Self.reception(
+                try await exchange.send(.POST, address.target, headers: headers, body: body, within: timeout))
+        } catch HTTPExchange.Failure.unreachable(let reason) {
+            return .unreachable("it cannot be reached: \(reason)")
+        } catch HTTPExchange.Failure.timeout {
+            return .failed("it did not answer within \(timeout.nanoseconds / 1_000_000) ms")
+        } catch HTTPExchange.Failure.closed {
+            return .failed("it closed the connection without a whole answer")
+        } catch HTTPExchange.Failure.broken(let reason) {
+            return .failed("its answer cannot be read: \(reason)")
+        } catch {
+            return .unreachable("\(error)")
+        }
+    }
+
+    private static func reception(_ answer: HTTPExchange.Answer) -> ResultReception {
+        let problem = "it answered \(answer.status)"
+        switch answer.status {
+        case 200..<300: return .accepted
+        case 300..<400: return .failed("\(problem); redirections are not followed")
+        // Not about the results, but about who sends them, where to, and how often.
+        case 401, 403, 404, 405, 407, 408, 409, 421, 425, 429: break
+        case 400..<500: return .refused(problem)
+        default: break
+        }
+        let seconds = answer.headers.first(name: "Retry-After").flatMap { Int64($0) }
+        return .failed(problem, retryAfter: seconds.map { min(max(0, $0), 3600) * 1000 })
+    }
+
+    /// The same for the same results, so that a receiver recognizes a repetition.
+    private static func identifier(of batch: ResultBatch) -> String {
+        var text = ByteBuffer(string: batch.queue)
+        for result in batch.results { text.writeString(" \(result.entry)") }
+        let digest = WebhookSecret.authenticationCode(of: text, key: Array("apns-worker".utf8))
+        return digest.prefix(16).map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+    }
+}
+
+/// The secret that signatures are made with. It is never described by its contents.
+struct WebhookSecret: Sendable, CustomStringConvertible, CustomReflectable {
+    private let key: [UInt8]
+
+    /// - Parameter text: `whsec_` and base64, or any text of at least 16 bytes.
+    /// - Throws: `ValidationError`.
+    init(_ text: String) throws {
+        let text = String(text.drop(while: \.isWhitespace).reversed().drop(while: \.isWhitespace).reversed())
+        if text.hasPrefix("whsec_") {
+            guard let bytes = Data(base64Encoded: String(text.dropFirst(6))) else {
+                throw ValidationError("the webhook's secret begins with whsec_, and the rest is not base64")
+            }
+            key = Array(bytes)
+        } else {
+            key = Array(text.utf8)
+        }
+        guard key.count >= 16 else {
+            throw ValidationError(
+                "the webhook's secret has fewer than 16 bytes; make one with: echo whsec_$(openssl rand -base64 32)")
+        }
+    }
+
+    /// The value of `webhook-signature`.
+    func signature(id: String, timestamp: String, body: ByteBuffer) -> String {
+        var signed = ByteBuffer(string: "\(id).\(timestamp).")
+        signed.writeImmutableBuffer(body)
+        return "v1," + Data(Self.authenticationCode(of: signed, key: key)).base64EncodedString()
+    }
+
+    /// HMAC-SHA256.
+    static func authenticationCode(of message: ByteBuffer, key: [UInt8]) -> [UInt8] {
+        var code = [UInt8](repeating: 0, count: 32)
+        var length = 0
+        let pointer = message.withUnsafeReadableBytes { bytes in
+            EVP_Q_mac(
+                nil, "HMAC", nil, "SHA256", nil, key, key.count, bytes.baseAddress?.assumingMemoryBound(to: UInt8.self),
+                bytes.count, &code, code.count, &length)
+        }
+        precondition(pointer != nil && length == code.count, "OpenSSL has no HMAC-SHA256")
+        return code
+    }
+
+    /// Nothing of it.
+    var description: String { "(not shown)" }
+    /// Nothing of it.
+    var customMirror: Mirror { Mirror(self, children: []) }
+}

@@ -1,0 +1,353 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("Callbacks")
+    struct CallbackTests {
+        /// A receiver of webhooks in Python.
+        private final class Receiver: Sendable {
+            struct Request: Decodable {
+                let path, message, type: String
+                let signed: Bool
+                let status: Int
+                let ids: [String?]
+                let entries: [String]
+            }
+
+            static let secret = "whsec_" + Data("a secret of some thirty-two bytes".utf8).base64EncodedString()
+
+            let port: Int
+            private let process: ChildProcess
+            private let file: URL
+
+            init(_ behaviour: String = "200", port: Int = 0, withTLS: Bool = false) async throws {
+                file = FileManager.default.temporaryDirectory.appending(path: "behaviour-\(UUID().uuidString)")
+                try behaviour.write(to: file, atomically: true, encoding: .utf8)
+                let python = ForeignProgram.python("webhook_receiver.py")
+                var arguments = ["--behaviour", file.path, "--secret", Self.secret, "--port", "\(port)"]
+                if withTLS {
+                    arguments += [
+                        "--certificate", try TestCertificates.path("server.pem"), "--key",
+                        try TestCertificates.path("server-key.pem"),
+                    ]
+                }
+                let process = try ChildProcess(python[0], python.dropFirst() + arguments)
+                try await eventually("the receiver listens") {
+                    if let ending = process.ending { throw process.failure("ended with \(ending)") }
+                    return process.output.contains("}\n")
+                }
+                self.process = process
+                let line = try #require(process.output.split(separator: "\n").first)
+                self.port = try JSONDecoder().decode([String: Int].self, from: Data(line.utf8))["port"] ?? 0
+            }
+
+            deinit { try? FileManager.default.removeItem(at: file) }
+
+            func behave(_ behaviour: String) throws {
+                try behaviour.write(to: file, atomically: true, encoding: .utf8)
+            }
+
+            var requests: [Request] {
+                get throws {
+                    try process.output.split(separator: "\n").dropFirst().map {
+                        try JSONDecoder().decode(Request.self, from: Data($0.utf8))
+                    }
+                }
+            }
+
+            /// The ids of the results in requests that were accepted, once for each time.
+            var accepted: [String] {
+                get throws { try requests.filter { $0.status == 200 }.flatMap { $0.ids.compactMap { $0 } } }
+            }
+
+            func stop() { process.kill() }
+        }
+
+        private func callbacks(
+            _ redis: RedisServer, _ arguments: [String], environment: [String: String] = [:]
+        ) throws -> ChildProcess {
+            try ChildProcess(
+                BuiltProgram.path("apns-worker"), ["results"] + arguments,
+                environment: [
+                    "APNS_WORKER_REDIS_URL": redis.url, "APNS_WORKER_WEBHOOK_SECRET": Receiver.secret,
+                ].merging(environment) { $1 })
+        }
+
+        private func webhook(_ redis: RedisServer, _ receiver: Receiver, _ more: String...) throws -> ChildProcess {
+            try callbacks(redis, ["--webhook", "http://127.0.0.1:\(receiver.port)/hook?key=s3cret"] + more)
+        }
+
+        /// Adds results as a worker does.
+        private func add(_ ids: [String], _ redis: RedisServer, queue: String = "default", outcome: String = "dead") throws {
+            let connection = try redis.connect()
+            for id in ids {
+                try connection.run(
+                    "XADD", "push:{\(queue)}:results", "*", "id", id, "token", TestJob.token("a", 1), "outcome", outcome,
+                    "reason", "BadTopic", "status", "400", "apns_id", "", "app", "default", "attempt", "1", "time",
+                    "1795279247000", "trace_id", "", "parent_id", "", "apns_unique_id", "", "campaign", "spring", "labels",
+                    #"{"user":"4711"}"#)
+            }
+        }
+
+        private func pending(_ redis: RedisServer, _ group: String = "callbacks") throws -> Int {
+            try redis.run("XPENDING", "push:{default}:results", group).elements?.first?.number ?? -1
+        }
+
+        private func isIn(_ redis: RedisServer, _ process: ChildProcess, _ group: String = "callbacks") async throws {
+            try await eventually("the group is there") {
+                if let ending = process.ending { throw process.failure("ended with \(ending)") }
+                return try redis.run("EXISTS", "push:{default}:results").number == 1
+                    && !(try redis.run("XINFO", "GROUPS", "push:{default}:results").elements ?? []).isEmpty
+            }
+        }
+
+        @Test("a worker's results are posted, signed, in batches, once each, to the URL that was given")
+        func posted() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess(rules: ["prefix=1,answer=BadCollapseId"])
+            let receiver = try await Receiver()
+            let process = try webhook(redis, receiver, "--batch", "50")
+            try await isIn(redis, process)
+            let jobs = (0..<300).map {
+                TestJob.text(TestJob.token($0 % 3 == 0 ? "1" : "a", $0), #""id":"\#($0)","labels":{"user":"u\#($0)"},"#)
+            }
+            try redis.push(jobs)
+            _ = try await WorkerProcess(
+                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done", "--results", "all"]
+            ).finish()
+            try await eventually("all are posted") { try receiver.accepted.count >= 300 }
+            let requests = try receiver.requests
+            #expect(try Set(receiver.accepted).count == 300 && receiver.accepted.count == 300)
+            #expect(requests.allSatisfy { $0.signed && $0.path == "/hook?key=s3cret" && $0.type == "application/json" })
+            #expect(requests.allSatisfy { (1...50).contains($0.ids.count) })
+            #expect(Set(requests.map(\.message)).count == requests.count)
+            try await eventually("all are acknowledged") { try pending(redis) == 0 }
+            process.send(SIGTERM)
+            #expect(try await process.wait() == .exited(0))
+            #expect(process.errors.contains("queue default: handed over 300 results"))
+            // A URL can hold a secret, and a result a device token.
+            #expect(!process.errors.contains("s3cret") && !process.errors.contains(TestJob.token("a", 1)))
+            // It has left nothing behind.
+            #expect(try redis.run("XINFO", "CONSUMERS", "push:{default}:results", "callbacks").elements?.isEmpty == true)
+        }
+
+        @Test("only the wanted results are posted, of a new group those since a time, over TLS")
+        func filtered() async throws {
+            let redis = try RedisServer()
+            try add(["old"], redis)
+            try add(["delivered"], redis, outcome: "delivered")
+            let receiver = try await Receiver(withTLS: true)
+            let url = "https://localhost:\(receiver.port)/"
+            let ca = try TestCertificates.path("ca.pem")
+            let distrustful = try callbacks(
+                redis, ["--webhook", url, "--once", "--since", "1h", "--tries", "1", "--group", "other"])
+            #expect(try await distrustful.wait() == .exited(1))
+            #expect(distrustful.errors.contains("cannot be reached"), "\(distrustful.errors)")
+            let process = try callbacks(
+                redis, ["--webhook", url, "--webhook-ca", ca, "--once", "--since", "1h", "--outcome", "dead"])
+            #expect(try await process.wait() == .exited(0), "\(process.errors)")
+            #expect(try receiver.accepted == ["old"] && pending(redis) == 0)
+            // The group goes on from there.
+            try add(["new"], redis)
+            let second = try callbacks(redis, ["--webhook", url, "--webhook-ca", ca, "--once", "--since", "1h"])
+            #expect(try await second.wait() == .exited(0), "\(second.errors)")
+            #expect(try receiver.accepted == ["old", "new"])
+            // And one that begins now has no old ones.
+            let third = try callbacks(redis, ["--webhook", url, "--webhook-ca", ca, "--once", "--group", "third"])
+            #expect(try await third.wait() == .exited(0), "\(third.errors)")
+            #expect(try receiver.accepted.count == 2)
+        }
+
+        @Test(
+            "no result is lost while the receiver is down, sick, slow, or cuts its answers",
+            arguments: ["down", "500", "429", "302", "silent", "cut", "slow"])
+        func outage(_ trouble: String) async throws {
+            let redis = try RedisServer()
+            var receiver = try await Receiver(trouble == "down" ? "200" : trouble)
+            if trouble == "down" { receiver.stop() }
+            let process = try webhook(redis, receiver, "--answer-timeout", "1s")
+            try await isIn(redis, process)
+            let ids = (0..<20).map { "\($0)" }
+            try add(ids, redis)
+            try await eventually("it says that results are not accepted") {
+                process.errors.contains("does not accept results")
+            }
+            #expect(try pending(redis) > 0)
+            if trouble == "down" { receiver = try await Receiver(port: receiver.port) } else { try receiver.behave("200") }
+            try await eventually("all are acknowledged") { try pending(redis) == 0 && receiver.accepted.count >= 20 }
+            #expect(try Set(receiver.accepted) == Set(ids))
+            try await eventually("it says that results are accepted again") {
+                process.errors.contains("accepts results again")
+            }
+            #expect(!process.errors.contains("parked"))
+            process.send(SIGTERM)
+            #expect(try await process.wait() == .exited(0))
+        }
+
+        @Test(
+            "one result that is never accepted is parked, and holds up no other", arguments: ["bad", "sick"])
+        func poison(_ kind: String) async throws {
+            let redis = try RedisServer()
+            let receiver = try await Receiver("\(kind):7")
+            let process = try webhook(redis, receiver, "--tries", "3", "--batch", "10")
+            try await isIn(redis, process)
+            let ids = (0..<40).map { "\($0)" }
+            try add(ids, redis)
+            try await eventually("the others are accepted, and it is parked") {
+                try Set(receiver.accepted).count == 39 && process.errors.contains("parked result")
+            }
+            #expect(try Set(receiver.accepted) == Set(ids).subtracting(["7"]) && receiver.accepted.count == 39)
+            try await eventually("only that one is pending") { try pending(redis) == 1 }
+            process.send(SIGTERM)
+            #expect(try await process.wait() == .exited(0))
+            #expect(process.errors.contains(#/parked result \d+-\d+ after 3 tries: it answered (422|500)/#))
+            // No other consumer takes it over, but the operator can.
+            try receiver.behave("200")
+            let later = try webhook(redis, receiver, "--once", "--answer-timeout", "1s", "--claim-after", "2s")
+            #expect(try await later.wait() == .exited(0))
+            #expect(try pending(redis) == 1)
+            let retry = try webhook(redis, receiver, "--once", "--retry-parked")
+            #expect(try await retry.wait() == .exited(0), "\(retry.errors)")
+            #expect(try pending(redis) == 0 && receiver.accepted.contains("7"))
+        }
+
+        @Test("what a killed consumer had is handed over by another, or by itself when it comes back")
+        func killed() async throws {
+            let redis = try RedisServer()
+            let receiver = try await Receiver("slow")
+            let options = ["--answer-timeout", "1s", "--claim-after", "2s"]
+            let url = ["--webhook", "http://127.0.0.1:\(receiver.port)/"]
+            let first = try callbacks(redis, url + options + ["--consumer", "one"])
+            try await isIn(redis, first)
+            let ids = (0..<250).map { "\($0)" }
+            try add(ids, redis)
+            try await eventually("the first one works on them") { try !receiver.requests.isEmpty }
+            first.kill()
+            #expect(try await first.wait() == .signalled(SIGKILL))
+            #expect(try pending(redis) > 0)
+            try receiver.behave("200")
+            let second = try callbacks(redis, url + options + ["--consumer", "two"])
+            try await eventually("the second one hands over all") { try Set(receiver.accepted).count == 250 }
+            try await eventually("all are acknowledged") { try pending(redis) == 0 }
+            second.send(SIGTERM)
+            #expect(try await second.wait() == .exited(0))
+
+            try receiver.behave("slow")
+            let third = try callbacks(redis, url + options + ["--consumer", "three"])
+            try add(["again"], redis)
+            try await eventually("the third one works on it") { try receiver.requests.contains { $0.ids == ["again"] } }
+            third.kill()
+            _ = try await third.wait()
+            try receiver.behave("200")
+            // Under its own name at once, and not after a time.
+            let fourth = try callbacks(redis, url + ["--consumer", "three", "--once"])
+            #expect(try await fourth.wait() == .exited(0), "\(fourth.errors)")
+            #expect(try receiver.accepted.contains("again") && pending(redis) == 0)
+        }
+
+        @Test("consumers of a group share the results, and a slow one keeps what it works on")
+        func shared() async throws {
+            let redis = try RedisServer()
+            let receiver = try await Receiver("500")
+            let url = ["--webhook", "http://127.0.0.1:\(receiver.port)/", "--answer-timeout", "1s", "--claim-after", "2s"]
+            let first = try callbacks(redis, url + ["--consumer", "one"])
+            try await isIn(redis, first)
+            try add(["a", "b"], redis)
+            try await eventually("it rests for longer than --claim-after") { try receiver.requests.count > 8 }
+            let second = try callbacks(redis, url + ["--consumer", "two"])
+            try await eventually("the second one listens") { second.errors.contains("handing results") }
+            try await eventually("the first one has tried again") { try receiver.requests.count > 12 }
+            let consumers = try redis.run("XPENDING", "push:{default}:results", "callbacks", "-", "+", "10").elements ?? []
+            #expect(consumers.compactMap { $0.elements?[1].text } == ["one", "one"])
+            try receiver.behave("200")
+            try await eventually("both are accepted") { try pending(redis) == 0 }
+            #expect(try receiver.accepted.sorted() == ["a", "b"])
+        }
+
+        @Test("a command gets lines of JSON and a clean environment, and accepts them by ending with 0")
+        func command() async throws {
+            let redis = try RedisServer()
+            let directory = redis.directory.path
+            let script = """
+                env > '\(directory)/env'; cat > '\(directory)/last'; [ ! -e '\(directory)/sick' ] || exit 3; \
+                cat '\(directory)/last' >> '\(directory)/all'
+                """
+            FileManager.default.createFile(atPath: "\(directory)/sick", contents: nil)
+            let process = try callbacks(
+                redis, ["--exec", script, "--exec-env", "WANTED"], environment: ["WANTED": "value", "SECRET": "s3cret"])
+            try await isIn(redis, process)
+            try add((0..<150).map { "\($0)" }, redis)
+            try await eventually("it says that the command fails") { process.errors.contains("ended with status 3") }
+            try FileManager.default.removeItem(atPath: "\(directory)/sick")
+            try await eventually("all are acknowledged") {
+                try FileManager.default.fileExists(atPath: "\(directory)/all") && pending(redis) == 0
+            }
+            let lines = try String(contentsOfFile: "\(directory)/all", encoding: .utf8).split(separator: "\n")
+            let objects = try lines.map {
+                try #require(try JSONSerialization.jsonObject(with: Data($0.utf8)) as? [String: Any])
+            }
+            #expect(Set(objects.compactMap { $0["id"] as? String }).count == 150)
+            let first = try #require(objects.first)
+            #expect(first["queue"] as? String == "default" && first["status"] as? Int == 400)
+            #expect(first["at"] as? Int == 1_795_279_247_000 && first["labels"] as? [String: String] == ["user": "4711"])
+            let environment = try String(contentsOfFile: "\(directory)/env", encoding: .utf8)
+            #expect(environment.contains("WANTED=value"))
+            #expect(!environment.contains("s3cret") && !environment.contains("APNS_WORKER"))
+            process.send(SIGTERM)
+            #expect(try await process.wait() == .exited(0))
+        }
+
+        @Test("a lost stream and a Redis that restarts are survived")
+        func redisOutage() async throws {
+            let redis = try RedisServer()
+            let receiver = try await Receiver()
+            let process = try webhook(redis, receiver)
+            try await isIn(redis, process)
+            try add(["a"], redis)
+            try await eventually("it is accepted") { try receiver.accepted == ["a"] }
+            try redis.run("DEL", "push:{default}:results")
+            try await eventually("the group is there again") {
+                try redis.run("EXISTS", "push:{default}:results").number == 1
+            }
+            try add(["b"], redis)
+            try await eventually("it is accepted") { try receiver.accepted.contains("b") }
+            try redis.run("CLIENT", "KILL", "TYPE", "normal")
+            try add(["c"], redis)
+            try await eventually("it is accepted") { try receiver.accepted.contains("c") }
+            process.send(SIGTERM)
+            #expect(try await process.wait() == .exited(0))
+        }
+
+        @Test(
+            "mistakes are reported at once",
+            arguments: [
+                (["--webhook", "ftp://x/"], "https or http"), (["--webhook", "https://u:p@x/"], "user or a password"),
+                (["--webhook", "https://x y/"], "must be a URL"), (["--webhook", "https://:1/"], "host name"),
+                (["--webhook", "http://x", "--exec", "cat"], "cannot be combined"),
+                (["--group", "x"], "--group needs --exec or --webhook"),
+                (["--exec", "cat", "--consumer", "parked"], "--consumer"), (["--exec", "cat", "--batch", "0"], "--batch"),
+                (["--exec", "cat", "--follow"], "--follow"), (["--exec", "cat", "--claim-after", "5s"], "--claim-after"),
+                (["--webhook", "http://x", "--webhook-secret-file", "/nowhere"], "/nowhere"),
+            ])
+        func mistakes(_ arguments: [String], _ part: String) async throws {
+            let process = try ChildProcess(
+                BuiltProgram.path("apns-worker"), ["results", "--redis", "redis://127.0.0.1:1"] + arguments,
+                environment: ["APNS_WORKER_WEBHOOK_SECRET": Receiver.secret])
+            #expect(try await process.wait() == .exited(64))
+            #expect(process.errors.contains(part), "\(process.errors)")
+        }
+
+        @Test("a webhook needs a secret of some length, which is never shown")
+        func secrets() async throws {
+            for (secret, part) in [("", "needs a secret"), ("short", "fewer than 16"), ("whsec_!!", "not base64")] {
+                let process = try ChildProcess(
+                    BuiltProgram.path("apns-worker"), ["results", "--webhook", "http://127.0.0.1:1/"],
+                    environment: ["APNS_WORKER_WEBHOOK_SECRET": secret])
+                #expect(try await process.wait() == .exited(64))
+                #expect(process.errors.contains(part), "\(process.errors)")
+                #expect(secret.isEmpty || !process.errors.contains(secret + " "))
+            }
+        }
+    }
+}

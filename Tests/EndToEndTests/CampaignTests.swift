@@ -1,0 +1,242 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("Campaigns")
+    struct CampaignTests {
+        /// The members of `campaign show --json` and of the commands that change a campaign.
+        private struct Shown: Decodable {
+            var queue, campaign, state: String
+            var before: String?
+            var limitPerSecond, total, ended, left, inFlight, unconfirmed: Int?
+            var outcomes: [String: Int]
+            var by, reason: String?
+        }
+
+        private static func run(
+            _ arguments: String..., redis url: String
+        ) async throws -> (output: String, errors: String, status: Int32) {
+            let result = try await CommandLineTests.run(arguments, environment: ["APNS_WORKER_REDIS_URL": url])
+            guard case .exited(let status) = result.ending else { throw Unexpected(text: "\(result.ending)") }
+            return (result.output, result.errors, status)
+        }
+
+        private struct Unexpected: Error { let text: String }
+
+        private static func show(_ campaign: String, redis url: String) async throws -> Shown {
+            let result = try await run("campaign", "show", campaign, "--json", redis: url)
+            return try shown(result.output)
+        }
+
+        private static func shown(_ json: String) throws -> Shown {
+            let decoder = JSONDecoder()
+            decoder.keyDecodingStrategy = .convertFromSnakeCase
+            return try decoder.decode(Shown.self, from: Data(json.utf8))
+        }
+
+        private static func fanOut(_ number: Int, of count: Int, campaign: String) -> String {
+            let tokens = (0..<count).map { TestJob.token("c", number * count + $0) }
+            return
+                #"{"id":"fan-\#(number)","campaign":"\#(campaign)","tokens":["\#(tokens.joined(separator: #"",""#))"],"alert":"x"}"#
+        }
+
+        @Test(
+            "of half a million notifications under way in four workers none is sent after they were cancelled",
+            arguments: [false, true])
+        func cancelUnderLoad(inCluster: Bool) async throws {
+            let cluster = inCluster ? try await RedisCluster() : nil
+            let single = inCluster ? nil : try RedisServer()
+            let redis =
+                try single ?? #require(try cluster.map { try $0.owner(ofSlot: $0.slot(of: "push:{default}:jobs")) })
+            let url = try #require(cluster?.url ?? single?.url)
+            let simulator = try await SimulatorProcess(manyTokens: true, options: ["--delay", "30ms±20ms"])
+            let (jobs, size, others) = (480, 1000, 200)
+            var pushed = (0..<jobs).map { Self.fanOut($0, of: size, campaign: "wrong") }
+            pushed += TestJob.many(20_000, prefix: "b", members: #""campaign":"wrong","#)
+            pushed.insert(contentsOf: TestJob.many(others, prefix: "a", members: #""campaign":"right","#), at: 300)
+            pushed += TestJob.many(50, prefix: "a5", members: #""campaign":"right","#)
+            try redis.push(pushed)
+            let scheduled = Int(Date().timeIntervalSince1970) + 3
+            try redis.push(TestJob.many(100, prefix: "d", members: #""campaign":"wrong","send_at":\#(scheduled),"#))
+            let total = jobs * size + 20_100
+            try redis.run("HSET", "push:{default}:campaign:wrong", "total", "\(total)")
+            let workers = try (0..<4).map { _ in
+                try WorkerProcess(
+                    redis: url, endpoint: simulator.port,
+                    options: ["--max-connections", "1", "--max-streams", "500"])
+            }
+            try await eventually("the campaign is under way", within: .seconds(60)) {
+                try await simulator.account().accepted > 10_000
+            }
+            let start = ContinuousClock.now
+            let result = try await Self.run(
+                "campaign", "cancel", "wrong", "--reason", "wrong price", "--yes", "--json", redis: url)
+            let duration = ContinuousClock.now - start
+            #expect(result.status == 0, "\(result.errors)")
+            let change = try Self.shown(result.output)
+            #expect(change.state == "cancelled" && change.before == "running" && change.unconfirmed == 0)
+            #expect(change.inFlight ?? 0 <= 4 * 500)
+            // What was in flight is answered within its delay.
+            let atReturn = try await simulator.account().accepted
+            try await eventually("all jobs are gone", within: .seconds(120)) { try QueueContents(redis).isSettled }
+            let account = try await simulator.account()
+            #expect(account.accepted - atReturn <= (change.inFlight ?? 0) + others + 50, "\(duration)")
+            let campaign = try await Self.show("wrong", redis: url)
+            #expect(campaign.ended == total && campaign.left == 0 && campaign.state == "cancelled")
+            #expect(campaign.reason == "wrong price" && campaign.by?.isEmpty == false)
+            let delivered = campaign.outcomes["delivered"] ?? 0
+            #expect(delivered + (campaign.outcomes["cancelled"] ?? 0) == total)
+            #expect(account.accepted == delivered + others + 50)
+            #expect(try await Self.show("right", redis: url).outcomes["delivered"] == others + 50)
+            let queue = try QueueContents(redis)
+            #expect(queue.count("cancelled") == campaign.outcomes["cancelled"] && queue.count("dead") == 0)
+            #expect(Set(queue.dead.map(\.reason)) == ["Cancelled"])
+            for worker in workers { _ = try await worker.stop() }
+            let sent = try await simulator.stop()
+            #expect(sent.duplicates == 0)
+        }
+
+        @Test("a cancellation is undone: what it dropped is delivered once, and the rest too")
+        func requeue() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            try redis.push(
+                [Self.fanOut(0, of: 500, campaign: "spring")] + TestJob.many(300, members: #""campaign":"spring","#))
+            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+            try await eventually("it is at work") { try QueueContents(redis).count("delivered") == 800 }
+            var result = try await Self.run("campaign", "cancel", "spring", "--yes", redis: redis.url)
+            #expect(
+                result.status == 0
+                    && result.output.hasPrefix("campaign spring in queue default is cancelled: 800 were delivered"))
+            #expect(result.output.contains("apns-worker campaign requeue spring"))
+            try redis.push(
+                [Self.fanOut(1, of: 50, campaign: "spring")]
+                    + TestJob.many(20, prefix: "e", members: #""campaign":"spring","#))
+            try await eventually("they are dropped") { try QueueContents(redis).count("cancelled") == 70 }
+            #expect(try QueueContents(redis).dead.count == 21)
+            // Requeued without an end of the cancellation, a job is sent all the same, and the others stay cancelled.
+            result = try await Self.run("requeue", "--id", "job-e2", redis: redis.url)
+            #expect(result.status == 0)
+            try await eventually("it is delivered") { try QueueContents(redis).count("delivered") == 801 }
+            result = try await Self.run("campaign", "requeue", "spring", redis: redis.url)
+            #expect(result.status == 0 && result.output.contains("requeued 20 jobs"), "\(result)")
+            try redis.push(TestJob.many(5, prefix: "f", members: #""campaign":"spring","#))
+            try await eventually("all are delivered") { try QueueContents(redis).count("delivered") == 875 }
+            result = try await Self.run("campaign", "requeue", "spring", redis: redis.url)
+            #expect(result.output.contains("was not cancelled") && result.output.contains("requeued 0 jobs"))
+            _ = try await worker.stop()
+            let account = try await simulator.stop()
+            #expect(account.accepted == 875 && account.duplicates == 0)
+        }
+
+        @Test("a campaign is paused and resumed, while another goes on, and no attempt is spent")
+        func pause() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            let worker = try WorkerProcess(redis: redis.url, endpoint: simulator.port)
+            var result = try await Self.run("campaign", "pause", "spring", "--reason", "wait", redis: redis.url)
+            #expect(result.status == 0 && result.output.hasPrefix("campaign spring in queue default is paused"))
+            try redis.push(
+                TestJob.many(40, members: #""campaign":"spring","#)
+                    + TestJob.many(10, prefix: "b", members: #""campaign":"autumn","#))
+            try await eventually("the others are delivered") {
+                let queue = try QueueContents(redis)
+                return queue.count("delivered") == 10 && queue.count("deferred") == 40
+            }
+            let retries = try QueueContents(redis).retries
+            #expect(
+                retries.count == 40
+                    && retries.allSatisfy { String(decoding: $0.body, as: UTF8.self).contains("CampaignPaused") })
+            #expect(try await Self.show("spring", redis: redis.url).state == "paused")
+            result = try await Self.run("campaign", "resume", "spring", redis: redis.url)
+            #expect(result.status == 0 && result.output.contains("is resumed"), "\(result)")
+            // Within moments, not when they would be due.
+            try await eventually("all are delivered", within: .seconds(20)) {
+                try QueueContents(redis).count("delivered") == 50
+            }
+            result = try await Self.run("campaign", "resume", "spring", redis: redis.url)
+            #expect(result.status == 1 && result.output.contains("was not paused"))
+            _ = try await worker.stop()
+            #expect(try await simulator.stop().duplicates == 0)
+        }
+
+        @Test("a limit holds for all workers together, and not for other campaigns")
+        func limit() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            var result = try await Self.run("campaign", "limit", "slow", "--per-second", "50", redis: redis.url)
+            #expect(
+                result.status == 0 && result.output == "campaign slow in queue default is limited to 50 per second\n")
+            let workers = try (0..<2).map { _ in try WorkerProcess(redis: redis.url, endpoint: simulator.port) }
+            try redis.push(
+                TestJob.many(200, members: #""campaign":"slow","#)
+                    + TestJob.many(100, prefix: "b", members: #""campaign":"fast","#))
+            try await eventually("the fast ones are delivered") {
+                try await Self.show("fast", redis: redis.url).outcomes["delivered"] == 100
+            }
+            let early = try await Self.show("slow", redis: redis.url).outcomes["delivered"] ?? 0
+            #expect(early < 150)
+            let list = try await Self.run("campaign", "list", redis: redis.url).output
+            #expect(list.contains("running, 50/s"))
+            result = try await Self.run("campaign", "limit", "slow", "--off", redis: redis.url)
+            #expect(result.output == "campaign slow in queue default has no limit\n")
+            try await eventually("all are delivered", within: .seconds(20)) {
+                try await Self.show("slow", redis: redis.url).outcomes["delivered"] == 200
+            }
+            for worker in workers { _ = try await worker.stop() }
+            #expect(try await simulator.stop().duplicates == 0)
+        }
+
+        @Test("jobs in Sidekiq's form belong to campaigns, too")
+        func sidekiq() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port,
+                options: ["--format", "sidekiq", "--list", "queue:push"])
+            _ = try await Self.run("campaign", "cancel", "spring", "--yes", redis: redis.url)
+            let connection = try redis.connect()
+            for (number, campaign) in ["spring", "autumn"].enumerated() {
+                let argument = #"{"token":"\#(TestJob.token("a", number))","alert":"x","campaign":"\#(campaign)"}"#
+                try connection.run(
+                    "LPUSH", "queue:push", #"{"class":"PushJob","jid":"j\#(number)","args":[\#(argument)]}"#)
+            }
+            try await eventually("one is dropped") {
+                let queue = try QueueContents(redis)
+                return queue.count("cancelled") == 1 && queue.count("delivered") == 1
+            }
+            #expect(try await Self.show("spring", redis: redis.url).outcomes["cancelled"] == 1)
+            #expect(try await Self.show("autumn", redis: redis.url).outcomes["delivered"] == 1)
+            _ = try await worker.stop()
+            #expect(try await simulator.stop().accepted == 1)
+        }
+
+        @Test("mistakes are refused, and names of others can't harm a terminal")
+        func mistakes() async throws {
+            let redis = try RedisServer()
+            var result = try await Self.run("campaign", "cancel", "spring", redis: redis.url)
+            #expect(result.status == 64 && result.errors.contains("--yes"))
+            #expect(try redis.run("KEYS", "*") == .array([]))
+            result = try await Self.run("campaign", "show", "sprin", redis: redis.url)
+            #expect(result.status == 1 && result.errors == "no queue knows a campaign sprin; there are none\n")
+            result = try await Self.run("campaign", "limit", "spring", redis: redis.url)
+            #expect(result.status == 64 && result.errors.contains("--per-second or --off"))
+            result = try await Self.run("campaign", "pause", String(repeating: "x", count: 101), redis: redis.url)
+            #expect(result.status == 64 && result.errors.contains("1 to 100 bytes"))
+            result = try await Self.run("campaign", "list", redis: redis.url)
+            #expect(result.status == 0 && result.errors == "there are no campaigns\n")
+            try redis.run("ZADD", "push:{default}:campaigns", "1", "\u{1B}[31mred")
+            try redis.run(
+                "HSET", "push:{default}:campaign:\u{1B}[31mred", "delivered", "3", "dead:\u{1B}x", "1", "total", "x")
+            try redis.run(
+                "HSET", "push:{default}:job-commands", "campaign:\u{1B}y",
+                #"{"state":"paused","at":1e15,"by":"\u001b"}"#)
+            for arguments in [["list"], ["list", "--json"], ["show", "red"]] {
+                let result = try await CommandLineTests.run(
+                    ["campaign"] + arguments, environment: ["APNS_WORKER_REDIS_URL": redis.url])
+                #expect(!(result.output + result.errors).contains("\u{1B}"), "\(arguments)")
+            }
+        }
+    }
+}

@@ -1,0 +1,90 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("One device")
+    struct DeviceTests {
+        @Test("everything about a token is on one page, however it is written", arguments: RedisStage.Kind.allCases)
+        func page(kind: RedisStage.Kind) async throws {
+            let stage = try await RedisStage(kind)
+            let token = TestJob.token("dead", 1)
+            let simulator = try await SimulatorProcess(rules: ["prefix=dead,answer=410", "prefix=beef,answer=413"])
+            let worker = try WorkerProcess(
+                redis: stage.url, endpoint: simulator.port, environment: ["APNS_WORKER_RESULTS": "all"])
+            let inAnHour = Int(Date().timeIntervalSince1970) + 3600
+            let server = try stage.server()
+            try server.push([
+                TestJob.text(token, #""id":"first","#), TestJob.text(TestJob.token("a", 2), #""id":"other","#),
+            ])
+            try await eventually("they are settled") { try stage.contents().isSettled && stage.contents().count("delivered") == 1 }
+            try server.push([TestJob.text(token.uppercased(), #""id":"reminder","send_at":\#(inAnHour),"#)])
+            try await eventually("it is scheduled") { try stage.contents().retries.count == 1 }
+            _ = try await worker.stop()
+            let shared = try stage.server(of: "push:{shared}:invalid-tokens")
+            try shared.run("ZADD", "push:{shared}:throttled-tokens", "4000000000000", token)
+            try shared.run("HSET", "push:{shared}:registrations", token, "1795279247000")
+            try server.bury([
+                TestLetter(reason: "BadPayload", id: "letter", original: Array(TestJob.text(token).utf8)),
+                TestLetter.numbered(7),
+            ])
+
+            let bytes = stride(from: 0, to: token.count, by: 2).map { index -> UInt8 in
+                let start = token.index(token.startIndex, offsetBy: index)
+                return UInt8(token[start...].prefix(2), radix: 16) ?? 0
+            }
+            for text in [token, token.uppercased(), "<\(token)>", Data(bytes).base64EncodedString()] {
+                // Of mostly zeros, the base64 form has too few other characters to be one.
+                if !text.contains("ead"), !text.contains("EAD") { continue }
+                let page = try await stage.run(["device", text])
+                #expect(page.ending == .exited(0), "\(page.errors)")
+                #expect(page.output.contains(/invalid +since 2\d{3}-[^:]+:\d\d:\d\dZ, \d+s ago: Unregistered, for com\.example\.\w+/), "\(page.output)")
+                #expect(page.output.contains(/throttled +until 2096-/) && page.output.contains(/registered +2026-/))
+                #expect(page.output.contains(/invalid_token +Unregistered +410 +default +first/))
+                #expect(page.output.contains(/scheduled +[0-9a-f]{10} .* reminder/))
+                #expect(page.output.contains(/BadPayload +- +letter/))
+                #expect(!page.output.contains("other") && !page.output.contains("job-7"))
+            }
+            let object = try #require(try await stage.objects(["device", token, "--json"]).first)
+            #expect(object["token"] as? String == token && object["throttled_until"] as? Int == 4_000_000_000_000)
+            #expect((object["invalid"] as? [String: Any])?["reason"] as? String == "Unregistered")
+            #expect(object["registered_at"] as? Int == 1_795_279_247_000)
+            let results = try #require(object["results"] as? [[String: Any]])
+            #expect(results.first?["status"] as? Int == 410 && (results.first?["at"] as? Int ?? 0) > 1_700_000_000_000)
+            #expect((object["jobs"] as? [[String: Any]])?.first?["state"] as? String == "scheduled")
+            #expect((object["dead_letters"] as? [[String: Any]])?.first?["id"] as? String == "letter")
+            _ = try await simulator.stop()
+        }
+
+        @Test("a device that nothing is known of, and a text that is not a token")
+        func unknown() async throws {
+            let stage = try await RedisStage(.single)
+            let token = TestJob.token("a", 1)
+            let page = try await stage.run(["device", token])
+            #expect(page.ending == .exited(0), "\(page.errors)")
+            #expect(page.output.contains(/invalid +no\nthrottled +no\nregistered +not recorded\n/))
+            #expect(page.output.contains("RESULTS  none; workers keep them"))
+            #expect(page.output.contains("JOBS  none\n") && page.output.contains("DEAD LETTERS  none\n"))
+            let object = try #require(try await stage.objects(["device", token, "--json"]).first)
+            #expect(object["invalid"] == nil && (object["jobs"] as? [Any])?.isEmpty == true)
+            let wrong = try await stage.run(["device", "zz"])
+            #expect(wrong.ending != .exited(0) && wrong.errors.contains("not hexadecimal"))
+        }
+
+        @Test("base64 of a token is the token, in a job and on the command line")
+        func base64() async throws {
+            let stage = try await RedisStage(.single)
+            let bytes = (0..<32).map { UInt8(truncatingIfNeeded: $0 &* 151 &+ 200) }
+            let hex = bytes.map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()
+            let text = Data(bytes).base64EncodedString()
+            try stage.server().push([TestJob.text(text, #""id":"b","#), TestJob.text(hex, #""id":"h","#)])
+            for name in [text, hex, text.replacingOccurrences(of: "/", with: "_").replacingOccurrences(of: "+", with: "-")] {
+                let object = try #require(try await stage.objects(["device", name, "--json"]).first)
+                #expect(object["token"] as? String == hex)
+                let ids = (object["jobs"] as? [[String: Any]])?.compactMap { $0["id"] as? String }
+                #expect(ids == ["h", "b"])
+                #expect(try await stage.run(["jobs", "list", "--count", "--token", name]).output == "2\n")
+            }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("Importing invalid tokens")
+    struct InvalidAddTests {
+        private static func add(
+            _ arguments: [String], _ redis: RedisServer, input: String? = nil
+        ) async throws -> CommandLineTests.Output {
+            try await CommandLineTests.run(
+                ["invalid", "add"] + arguments, environment: ["APNS_WORKER_REDIS_URL": redis.url], input: input)
+        }
+
+        private static func details(_ token: String, _ redis: RedisServer) throws -> [String: Any] {
+            let text = try #require(try redis.run("HGET", "push:{shared}:invalid-tokens:details", token).text)
+            return try #require(try JSONSerialization.jsonObject(with: Data(text.utf8)) as? [String: Any])
+        }
+
+        private static func count(_ redis: RedisServer) throws -> Int? {
+            try redis.run("SCARD", "push:{shared}:invalid-tokens").number
+        }
+
+        @Test("takes a file, standard input or arguments, in batches, and reports lines that are no tokens")
+        func sources() async throws {
+            let redis = try RedisServer()
+            let tokens = (0..<1800).map { TestJob.token("ab", $0) }
+            var lines = tokens
+            lines.insert("not a token", at: 2)
+            lines.insert("", at: 700)
+            lines.insert("<\(TestJob.token("CD", 1).uppercased())>", at: 1500)
+            let file = FileManager.default.temporaryDirectory.appending(path: "tokens-\(UUID().uuidString)")
+            defer { try? FileManager.default.removeItem(at: file) }
+            try lines.joined(separator: "\r\n").write(to: file, atomically: true, encoding: .utf8)
+            let first = try await Self.add(["--from", file.path], redis)
+            #expect(first.ending == .exited(1))
+            #expect(first.output == "added 1,801 tokens, 1 refused\n", "\(first.output)")
+            #expect(first.errors.split(separator: "\n").count == 1 && first.errors.hasPrefix("line 3: the device token"))
+            #expect(try Self.count(redis) == 1801)
+            // Repeating it is harmless.
+            let again = try await Self.add(["--json"], redis, input: tokens.joined(separator: "\n"))
+            #expect(again.ending == .exited(0))
+            #expect(again.output == #"{"added":0,"known":1800,"refused":0,"registered":0}"# + "\n")
+            let dash = try await Self.add(["--from", "-"], redis, input: TestJob.token("ef", 1))
+            #expect(dash.output == "added 1 token\n")
+            let named = try await Self.add([TestJob.token("ef", 2), "zz", TestJob.token("ef", 1)], redis)
+            #expect(named.ending == .exited(1) && named.output == "added 1 token, 1 already there, 1 refused\n")
+            #expect(named.errors.hasPrefix("token 2: "))
+            #expect(try Self.count(redis) == 1803)
+        }
+
+        @Test("stores what is known, and leaves out devices that have registered since")
+        func details() async throws {
+            let redis = try RedisServer()
+            let (token, other) = (TestJob.token("ab", 1), TestJob.token("ab", 2))
+            try redis.run("HSET", "push:{shared}:registrations", other, "1795000000000")
+            let result = try await Self.add(
+                [
+                    token, other, "--reason", "Unregistered", "--topic", "com.example.app", "--environment", "Sandbox", "--at",
+                    "1790000000",
+                ], redis)
+            #expect(result.ending == .exited(0) && result.output == "added 1 token, 1 registered since\n", "\(result.errors)")
+            let known = try Self.details(token, redis)
+            #expect(known["reason"] as? String == "Unregistered" && known["topic"] as? String == "com.example.app")
+            #expect(known["environment"] as? String == "sandbox" && known["source"] as? String == "import")
+            #expect(known["at"] as? Int == 1_790_000_000_000)
+            let bare = TestJob.token("ab", 3)
+            _ = try await Self.add([bare], redis)
+            let unknown = try Self.details(bare, redis)
+            #expect(unknown["topic"] == nil && unknown["environment"] == nil && unknown["reason"] as? String == "Imported")
+            let list = try await CommandLineTests.run(["invalid", "list", "--source", "import", "--redis", redis.url])
+            #expect(list.output.split(separator: "\n").count == 3, "\(list.errors)")
+        }
+
+        @Test("tokens that were added are not sent to; for one topic, only under that topic")
+        func suppression() async throws {
+            let redis = try RedisServer()
+            let tokens = (0..<4).map { TestJob.token("a", $0) }
+            _ = try await Self.add([tokens[0]], redis)
+            _ = try await Self.add([tokens[1], "--topic", "com.example.app"], redis)
+            _ = try await Self.add([tokens[2], "--topic", "com.example.other"], redis)
+            let simulator = try await SimulatorProcess()
+            try redis.push(tokens.map { TestJob.text($0) })
+            let account = try await WorkerProcess(
+                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"]
+            ).finish()
+            #expect(account.suppressed == 2 && account.delivered == 2)
+            let seen = try await simulator.stop()
+            #expect(Set(seen.acceptedByToken.keys) == Set(tokens[2...]))
+        }
+
+        @Test(
+            "mistakes are reported before anything is added",
+            arguments: [
+                (["--from", "/nowhere"], "/nowhere cannot be read"), (["ab", "--from", "x"], "not both"),
+                (["ab", "--at", "2100-01-01T00:00:00Z"], "in the past"), (["ab", "--at", "soon"], "--at must be"),
+                (["ab", "--reason", "a b"], "--reason must have"), (["ab", "--topic", ""], "--topic must have"),
+            ])
+        func mistakes(_ arguments: [String], _ part: String) async throws {
+            let redis = try RedisServer()
+            let result = try await Self.add(arguments, redis)
+            #expect(result.ending == .exited(64) && result.errors.contains(part), "\(result.errors)")
+            #expect(try Self.count(redis) == 0)
+        }
+    }
+}

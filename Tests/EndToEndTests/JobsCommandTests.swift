@@ -1,0 +1,250 @@
+import Foundation
+import TestSupport
+import Testing
+
+/// A Redis of one server, or a Cluster, as a command and a test see it.
+struct RedisStage {
+    enum Kind: CaseIterable, Sendable { case single, cluster }
+
+    let url: String
+    private let single: RedisServer?
+    private let cluster: RedisCluster?
+
+    init(_ kind: Kind) async throws {
+        switch kind {
+        case .single:
+            let server = try RedisServer()
+            (url, single, cluster) = (server.url, server, nil)
+        case .cluster:
+            let servers = try await RedisCluster()
+            (url, single, cluster) = (servers.url, nil, servers)
+        }
+    }
+
+    /// The server that has a key.
+    func server(of key: String) throws -> RedisServer {
+        if let single { return single }
+        let cluster = try #require(cluster)
+        return try cluster.owner(ofSlot: cluster.slot(of: key))
+    }
+
+    func server(ofQueue queue: String = "default") throws -> RedisServer { try server(of: "push:{\(queue)}:jobs") }
+
+    func contents(_ queue: String = "default") throws -> QueueContents {
+        try QueueContents(server(ofQueue: queue), queue: queue)
+    }
+
+    func run(
+        _ arguments: [String], _ environment: [String: String] = [:]
+    ) async throws -> EndToEnd.CommandLineTests.Output {
+        try await EndToEnd.CommandLineTests.run(
+            arguments, environment: environment.merging(["APNS_WORKER_REDIS_URL": url]) { own, _ in own })
+    }
+
+    /// The objects that a command prints.
+    func objects(_ arguments: [String], _ environment: [String: String] = [:]) async throws -> [[String: Any]] {
+        let output = try await run(arguments, environment)
+        return try output.output.split(separator: "\n").map { line in
+            try #require(JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any], "\(line)")
+        }
+    }
+}
+
+extension EndToEnd {
+    @Suite("Jobs for operators")
+    struct JobsCommandTests {
+        private static let hostile = #"{"id":"evil \u001b[31m\u202e","token":"abcd","alert":"<b>\u0007</b>"}"#
+
+        private static func wrapped(_ job: String, _ members: String) -> String {
+            #"{"apns_worker":1,\#(members)"job":\#(job)}"#
+        }
+
+        private static func fill(_ stage: RedisStage) throws {
+            let server = try stage.server(ofQueue: "default")
+            let jobs = (0..<60).map { number in
+                TestJob.text(
+                    TestJob.token("a", number), #""id":"job-\#(number)","campaign":"c\#(number % 2)","app":"shop","#)
+            }
+            try server.push(jobs + [hostile, "{broken", "\u{1B}]0;title\u{07}"])
+            let error = #""attempt":7,"error":{"status":503,"reason":"ServiceUnavailable","at":1795279247000},"#
+            let far = "4000000000000"
+            for (job, due) in [
+                (wrapped(TestJob.text(TestJob.token("b", 1), #""id":"again","#), error), far),
+                (wrapped(TestJob.text(TestJob.token("b", 2), #""id":"later","#), #""why":"scheduled","#), far),
+                (wrapped(TestJob.text(TestJob.token("b", 3), #""id":"off","#), #""why":"deferred","# + error), far),
+            ] {
+                try server.run("ZADD", "push:{default}:retry", due, job)
+            }
+        }
+
+        @Test("are listed, counted and shown with their state, and a hostile one harms no terminal", arguments: RedisStage.Kind.allCases)
+        func list(kind: RedisStage.Kind) async throws {
+            let stage = try await RedisStage(kind)
+            try Self.fill(stage)
+            let list = try await stage.run(["jobs", "list"])
+            let lines = list.output.split(separator: "\n")
+            #expect(lines.count == 51 && list.errors.contains("there are more"), "\(list.errors)")
+            #expect(lines[0].contains(/STATE +KEY +AGE +NEXT +ATTEMPT +APP +ID +CAMPAIGN +TOKENS +LAST ERROR/))
+            #expect(lines[3].contains(/waiting +[0-9a-f]{10} +\? +- +1 +- +evil \[31m +- +abcd…/), "\(lines[3])")
+            #expect(!list.output.contains("\u{1B}") && !list.output.contains("\u{07}"))
+            #expect(try await stage.run(["jobs", "list", "--count"]).output == "66\n")
+            let states = try await stage.run(["jobs", "list", "--by", "state"]).output
+            #expect(states == "63\twaiting\n1\tdeferred\n1\tretrying\n1\tscheduled\n")
+            #expect(
+                try await stage.run(["jobs", "list", "--by", "campaign,app", "--state", "waiting"]).output
+                    == "30\tc0\tshop\n30\tc1\tshop\n3\t-\t-\n")
+            #expect(
+                try await stage.objects(["jobs", "list", "--by", "reason", "--json"]).contains {
+                    $0["count"] as? Int == 2 && $0["reason"] as? String == "ServiceUnavailable"
+                })
+            let retrying = try #require(
+                try await stage.objects(["jobs", "list", "--state", "retrying", "--json"]).first)
+            #expect(retrying["due_at"] as? Int == 4_000_000_000_000 && retrying["attempt"] as? Int == 7)
+            #expect(retrying["status"] as? Int == 503 && retrying["error"] as? String == "ServiceUnavailable")
+            #expect(retrying["failed_at"] as? Int == 1_795_279_247_000 && retrying["id"] as? String == "again")
+            #expect(retrying["job"] == nil && retrying["queue"] as? String == "default")
+
+            let key = try #require(retrying["key"] as? String)
+            let shown = try await stage.run(["jobs", "show", key])
+            #expect(shown.output.contains(/last error +503 ServiceUnavailable, 2026-/))
+            #expect(shown.output.contains(/next attempt +2096-\d\d-\d\dT[\d:]+Z, in \d+d\n/), "\(shown.output)")
+            #expect(shown.output.contains(/check +payload of \d+ bytes/))
+            let broken = try await stage.objects(["jobs", "list", "--match", "{BROKEN", "--json"])
+            let object = try #require(
+                try await stage.objects(["jobs", "show", "--json", try #require(broken.first?["key"] as? String)]).first)
+            let check = try #require(object["check"] as? [[String: Any]])
+            #expect(object["job"] as? String == "{broken" && check.first?["level"] as? String == "failure")
+            let missing = try await stage.run(["jobs", "show", "--id", "nobody"])
+            #expect(missing.ending == .exited(1) && missing.errors.contains("no job matches (66 searched"), "\(missing.errors)")
+            let typo = try await stage.run(["jobs", "list", "--state", "waitin"])
+            #expect(typo.ending != .exited(0) && typo.errors.contains("did you mean waiting?"))
+        }
+
+        @Test("cancelled ones are dead letters and come back by requeue; export and enqueue do the same", arguments: RedisStage.Kind.allCases)
+        func cancel(kind: RedisStage.Kind) async throws {
+            let stage = try await RedisStage(kind)
+            try Self.fill(stage)
+            let unasked = try await stage.run(["jobs", "cancel", "--campaign", "c1"])
+            #expect(unasked.ending != .exited(0) && unasked.errors.contains("pass --yes"))
+            let all = try await stage.run(["jobs", "cancel", "--yes"])
+            #expect(all.ending != .exited(0) && all.errors.contains("or give --all"))
+            let dry = try await stage.run(["jobs", "cancel", "--campaign", "c1", "--dry-run"])
+            #expect(dry.output == "would have cancelled 30 jobs of queue default (30 waiting)\n", "\(dry.errors)")
+            let before = try stage.contents()
+            #expect(before.jobs.count == 63 && before.dead.isEmpty)
+
+            let cancelled = try await stage.run(["jobs", "cancel", "--campaign", "c1", "--yes"])
+            #expect(cancelled.output == "cancelled 30 jobs of queue default (30 waiting)\n", "\(cancelled.errors)")
+            let after = try stage.contents()
+            #expect(after.deadReasons == ["Cancelled": 30] && after.count("cancelled") == 30)
+            #expect(after.jobs == before.jobs.filter { !String(decoding: $0, as: UTF8.self).contains(#""c1""#) })
+            let requeued = try await stage.run(["requeue", "--reason", "Cancelled"])
+            #expect(requeued.output.contains("requeued 30 jobs"), "\(requeued.errors)")
+
+            let exported = try await stage.run(["jobs", "export", "--campaign", "c1"])
+            #expect(exported.output.split(separator: "\n").count == 30)
+            let discarded = try #require(
+                try await stage.objects(["jobs", "cancel", "--campaign", "c1", "--discard", "--yes", "--json"]).first)
+            #expect(discarded["count"] as? Int == 30 && discarded["action"] as? String == "deleted")
+            #expect(discarded["by_state"] as? [String: Int] == ["waiting": 30])
+            #expect(try stage.contents().dead.isEmpty && stage.contents().jobs.count == 33)
+            let again = try await CommandLineTests.run(
+                ["enqueue", "--unchecked"], environment: ["APNS_WORKER_REDIS_URL": stage.url], input: exported.output)
+            #expect(again.ending == .exited(0), "\(again.errors)")
+            #expect(Set(try stage.contents().jobs) == Set(before.jobs))
+
+            let scheduled = try await stage.run(["jobs", "cancel", "--id", "later", "--yes"])
+            #expect(scheduled.output == "cancelled 1 job of queue default (1 scheduled)\n", "\(scheduled.errors)")
+            #expect(try stage.contents().retries.count == 2)
+            let undone = try await stage.run(["jobs", "cancel", "--id", "later", "--undo"])
+            #expect(undone.output.contains("ended the cancellation of 1 ID"), "\(undone.errors)")
+        }
+
+        @Test("run makes a scheduled job go out at once, and only once", arguments: RedisStage.Kind.allCases)
+        func run(kind: RedisStage.Kind) async throws {
+            let stage = try await RedisStage(kind)
+            let simulator = try await SimulatorProcess()
+            let worker = try WorkerProcess(redis: stage.url, endpoint: simulator.port)
+            let inAnHour = Int(Date().timeIntervalSince1970) + 3600
+            let server = try stage.server()
+            try server.push([
+                TestJob.text(TestJob.token("a", 1), #""id":"one","send_at":\#(inAnHour),"#),
+                TestJob.text(TestJob.token("a", 2), #""id":"two","send_at":\#(inAnHour),"#),
+            ])
+            try await eventually("both are scheduled") { try stage.contents().retries.count == 2 }
+            #expect(try await stage.run(["jobs", "list", "--by", "state"]).output == "2\tscheduled\n")
+            let result = try await stage.run(["jobs", "run", "--id", "one", "--yes"])
+            #expect(result.output == "made due 1 job of queue default (1 scheduled)\n", "\(result.errors)")
+            try await eventually("it is delivered") { try stage.contents().count("delivered") == 1 }
+            let status = try await stage.run(["jobs", "run", "--state", "waiting", "--yes"])
+            #expect(status.ending != .exited(0) && status.errors.contains("wait for their time"))
+            #expect(try await worker.stop().delivered == 1)
+            #expect(try await stage.run(["jobs", "list", "--by", "state"]).output == "1\tscheduled\n")
+            #expect(try await simulator.stop().accepted == 1)
+        }
+
+        @Test("moved ones are in the other queue", arguments: RedisStage.Kind.allCases)
+        func move(kind: RedisStage.Kind) async throws {
+            let stage = try await RedisStage(kind)
+            try Self.fill(stage)
+            let moved = try await stage.run(["jobs", "move", "--app", "shop", "--to-queue", "bulk", "--yes"])
+            #expect(moved.output == "moved 60 jobs of queue default (60 waiting)\n", "\(moved.errors)")
+            #expect(try stage.contents().jobs.count == 3 && stage.contents("bulk").jobs.count == 60)
+            let later = try await stage.run(["jobs", "move", "--id", "later", "--to-queue", "bulk", "--yes"])
+            #expect(later.ending == .exited(0), "\(later.errors)")
+            #expect(try stage.contents("bulk").retries.map(\.due) == [4_000_000_000_000])
+            let both = try await stage.run(["jobs", "list", "--queue", "default,bulk", "--by", "queue,state"])
+            #expect(both.output == "60\tbulk\twaiting\n3\tdefault\twaiting\n1\tbulk\tscheduled\n1\tdefault\tdeferred\n1\tdefault\tretrying\n")
+            let several = try await stage.run(
+                ["jobs", "cancel", "--all", "--yes"], ["APNS_WORKER_QUEUE": "default,bulk"])
+            #expect(several.ending != .exited(0) && several.errors.contains("--all-queues"), "\(several.errors)")
+            let same = try await stage.run(["jobs", "move", "--all", "--to-queue", "default", "--yes"])
+            #expect(same.ending != .exited(0) && same.errors.contains("one of the queues"))
+            let everything = try await stage.run(
+                ["jobs", "cancel", "--all", "--yes", "--all-queues"], ["APNS_WORKER_QUEUE": "default,bulk"])
+            #expect(everything.ending == .exited(0), "\(everything.errors)")
+            #expect(try stage.contents().isSettled && stage.contents("bulk").isSettled)
+        }
+
+        @Test("of Sidekiq's list are found, cancelled and kept in their order")
+        func sidekiq() async throws {
+            let stage = try await RedisStage(.single)
+            let server = try stage.server()
+            for number in 0..<30 {
+                try server.run(
+                    "LPUSH", "queue:push",
+                    #"{"class":"Push","args":[{"token":"abcd","alert":"x","campaign":"c\#(number % 3)"}],"jid":"j\#(number)"}"#)
+            }
+            let flags = ["--queue", "push", "--format", "sidekiq"]
+            #expect(try await stage.run(["jobs", "list", "--by", "campaign"] + flags).output == "10\tc0\n10\tc1\n10\tc2\n")
+            let cancelled = try await stage.run(["jobs", "cancel", "--campaign", "c1", "--yes"] + flags)
+            #expect(cancelled.output == "cancelled 10 jobs of queue push (10 waiting)\n", "\(cancelled.errors)")
+            let left = try server.run("LRANGE", "queue:push", "0", "-1").strings()
+            let numbers = left.compactMap { $0.firstMatch(of: /"jid":"j(\d+)"/).flatMap { Int($0.1) } }
+            #expect(numbers == (0..<30).filter { $0 % 3 != 1 }.reversed())
+        }
+
+        @Test("claimed jobs are shown with their lane, and cancelling by id drops what is not sent")
+        func claimed() async throws {
+            let stage = try await RedisStage(.single)
+            let simulator = try await SimulatorProcess(options: ["--delay", "60s"])
+            let worker = try WorkerProcess(
+                redis: stage.url, endpoint: simulator.port, options: ["--max-connections", "1", "--max-streams", "1"])
+            let server = try stage.server()
+            try server.push((0..<5).map { TestJob.text(TestJob.token("a", $0), #""id":"job-\#($0)","#) })
+            try await eventually("they are claimed") { try stage.contents().claims == 5 }
+            let rows = try await stage.objects(["jobs", "list", "--state", "claimed", "--json"])
+            #expect(rows.count == 5 && rows.allSatisfy { ($0["lane"] as? String)?.isEmpty == false })
+            let waiting = rows.compactMap { $0["id"] as? String }.filter { $0 != "job-0" }
+            let flags = waiting.flatMap { ["--id", $0] }
+            let result = try await stage.run(["jobs", "cancel", "--yes"] + flags)
+            #expect(result.errors.contains("claimed by workers, which drop"), "\(result.output)\(result.errors)")
+            try await eventually("those that were not sent are cancelled") {
+                try stage.contents().deadReasons == ["Cancelled": 4]
+            }
+            #expect(try stage.contents().count("cancelled") == 4)
+            worker.process.kill()
+            _ = try await simulator.stop()
+        }
+    }
+}

@@ -1,0 +1,161 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("Looking at results")
+    struct ResultsCommandTests {
+        private static func results(_ arguments: [String], _ redis: RedisServer) async throws -> CommandLineTests.Output {
+            try await CommandLineTests.run(["results"] + arguments, environment: ["APNS_WORKER_REDIS_URL": redis.url])
+        }
+
+        private static func ids(_ arguments: [String], _ redis: RedisServer) async throws -> [String] {
+            let result = try await results(arguments + ["--json"], redis)
+            return try result.output.split(separator: "\n").map {
+                let object = try #require(try JSONSerialization.jsonObject(with: Data($0.utf8)) as? [String: Any])
+                return try #require(object["id"] as? String)
+            }
+        }
+
+        /// Adds a result as a worker does, at a time in milliseconds.
+        private static func add(
+            _ id: String, at time: Int64, _ redis: RedisServer, queue: String = "default", token: String = "aabb",
+            outcome: String = "dead", reason: String = "BadTopic", app: String = "shop", campaign: String = "",
+            attempt: Int = 1
+        ) throws {
+            try redis.run(
+                "XADD", "push:{\(queue)}:results", "\(time)-*", "id", id, "token", token, "outcome", outcome, "reason", reason,
+                "status", "400", "apns_id", "", "app", app, "attempt", "\(attempt)", "time", "\(time)", "trace_id", "",
+                "parent_id", "", "apns_unique_id", "", "campaign", campaign, "labels", campaign.isEmpty ? "" : #"{"u":"1"}"#)
+        }
+
+        @Test("finds them by ID, token, outcome, reason, app, campaign and attempt, in any order")
+        func filters() async throws {
+            let redis = try RedisServer()
+            let now = Int64(Date().timeIntervalSince1970 * 1000)
+            try Self.add("a", at: now - 4000, redis, token: TestJob.token("a", 1))
+            try Self.add("b", at: now - 3000, redis, outcome: "delivered", reason: "", campaign: "spring")
+            try Self.add("c", at: now - 2000, redis, reason: "BadPriority", app: "news", campaign: "spring", attempt: 3)
+            try Self.add("d", at: now - 1000, redis, token: "no token", outcome: "invalid_token", reason: "Unregistered")
+            #expect(try await Self.ids([], redis) == ["a", "b", "c", "d"])
+            #expect(try await Self.ids(["--newest-first"], redis) == ["d", "c", "b", "a"])
+            #expect(try await Self.ids(["--newest-first", "--limit", "2"], redis) == ["d", "c"])
+            #expect(try await Self.ids(["--limit", "1"], redis) == ["a"])
+            #expect(try await Self.ids(["--id", "c", "--id", "a"], redis) == ["a", "c"])
+            #expect(try await Self.ids(["--token", TestJob.token("a", 1).uppercased()], redis) == ["a"])
+            #expect(try await Self.ids(["--token", "no token"], redis) == ["d"])
+            #expect(try await Self.ids(["--reason", "Bad*"], redis) == ["a", "c"])
+            #expect(try await Self.ids(["--reason", "BadTopic", "--reason", "Unregistered"], redis) == ["a", "d"])
+            #expect(try await Self.ids(["--app", "news"], redis) == ["c"])
+            #expect(try await Self.ids(["--campaign", "spring", "--outcome", "dead"], redis) == ["c"])
+            #expect(try await Self.ids(["--attempt", "3"], redis) == ["c"])
+            let text = try await Self.results(["--campaign", "spring", "--limit", "1"], redis)
+            #expect(text.output.contains(#" delivered status=400 app=shop id=b campaign=spring attempt=1 labels={"u":"1"} "#), "\(text.output)")
+            let none = try await Self.results(["--campaign", "autumn"], redis)
+            #expect(none.ending == .exited(0) && none.errors == "no results match (4 searched in queue default)\n")
+            // A job or a device that is named should have results.
+            #expect(try await Self.results(["--id", "nosuch"], redis).ending == .exited(1))
+        }
+
+        @Test("finds those of a period, by time or by duration, a page at a time in both directions")
+        func period() async throws {
+            let redis = try RedisServer()
+            let now = Int64(Date().timeIntervalSince1970 * 1000)
+            for number in 0..<1203 { try Self.add("\(number)", at: now - 2_000_000 + Int64(number) * 1000, redis) }
+            let all = (0..<1203).map { "\($0)" }
+            #expect(try await Self.ids([], redis) == all)
+            #expect(try await Self.ids(["--newest-first"], redis) == all.reversed())
+            let recent = try await Self.ids(["--since", "20m"], redis)
+            #expect((380...403).contains(recent.count) && recent.last == "1202")
+            #expect(try await Self.ids(["--until", "20m"], redis).count == 1203 - recent.count)
+            let second = now / 1000 - 2000 + 5
+            let iso = Date(timeIntervalSince1970: Double(second)).formatted(.iso8601)
+            #expect(try await Self.ids(["--until", "\(second)"], redis) == (try await Self.ids(["--until", iso], redis)))
+            #expect(try await Self.ids(["--since", "1d", "--until", iso], redis).count == 5)
+            let empty = try await Self.results(["--since", "1s"], redis)
+            #expect(empty.errors == "no results match (0 searched in queue default)\n")
+            for (flags, part) in [
+                (["--since", "soon"], "--since must be"), (["--since", "1m", "--until", "2m"], "later than"),
+                (["--follow", "--until", "1s"], "--until"), (["--outcome", "gone"], "--outcome is one of"),
+                (["--id", ""], "--id is empty"), (["--attempt=-1"], "--attempt"), (["--limit", "0"], "--limit"),
+            ] {
+                let refused = try await Self.results(flags, redis)
+                #expect(refused.ending == .exited(64) && refused.errors.contains(part), "\(refused.errors)")
+            }
+        }
+
+        @Test("shows those of all queues in the order of their time, or of the queues that are named")
+        func queues() async throws {
+            let redis = try RedisServer()
+            let now = Int64(Date().timeIntervalSince1970 * 1000)
+            for number in 0..<600 {
+                try Self.add(
+                    "\(number)", at: now - 1_000_000 + Int64(number), redis, queue: ["critical", "bulk", "default"][number % 3])
+            }
+            #expect(try await Self.ids([], redis) == (0..<600).map { "\($0)" })
+            #expect(try await Self.ids(["--newest-first", "--limit", "3"], redis) == ["599", "598", "597"])
+            #expect(try await Self.ids(["--queue", "bulk,critical", "--limit", "3"], redis) == ["0", "1", "3"])
+            let text = try await Self.results(["--limit", "2"], redis)
+            #expect(text.output.contains(" dead BadTopic queue=critical ") && text.output.contains(" queue=bulk "))
+            let one = try await Self.results(["--queue", "bulk", "--limit", "1"], redis)
+            #expect(!one.output.contains("queue="))
+            let none = try await Self.results(["--app", "x"], redis)
+            #expect(none.errors == "no results match (600 searched in 3 queues)\n")
+            let follower = try ChildProcess(
+                BuiltProgram.path("apns-worker"), ["results", "--follow", "--json", "--since", "1s"],
+                environment: ["APNS_WORKER_REDIS_URL": redis.url])
+            for queue in ["bulk", "critical"] {
+                try redis.run("XADD", "push:{\(queue)}:results", "*", "id", "new-\(queue)", "outcome", "dead")
+            }
+            try await eventually("it has both") {
+                follower.output.contains("new-bulk") && follower.output.contains("new-critical")
+            }
+            #expect(follower.output.split(separator: "\n").count == 2)
+        }
+
+        @Test("anything that somebody wrote to the stream is shown, and does nothing to a terminal or to JSON")
+        func hostile() async throws {
+            let redis = try RedisServer()
+            for (labels, time) in [(#"{"a":1"#, "x"), ("\u{1B}[2J", "1e9"), ("{}\n{}", "007"), (#"{"u":{"deep":[1]}}"#, "-5")] {
+                try redis.run(
+                    "XADD", "push:{default}:results", "*", "id", "a\u{1B}[2J", "labels", labels, "time", time, "outcome",
+                    "\u{202E}", "status", "4e2", "attempt", "00")
+            }
+            try redis.run("XADD", "push:{default}:results", "*", "other", "fields")
+            let text = try await Self.results([], redis)
+            #expect(text.output.split(separator: "\n").count == 5 && !text.output.contains("\u{1B}"))
+            #expect(!text.output.contains("\u{202E}"))
+            let json = try await Self.results(["--json"], redis).output.split(separator: "\n")
+            #expect(json.count == 5)
+            for line in json { #expect(try JSONSerialization.jsonObject(with: Data(line.utf8)) is [String: Any]) }
+        }
+
+        @Test("a job with one bad member keeps its ID, app, token, campaign and labels everywhere")
+        func badMember() async throws {
+            let redis = try RedisServer()
+            let job = #"""
+                {"id":"promo-0","priority":7,"token":"aabb","app":"default","campaign":"spring","labels":{"user": "4711"},"alert":"x"}
+                """#
+            try redis.push([job])
+            let simulator = try await SimulatorProcess()
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done", "--log-level", "debug"])
+            let account = try await worker.finish()
+            #expect(account.dead == 1)
+            // The default keeps failures.
+            let stored = try #require(try storedResults(redis).first)
+            #expect(stored["id"] == "promo-0" && stored["token"] == "aabb" && stored["app"] == "default")
+            #expect(stored["campaign"] == "spring" && stored["labels"] == #"{"user":"4711"}"#)
+            #expect(stored["reason"] == "InvalidMember" && stored["outcome"] == "dead")
+            let line = try #require(worker.lines(of: "notification_dead").first)
+            #expect(line.contains("job=promo-0") && line.contains("campaign=spring") && line.contains("4711"), "\(line)")
+            let list = try await CommandLineTests.run(["dead", "list", "--redis", redis.url])
+            #expect(list.output.contains(/InvalidMember +default +promo-0 /), "\(list.output)")
+            let show = try await CommandLineTests.run(["dead", "show", "--id", "promo-0", "--redis", redis.url])
+            #expect(show.output.contains(/campaign +spring\n/) && show.output.contains(/labels +user=4711\n/))
+            let json = try await CommandLineTests.run(["dead", "list", "--json", "--redis", redis.url])
+            #expect(json.output.contains(#""campaign":"spring""#) && json.output.contains(#""labels":{"user":"4711"}"#))
+            _ = try await simulator.stop()
+        }
+    }
+}
