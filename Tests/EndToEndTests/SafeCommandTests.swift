@@ -120,7 +120,7 @@ extension EndToEnd {
         @Test("pause --now has workers hand back what they have not submitted, and resume sends each once")
         func pauseNow() async throws {
             let redis = try RedisServer()
-            let simulator = try await SimulatorProcess(rules: ["delay=1s"])
+            let simulator = try await SimulatorProcess(rules: ["delay=1s"], options: ["--control-port", "0"])
             let worker = try WorkerProcess(
                 redis: redis.url, endpoint: simulator.port,
                 options: ["--max-connections", "1", "--max-streams", "10"])
@@ -129,7 +129,7 @@ extension EndToEnd {
                 return #"{"id":"n\#(job)","tokens":["\#(tokens.joined(separator: "\",\""))"],"alert":"x"}"#
             }
             try redis.push(jobs + TestJob.many(5, prefix: "a"))
-            try await eventually("it is at work") { try QueueContents(redis).count("delivered") >= 10 }
+            try await eventually("it is at work") { try await simulator.account().accepted >= 10 }
             let paused = try await Self.run(redis.url, "pause", "--now")
             #expect(paused.ending == .exited(0) && paused.output.contains("Workers hand back"), "\(paused)")
             try await eventually("all is handed back", within: .seconds(15)) { try QueueContents(redis).claims == 0 }
