@@ -38,6 +38,8 @@ public protocol Transport: AnyObject {
     var capacity: Int { get }
     /// Connections that take notifications.
     var usableConnections: Int { get }
+    /// The number of connections that were made since the start.
+    var connectionsMade: Int { get }
     /// True if there is no connection because nothing waits to be sent; the first notification opens one.
     var isDormant: Bool { get }
     /// The state of the answers to its requests.
@@ -98,6 +100,8 @@ extension Transport {
     }
     /// None: each request has an answer of its own.
     public var droppedAfterConfirmation: Int { 0 }
+    /// None are counted.
+    public var connectionsMade: Int { 0 }
 }
 
 /// The state of a pool's connections, for metrics.

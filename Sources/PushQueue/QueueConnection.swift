@@ -25,6 +25,8 @@ public final class QueueConnection {
     public struct Claimed: Sendable {
         /// True if the queue is paused.
         public var isPaused: Bool
+        /// True if the pause asks for the jobs that were not submitted.
+        public var handsBack = false
         /// True when the lane's lease had expired and its claims were reclaimed: it must go on under another name.
         public var leaseLost: Bool
         /// Redis' time in milliseconds since 1970.
@@ -169,7 +171,8 @@ public final class QueueConnection {
         }
         return .success(
             Claimed(
-                isPaused: status == 1, leaseLost: status == 2, now: Int64(now), nextDue: due < 0 ? nil : Int64(due),
+                isPaused: status == 1 || status == 3, handsBack: status == 3, leaseLost: status == 2, now: Int64(now),
+                nextDue: due < 0 ? nil : Int64(due),
                 expiredWorker: expired.isEmpty ? nil : expired, evicted: evicted,
                 command: command.isEmpty ? nil : WorkerCommand(command), stamp: stamp, held: held,
                 commands: JobCommands(hash: commands), bodies: bodies))

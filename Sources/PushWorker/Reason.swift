@@ -97,6 +97,8 @@ package struct Reason: Sendable, Equatable {
         case noConnection = "NoConnection"
         /// A job that was reclaimed too often: it may be what ends the workers.
         case poison = "Poison"
+        /// The queue was paused with `--now`.
+        case queuePaused = "QueuePaused"
         case rateLimited = "RateLimited"
         /// The device token is in the set of invalid tokens.
         case suppressed = "Suppressed"

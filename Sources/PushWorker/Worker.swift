@@ -261,6 +261,8 @@ public final class Worker: Service {
             guard let load = try? await lane.load() else { continue }
             sum.inFlight += load.inFlight
             sum.waiting += load.waiting
+            sum.connections += load.connections
+            sum.connectionsMade += load.connectionsMade
         }
         return sum
     }

@@ -15,7 +15,7 @@ struct SimulatorCommand: AsyncParsableCommand {
             START
               apns-simulator --write-certificates certs --account account.json
               When it listens, it prints one line of JSON: {"pid":4711,"port":40123}
-              with "gatewayPort", "feedbackPort" and "controlPort" if they are open.
+              with "gateway_port", "feedback_port" and "control_port" if they are open.
               Connect your client to 127.0.0.1 and that port, trusting certs/ca.pem. Use
               provider tokens of the key certs/AuthKey_ABC123DEFG.p8 and the team
               TEAM123456, or the certificate certs/client.pem.
@@ -69,7 +69,7 @@ struct SimulatorCommand: AsyncParsableCommand {
               Broadcasts are accepted at /4/broadcasts/apps/BUNDLE-ID. Their channels are managed at the same port:
                 POST, GET, DELETE /1/apps/BUNDLE-ID/channels    GET /1/apps/BUNDLE-ID/all-channels
               Channels are kept in memory. The account counts broadcasts as accepted, and separately; requests that manage
-              channels are in managementAnswers only.
+              channels are in management_answers only.
 
             SETTINGS
               By default the simulator is as strict as APNs. --set changes that:
@@ -336,8 +336,8 @@ struct SimulatorCommand: AsyncParsableCommand {
     private func announce(_ server: APNSSimulatorServer) throws {
         if let portFile { try Data("\(server.port)\n".utf8).write(to: URL(filePath: portFile), options: .atomic) }
         let ports = [
-            ("port", server.port), ("gatewayPort", server.gatewayPort), ("feedbackPort", server.feedbackPort),
-            ("controlPort", server.controlPort),
+            ("port", server.port), ("gateway_port", server.gatewayPort), ("feedback_port", server.feedbackPort),
+            ("control_port", server.controlPort),
         ]
         let members = ports.compactMap { name, port in port.map { "\"\(name)\":\($0)" } }
         let process = ProcessInfo.processInfo.processIdentifier

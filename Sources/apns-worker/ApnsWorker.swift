@@ -28,15 +28,38 @@ struct ApnsWorker: AsyncParsableCommand {
             '{"token":"…","payload":{"aps":{"alert":"Hello"}},"enqueued_at":1795279247}'
             """,
         version: WorkerVersion.current,
-        subcommands: [
-            Run.self, Enqueue.self, Status.self, Requeue.self, Dead.self, Invalid.self, Feedback.self, Channels.self,
-            Pause.self, Resume.self, Quiet.self, Stop.self, Check.self, Config.self, Schema.self, Health.self,
-            Results.self, Campaign.self, Jobs.self, Device.self,
+        groupedSubcommands: [
+            CommandGroup(name: "Run", subcommands: [Run.self, Health.self]),
+            CommandGroup(name: "Send", subcommands: [Enqueue.self, Campaign.self]),
+            CommandGroup(
+                name: "Inspect",
+                subcommands: [Status.self, Jobs.self, Device.self, Results.self, Dead.self, Invalid.self]),
+            CommandGroup(name: "Repair", subcommands: [Requeue.self, Feedback.self]),
+            CommandGroup(name: "Control", subcommands: [Pause.self, Resume.self, Quiet.self, Stop.self]),
+            CommandGroup(
+                name: "Configure", subcommands: [Check.self, Config.self, Schema.self, Channels.self]),
         ])
 
     static func main() async {
         ProcessMemory.keepPrivate()
-        await main(nil)
+        let arguments = Array(CommandLine.arguments.dropFirst())
+        var command: any ParsableCommand
+        do {
+            if try HelpText.answers(arguments) { return }
+            _ = try CommandNames.find(arguments)
+            command = try await asyncParseAsRoot(arguments)
+        } catch {
+            CommandEnd.afterParsing(error, arguments)
+        }
+        do {
+            if var asynchronous = command as? any AsyncParsableCommand {
+                try await asynchronous.run()
+            } else {
+                try command.run()
+            }
+        } catch {
+            CommandEnd.afterRunning(error, arguments)
+        }
     }
 }
 

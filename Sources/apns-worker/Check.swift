@@ -24,9 +24,9 @@ struct Check: AsyncParsableCommand {
               apns-worker check --job job.json --send     (to its devices, without the queue)
             """)
 
-    @OptionGroup(title: "Queues") var queues: QueuesOptions
-    @OptionGroup(title: "App") var app: AppOptions
-    @OptionGroup(title: "Binary gateway (--transport gateway)") var gateway: SettingFlags<GatewayFlags>
+    @OptionGroup(title: "Queues") var queues: SettingFlags<HiddenFlags<QueuesFlags>>
+    @OptionGroup(title: "App") var app: SettingFlags<HiddenFlags<AppFlags>>
+    @OptionGroup(title: "Binary gateway (--transport gateway)") var gateway: SettingFlags<HiddenFlags<GatewayFlags>>
 
     @Option(help: "File with jobs, one per line; - for standard input.") var job: String?
     @Flag(help: "Send the notifications of the job and print the answers of APNs.") var send = false
@@ -45,11 +45,11 @@ struct Check: AsyncParsableCommand {
         let apps: [AppConfiguration]
         do {
             settings = try queues.settings(app.given, gateway.given)
-        } catch let error as ValidationError {
-            printer.tell([.init(.failure, "configuration", error.message)])
+        } catch {
+            printer.tell([.init(.failure, "configuration", CommandFailure.message(of: error))])
             throw ExitCode(1)
         }
-        do { apps = try settings.apps() } catch let error as ValidationError {
+        do { apps = try settings.apps() } catch let error as CommandFailure {
             return try await checkWithoutApps(settings, error, printer)
         }
         if !noRedis { try await checkRedis(settings, apps, printer) }
@@ -66,7 +66,7 @@ struct Check: AsyncParsableCommand {
 
     /// A job can be looked at by somebody who only writes jobs, and has no credential.
     private func checkWithoutApps(
-        _ settings: Settings, _ error: ValidationError, _ printer: VerdictPrinter
+        _ settings: Settings, _ error: CommandFailure, _ printer: VerdictPrinter
     ) async throws {
         let credential: [Setting] = [.appNames, .key, .keyBase64, .certificate, .certificateBase64]
         guard let job, !send, credential.allSatisfy({ settings.given($0) == nil }), try settings.appNames.isEmpty else {
@@ -88,7 +88,7 @@ struct Check: AsyncParsableCommand {
 
     private func checkRedis(_ settings: Settings, _ apps: [AppConfiguration], _ printer: VerdictPrinter) async throws {
         let place: RedisTopology
-        do { place = try settings.redisTopology() } catch let error as ValidationError {
+        do { place = try settings.redisTopology() } catch let error as CommandFailure {
             return printer.tell([.init(.failure, "redis", error.message)])
         }
         var isFirst = true
@@ -114,7 +114,7 @@ struct Check: AsyncParsableCommand {
                         }
                     }
                 }
-            } catch let error as ValidationError {
+            } catch let error as CommandFailure {
                 return printer.tell([.init(.failure, "redis", "\(place): \(error.message)")])
             }
         }

@@ -1,3 +1,4 @@
+import Glibc
 import Logging
 import NIOCore
 import NIOPosix
@@ -12,6 +13,10 @@ struct QueueWatch: Service {
     let worker: Worker
     let showsProgress: Bool
     let stopsWhenDone: Bool
+    /// True if the progress is drawn in place.
+    private let isTerminal = isatty(STDERR_FILENO) == 1
+    /// The interval of the lines without a terminal.
+    private static let interval = TimeAmount.seconds(10)
     /// The queue's depth before the worker began.
     private var initialDepth = 0
 
@@ -63,6 +68,7 @@ struct QueueWatch: Service {
             // Counted by how the depth falls, for a job that has been answered is still claimed until Redis has settled it.
             var (done, previous, drawn) = (0, initialDepth, "")
             let started = NIODeadline.now()
+            var written = started
             while !Task.isCancelled {
                 // A queue that cannot be asked is not done; the worker's own log tells what is wrong.
                 if let depth = try? await depth(clients) {
@@ -70,16 +76,23 @@ struct QueueWatch: Service {
                     previous = depth.total
                     if showsProgress {
                         let line = line(depth, done: done, await worker.counters(), since: started)
-                        // Where nothing goes on for an hour, a log of this should not have 36,000 equal lines.
-                        if line != drawn { Terminal.tell("\r\(line)\u{1B}[K") }
+                        if !isTerminal {
+                            if NIODeadline.now() - written >= Self.interval {
+                                Terminal.tell("progress \(line)\n")
+                                written = .now()
+                            }
+                        } else if line != drawn {
+                            Terminal.tell("\r\(line)\u{1B}[K")
+                        }
                         drawn = line
                     }
                     if stopsWhenDone, depth.total == 0 { break }
                 }
                 try? await Task.sleep(for: .milliseconds(100))
             }
+            // On a terminal the last state is on the screen.
+            if showsProgress { Terminal.tell(isTerminal ? "\n" : drawn.isEmpty ? "" : "progress \(drawn)\n") }
         }
-        if showsProgress { Terminal.tell("\n") }
         await close(clients)
     }
 
@@ -88,12 +101,13 @@ struct QueueWatch: Service {
     ) -> String {
         let total = done + depth.total
         let share = total > 0 ? Double(done) / Double(total) : 1
-        let width = 32
-        let filled = Int(share * Double(width))
-        let bar = String(repeating: "█", count: filled) + String(repeating: "░", count: width - filled)
         let seconds = max(Double((NIODeadline.now() - start).nanoseconds) / 1e9, 0.001)
         let rate = Int(Double(counters[.delivered]) / seconds)
         let counts = "\(done)/\(total) settled  \(depth.retries) to retry  \(rate)/s"
+        guard isTerminal else { return "\(Int(share * 100)) %  \(counts)" }
+        let width = 32
+        let filled = Int(share * Double(width))
+        let bar = String(repeating: "█", count: filled) + String(repeating: "░", count: width - filled)
         return "\(bar) \(Int(share * 100)) %  \(counts)"
     }
 }

@@ -39,7 +39,7 @@ struct Run: AsyncParsableCommand {
     @Flag(help: "Exit when the queue has no more jobs, retries or claims.")
     var exitWhenDone = false
 
-    @Flag(help: "Show a progress bar on the terminal.")
+    @Flag(help: "Show a progress bar; without a terminal, print a line every ten seconds.")
     var progress = false
 
     @Option(

@@ -22,7 +22,7 @@ struct RunStatistics: Encodable {
     /// CPU time, user and system, in microseconds.
     var cpuMicroseconds: Int
     /// Peak resident memory, in KiB.
-    var peakMemoryKiB: Int
+    var peakMemoryKib: Int
 
     init(counters: LaneCounters) {
         claimedJobs = counters.claimedJobs
@@ -44,12 +44,13 @@ struct RunStatistics: Encodable {
         cpuMicroseconds =
             (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1_000_000
             + Int(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec)
-        peakMemoryKiB = usage.ru_maxrss
+        peakMemoryKib = usage.ru_maxrss
     }
 
     func write(to path: String) throws {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.sortedKeys, .prettyPrinted]
+        encoder.keyEncodingStrategy = .convertToSnakeCase
         do {
             try encoder.encode(self).write(to: URL(filePath: path))
         } catch {

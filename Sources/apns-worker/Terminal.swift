@@ -20,28 +20,32 @@ enum Terminal {
     }
 }
 
-/// Asks a person at the terminal.
+/// The one rule for commands that change much: what acts on everything (`--all`, `--all-queues`) or deletes for good asks on a
+/// terminal, and without one needs `--yes`.
 enum Confirmation {
-    /// True if there is one who could answer.
+    /// True if a person could answer.
     static var isPossible: Bool { isatty(STDIN_FILENO) == 1 && isatty(STDERR_FILENO) == 1 }
 
-    /// - Returns: whether the answer is yes; anything else is no.
-    static func ask(_ question: String) -> Bool {
-        Terminal.tell("\(question) [y/N] ")
-        let answer = readLine()?.lowercased() ?? ""
-        return answer == "y" || answer == "yes"
+    /// Checks that the question can be asked, before anything else is done.
+    /// - Parameter isGiven: true with `--yes`, or if nothing is going to be changed.
+    /// - Throws: an error of usage if it cannot.
+    static func check(isGiven: Bool) throws {
+        guard isGiven || isPossible else {
+            throw ValidationError("refusing to continue without confirmation, because there is no terminal; pass --yes")
+        }
     }
 
-    /// Asks before something that cannot be undone.
-    /// - Throws: an error of usage where nobody can answer; an exit when the answer is no.
-    static func demand(_ question: String, isGiven: Bool) throws {
+    /// Asks before something that changes much.
+    /// - Parameter answer: the only answer that confirms; `nil` for `y` and `yes`.
+    /// - Throws: an error of usage if nobody can answer; an exit if the answer is no.
+    static func demand(_ question: String, isGiven: Bool, answer: String? = nil) throws {
         if isGiven { return }
-        guard isPossible else {
-            throw ValidationError("refusing to continue without confirmation; pass --yes, or --dry-run")
-        }
-        guard ask(question) else {
+        try check(isGiven: false)
+        Terminal.tell(answer.map { "\(question) Type \($0): " } ?? "\(question) [y/N] ")
+        let given = readLine() ?? ""
+        guard answer.map({ given == $0 }) ?? ["y", "yes"].contains(given.lowercased()) else {
             Terminal.tell("nothing was changed\n")
-            throw ExitCode(1)
+            throw ExitCode(ExitStatus.attention.rawValue)
         }
     }
 }

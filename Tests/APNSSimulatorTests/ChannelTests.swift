@@ -177,7 +177,7 @@ struct ChannelTests {
             #expect(account.duplicates == 2 && account.distinctTokens == 0)
             #expect(account.answers == ["200": 3])
             let json = try JSONSerialization.jsonObject(with: Data(try account.json(details: true).utf8))
-            #expect((json as? [String: Any])?["acceptedByChannel"] as? [String: Int] == [bare: 1, storing: 2])
+            #expect((json as? [String: Any])?["accepted_by_channel"] as? [String: Int] == [bare: 1, storing: 2])
         }
     }
 

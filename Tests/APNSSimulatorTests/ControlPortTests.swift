@@ -127,9 +127,9 @@ struct ControlPortTests {
         try await withControl { server, ask in
             _ = try await Push().send(to: server)
             let account = try await ask("GET", "/account", nil).json
-            #expect(account["accepted"] as? Int == 1 && account["acceptedByToken"] == nil)
+            #expect(account["accepted"] as? Int == 1 && account["accepted_by_token"] == nil)
             let details = try await ask("GET", "/account?details=true", nil).json
-            #expect(details["acceptedByToken"] as? [String: Int] == [anyToken: 1])
+            #expect(details["accepted_by_token"] as? [String: Int] == [anyToken: 1])
         }
     }
 

@@ -73,7 +73,7 @@ struct GatewayControlTests {
             #expect(notification["transport"] as? String == "gateway" && notification["identifier"] as? Int == 7)
             #expect((notification["outcome"] as? [String: Any])?["status"] as? Int == 0)
             // Who waits for it finds it counted.
-            #expect(try await ask("GET", "/account", nil).json["acceptedByGateway"] as? Int == 1)
+            #expect(try await ask("GET", "/account", nil).json["accepted_by_gateway"] as? Int == 1)
             try await client.close()
         }
     }
@@ -127,8 +127,8 @@ struct GatewayControlTests {
     func health() async throws {
         try await withControl { server, ask in
             let health = try await ask("GET", "/health", nil).json
-            #expect(health["gatewayPort"] as? Int == server.gatewayPort && server.gatewayPort != nil)
-            #expect(health["feedbackPort"] as? Int == server.feedbackPort && server.feedbackPort != nil)
+            #expect(health["gateway_port"] as? Int == server.gatewayPort && server.gatewayPort != nil)
+            #expect(health["feedback_port"] as? Int == server.feedbackPort && server.feedbackPort != nil)
             let routes = try #require(try await ask("GET", "/", nil).json["routes"] as? [String])
             #expect(routes.contains("DELETE /gateway-rules") && routes.contains("GET /feedback"))
         }
@@ -144,7 +144,7 @@ struct GatewayControlTests {
                 #expect(answer.status == 404)
             }
             let health = try await ControlRequest("GET", "/health", port: server.controlPort).json
-            #expect(health["gatewayPort"] == nil && health["feedbackPort"] == nil)
+            #expect(health["gateway_port"] == nil && health["feedback_port"] == nil)
         }
     }
 

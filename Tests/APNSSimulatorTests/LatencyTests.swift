@@ -62,8 +62,8 @@ struct LatencyTests {
             let json = try JSONSerialization.jsonObject(with: Data(server.account.json(details: false).utf8))
             let page = try #require((json as? [String: Any])?["latency"] as? [String: Int])
             #expect(page["count"] == 2)
-            #expect(page["maximumMicroseconds"] == Int(latency.maximum))
-            #expect(page["p50Microseconds"] == Int(latency.quantile(0.5)))
+            #expect(page["maximum_microseconds"] == Int(latency.maximum))
+            #expect(page["p50_microseconds"] == Int(latency.quantile(0.5)))
         }
     }
 

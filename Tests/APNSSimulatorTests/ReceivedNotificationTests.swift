@@ -28,7 +28,7 @@ struct ReceivedNotificationTests {
     func all() {
         let bare = text { _ in }
         #expect(
-            bare == #"{"sequence":7,"time":5,"transport":"http2","connection":1,"payloadSize":0,"accepted":true,"#
+            bare == #"{"sequence":7,"time":5,"transport":"http2","connection":1,"payload_bytes":0,"accepted":true,"#
                 + #""outcome":{"status":200}}"#)
         let full = text {
             $0.transport = .gateway
@@ -48,8 +48,8 @@ struct ReceivedNotificationTests {
         #expect(
             full
                 == #"{"sequence":7,"time":5,"transport":"gateway","connection":1,"token":"ab","topic":"com.example.app","#
-                + #""pushType":"alert","priority":5,"expiration":0,"collapseID":"a\"b\\c\u0001","apnsID":"id","#
-                + #""identifier":4294967295,"malformedHeaders":{"a":"1","b":"2"},"payload":{"aps":{}},"payloadSize":10,"#
+                + #""push_type":"alert","priority":5,"expiration":0,"collapse_id":"a\"b\\c\u0001","apns_id":"id","#
+                + #""identifier":4294967295,"malformed_headers":{"a":"1","b":"2"},"payload":{"aps":{}},"payload_bytes":10,"#
                 + #""accepted":false,"outcome":{"status":8,"reason":"InvalidToken"}}"#)
     }
 
@@ -71,9 +71,9 @@ struct ReceivedNotificationTests {
         ] as [([UInt8], Int?, String)])
     func noObject(_ bytes: [UInt8], size: Int?, text: String) throws {
         let members = try members(payload(bytes, size: size))
-        #expect(members["payloadText"] as? String == text)
+        #expect(members["payload_text"] as? String == text)
         #expect(members["payload"] == nil)
-        #expect(members["payloadSize"] as? Int == size ?? bytes.count)
+        #expect(members["payload_bytes"] as? Int == size ?? bytes.count)
     }
 
     @Test(

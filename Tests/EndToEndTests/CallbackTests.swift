@@ -171,7 +171,7 @@ extension EndToEnd {
             let redis = try RedisServer()
             var receiver = try await Receiver(trouble == "down" ? "200" : trouble)
             if trouble == "down" { receiver.stop() }
-            let process = try webhook(redis, receiver, "--timeout", "1s")
+            let process = try webhook(redis, receiver, "--answer-timeout", "1s")
             try await isIn(redis, process)
             let ids = (0..<20).map { "\($0)" }
             try add(ids, redis)
@@ -213,7 +213,7 @@ extension EndToEnd {
             #expect(process.errors.contains(#/parked result \d+-\d+ after 3 tries: it answered (422|500)/#))
             // No other consumer takes it over, but the operator can.
             try receiver.behave("200")
-            let later = try webhook(redis, receiver, "--once", "--timeout", "1s", "--claim-after", "2s")
+            let later = try webhook(redis, receiver, "--once", "--answer-timeout", "1s", "--claim-after", "2s")
             #expect(try await later.wait() == .exited(0))
             #expect(try pending(redis) == 1)
             let retry = try webhook(redis, receiver, "--once", "--retry-parked")
@@ -225,7 +225,7 @@ extension EndToEnd {
         func killed() async throws {
             let redis = try RedisServer()
             let receiver = try await Receiver("slow")
-            let options = ["--timeout", "1s", "--claim-after", "2s"]
+            let options = ["--answer-timeout", "1s", "--claim-after", "2s"]
             let url = ["--webhook", "http://127.0.0.1:\(receiver.port)/"]
             let first = try callbacks(redis, url + options + ["--consumer", "one"])
             try await isIn(redis, first)
@@ -259,7 +259,7 @@ extension EndToEnd {
         func shared() async throws {
             let redis = try RedisServer()
             let receiver = try await Receiver("500")
-            let url = ["--webhook", "http://127.0.0.1:\(receiver.port)/", "--timeout", "1s", "--claim-after", "2s"]
+            let url = ["--webhook", "http://127.0.0.1:\(receiver.port)/", "--answer-timeout", "1s", "--claim-after", "2s"]
             let first = try callbacks(redis, url + ["--consumer", "one"])
             try await isIn(redis, first)
             try add(["a", "b"], redis)

@@ -182,9 +182,9 @@ extension EndToEnd {
             #expect(other.ending == .exited(1) && other.errors.contains("TopicMismatch"))
             let port = try RedisServer.freePort()
             let nobody = try await run("channels", "list", "--management-endpoint", "localhost:\(port)")
-            #expect(nobody.ending == .exited(1) && nobody.errors.contains("cannot connect to localhost:\(port)"))
+            #expect(nobody.ending == .exited(69) && nobody.errors.contains("cannot connect to localhost:\(port)"))
             let address = try await run("channels", "list", environment: ["APNS_WORKER_MANAGEMENT_ENDPOINT": "a b"])
-            #expect(address.ending == .exited(64) && address.errors.contains("APNS_WORKER_MANAGEMENT_ENDPOINT"))
+            #expect(address.ending == .exited(78) && address.errors.contains("APNS_WORKER_MANAGEMENT_ENDPOINT"))
             let apps = [
                 "APNS_WORKER_APPS": "shop,news", "APNS_WORKER_APPS_SHOP_TOPIC": "com.example.app",
                 "APNS_WORKER_APPS_NEWS_TOPIC": "com.example.news",
@@ -204,9 +204,9 @@ extension EndToEnd {
                 "APNS_WORKER_CERTIFICATE_KEY": try TestCertificates.path("client-key.pem"),
             ]
             let channels = try await run("channels", "list", environment: certificate)
-            #expect(channels.ending == .exited(64) && channels.errors.contains("knows no channels"))
+            #expect(channels.ending == .exited(78) && channels.errors.contains("knows no channels"))
             let key = try await run("channels", "list", environment: ["APNS_WORKER_TRANSPORT": "gateway"])
-            #expect(key.ending == .exited(64) && key.errors.contains("needs a certificate"))
+            #expect(key.ending == .exited(78) && key.errors.contains("needs a certificate"))
             for (name, value, words) in [
                 ("TRANSPORT", "pigeon", "http2 or gateway"), ("GATEWAY_FRAME", "3", "simple, enhanced or items"),
                 ("GATEWAY_BARRIER", "maybe", "on or off"), ("GATEWAY_CONFIRM_AFTER", "600001", "10m"),
@@ -214,7 +214,7 @@ extension EndToEnd {
             ] {
                 let wrong = try await run(
                     "channels", "list", environment: certificate.merging(["APNS_WORKER_\(name)": value]) { $1 })
-                #expect(wrong.ending == .exited(64) && wrong.errors.contains(words), "\(name): \(wrong.errors)")
+                #expect(wrong.ending == .exited(78) && wrong.errors.contains(words), "\(name): \(wrong.errors)")
             }
         }
 

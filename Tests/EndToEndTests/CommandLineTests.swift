@@ -203,11 +203,11 @@ extension EndToEnd {
                 (["enqueue", "--token", "ab", "--alert", "x", "--unique-for", "1h"], "--id"),
                 (["enqueue", "--redis", "http://x", "--token", "ab", "--alert", "x"], "redis://"),
                 (["enqueue", "--queue", "{q}", "--token", "ab", "--alert", "x"], "queue name"),
-                (["pause"], "--reason"), (["pause", "--reason", " \n"], "--reason"),
+                (["pause", "--reason", " \n"], "--reason"),
                 (["pause", "--queue", "{q}", "--reason", "x"], "queue name"),
                 (["run"], "APNS_WORKER_TOPIC"), (["run", "--topic", "a"], "--key"),
                 (
-                    ["run", "--topic", "a", "--key", "/does/not/exist", "--key-id", "A", "--team-id", "B"],
+                    ["run", "--topic", "a", "--key", "/does/not/exist", "--key-id", "A", "--team-id", "TEAM123456"],
                     "/does/not/exist"
                 ),
                 (["run", "--topic", "a", "--key", "/dev/null"], "--key-id"),

@@ -353,7 +353,7 @@ extension EndToEnd {
             let folder = try Folder(yaml)
             for command in [["config"], ["run"], ["enqueue", "--token", "ab", "--alert", "x"]] {
                 let result = try await CommandLineTests.run(command + ["--config", folder.file])
-                #expect(result.ending == .exited(64), "\(command)")
+                #expect(result.ending == .exited(78), "\(command)")
                 #expect(result.errors.contains(sentence), "\(result.errors)")
             }
         }

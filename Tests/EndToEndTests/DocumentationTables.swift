@@ -180,10 +180,12 @@ enum DocumentationTables {
         case .attemptsExhausted: ["`dead`", "All attempts are used up. The dead letter has the last error."]
         case .badPayload:
             ["`dead`", "The payload breaks a rule that Apple documents as an error. The detail names it."]
-        case .campaignLimited: ["deferred", "The rate of the job's campaign is limited. It is due when its turn comes."]
+        case .campaignLimited:
+            ["deferred", "The rate of the job's campaign is limited. It is due when its turn comes."]
         case .campaignPaused: ["deferred", "The job's campaign is paused."]
         case .cancelled: ["`cancelled`", "An operator cancelled the job or its campaign."]
         case .certificateNotForTopic: ["the app is paused", "The certificate of a gateway app is for another topic."]
+        case .queuePaused: ["deferred", "The queue was paused with `--now`. The notification is back in the queue."]
         case .drained: ["deferred", "The worker ended before the notification was sent. It is back in the queue."]
         case .duplicate: ["`dropped`", "Another job with the same `id` was sent within `unique_for`."]
         case .endpointUnavailable: ["deferred", "The app's APNs does not answer, or answers with server errors only."]
@@ -368,7 +370,7 @@ struct DocumentedCommand: Decodable {
                 DocumentationTables.table(
                     ["Option", "Description"], own.map { [Self.option($0), Self.escaped($0.abstract ?? "")] }) + "\n"
         }
-        let settings = mine.filter(Self.isSetting).compactMap { $0.names?.last?.name }
+        let settings = (arguments ?? []).filter(Self.isSetting).compactMap { $0.names?.last?.name }
         if !settings.isEmpty {
             let flags = Set(settings.map { "--\($0)" })
             let sections = Setting.Section.allCases.filter { section in

@@ -193,7 +193,7 @@ extension EndToEnd {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<10))
             let wrong = try await scene.run(environment: ["APNS_WORKER_TOPIC": "com.other.app"])
             // As for any settings that are wrong.
-            #expect(wrong.ending == .exited(64), "\(wrong.errors)")
+            #expect(wrong.ending == .exited(78), "\(wrong.errors)")
             #expect(wrong.errors.contains("com.example.app) is for com.example.app"), "\(wrong.errors)")
             #expect(wrong.errors.contains("not for the topic com.other.app"))
             #expect(wrong.errors.contains("was not read, and keeps its records"))

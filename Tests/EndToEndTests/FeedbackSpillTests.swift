@@ -267,7 +267,7 @@ extension EndToEnd {
             let environment = try FeedbackScene.environment(redis.url, try #require(simulator.feedbackPort))
             let wrong = try await CommandLineTests.run(
                 ["feedback"], environment: environment.merging(["APNS_WORKER_TOPIC": "com.other.app"]) { $1 })
-            #expect(wrong.ending == .exited(64), "\(wrong.errors)")
+            #expect(wrong.ending == .exited(78), "\(wrong.errors)")
             let feedback = try await simulator.account().feedback
             #expect(feedback.connections == 0 && feedback.waiting == 5)
             let right = try await CommandLineTests.run(["feedback"], environment: environment)

@@ -174,10 +174,12 @@ extension EndToEnd {
             #expect(chosen.ending == .exited(0))
             #expect(chosen.output.hasPrefix("good: 100 records: 0 added, 100 known already"))
             let keyed = try await scene.run("--app", "keyed", environment: environment)
-            #expect(keyed.ending == .exited(64) && keyed.errors.contains("signing key"), "\(keyed.errors)")
-            let onlyKeyed = ["APNS_WORKER_CERTIFICATE": "", "APNS_WORKER_KEY": "x.p8", "APNS_WORKER_TEAM_ID": "T"]
+            #expect(keyed.ending == .exited(78) && keyed.errors.contains("signing key"), "\(keyed.errors)")
+            let onlyKeyed = [
+                "APNS_WORKER_CERTIFICATE": "", "APNS_WORKER_KEY": "x.p8", "APNS_WORKER_TEAM_ID": "TEAM123456",
+            ]
             let none = try await scene.run(environment: onlyKeyed.merging(["APNS_WORKER_KEY_ID": "K"]) { $1 })
-            #expect(none.ending == .exited(64) && none.errors.contains("no app has a certificate"), "\(none.errors)")
+            #expect(none.ending == .exited(78) && none.errors.contains("no app has a certificate"), "\(none.errors)")
         }
 
         @Test("goes on being asked for at an interval, whatever happens in between, until the process is told to end")
@@ -245,7 +247,7 @@ extension EndToEnd {
         func mistakes(flags: [String], words: String) async throws {
             let environment = try FeedbackScene.environment("redis://127.0.0.1:1", 1)
             let result = try await CommandLineTests.run(["feedback"] + flags, environment: environment)
-            #expect(result.ending == .exited(64), "\(result.errors)")
+            #expect(result.ending == .exited(flags.first == "--certificate" ? 78 : 64), "\(result.errors)")
             #expect(result.errors.contains(words), "\(result.errors)")
         }
     }

@@ -26,7 +26,7 @@ struct FleetView: Decodable {
     struct Queue: Decodable {
         let name: String
         let waiting, due, later, claimed, dead, dead_bytes, workers, dead_sampled: Int
-        let oldest_age: Int64?
+        let oldest_age_ms: Int64?
         let paused: Pause?
         let today, dead_reasons: [String: Int]
         let error: String?
@@ -36,9 +36,9 @@ struct FleetView: Decodable {
         let name, host, version, state, redis: String
         let pid, lanes, lanes_total, in_flight, claimed, done: Int
         let queues, not_ready: [String]
-        let started_at, updated_at, silence: Int64?
+        let started_at, updated_at, silence_ms: Int64?
         let rate: Double
-        let lease_left: Int64
+        let lease_left_ms: Int64
     }
 
     struct App: Decodable {

@@ -57,7 +57,7 @@ extension EndToEnd {
             let before = try QueueContents(redis)
             for result in [
                 try await Self.command(redis, "enqueue", "--token", TestJob.token("ab", 1), "--alert", "x"),
-                try await Self.command(redis, "requeue", "--all"),
+                try await Self.command(redis, "requeue", "--all", "--yes"),
             ] {
                 #expect(result.ending != .exited(0))
                 #expect(result.errors.contains("OOM command not allowed when used memory > 'maxmemory'"), "\(result)")

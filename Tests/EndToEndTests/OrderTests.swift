@@ -23,7 +23,7 @@ extension EndToEnd {
             #expect(quiet.output.contains("is quiet, with nothing in flight"))
             let view = try await FleetView(redis.url)
             let seen = try #require(view.worker(worker))
-            #expect(seen.state == "quiet" && seen.in_flight == 0 && seen.lease_left > 0)
+            #expect(seen.state == "quiet" && seen.in_flight == 0 && seen.lease_left_ms > 0)
             let left = try QueueContents(redis).jobs.count + 20
             try redis.push(TestJob.many(20, prefix: "b"))
             #expect(try await FleetView(redis.url).kinds == ["no_worker default"])
@@ -114,14 +114,14 @@ extension EndToEnd {
             #expect(one.ending == .exited(0) && one.output.contains(#""done":true,"order":"stop""#), "\(one)")
             _ = try await workers[1].finish()
             #expect(workers[0].process.ending == nil && workers[2].process.ending == nil)
-            let all = try await Self.command(redis.url, "stop", "--all", "--wait")
+            let all = try await Self.command(redis.url, "stop", "--all", "--yes", "--wait")
             #expect(all.ending == .exited(0), "\(all)")
             for worker in [workers[0], workers[2]] {
                 _ = try await worker.finish()
                 #expect(worker.lines(of: "stopping").count == 1)
             }
             #expect(try QueueContents(redis).lastingKeys.isEmpty)
-            let nobody = try await Self.command(redis.url, "stop", "--all")
+            let nobody = try await Self.command(redis.url, "stop", "--all", "--yes")
             #expect(nobody.ending != .exited(0) && nobody.errors.contains("no worker is running"))
         }
 
@@ -191,7 +191,7 @@ extension EndToEnd {
                 let resumed = try await CommandLineTests.run(["resume"] + arguments, environment: environment)
                 #expect(resumed.output.contains("is resumed; it was paused: x"), "\(resumed)")
             }
-            let stop = try await Self.command(cluster.url, "stop", "--all", "--wait")
+            let stop = try await Self.command(cluster.url, "stop", "--all", "--yes", "--wait")
             #expect(stop.ending == .exited(0), "\(stop)")
             _ = try await worker.finish()
             for node in cluster.nodes { #expect(try node.run("KEYS", "push:{[ab]}*") == .array([])) }
@@ -205,11 +205,11 @@ extension EndToEnd {
             try await eventually("it is seen") { try await FleetView(set.url).worker(worker)?.redis == "sentinel" }
             try await set.failOver()
             try await eventually("it is quiet") {
-                let result = try await Self.command(set.url, "quiet", "--all", "--wait", "--timeout", "30")
+                let result = try await Self.command(set.url, "quiet", "--all", "--yes", "--wait", "--timeout", "30")
                 return result.ending == .exited(0)
             }
             #expect(try await FleetView(set.url).worker(worker)?.state == "quiet")
-            #expect(try await Self.command(set.url, "stop", "--all", "--wait").ending == .exited(0))
+            #expect(try await Self.command(set.url, "stop", "--all", "--yes", "--wait").ending == .exited(0))
             _ = try await worker.finish()
         }
     }

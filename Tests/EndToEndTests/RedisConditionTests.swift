@@ -46,7 +46,7 @@ extension EndToEnd {
             // It cannot renew its lease now, for whatever reason.
             worker.process.send(SIGSTOP)
             try await eventually("its lease ends") {
-                try await FleetView(redis.url).worker(worker)?.lease_left ?? 0 < -5000
+                try await FleetView(redis.url).worker(worker)?.lease_left_ms ?? 0 < -5000
             }
             let late = try await FleetView(redis.url)
             #expect(late.kinds == ["redis_full \(place)"] && late.worker(worker)?.state == "unknown")
@@ -57,8 +57,8 @@ extension EndToEnd {
             #expect(page.contains("; it had 5 jobs; Redis refuses writes, so "), "\(page)")
             #expect(!page.contains("start a worker") && lines.allSatisfy { $0.count <= 80 }, "\(page)")
             let summary = try await Self.status(redis.url, "--check")
-            #expect(summary.ending == .exited(1))
-            #expect(summary.output.hasPrefix("PROBLEM: Redis at \(place) is full: "), "\(summary)")
+            #expect(summary.ending == .exited(2))
+            #expect(summary.output.hasPrefix("CRITICAL: Redis at \(place) is full: "), "\(summary)")
             let check = try await Self.check(redis.url)
             #expect(check.ending == .exited(1) && check.output.contains("FAILED   redis: Redis at \(place) is full: "))
 
@@ -212,7 +212,7 @@ extension EndToEnd {
             let page = try await Self.status(redis.url).output
             #expect(page.contains("  not ready\n  not ready: \(reason)"), "\(page)")
             let summary = try await Self.status(redis.url, "--check")
-            #expect(summary.ending == .exited(1) && summary.output.contains(reason), "\(summary)")
+            #expect(summary.ending == .exited(2) && summary.output.contains(reason), "\(summary)")
             try redis.run("DEL", "push:{shared}:invalid-tokens")
             try await eventually("it is ready") {
                 let view = try await FleetView(redis.url)

@@ -45,7 +45,7 @@ extension EndToEnd {
             let letters = try QueueContents(redis).dead
             #expect(letters.count == 30 && letters.allSatisfy { $0.tokens.count == 2 })
             #expect(Set(letters.map(\.original)) == Set(jobs.map { Array($0.utf8) }))
-            try await Self.requeue(redis, "--all")
+            try await Self.requeue(redis, "--all", "--yes")
             let second = try WorkerProcess(redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"])
             #expect(try await second.finish().delivered == 60)
             let accepted = try await simulator.stop()
@@ -119,7 +119,7 @@ extension EndToEnd {
             ]
             try redis.push(bodies)
             for round in 0..<3 {
-                if round > 0 { try await Self.requeue(redis, "--all") }
+                if round > 0 { try await Self.requeue(redis, "--all", "--yes") }
                 let worker = try WorkerProcess(
                     redis: redis.url, endpoint: simulator.port, options: ["--exit-when-done"])
                 _ = try await worker.finish()
@@ -141,7 +141,7 @@ extension EndToEnd {
             _ = try await WorkerProcess(redis: redis.url, endpoint: simulator.port, options: options).finish()
             let start = ContinuousClock.now
             try await eventually("the first is too old") { ContinuousClock.now - start > .seconds(2) }
-            try await Self.requeue(redis, "--all")
+            try await Self.requeue(redis, "--all", "--yes")
             let account = try await WorkerProcess(redis: redis.url, endpoint: simulator.port, options: options).finish()
             #expect(account.expired == 1 && account.delivered == 1)
             #expect(try await simulator.stop().accepted == 1)
@@ -164,10 +164,10 @@ extension EndToEnd {
                 let count = try await CommandLineTests.run(["dead", "list", "--count"], environment: environment)
                 #expect(count.output == "500\tUnknownApp\n", "\(count.errors)")
                 let requeued = try await CommandLineTests.run(
-                    ["requeue", "--all", "--limit", "200"], environment: environment)
+                    ["requeue", "--all", "--yes", "--limit", "200"], environment: environment)
                 #expect(requeued.output == "requeued 200 jobs of queue default: 200 UnknownApp\n", "\(requeued.errors)")
                 let script = try await CommandLineTests.run(
-                    ["--all", "--limit", "299"] + flags, of: RequeueTool.scriptPath)
+                    ["--all", "--yes", "--limit", "299"] + flags, of: RequeueTool.scriptPath)
                 #expect(script.output == "requeued 299 jobs of queue default: 299 UnknownApp\n", "\(script.errors)")
                 let deleted = try await CommandLineTests.run(
                     ["dead", "delete", "--all", "--yes"], environment: environment)
@@ -176,10 +176,11 @@ extension EndToEnd {
             }
             try owner.bury([.numbered(1)])
             let lost = try await CommandLineTests.run(
-                ["--all", "--redis-cli", "redis-cli -p \(other.port)"], of: RequeueTool.scriptPath)
+                ["--all", "--yes", "--redis-cli", "redis-cli -p \(other.port)"], of: RequeueTool.scriptPath)
             #expect(lost.ending == .exited(1) && lost.errors.contains("add -c"), "\(lost.errors)")
             let unknown = try await CommandLineTests.run(
-                ["--all", "--sentinel", "127.0.0.1:\(sentinel.port)", "--master", "nobody"], of: RequeueTool.scriptPath)
+                ["--all", "--yes", "--sentinel", "127.0.0.1:\(sentinel.port)", "--master", "nobody"],
+                of: RequeueTool.scriptPath)
             #expect(unknown.ending == .exited(1) && unknown.errors.contains("nobody"), "\(unknown.errors)")
         }
     }

@@ -44,7 +44,7 @@ extension EndToEnd {
             #expect(!page.output.contains("\u{1B}"))
             #expect(lines.allSatisfy { $0.count <= 80 }, "\(page.output)")
             let check = try await Self.page(redis.url, "--check")
-            #expect(check.ending == .exited(1) && check.output.hasPrefix("PROBLEM: queue typo"), "\(check)")
+            #expect(check.ending == .exited(2) && check.output.hasPrefix("CRITICAL: queue typo"), "\(check)")
             // Whoever asks for one queue is told of that one.
             #expect(try await FleetView(redis.url, "--queue", "other").problems.isEmpty)
         }
@@ -71,7 +71,7 @@ extension EndToEnd {
             let view = try await FleetView(redis.url)
             let worker = try #require(view.worker(workers[0]))
             #expect(worker.state == "running" && worker.lanes_total == 2 && worker.queues == ["a", "b"])
-            #expect(worker.version == "0.1.0" && worker.redis == "single" && worker.lease_left > 0)
+            #expect(worker.version == "0.1.0" && worker.redis == "single" && worker.lease_left_ms > 0)
             #expect(worker.name.hasPrefix("\(worker.host).\(worker.pid).") && worker.started_at ?? 0 > 0)
             let b = try view.queue("b")
             #expect(b.dead == 5 && b.dead_reasons == ["PayloadTooLarge": 5] && b.today["dead:PayloadTooLarge"] == 5)
@@ -146,8 +146,11 @@ extension EndToEnd {
             #expect(again.output.contains("it was paused before: moon, since 20"), "\(again.output)")
             let app = try await CommandLineTests.run(
                 ["pause", "--app", "goood", "--reason", "x"], environment: environment)
-            #expect(app.output.hasPrefix("app goood is paused: x\n") && app.ending == .exited(0))
-            #expect(app.errors == "warning: no worker knows an app goood; they know good, other\n")
+            #expect(app.output.isEmpty && app.ending == .exited(1))
+            #expect(
+                app.errors
+                    == "Error: no app goood is known; did you mean good? Known: good, other. --force continues anyway\n"
+            )
 
             let view = try await FleetView(redis.url)
             let queue = try view.queue("default")
@@ -230,7 +233,7 @@ extension EndToEnd {
             let old = Int(Date().timeIntervalSince1970) - 3600
             try redis.push([TestJob.text("ab", #""enqueued_at":\#(old),"#)])
             let view = try await FleetView(redis.url)
-            #expect(try (3_590_000..<4_000_000).contains(view.queue("default").oldest_age ?? 0))
+            #expect(try (3_590_000..<4_000_000).contains(view.queue("default").oldest_age_ms ?? 0))
             #expect(try await FleetView(redis.url, "--max-age", "30m").kinds.contains("too_old default"))
             #expect(try await !FleetView(redis.url, "--max-age", "2h").kinds.contains("too_old default"))
         }

@@ -91,7 +91,7 @@ struct LogOutputTests {
             let lines = try String(contentsOf: file, encoding: .utf8).split(separator: "\n")
             #expect(lines.count == 3)
             #expect(
-                lines[1].contains(#""event":"log_lines_lost""#) && lines[1].contains(#""count":"2""#)
+                lines[1].contains(#""event":"log_lines_lost""#) && lines[1].contains(#""count":2"#)
                     && lines[2].contains("four"))
         }
     }

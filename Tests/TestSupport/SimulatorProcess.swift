@@ -37,10 +37,11 @@ public final class SimulatorProcess: Sendable {
 
         private enum CodingKeys: String, CodingKey {
             case requests, accepted, acceptedAnswerLost, acceptedTakenBack, silenced, resets, drops, resetsReceived
-            case goAways, connections, protocolErrors, highestConcurrentStreams, duplicates, distinctIDs, distinctTokens
+            case goAways, connections, protocolErrors, highestConcurrentStreams, duplicates, distinctTokens
             case answers, broadcasts, acceptedByGateway, gateway, feedback
-            case recordedByGatewayID = "gatewayAcceptedByID"
-            case recordedByID = "acceptedByID"
+            case distinctIDs = "distinctIds"
+            case recordedByGatewayID = "gatewayAcceptedById"
+            case recordedByID = "acceptedById"
             case recordedByToken = "acceptedByToken"
             case recordedByChannel = "acceptedByChannel"
         }
@@ -56,6 +57,12 @@ public final class SimulatorProcess: Sendable {
         public let accepted, dropped, droppedBytes, bytesReceived, duplicates, distinctIDs: Int
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public let connections, refusedClients, closes, resets, hangs: Int
+
+        private enum CodingKeys: String, CodingKey {
+            case frames, refused, packets, accepted, dropped, droppedBytes, bytesReceived, duplicates, connections
+            case refusedClients, closes, resets, hangs
+            case distinctIDs = "distinctIds"
+        }
     }
 
     /// The account of its feedback service.
@@ -90,7 +97,7 @@ public final class SimulatorProcess: Sendable {
             priority = members.priority
             isAccepted = members.accepted && members.transport == "gateway"
             let start = line.range(of: #""payload":"#)?.upperBound
-            let end = line.range(of: #","payloadSize":"#, options: .backwards)?.lowerBound
+            let end = line.range(of: #","payload_bytes":"#, options: .backwards)?.lowerBound
             if let start, let end, start < end { payload = String(line[start..<end]) } else { payload = "" }
         }
     }
@@ -194,7 +201,7 @@ public final class SimulatorProcess: Sendable {
             let ending = try await process.wait()
             guard ending == .exited(0) else { throw process.failure("ended with \(ending)") }
         }
-        var account = try JSONDecoder().decode(Account.self, from: Data(contentsOf: file))
+        var account = try Self.decoder.decode(Account.self, from: Data(contentsOf: file))
         if signal == SIGTERM { account.gatewayAccepted = try gatewayAccepted() }
         return account
     }
@@ -205,6 +212,12 @@ public final class SimulatorProcess: Sendable {
         guard FileManager.default.fileExists(atPath: record.path) else { return [] }
         return try String(contentsOf: record, encoding: .utf8).split(separator: "\n")
             .map { try GatewayRecord(line: $0) }.filter(\.isAccepted)
+    }
+
+    private static var decoder: JSONDecoder {
+        let decoder = JSONDecoder()
+        decoder.keyDecodingStrategy = .convertFromSnakeCase
+        return decoder
     }
 
     private struct Announcement: Decodable {
@@ -218,7 +231,7 @@ public final class SimulatorProcess: Sendable {
             if let ending = process.ending { throw process.failure("ended with \(ending)") }
             let line = process.output
             guard line.hasSuffix("\n") else { return false }
-            announcement = try JSONDecoder().decode(Announcement.self, from: Data(line.utf8))
+            announcement = try Self.decoder.decode(Announcement.self, from: Data(line.utf8))
             return true
         }
         guard let announcement else { throw process.failure("no port") }

@@ -98,7 +98,9 @@ public final class WorkerProcess: Sendable {
     public func finish(within limit: Duration = .seconds(90)) async throws -> Account {
         let ending = try await process.wait(within: limit)
         guard ending == .exited(0) else { throw process.failure("ended with \(ending)") }
-        return try JSONDecoder().decode(Account.self, from: Data(contentsOf: accountPath))
+        let decoder = JSONDecoder()
+        decoder.keyDecodingStrategy = .convertFromSnakeCase
+        return try decoder.decode(Account.self, from: Data(contentsOf: accountPath))
     }
 
     /// Tells it to drain, and waits until it has ended.

@@ -227,13 +227,13 @@ def at_backlog(queue, worker, held, jobs):
 
 def check(accounts, seen, delivered, expected):
     """What was delivered is what was to be, and what the simulator has."""
-    for field in ("dead", "invalidToken", "expired", "dropped", "retried", "deferred", "possibleDuplicates", "lostClaims"):
+    for field in ("dead", "invalid_token", "expired", "dropped", "retried", "deferred", "possible_duplicates", "lost_claims"):
         count = sum(account[field] for account in accounts)
         if count:
             raise Failed(f"the worker's account says {field}: {count}, where nothing went wrong")
     if expected is not None and delivered != expected:
         raise Failed(f"{delivered} notifications were delivered, not {expected}")
-    if seen is not None and (seen["accepted"] != delivered or seen["duplicates"] or seen["protocolErrors"]):
+    if seen is not None and (seen["accepted"] != delivered or seen["duplicates"] or seen["protocol_errors"]):
         raise Failed(f"the worker says it delivered {delivered}; the simulator's account says {json.dumps(seen)}")
 
 
@@ -280,7 +280,7 @@ def latency(bench, setting):
     if seen["latency"]["count"] != 1000 * bench.latency_seconds:
         raise Failed(f"the simulator measured {seen['latency']['count']} notifications")
     names = {"p50_us": "p50", "p99_us": "p99", "p999_us": "p999", "max_us": "maximum"}
-    return {name: seen["latency"][f"{field}Microseconds"] for name, field in names.items()}
+    return {name: seen["latency"][f"{field}_microseconds"] for name, field in names.items()}
 
 
 # Backlogs of large jobs: name, and (tokens a job, consecutive jobs) in turn. A token takes 67 bytes.

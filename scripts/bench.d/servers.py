@@ -74,7 +74,7 @@ class Simulator:
 class Gateway(Simulator):
     """The simulator's binary gateway. It answers nothing that it takes."""
 
-    listening = "gatewayPort"
+    listening = "gateway_port"
 
     def __init__(self, bench):
         super().__init__(bench, "at once", "--gateway-port", 0, "--client-ca", f"{bench.certificates}/ca.pem")

@@ -23,6 +23,8 @@ struct ConnectionPoolState {
     let configuration: Configuration
     private(set) var connecting = 0
     private(set) var usable = 0
+    /// Connections that were made since the start.
+    private(set) var made = 0
     /// Failures in a row since a connection last worked.
     private(set) var failures = 0
     private(set) var notBefore = NIODeadline.distantPast
@@ -64,6 +66,7 @@ struct ConnectionPoolState {
     mutating func connected() {
         connecting -= 1
         usable += 1
+        made += 1
     }
 
     /// A connection got its first answer.

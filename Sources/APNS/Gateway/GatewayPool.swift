@@ -73,6 +73,9 @@ public final class GatewayPool: Transport {
     /// Never unanswered: the gateway answers nothing that it accepts.
     public var answerState: AnswerState { .answered }
 
+    /// The number of connections that were made since the start.
+    public var connectionsMade: Int { state.made }
+
     /// The connections' state; as streams it counts the windows of unconfirmed notifications.
     public var statistics: PoolStatistics {
         var statistics = PoolStatistics()

@@ -70,6 +70,9 @@ public final class ConnectionPool: Transport {
         configuration.minimumConnections == 0 && state.usable == 0 && state.failures == 0 && closed == nil
     }
 
+    /// The number of connections that were made since the start.
+    public var connectionsMade: Int { state.made }
+
     /// The connections' state.
     public var statistics: PoolStatistics {
         var statistics = PoolStatistics()

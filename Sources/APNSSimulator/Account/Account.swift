@@ -101,6 +101,7 @@ package struct Account: Sendable {
     package func json(details: Bool) throws -> String {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.prettyPrinted, .sortedKeys]
+        encoder.keyEncodingStrategy = .convertToSnakeCase
         return String(decoding: try encoder.encode(Page(account: self, details: details)), as: UTF8.self)
     }
 

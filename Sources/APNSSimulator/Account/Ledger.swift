@@ -35,8 +35,10 @@ package struct Ledger<Counters: LedgerCounters, ID: Hashable & Sendable>: Encoda
 
     mutating func count(_ change: (inout Counters) -> Void) { change(&counters) }
 
-    private enum Key: CodingKey {
-        case duplicates, distinctIDs, forgottenIDs
+    private enum Key: String, CodingKey {
+        case duplicates
+        case distinctIDs = "distinct_ids"
+        case forgottenIDs = "forgotten_ids"
     }
 
     /// Writes everything but the ids.

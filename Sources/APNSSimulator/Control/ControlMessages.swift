@@ -83,6 +83,7 @@ enum ControlAnswer {
     static func json(_ value: some Encodable, status: HTTPResponse.Status = .ok) throws -> Response {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
+        encoder.keyEncodingStrategy = .convertToSnakeCase
         return json(bytes: Array(try encoder.encode(value)), status: status)
     }
 

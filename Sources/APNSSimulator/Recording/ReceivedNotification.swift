@@ -95,7 +95,7 @@ extension ReceivedNotification {
     /// The notification as a JSON object on one line; what it does not have is left out.
     ///
     /// The payload is in `payload` with its numbers and the order of its members as they came. One that is no JSON object
-    /// is in `payloadText`.
+    /// is in `payload_text`.
     /// - Parameter sequence: its number in the recording.
     func json(sequence: UInt64) -> [UInt8] {
         var object = JSONObjectWriter()
@@ -107,15 +107,15 @@ extension ReceivedNotification {
         object.member("token", token)
         object.member("channel", channel)
         object.member("topic", topic)
-        object.member("pushType", pushType)
+        object.member("push_type", pushType)
         object.member("priority", priority)
         object.member("expiration", expiration)
-        object.member("collapseID", collapseID)
-        object.member("apnsID", apnsID)
+        object.member("collapse_id", collapseID)
+        object.member("apns_id", apnsID)
         object.member("identifier", identifier)
-        if !malformedHeaders.isEmpty { object.member("malformedHeaders", malformedHeaders) }
+        if !malformedHeaders.isEmpty { object.member("malformed_headers", malformedHeaders) }
         write(payloadInto: &object)
-        object.member("payloadSize", payloadSize)
+        object.member("payload_bytes", payloadSize)
         object.member("accepted", accepted)
         switch outcome {
         case .answered(let status, let reason):
@@ -140,7 +140,7 @@ extension ReceivedNotification {
             // Outside of strings a line's end is a space, and inside it is not allowed.
             object.member("payload", json: payload.lazy.map { $0 == 0x0A || $0 == 0x0D ? 0x20 : $0 })
         } else {
-            object.member("payloadText", String(decoding: payload, as: UTF8.self))
+            object.member("payload_text", String(decoding: payload, as: UTF8.self))
         }
     }
 }

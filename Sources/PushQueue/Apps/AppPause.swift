@@ -14,6 +14,8 @@ public struct AppPause: Sendable, Equatable {
     public var until: Int64?
     /// The lane that noticed it, or the operator who ordered it.
     public var by: String?
+    /// True for the pause of a queue whose workers hand back the jobs that they have not submitted.
+    public var handsBack = false
 
     /// Makes a pause; see the members for units.
     public init(
@@ -34,6 +36,7 @@ public struct AppPause: Sendable, Equatable {
             var since: Double?
             var until: Double?
             var by: String?
+            var now: Bool?
         }
         guard let form = try? JSONDecoder().decode(Form.self, from: Data(text.readableBytesView)) else {
             self.init(reason: String(decoding: text.readableBytesView.prefix(200), as: UTF8.self).printable)
@@ -43,6 +46,7 @@ public struct AppPause: Sendable, Equatable {
             reason: (form.reason ?? "paused").prefix(200).printable, detail: form.detail?.prefix(400).printable,
             since: form.since.flatMap { Int64(exactly: $0.rounded()) },
             until: form.until.flatMap { Int64(exactly: $0.rounded()) }, by: form.by?.printable)
+        handsBack = form.now ?? false
     }
 
     /// The reason with its detail, such as `HungUp (the gateway drops connections)`.
@@ -69,6 +73,7 @@ public struct AppPause: Sendable, Equatable {
             json.writeString(",\"by\":")
             json.writeJSONString(by)
         }
+        if handsBack { json.writeString(",\"now\":true") }
         json.writeString("}")
         return json
     }

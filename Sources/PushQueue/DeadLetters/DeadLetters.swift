@@ -53,6 +53,9 @@ public struct DeadLetters: Sendable {
     private let client: RedisClient
     private let keys: QueueKeys
 
+    /// The queue's name.
+    package var queue: String { keys.queue }
+
     /// - Parameter client: of the server that has the queue.
     public init(_ client: RedisClient, _ keys: QueueKeys) {
         self.client = client

@@ -52,6 +52,12 @@ public struct AppConfiguration: Sendable {
     public var maximumStreams = 1000
     /// How long a request may go unanswered, in milliseconds.
     public var requestTimeout = 20_000
+    /// How long TCP, the proxy's answer and TLS may each take, in milliseconds.
+    public var connectTimeout = 10_000
+    /// The first pause after a connection could not be made, in milliseconds. It doubles with each further failure.
+    public var reconnectBase = 250
+    /// The longest pause between attempts to connect, in milliseconds.
+    public var reconnectCap = 30_000
     /// Notifications a second at the most, of all workers together; `nil` for as many as can be sent.
     public var maximumPerSecond: Int?
     /// The share of answers that call a device token bad (`BadDeviceToken`, `DeviceTokenNotForTopic`) above which the app is

@@ -35,7 +35,7 @@ struct AppDifference: Equatable {
             proxy = app.proxy
             numbers = [
                 app.minimumConnections, app.maximumConnections, app.idleTimeout, app.maximumConnectionAge,
-                app.maximumStreams, app.requestTimeout,
+                app.maximumStreams, app.requestTimeout, app.connectTimeout, app.reconnectBase, app.reconnectCap,
             ]
         }
     }

@@ -40,6 +40,9 @@ extension AppConfiguration {
             pool.idleTimeout = .seconds(Int64(idleTimeout))
             pool.maximumAge = maximumConnectionAge.map { .seconds(Int64($0)) }
             pool.proxy = proxy
+            pool.connectTimeout = .milliseconds(Int64(connectTimeout))
+            pool.reconnectPause = .milliseconds(Int64(reconnectBase))
+            pool.longestReconnectPause = .milliseconds(Int64(max(reconnectBase, reconnectCap)))
             return .http2(pool)
         case .gateway(let options):
             var pool = GatewayPool.Configuration(endpoint: endpoint, tls: try tlsContext(for: credential))
@@ -56,6 +59,9 @@ extension AppConfiguration {
             pool.idleTimeout = .seconds(Int64(idleTimeout))
             pool.maximumAge = maximumConnectionAge.map { .seconds(Int64($0)) }
             pool.proxy = proxy
+            pool.connectTimeout = .milliseconds(Int64(connectTimeout))
+            pool.reconnectPause = .milliseconds(Int64(reconnectBase))
+            pool.longestReconnectPause = .milliseconds(Int64(max(reconnectBase, reconnectCap)))
             return .gateway(pool)
         }
     }

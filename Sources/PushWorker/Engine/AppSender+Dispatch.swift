@@ -61,6 +61,20 @@ extension AppSender {
         }
     }
 
+    /// Defers the jobs of a paused queue, as far as they are not submitted.
+    func handBack(jobsOf queue: QueueContext) {
+        guard lane.isWorking else { return }
+        var jobs = line.ready
+        line.ready = Line()
+        while let id = jobs.removeFirst(in: lane.jobs) {
+            guard lane.jobs[id].queue == queue.id else {
+                line.ready.append(id, in: lane.jobs)
+                continue
+            }
+            deferUnsubmitted(id, Reason(.queuePaused), delay: 0)
+        }
+    }
+
     private func isCancelled(_ id: JobID, of queue: QueueContext) -> Bool {
         guard lane.jobs[id].queue == queue.id, let job = lane.jobs[id].job,
             let (_, command) = queue.commands.command(for: job)

@@ -112,7 +112,9 @@ extension Lane {
     func load() async throws -> WorkSummary.Load {
         try await eventLoop.submit {
             WorkSummary.Load(
-                inFlight: self.inFlight, waiting: self.senders.reduce(0) { $0 + $1.line.waiting })
+                inFlight: self.inFlight, waiting: self.senders.reduce(0) { $0 + $1.line.waiting },
+                connections: self.senders.reduce(0) { $0 + $1.transport.usableConnections },
+                connectionsMade: self.senders.reduce(0) { $0 + $1.transport.connectionsMade })
         }.get()
     }
 

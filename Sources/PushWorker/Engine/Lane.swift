@@ -391,6 +391,7 @@ extension Lane: QueueConsumerDelegate {
         case .due(let time): callbacks.due(consumer.queue.id, time)
         case .command(let command): callbacks.command(command)
         case .jobCommands: intake.applyCommands(of: consumer.queue)
+        case .handBack: for sender in senders { sender.handBack(jobsOf: consumer.queue) }
         }
     }
 

@@ -22,6 +22,8 @@ enum QueueEvent {
     case command(WorkerCommand)
     /// Other commands about the queue's jobs hold from now on.
     case jobCommands
+    /// The queue's pause asks for the jobs that are not submitted.
+    case handBack
 }
 
 /// A job as it was claimed.
@@ -251,6 +253,7 @@ final class QueueConsumer {
             waitForJob()
             wakeWhenDue()
         }
+        if claimed.handsBack { report(.handBack) }
         report(.answered)
     }
 

@@ -9,6 +9,10 @@ struct WorkSummary {
         var inFlight = 0
         /// Notifications that are claimed and not sent.
         var waiting = 0
+        /// Connections to APNs that take requests.
+        var connections = 0
+        /// Connections to APNs that were made since the start.
+        var connectionsMade = 0
     }
 
     /// The counts that each summary has, and those that it has only if there were some.
@@ -21,14 +25,22 @@ struct WorkSummary {
     }
 
     private var last = LaneCounters()
+    private var lastLoad = Load()
 
     /// The next summary.
     /// - Parameter seconds: since the last.
     /// - Returns: `nil` if nothing has happened since.
     mutating func next(_ counters: LaneCounters, _ load: Load, seconds: Double) -> Logger.Metadata? {
         guard counters != last else { return nil }
-        defer { last = counters }
-        var metadata: Logger.Metadata = ["in_flight": "\(load.inFlight)", "waiting": "\(load.waiting)"]
+        defer { (last, lastLoad) = (counters, load) }
+        var metadata: Logger.Metadata = [
+            "in_flight": "\(load.inFlight)", "waiting": "\(load.waiting)", "connections": "\(load.connections)",
+        ]
+        // A reload begins an app's count again.
+        let made = max(0, load.connectionsMade - lastLoad.connectionsMade)
+        let lost = max(0, made + lastLoad.connections - load.connections)
+        if made > 0 { metadata["connections_made"] = "\(made)" }
+        if lost > 0 { metadata["connections_lost"] = "\(lost)" }
         let (now, before) = (Self.counts(counters), Self.counts(last))
         for ((name, count), (_, old)) in zip(now.always, before.always) { metadata[name] = "\(count - old)" }
         for ((name, count), (_, old)) in zip(now.sometimes, before.sometimes) where count > old {

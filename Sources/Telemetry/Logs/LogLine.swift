@@ -100,9 +100,34 @@ struct LogLine {
             line.append(UInt8(ascii: ","))
             Self.append(name, to: &line)
             line.append(UInt8(ascii: ":"))
-            Self.append(value, to: &line)
+            if let number = Self.number(value, of: key) {
+                line += number.utf8
+            } else {
+                Self.append(value, to: &line)
+            }
         }
         line.append(UInt8(ascii: "}"))
+    }
+
+    /// The fields that hold numbers. Others stay strings whatever they look like: a job's ID can be `123`.
+    private static let numericNames: Set<String> = [
+        "accepted", "attempt", "by_gateway", "cancelled", "connections", "connections_lost", "connections_made",
+        "count",
+        "dead", "deferred", "delivered", "dropped", "expired", "failures", "in_flight", "invalid_token", "jobs", "lane",
+        "lanes", "per_second", "poisoned", "port", "retried", "scheduled", "seconds", "status", "suppressed", "waiting",
+    ]
+
+    /// The number in a field, as JSON writes it.
+    private static func number(_ value: Logger.MetadataValue, of name: String) -> String? {
+        guard numericNames.contains(name) || name.hasSuffix("_ms") || name.hasSuffix("_bytes") else { return nil }
+        let text = text(of: value)
+        let digits = text.hasPrefix("-") ? text.dropFirst() : text[...]
+        let parts = digits.split(separator: ".", omittingEmptySubsequences: false)
+        let isNumber =
+            (1...2).contains(parts.count) && text.utf8.count <= 17
+            && parts.allSatisfy { !$0.isEmpty && $0.utf8.allSatisfy { $0 &- 0x30 < 10 } }
+            && (parts[0] == "0" || !digits.hasPrefix("0"))
+        return isNumber ? text : nil
     }
 
     private static func append(_ value: Logger.MetadataValue, to line: inout [UInt8]) {

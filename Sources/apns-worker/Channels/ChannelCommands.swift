@@ -1,6 +1,5 @@
 import APNS
 import ArgumentParser
-import Glibc
 
 struct Channels: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -38,7 +37,7 @@ struct CreateChannel: AsyncParsableCommand {
 
     func run() async throws {
         let place = try options.place()
-        let channel = try await place.client.create(storage.policy)
+        let channel = try await place.ask { try await $0.create(storage.policy) }
         var report = place.report
         report.channel = channel.id
         report.storage = storage.rawValue
@@ -61,7 +60,7 @@ struct ReadChannel: AsyncParsableCommand {
 
     func run() async throws {
         let place = try options.place()
-        let channel = try await place.client.read(id: channel)
+        let channel = try await place.ask { try await $0.read(id: self.channel) }
         var report = place.report
         report.channel = channel.id
         report.storage = ChannelStorage.word(channel.storagePolicy)
@@ -83,28 +82,17 @@ struct DeleteChannel: AsyncParsableCommand {
 
     @Flag(help: "Do not ask for confirmation.") var yes = false
 
-    func validate() throws {
-        guard yes || isatty(STDIN_FILENO) == 1 else {
-            throw ValidationError("refusing to delete the channel without confirmation; pass --yes")
-        }
-    }
+    func validate() throws { try Confirmation.check(isGiven: yes) }
 
     func run() async throws {
         let place = try options.place()
-        guard yes || isConfirmed(place) else {
-            Terminal.tell("nothing was deleted\n")
-            throw ExitCode(1)
-        }
-        try await place.client.delete(id: channel)
+        try Confirmation.demand(
+            "Delete channel \(channel) of \(place.words) permanently?", isGiven: yes, answer: "yes")
+        try await place.ask { try await $0.delete(id: channel) }
         var report = place.report
         report.channel = channel
         report.isDeleted = true
         try options.tell("deleted channel \(channel) of \(place.words)", report)
-    }
-
-    private func isConfirmed(_ place: ChannelPlace) -> Bool {
-        Terminal.tell("Delete channel \(channel) of \(place.words)? It cannot be had back. Type yes: ")
-        return readLine() == "yes"
     }
 }
 
@@ -116,7 +104,7 @@ struct ListChannels: AsyncParsableCommand {
 
     func run() async throws {
         let place = try options.place()
-        let channels = try await place.client.list()
+        let channels = try await place.ask { try await $0.list() }
         var report = place.report
         report.channels = channels
         guard !channels.isEmpty || options.json else {

@@ -7,8 +7,8 @@ import PushWorker
 
 /// Which app's channels, where, and how to tell of them.
 struct ChannelOptions: ParsableArguments {
-    @OptionGroup(title: "App") var settings: AppOptions
-    @OptionGroup(title: "Binary gateway (--transport gateway)") var gateway: SettingFlags<GatewayFlags>
+    @OptionGroup(title: "App") var settings: SettingFlags<HiddenFlags<AppFlags>>
+    @OptionGroup(title: "Binary gateway (--transport gateway)") var gateway: SettingFlags<HiddenFlags<GatewayFlags>>
 
     @Option(help: "App. (default: the only app)")
     var app: String?
@@ -24,12 +24,12 @@ struct ChannelOptions: ParsableArguments {
         let names = apps.map(\.name).joined(separator: ", ")
         guard let app else {
             guard apps.count == 1 else {
-                throw ValidationError("there are several apps: choose one with --app \(names)")
+                throw CommandFailure(.usage, "there are several apps: choose one with --app \(names)")
             }
             return apps[0]
         }
         guard let chosen = apps.first(where: { $0.name == app }) else {
-            throw ValidationError("there is no app \(app); there is: \(names)")
+            throw CommandFailure(.usage, "there is no app \(app); there is: \(names)")
         }
         return chosen
     }
@@ -42,8 +42,10 @@ struct ChannelOptions: ParsableArguments {
         case "production": return .productionChannels
         case "sandbox", "development": return .sandboxChannels
         default:
+            try given.refuseMistypedEnvironment()
             guard let endpoint = APNSEndpoint(given.text) else {
-                throw ValidationError(
+                throw CommandFailure(
+                    .configuration,
                     "\(given.place) is \(given.text); it must be host:port, production or sandbox")
             }
             return endpoint
@@ -55,7 +57,8 @@ struct ChannelOptions: ParsableArguments {
         let all = try server.settings(settings.given, gateway.given)
         let app = try configuration(all)
         guard !app.usesGateway else {
-            throw ValidationError(
+            throw CommandFailure(
+                .configuration,
                 "the app \(app.name) has the binary gateway for its transport, which knows no channels; choose one whose "
                     + "transport is http2")
         }
@@ -63,13 +66,14 @@ struct ChannelOptions: ParsableArguments {
         do {
             bundleID = try BundleID(topic: app.topic)
         } catch {
-            throw ValidationError("\(error)")
+            throw CommandFailure(.configuration, "\(error)")
         }
         var configuration = ChannelClient.Configuration(
             endpoint: try endpoint(of: app, all), tls: try app.tlsContext(for: app.credential),
             providerTokens: app.credential.tokenSources, wallClock: { Int64(time(nil)) })
         configuration.proxy = app.proxy
         configuration.requestTimeout = .milliseconds(Int64(app.requestTimeout))
+        configuration.connectTimeout = .milliseconds(Int64(app.connectTimeout))
         return ChannelPlace(
             client: ChannelClient(bundleID: bundleID, configuration: configuration),
             environment: app.endpoint.environment)
@@ -87,6 +91,32 @@ struct ChannelPlace {
     let client: ChannelClient
     /// `production`, `sandbox`, or a server's address.
     let environment: String
+
+    /// Asks APNs.
+    /// - Throws: ``CommandFailure``.
+    func ask<Answer>(_ body: (ChannelClient) async throws -> Answer) async throws -> Answer {
+        do {
+            return try await body(client)
+        } catch let error as ChannelManagementError {
+            throw CommandFailure(Self.status(error), "\(error)")
+        } catch {
+            // There was no answer.
+            throw CommandFailure(.unavailable, "\(error)")
+        }
+    }
+
+    private static func status(_ error: ChannelManagementError) -> ExitStatus {
+        switch error {
+        case .malformedID: .usage
+        case .unexpected: .unavailable
+        case .refused(let refusal):
+            switch refusal.response.status {
+            case 401, 403: .refused
+            case 429, 500...: .unavailable
+            default: .attention
+            }
+        }
+    }
 
     /// For sentences.
     var words: String { "\(client.bundleID) (\(environment))" }

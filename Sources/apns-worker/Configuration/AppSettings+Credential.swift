@@ -13,7 +13,7 @@ extension AppSettings {
                 name: name, topic: topic,
                 credential: try simulated.credential(
                     topic: topic, otherTopics: otherTopics, usesGateway: usesGateway))
-        } catch let error as ValidationError {
+        } catch let error as CommandFailure {
             throw error
         } catch {
             throw invalid("\(error)")
@@ -53,8 +53,14 @@ extension AppSettings {
     private func keys(first: SecretSource) throws -> CredentialPlan {
         guard let teamID = text(.teamID) else {
             throw invalid(
-                "a signing key needs its ID and its team's: --key-id and --team-id, or \(variable(.keyID)) and …TEAM_ID"
+                "a signing key needs its ID and its team's: --key-id and --team-id, or \(variable(.keyID)) and \(variable(.teamID))"
             )
+        }
+        guard teamID.utf8.count == 10, teamID.utf8.allSatisfy({ $0 &- 0x30 < 10 || $0 &- 0x41 < 26 }) else {
+            let place = value(.teamID)?.place.description ?? variable(.teamID)
+            throw invalid(
+                "\(place) is \(teamID); a team ID has ten capital letters and digits, such as TEAM123456, as Apple's "
+                    + "developer site shows it under Membership")
         }
         func key(
             _ source: SecretSource, id: Setting, _ passphrase: Setting, _ passphraseFile: Setting

@@ -10,7 +10,7 @@ extension TLSTrust {
         do {
             if case .file(let path) = source { self = .file(path) } else { self = .pem(try source.read()) }
         } catch let error as SecretSource.Unreadable {
-            throw ValidationError("\(error)")
+            throw CommandFailure(.configuration, "\(error)")
         }
     }
 }
@@ -46,7 +46,7 @@ struct AppSettings {
         case (let path?, nil): return .file(path.text)
         case (nil, let text?): return .base64(text.text, name: text.place.description)
         case (let path?, let text?):
-            throw ValidationError("\(path.place) and \(text.place) are both given; omit one of them")
+            throw CommandFailure(.configuration, "\(path.place) and \(text.place) are both given; omit one of them")
         }
     }
 
@@ -55,7 +55,9 @@ struct AppSettings {
         isNamed && keys.contains { settings.own($0, app: name) != nil }
     }
 
-    func invalid(_ what: String) -> ValidationError { ValidationError(isNamed ? "the app \(name): \(what)" : what) }
+    func invalid(_ what: String) -> CommandFailure {
+        CommandFailure(.configuration, isNamed ? "the app \(name): \(what)" : what)
+    }
 
     /// How to give a setting, for a sentence.
     func variable(_ key: Setting) -> String {
@@ -95,6 +97,7 @@ struct AppSettings {
             return
         }
         if let given = given(.endpoint) {
+            try given.refuseMistypedEnvironment()
             let (text, place) = (given.text, given.place)
             guard let endpoint = app.usesGateway ? APNSEndpoint(gateway: text) : APNSEndpoint(text) else {
                 throw invalid("\(place) is \(text); it must be production, sandbox or host:port")

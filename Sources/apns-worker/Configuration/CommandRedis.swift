@@ -1,8 +1,9 @@
-import ArgumentParser
 import Logging
+import NIOCore
 import NIOPosix
 import PushQueue
 import Redis
+import Synchronization
 
 /// How a command reaches Redis. It tells of trouble itself, and the clients' log is silent.
 struct CommandRedis {
@@ -20,20 +21,18 @@ struct CommandRedis {
 }
 
 extension Settings {
-    /// Does something over a client that is ready, and is closed then.
+    /// Runs `body` over a client that is ready, and closes it afterwards.
     /// - Parameter key: in a Cluster, any key of the slot that the client is to serve.
-    /// - Throws: what `body` throws; an error of Redis as one that is told as a mistake of usage is.
+    /// - Throws: the errors of `body`; those of Redis as a ``CommandFailure``.
     func withClient(for key: String, _ body: (RedisClient) async throws -> Void) async throws {
         let redis = try CommandRedis(self)
         let client = RedisClient(
             topology: redis.topology, key: key, eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
             configuration: redis.configuration, logger: redis.logger)
         client.start()
-        do {
-            try await client.waitUntilReady(timeout: .seconds(10))
+        try await CommandFailure.mapping {
+            try await redisPatience.wait { try await client.waitUntilReady(timeout: $0) }
             try await body(client)
-        } catch let error as RedisError {
-            throw ValidationError("\(error)")
         }
         try? await client.close().get()
     }
@@ -42,5 +41,32 @@ extension Settings {
     func withClient(forApp app: String, _ body: (RedisClient, SharedKeys) async throws -> Void) async throws {
         let keys = sharedKeys
         try await withClient(for: keys.appPaused(app)) { try await body($0, keys) }
+    }
+}
+
+/// The time for which a command waits for Redis.
+struct RedisPatience: Sendable {
+    static let standard = 10_000
+    /// An attempt to connect that has not succeeded after this time is reported.
+    private static let silence = 500
+    private static let hasReported = Atomic(false)
+
+    /// In milliseconds.
+    var milliseconds = standard
+
+    /// Waits for a client; reports on standard error, once per process, why there is no connection yet.
+    /// - Parameter ready: waits for at most the given time.
+    func wait(until ready: (TimeAmount) async throws -> Void) async throws {
+        let first = min(Self.silence, milliseconds)
+        do {
+            return try await ready(.milliseconds(Int64(first)))
+        } catch let error as RedisError {
+            if case .authentication = error { throw error }
+            guard first < milliseconds else { throw error }
+            if !Self.hasReported.exchange(true, ordering: .relaxed) {
+                Terminal.tell("waiting up to \(DurationText.text(milliseconds)) for Redis: \(error)\n")
+            }
+        }
+        try await ready(.milliseconds(Int64(milliseconds - first)))
     }
 }

@@ -218,6 +218,15 @@ extension Setting {
             "request_timeout", .duration(.milliseconds, 100...600_000), .app, to: \AppConfiguration.requestTimeout,
             "Maximum time to wait for an answer."),
         Setting(
+            "connect_timeout", .duration(.milliseconds, 100...120_000), .app, to: \AppConfiguration.connectTimeout,
+            "Maximum time for each step of connecting: TCP, the proxy's answer, and TLS."),
+        Setting(
+            "reconnect_base", .duration(.milliseconds, 10...600_000), .app, to: \AppConfiguration.reconnectBase,
+            "Maximum pause after a first failure to connect; it doubles with each further one."),
+        Setting(
+            "reconnect_cap", .duration(.milliseconds, 10...3_600_000), .app, to: \AppConfiguration.reconnectCap,
+            "Maximum pause between attempts to connect."),
+        Setting(
             "idle_timeout", .duration(.seconds, 1...86_400), .app, to: \AppConfiguration.idleTimeout,
             "Time without requests after which a connection beyond `min_connections` is closed."),
         Setting(

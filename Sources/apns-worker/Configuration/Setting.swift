@@ -155,6 +155,23 @@ struct Setting: Sendable {
     /// The default as `--help` and the README print it.
     var shownDefault: String? { initial.map { kind.text($0) } ?? otherwise }
 
+    /// The placeholder of the value in `--help`.
+    var valueName: String? {
+        if let name = kind.valueName { return name }
+        return switch path.last {
+        case "url", "proxy": "url"
+        case "ca", "certificate", "certificate_key", "key", "next_key", "certificate_passphrase_file": "file"
+        case "key_id", "next_key_id", "team_id": "id"
+        case "endpoint", "feedback_endpoint", "management_endpoint": "server"
+        case "queue": "names"
+        case "list": "key"
+        case "job_class": "classes"
+        case "log_level": "level"
+        case "host": "address"
+        default: nil
+        }
+    }
+
     /// True if some worker cannot start without the setting; ``shownDefault`` says which.
     var isRequired: Bool { otherwise?.hasPrefix("required") ?? false }
 }

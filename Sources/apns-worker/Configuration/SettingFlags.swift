@@ -8,10 +8,19 @@ protocol SettingFlagSections {
     static var sections: [Setting.Section] { get }
     /// True for the group of a command that `--config` is in.
     static var haveFile: Bool { get }
+    /// True for the group of a command that `--timeout` is in: a command that waits for Redis.
+    static var haveTimeout: Bool { get }
+    /// The settings that `--help` shows; the others are on `apns-worker help settings`. `nil` for all.
+    static var shown: [Setting]? { get }
+    /// The help of a setting that means something else to the command than to a worker.
+    static func help(of setting: Setting) -> String?
 }
 
 extension SettingFlagSections {
     static var haveFile: Bool { false }
+    static var haveTimeout: Bool { false }
+    static var shown: [Setting]? { nil }
+    static func help(of setting: Setting) -> String? { nil }
 }
 
 /// The flags of some settings, made of their definitions, and `--config`.
@@ -24,6 +33,8 @@ struct SettingFlags<Sections: SettingFlagSections>: ParsableArguments, CustomRef
     private(set) var file: String?
     /// The flags that were given.
     private(set) var given: [Setting: String] = [:]
+    /// The time to wait for Redis in ms, if one was given.
+    private(set) var timeout: Int?
 
     private static var settings: [Setting] {
         Setting.all.filter { $0.flag != nil && Sections.sections.contains($0.section) }
@@ -34,6 +45,10 @@ struct SettingFlags<Sections: SettingFlagSections>: ParsableArguments, CustomRef
     init(from decoder: any Decoder) throws {
         let container = try decoder.container(keyedBy: Key.self)
         if Sections.haveFile { file = try container.decodeIfPresent(String.self, forKey: .file) }
+        if Sections.haveTimeout {
+            timeout = try container.decodeIfPresent(String.self, forKey: .timeout)
+                .map { try DurationText.option($0, "--timeout", bare: .seconds, 1...86_400) }
+        }
         for setting in Self.settings {
             given[setting] = try container.decodeIfPresent(String.self, forKey: Key(setting))
         }
@@ -41,15 +56,23 @@ struct SettingFlags<Sections: SettingFlagSections>: ParsableArguments, CustomRef
 
     var customMirror: Mirror {
         let file = Sections.haveFile ? [(Key.file.stringValue, Self.fileOption)] : []
-        return Mirror(self, children: file + Self.settings.map { (Key($0).stringValue, Self.option($0)) })
+        let timeout = Sections.haveTimeout ? [(Key.timeout.stringValue, Self.timeoutOption)] : []
+        return Mirror(self, children: file + Self.settings.map { (Key($0).stringValue, Self.option($0)) } + timeout)
     }
 
     private static var fileOption: Option<String?> {
         Option(
             name: .customLong(Key.file.stringValue),
-            help: """
+            help: ArgumentHelp(
+                """
                 YAML file with settings; flags and variables override it. See `apns-worker config --help`. (APNS_WORKER_CONFIG)
-                """)
+                """, valueName: "file", visibility: Sections.shown == nil ? .default : .hidden))
+    }
+
+    private static var timeoutOption: Option<String?> {
+        Option(
+            name: .customLong(Key.timeout.stringValue),
+            help: ArgumentHelp("Maximum time to wait for Redis. (default: 10s)", valueName: "duration"))
     }
 
     private static func option(_ setting: Setting) -> Option<String?> {
@@ -57,7 +80,9 @@ struct SettingFlags<Sections: SettingFlagSections>: ParsableArguments, CustomRef
         return Option(
             name: .customLong(Key(setting).stringValue),
             help: ArgumentHelp(
-                "\(setting.help) (\(setting.variable)\(initial))", valueName: setting.kind.valueName))
+                "\(Sections.help(of: setting) ?? setting.help) (\(setting.variable)\(initial))",
+                valueName: setting.valueName,
+                visibility: Sections.shown.map { $0.contains(setting) } ?? true ? .default : .hidden))
     }
 
     private struct Key: CodingKey {
@@ -65,6 +90,7 @@ struct SettingFlags<Sections: SettingFlagSections>: ParsableArguments, CustomRef
         var intValue: Int? { nil }
 
         static var file: Self { Self(stringValue: "config") }
+        static var timeout: Self { Self(stringValue: "timeout") }
 
         init(_ setting: Setting) { stringValue = String((setting.flag ?? "").dropFirst(2)) }
         init(stringValue: String) { self.stringValue = stringValue }
@@ -74,7 +100,7 @@ struct SettingFlags<Sections: SettingFlagSections>: ParsableArguments, CustomRef
 
 /// The place of Redis.
 typealias RedisOptions = SettingFlags<RedisFlags>
-/// The queue that a command is about, and its Redis.
+/// The queues that a command is about, and their Redis.
 typealias QueueOptions = SettingFlags<QueueFlags>
 /// The queues that a worker takes jobs from, and their Redis.
 typealias QueuesOptions = SettingFlags<QueuesFlags>
@@ -84,10 +110,30 @@ typealias AppOptions = SettingFlags<AppFlags>
 enum RedisFlags: SettingFlagSections {
     static let sections = [Setting.Section.redis]
     static let haveFile = true
+    static let haveTimeout = true
+    static let shown: [Setting]? = []
 }
 enum QueueFlags: SettingFlagSections {
     static let sections = [Setting.Section.redis, .queues, .format]
     static let haveFile = true
+    static let haveTimeout = true
+    static let shown: [Setting]? = [.queueNames]
+    static func help(of setting: Setting) -> String? {
+        setting == .queueNames ? "The queue, or several such as critical,default." : nil
+    }
+}
+/// The settings of `feedback`, which has times to wait of its own.
+enum FeedbackRedisFlags: SettingFlagSections {
+    static let sections = [Setting.Section.redis]
+    static let haveFile = true
+    static let shown: [Setting]? = []
+}
+/// Settings that a command has, and that `--help` does not show.
+enum HiddenFlags<Sections: SettingFlagSections>: SettingFlagSections {
+    static var sections: [Setting.Section] { Sections.sections }
+    static var haveFile: Bool { Sections.haveFile }
+    static var haveTimeout: Bool { Sections.haveTimeout }
+    static var shown: [Setting]? { [] }
 }
 enum QueuesFlags: SettingFlagSections {
     static let sections = [Setting.Section.redis, .queues, .queueOrder, .format]
@@ -110,7 +156,9 @@ enum HealthFlags: SettingFlagSections {
 extension SettingFlags {
     /// All settings of a command that has these flags and `others`.
     func settings(_ others: [Setting: String]...) throws -> Settings {
-        try Settings(filePath: file, flags: others.reduce(into: given) { $0.merge($1) { $1 } })
+        var settings = try Settings(filePath: file, flags: others.reduce(into: given) { $0.merge($1) { $1 } })
+        if let timeout { settings.redisPatience.milliseconds = timeout }
+        return settings
     }
 }
 

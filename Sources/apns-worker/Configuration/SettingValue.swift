@@ -1,3 +1,5 @@
+import PrintableText
+
 /// A value that was given, and its place.
 struct SettingValue: Sendable, Equatable {
     /// The value as it is printed: the same for `90s` and `90000`.
@@ -7,6 +9,15 @@ struct SettingValue: Sendable, Equatable {
 }
 
 extension SettingValue {
+    /// Refuses a name of one label that is nearly `production`, `sandbox` or `development`. It would be taken for a host.
+    func refuseMistypedEnvironment() throws {
+        let known = ["production", "sandbox", "development"]
+        guard !text.contains("."), !text.contains(":"), !known.contains(text.lowercased()),
+            let meant = text.nearest(of: known)
+        else { return }
+        throw CommandFailure(.configuration, "\(place) is \(text); did you mean \(meant)?")
+    }
+
     init(_ text: String, of setting: Setting, at place: SettingPlace) throws(SettingMistake) {
         let content = try setting.content(text)
         self.init(text: setting.kind.text(content), content: content, place: place)

@@ -40,12 +40,12 @@ extension Settings {
 
     func redisTopology() throws -> RedisTopology {
         guard let url = value(.redisURL) else {
-            throw ValidationError("no Redis URL is set; give one with --redis")
+            throw CommandFailure(.configuration, "no Redis URL is set; give one with --redis")
         }
         do {
             return try RedisTopology(url: url.text)
         } catch {
-            throw ValidationError("\(url.place): \(error)")
+            throw Self.mistake(at: url.place.description, "\(error)")
         }
     }
 
@@ -57,7 +57,8 @@ extension Settings {
         let key = text(.redisCertificateKey)
         guard ca != nil || certificate != nil || key != nil else { return configuration }
         guard try redisTopology().usesTLS else {
-            throw ValidationError(
+            throw CommandFailure(
+                .configuration,
                 "certificates for Redis are given, but its URL is without TLS: it has to begin with rediss")
         }
         do {
@@ -66,11 +67,12 @@ extension Settings {
             if let certificate {
                 tls.identity = try TLSIdentity(certificateFile: certificate, keyFile: key ?? certificate)
             } else if let key {
-                throw ValidationError("the private key \(key) for Redis is given without its certificate")
+                throw CommandFailure(
+                    .configuration, "the private key \(key) for Redis is given without its certificate")
             }
             configuration.tls = try TLSContext.client(tls)
         } catch let error as TLSError {
-            throw ValidationError("\(error)")
+            throw CommandFailure(.configuration, "\(error)")
         }
         return configuration
     }
@@ -81,7 +83,7 @@ extension Settings {
         case (let path?, nil): .file(path.text)
         case (nil, let text?): try TLSTrust(SecretSource.base64(text.text, name: text.place.description))
         case (let path?, let text?):
-            throw ValidationError("\(path.place) and \(text.place) are both given; omit one of them")
+            throw CommandFailure(.configuration, "\(path.place) and \(text.place) are both given; omit one of them")
         }
     }
 
@@ -96,7 +98,8 @@ extension Settings {
             let others = apps[..<index].filter { !Set([$0.topic] + $0.otherTopics).isDisjoint(with: topics) }
             // Environments of one app are two apps with one topic; jobs choose between them by `app`.
             if let other = others.first, other.endpoint == app.endpoint {
-                throw ValidationError(
+                throw CommandFailure(
+                    .configuration,
                     "APNS_WORKER_APPS: \(other.name) and \(app.name) have a topic and an endpoint in common")
             }
         }
@@ -113,7 +116,7 @@ extension Settings {
         return try names.map { name in
             let variable = Setting.variable(["apps", name])
             guard variables.insert(variable).inserted else {
-                throw ValidationError("APNS_WORKER_APPS: two apps have the variables \(variable)_…")
+                throw CommandFailure(.configuration, "APNS_WORKER_APPS: two apps have the variables \(variable)_…")
             }
             return AppSettings(name: name, isNamed: true, settings: self, simulated: simulated)
         }
@@ -125,7 +128,7 @@ extension Settings {
         let queues = try namedQueues()
         let names = queues.map(\.keys.queue)
         if let twice = names.first(where: { name in names.filter { $0 == name }.count > 1 }) {
-            throw ValidationError("APNS_WORKER_QUEUE (or --queue) names the queue \(twice) twice")
+            throw CommandFailure(.configuration, "APNS_WORKER_QUEUE (or --queue) names the queue \(twice) twice")
         }
         return queues
     }
@@ -144,8 +147,8 @@ extension Settings {
                 return try queue(String(item), weight: nil, place: place, isOnly: isOnly)
             }
             guard let weight = Int(item[item.index(after: colon)...]), (1...1000).contains(weight) else {
-                throw ValidationError(
-                    "\(place): \(item) must be a name, or a name, a colon and a weight from 1 to 1000")
+                throw Self.mistake(
+                    at: place, "\(item) must be a name, or a name, a colon and a weight from 1 to 1000")
             }
             return try queue(String(item[..<colon]), weight: weight, place: place, isOnly: isOnly)
         }
@@ -153,7 +156,7 @@ extension Settings {
 
     private func queue(_ name: String, weight: Int?, place: String, isOnly: Bool) throws -> QueueConfiguration {
         // The name first: a mistake in it is at the place where it was given.
-        do { _ = try QueueKeys(prefix: keyPrefix, queue: name) } catch { throw ValidationError("\(place): \(error)") }
+        do { _ = try QueueKeys(prefix: keyPrefix, queue: name) } catch { throw Self.mistake(at: place, "\(error)") }
         var queue = QueueConfiguration(
             keys: try keys(of: name, isOnly: isOnly), weight: weight ?? number(.weight, queue: name) ?? 1)
         queue.format = try format(of: name)
@@ -171,7 +174,8 @@ extension Settings {
             return .sidekiq(classes: (classes?.text ?? "").split(separator: ",").map(String.init))
         }
         if let classes {
-            throw ValidationError(
+            throw CommandFailure(
+                .configuration,
                 "\(classes.place) is for the formats sidekiq and resque, and the format of the queue \(queue) is native"
             )
         }
@@ -184,7 +188,8 @@ extension Settings {
         let writer = writer(of: queue)
         let list = own(.list, queue: queue) ?? given(.list)
         if let list, !isOnly, own(.list, queue: queue) == nil {
-            throw ValidationError(
+            throw CommandFailure(
+                .configuration,
                 "\(list.place) names the list of one queue, and there are several; run a worker for each,"
                     + " or give each its own in the file, as queues.<name>.list")
         }
@@ -193,14 +198,20 @@ extension Settings {
             keys = try QueueKeys(
                 prefix: keyPrefix, queue: queue, list: list?.text ?? writer.list(of: queue), head: writer.head)
         } catch {
-            throw ValidationError(list.map { "\($0.place): \(error)" } ?? "\(error)")
+            throw CommandFailure(.configuration, list.map { "\($0.place): \(error)" } ?? "\(error)")
         }
         if case .cluster = try redisTopology(), !keys.listIsInSlot { throw Self.otherSlot(keys) }
         return keys
     }
 
-    private static func otherSlot(_ keys: QueueKeys) -> ValidationError {
-        ValidationError(
+    /// The failure of a value that was given at a place: of usage, if that is a flag.
+    private static func mistake(at place: String, _ sentence: String) -> CommandFailure {
+        CommandFailure(place.hasPrefix("--") ? .usage : .configuration, "\(place): \(sentence)")
+    }
+
+    private static func otherSlot(_ keys: QueueKeys) -> CommandFailure {
+        CommandFailure(
+            .configuration,
             """
             the list \(keys.jobs) and the queue's other keys (\(keys.retry) and so on) are in different slots of the Redis \
             Cluster, so that no script can move a job between them: name the list so that {\(keys.queue)} is in it \

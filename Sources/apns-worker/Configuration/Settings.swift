@@ -10,11 +10,13 @@ struct Settings: Sendable {
     private let flags: [Setting: SettingValue]
     private let variables: SettingsVariables
     private let file: SettingsFile?
+    /// The time for which a command waits for Redis.
+    var redisPatience = RedisPatience()
 
     /// - Parameters:
     ///   - filePath: of the configuration file, instead of `APNS_WORKER_CONFIG`.
     ///   - flags: those that were given.
-    /// - Throws: `ValidationError` with all mistakes, a line each.
+    /// - Throws: all mistakes, a line each: `ValidationError` if they are in flags only, else ``CommandFailure``.
     init(
         filePath: String?, flags: [Setting: String],
         environment: [String: String] = ProcessInfo.processInfo.environment
@@ -24,12 +26,13 @@ struct Settings: Sendable {
         do {
             file = try path.map { try SettingsFile.read($0) }
         } catch {
-            throw ValidationError("\(error)")
+            throw CommandFailure(.configuration, "\(error)")
         }
         variables = SettingsVariables(
             environment, apps: file?.appNames ?? [],
             queues: (file?.queueNames ?? []) + SettingsVariables.names(flags[.queueNames]))
-        var problems = (file?.problems ?? []) + variables.problems
+        let deeper = (file?.problems ?? []) + variables.problems
+        var problems = deeper
         var values: [Setting: SettingValue] = [:]
         for (setting, text) in flags.sorted(by: { $0.key.name < $1.key.name }) {
             let flag = setting.flag ?? setting.name
@@ -39,6 +42,7 @@ struct Settings: Sendable {
                 problems.append("\(flag) is \(text); \(error.sentence)")
             }
         }
+        guard deeper.isEmpty else { throw CommandFailure(.configuration, problems.joined(separator: "\n")) }
         guard problems.isEmpty else { throw ValidationError(problems.joined(separator: "\n")) }
         self.flags = values
     }
@@ -93,9 +97,14 @@ struct Settings: Sendable {
                 return try file?.appNames.map { try Self.checked($0, .appNames) } ?? []
             }
             let names = list.text.split(separator: ",").map(Self.trimmed)
-            guard !names.isEmpty else { throw ValidationError("\(list.place) names no app") }
+            guard !names.isEmpty else { throw CommandFailure(.configuration, "\(list.place) names no app") }
             return try names.map { try Self.checked($0, .appNames) }
         }
+    }
+
+    /// The queues that variables or the file name.
+    var configuredQueueNames: [String] {
+        SettingsVariables.names(lookUp(Setting.queueNames.path)?.text) + (file?.queueNames ?? [])
     }
 
     /// The queues that are mapped in the file, where nothing else names queues.
@@ -110,7 +119,8 @@ struct Settings: Sendable {
             $0 &- 0x30 < 10 || ($0 | 0x20) &- 0x61 < 26 || $0 == 0x2D || $0 == 0x2E || $0 == 0x5F
         }
         guard isPlain, (1...64).contains(name.utf8.count) else {
-            throw ValidationError(
+            throw CommandFailure(
+                .configuration,
                 "\(setting.variable): \(name) is not a valid name for an app; it must be letters, digits, -, . and _")
         }
         return name

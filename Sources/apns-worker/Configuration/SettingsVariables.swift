@@ -32,7 +32,9 @@ struct SettingsVariables: Sendable {
             } else if name.hasSuffix("_FILE"), let key = known[String(name.dropLast(5))], key.isSecret {
                 keepContents(of: text, name, key, given)
             } else if !Self.isOfKubernetes(name) {
-                let nearest = name.nearest(of: known.keys.sorted())
+                // `APNS_WORKER_REDIS` is the beginning of several; the first is meant.
+                let group = Setting.all.first { $0.variable.hasPrefix(name + "_") }?.variable
+                let nearest = group ?? name.nearest(of: known.keys.sorted())
                 problems.append(
                     "unknown environment variable \(name)" + (nearest.map { "; did you mean \($0)?" } ?? ""))
             }

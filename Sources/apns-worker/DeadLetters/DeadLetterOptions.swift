@@ -26,9 +26,15 @@ struct DeadLetterOptions: ParsableArguments {
         help: "Dead letters whose error contains this text, ignoring case, or whose status is this number.")
     var errorText: [String] = []
 
-    @Option(help: "Dead letters of at least this age, such as 45s, 30m, 1h30m or 7d.") var olderThan: String?
+    @Option(help: ArgumentHelp("Dead letters since \(TimeOption.form).", valueName: "time"))
+    var since: String?
 
-    @Option(help: "Dead letters of at most this age.") var newerThan: String?
+    @Option(help: ArgumentHelp("Dead letters until \(TimeOption.form).", valueName: "time"))
+    var until: String?
+
+    // The former names of --until and --since, for durations only.
+    @Option(help: .hidden) var olderThan: String?
+    @Option(help: .hidden) var newerThan: String?
 
     func filter() throws -> DeadLetterFilter {
         var filter = DeadLetterFilter()
@@ -46,8 +52,21 @@ struct DeadLetterOptions: ParsableArguments {
         filter.errors = errorText
         filter.olderThan = try Self.age(olderThan, "--older-than")
         filter.newerThan = try Self.age(newerThan, "--newer-than")
+        for (flag, isGiven) in [
+            ("--since", newerThan == nil || since == nil), ("--until", olderThan == nil || until == nil),
+        ]
+        where !isGiven {
+            throw ValidationError("\(flag) and its former name cannot be combined")
+        }
+        let now = Moment.now
+        if let time = try TimeOption.milliseconds(since, "--since", now: now) {
+            filter.newerThan = max(0, (now - time) / 1000)
+        }
+        if let time = try TimeOption.milliseconds(until, "--until", now: now) {
+            filter.olderThan = max(0, (now - time) / 1000)
+        }
         if let older = filter.olderThan, let newer = filter.newerThan, older > newer {
-            throw ValidationError("no dead letter is older than \(olderThan ?? "") and newer than \(newerThan ?? "")")
+            throw ValidationError("no dead letter can match, because --until is before --since")
         }
         return filter
     }

@@ -14,14 +14,16 @@ struct DeadLetterRow {
         let tokens: [String]?
     }
 
-    static let titles = ["TIME", "AGE", "KEY", "REASON", "APP", "ID", "ATTEMPTS", "ERROR"]
+    static let titles = ["QUEUE", "TIME", "AGE", "KEY", "REASON", "APP", "ID", "ATTEMPTS", "ERROR"]
 
+    let queue: String
     let key: String
     let at: Int64
     private let header: Header?
     private let original: ByteBuffer
 
-    init(_ listed: DeadLetters.Listed) {
+    init(_ listed: DeadLetters.Listed, queue: String) {
+        self.queue = queue
         key = listed.key
         at = listed.at
         original = listed.letter.original
@@ -39,7 +41,8 @@ struct DeadLetterRow {
     func cells(now: Int64) -> [String] {
         let attempts = header?.attempts.map(String.init) ?? "-"
         let cells = [
-            Moment.text(at), Moment.age(now - at), key, reason, header?.app ?? "-", header?.id ?? "-", attempts, error,
+            queue, Moment.text(at), Moment.age(now - at), key, reason, header?.app ?? "-", header?.id ?? "-", attempts,
+            error,
         ]
         return cells.map(\.printable)
     }
@@ -61,9 +64,9 @@ struct DeadLetterRow {
     /// All of it, for people.
     func page(now: Int64) -> String {
         let members: [(String, String?)] = [
-            ("key", key), ("time", "\(Moment.text(at)), \(Moment.age(now - at)) ago"), ("reason", reason),
-            ("app", header?.app), ("id", header?.id), ("campaign", header?.campaign), ("labels", labels),
-            ("attempts", header?.attempts.map(String.init)),
+            ("queue", queue), ("key", key), ("time", "\(Moment.text(at)), \(Moment.age(now - at)) ago"),
+            ("reason", reason), ("app", header?.app), ("id", header?.id), ("campaign", header?.campaign),
+            ("labels", labels), ("attempts", header?.attempts.map(String.init)),
             ("status", header?.status.map(String.init)), ("error", header?.error), ("detail", header?.detail),
             ("requeued", header?.requeues.map { "\($0) times before" }),
             ("first seen", header?.enqueued.map(Moment.text)), ("claim", header?.claim),
@@ -80,10 +83,10 @@ struct DeadLetterRow {
     }
 
     private struct Object: Encodable {
-        let key, time, reason: String
+        let queue, key, reason: String
         let at: Int64
         let attempts, status, requeues, size: Int?
-        let enqueued: Int64?
+        let enqueuedAt: Int64?
         let id, app, campaign, error, detail, claim: String?
         let labels: [String: String]?
         let tokenCount: Int?
@@ -92,9 +95,9 @@ struct DeadLetterRow {
         let jobBase64: String?
 
         enum CodingKeys: String, CodingKey {
-            case key, time, reason, at, attempts, status, requeues, size, enqueued, id, app, campaign, labels, error,
-                detail, claim, tokens
-            case job
+            case queue, key, reason, at, attempts, status, requeues, size, id, app, campaign, labels, error, detail
+            case claim, tokens, job
+            case enqueuedAt = "enqueued_at"
             case tokenCount = "token_count"
             case jobBase64 = "job_base64"
         }
@@ -107,11 +110,11 @@ struct DeadLetterRow {
         let job = isWhole ? String(validating: bytes, as: UTF8.self) : nil
         return try JSONLine.text(
             Object(
-                key: key, time: Moment.text(at), reason: reason, at: at, attempts: header?.attempts,
-                status: header?.status, requeues: header?.requeues, size: header?.size, enqueued: header?.enqueued,
+                queue: queue, key: key, reason: reason, at: at, attempts: header?.attempts,
+                status: header?.status, requeues: header?.requeues, size: header?.size, enqueuedAt: header?.enqueued,
                 id: header?.id, app: header?.app, campaign: header?.campaign, error: header?.error,
-                detail: header?.detail, claim: header?.claim, labels: header?.labels, tokenCount: header?.tokens?.count,
-                tokens: isWhole ? header?.tokens : nil, job: job,
+                detail: header?.detail, claim: header?.claim, labels: header?.labels,
+                tokenCount: header?.tokens?.count, tokens: isWhole ? header?.tokens : nil, job: job,
                 jobBase64: isWhole && job == nil ? Data(bytes).base64EncodedString() : nil))
     }
 }

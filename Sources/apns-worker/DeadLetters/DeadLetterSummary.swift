@@ -8,11 +8,14 @@ struct DeadLetterSummary {
     let verb: String
     let isDryRun: Bool
     var tally = DeadLetterSweep.Tally()
-    /// Why it ended before its end, where Redis was the reason.
-    var error: String?
+    /// The error of Redis that ended the work too early.
+    var error: CommandFailure?
 
-    /// The exit status, where it is not for what was found to say.
-    var status: Int32? { error != nil ? 1 : tally.isInterrupted ? 130 : nil }
+    /// The exit status, if the work ended too early.
+    var status: Int32? {
+        if let error { return tally.chosen > 0 ? ExitStatus.attention.rawValue : error.status.rawValue }
+        return tally.isInterrupted ? 130 : nil
+    }
 
     func tell(json: Bool) throws {
         if json {
@@ -50,7 +53,7 @@ struct DeadLetterSummary {
         try JSONLine.text(
             Object(
                 queue: queue, action: verb, count: tally.chosen, byReason: tally.reasons, looked: tally.looked,
-                dryRun: isDryRun, interrupted: tally.isInterrupted, error: error))
+                dryRun: isDryRun, interrupted: tally.isInterrupted, error: error?.message))
     }
 }
 

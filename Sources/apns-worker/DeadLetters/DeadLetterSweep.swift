@@ -13,6 +13,14 @@ struct DeadLetterSweep {
         /// True if somebody ended it before its end.
         var isInterrupted = false
 
+        /// Adds another queue's.
+        mutating func add(_ other: Tally) {
+            looked += other.looked
+            chosen += other.chosen
+            reasons.merge(other.reasons) { $0 + $1 }
+            isInterrupted = isInterrupted || other.isInterrupted
+        }
+
         /// Such as `12 BadPayload, 3 UnknownApp`.
         var byReason: String {
             reasons.sorted { ($1.value, $0.key) < ($0.value, $1.key) }
@@ -75,19 +83,25 @@ struct DeadLetterSweep {
         if let limit { self.limit = min(self.limit ?? limit, limit) }
     }
 
-    /// Tells why nothing was found, and what there is.
-    /// - Returns: the exit status: 1 where somebody named what is not there.
-    static func tellOfNothing(_ letters: DeadLetters, _ filter: DeadLetterFilter, _ keys: QueueKeys) async throws
-        -> Int32
-    {
-        let all = try await count(letters, DeadLetterFilter(), limit: nil, onlyReadable: false)
-        if all.chosen == 0 {
-            Terminal.tell("queue \(keys.queue) has no dead letters\n")
-        } else {
-            Terminal.tell(
-                "none of the \(all.chosen) dead letters of queue \(keys.queue) matches; there are \(all.byReason)\n")
+    /// Reports that nothing was found, and what there is.
+    /// - Parameter changes: true for a command that was to change what it finds.
+    /// - Returns: the exit status: 1 if the filter names one dead letter or a change was wanted, and nothing matches.
+    static func tellOfNothing(
+        _ letters: [DeadLetters], _ filter: DeadLetterFilter, changes: Bool = false
+    ) async throws -> Int32 {
+        var all = Tally()
+        for letters in letters {
+            all.add(try await count(letters, DeadLetterFilter(), limit: nil, onlyReadable: false))
         }
-        return filter.ids.isEmpty && filter.keys.isEmpty ? 0 : 1
+        let names = letters.map(\.queue.printable).joined(separator: ", ")
+        let queues = letters.count == 1 ? "queue \(names)" : "queues \(names)"
+        if all.chosen == 0 {
+            Terminal.tell("\(queues) \(letters.count == 1 ? "has" : "have") no dead letters\n")
+        } else {
+            Terminal.tell("none of the \(all.chosen) dead letters of \(queues) matches; there are \(all.byReason)\n")
+        }
+        let namesOne = !filter.ids.isEmpty || !filter.keys.isEmpty
+        return namesOne || (changes && !filter.isEmpty) ? ExitStatus.attention.rawValue : 0
     }
 }
 
@@ -97,7 +111,7 @@ extension DeadLetterSweep {
         do {
             try await run { _, tally in progress.draw(tally) }
         } catch let error as RedisError {
-            summary.error = "\(error)"
+            summary.error = CommandFailure(error)
         }
         progress.end()
         summary.tally = tally

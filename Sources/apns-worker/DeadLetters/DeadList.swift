@@ -1,4 +1,5 @@
 import ArgumentParser
+import PrintableText
 import PushQueue
 
 struct Dead: ParsableCommand {
@@ -13,13 +14,16 @@ struct Dead: ParsableCommand {
 
 struct DeadList: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "list", abstract: "List dead letters, newest first.")
+        commandName: "list", abstract: "List dead letters, newest first.",
+        discussion: """
+            Shows the queues of --queue, or those that variables or the file name, or else all queues in Redis.
+            """)
 
     @OptionGroup(title: "Queue") var queue: QueueOptions
 
     @OptionGroup(title: "Filters") var options: DeadLetterOptions
 
-    @Option(help: "Maximum number. (default: 50; with --json all)") var limit: Int?
+    @Option(help: ArgumentHelp("Maximum number. (default: 50; with --json all)", valueName: "number")) var limit: Int?
 
     @Flag(help: "Count them by reason.") var count = false
 
@@ -32,11 +36,12 @@ struct DeadList: AsyncParsableCommand {
 
     func run() async throws {
         let filter = try options.filter()
-        try await queue.withClient { client, keys in
-            let letters = DeadLetters(client, keys)
-            let found = count ? try await tellCounts(letters, filter) : try await tellLetters(letters, filter)
+        try await queue.withListedQueues { fleet, queues in
+            var letters: [DeadLetters] = []
+            for keys in queues { letters.append(DeadLetters(try await fleet.client(for: keys.dead), keys)) }
+            let found = count ? try await printCounts(letters, filter) : try await printLetters(letters, filter)
             guard found == 0 else { return }
-            let status = try await DeadLetterSweep.tellOfNothing(letters, filter, keys)
+            let status = try await DeadLetterSweep.tellOfNothing(letters, filter)
             if status != 0 { throw ExitCode(status) }
         }
     }
@@ -46,41 +51,65 @@ struct DeadList: AsyncParsableCommand {
         let count: Int
     }
 
-    private func tellCounts(_ letters: DeadLetters, _ filter: DeadLetterFilter) async throws -> Int {
-        let tally = try await DeadLetterSweep.count(letters, filter, limit: limit, onlyReadable: false)
-        for (reason, count) in tally.reasons.sorted(by: { ($1.value, $0.key) < ($0.value, $1.key) }) {
-            print(json ? try JSONLine.text(Count(reason: reason, count: count)) : "\(count)\t\(reason)")
+    private func printCounts(_ letters: [DeadLetters], _ filter: DeadLetterFilter) async throws -> Int {
+        var sum = DeadLetterSweep.Tally()
+        for letters in letters where limit.map({ sum.chosen < $0 }) ?? true {
+            sum.add(
+                try await DeadLetterSweep.count(
+                    letters, filter, limit: limit.map { $0 - sum.chosen }, onlyReadable: false))
         }
-        return tally.chosen
+        for (reason, count) in sum.reasons.sorted(by: { ($1.value, $0.key) < ($0.value, $1.key) }) {
+            print(json ? try JSONLine.text(Count(reason: reason, count: count)) : "\(count)\t\(reason.printable)")
+        }
+        return sum.chosen
     }
 
-    private func tellLetters(_ letters: DeadLetters, _ filter: DeadLetterFilter) async throws -> Int {
-        let shown = limit ?? (json ? nil : 50)
-        var sweep = DeadLetterSweep(letters, .list, filter)
-        sweep.newestFirst = true
-        // One more, to know whether there are more.
-        sweep.lower(json ? shown : shown.map { $0 + 1 })
+    private func printLetters(_ letters: [DeadLetters], _ filter: DeadLetterFilter) async throws -> Int {
         let output = ByteOutput.standard
-        var (table, written) = (Table?.none, 0)
-        let now = Moment.now
-        try await sweep.run { page, _ in
-            let rows = page.letters.map(DeadLetterRow.init)
-            if json {
-                for row in rows { try output.write(try row.json(isWhole: false) + "\n") }
-                return
+        guard let shown = limit ?? (json ? nil : 50) else {
+            var found = 0
+            for letters in letters {
+                found += try await sweep(letters, filter, limit: nil) { rows in
+                    for row in rows { try output.write(try row.json(isWhole: false) + "\n") }
+                }
             }
-            let cells = rows.prefix((shown ?? .max) - written).map { $0.cells(now: now) }
-            guard !cells.isEmpty else { return }
-            if table == nil {
-                table = Table(DeadLetterRow.titles, cells)
-                try output.write((table?.line(DeadLetterRow.titles) ?? "") + "\n")
-            }
-            for line in cells { try output.write((table?.line(line) ?? "") + "\n") }
-            written += cells.count
+            try output.flush()
+            return found
+        }
+        var rows: [DeadLetterRow] = []
+        for letters in letters {
+            // One more, to know if there are more.
+            _ = try await sweep(letters, filter, limit: shown + (json ? 0 : 1)) { rows += $0 }
+        }
+        // Within a queue they are in their order.
+        if letters.count > 1 { rows.sort { $0.at > $1.at } }
+        let chosen = rows.prefix(shown)
+        if json {
+            for row in chosen { try output.write(try row.json(isWhole: false) + "\n") }
+        } else if !chosen.isEmpty {
+            let screen = StatusScreen()
+            let now = Moment.now
+            let first = letters.count > 1 ? 0 : 1
+            let titles = Array(DeadLetterRow.titles[first...])
+            let cells = chosen.map { Array($0.cells(now: now)[first...]) }
+            let table = Table(titles, cells, width: screen.isTerminal ? screen.size.columns : nil)
+            for line in [titles] + cells { try output.write(table.line(line) + "\n") }
         }
         try output.flush()
-        if let shown, !json, sweep.tally.chosen > shown {
+        if rows.count > shown, !json {
             Terminal.tell("there are more: use --limit, --count, or a filter such as --reason\n")
+        }
+        return rows.count
+    }
+
+    private func sweep(
+        _ letters: DeadLetters, _ filter: DeadLetterFilter, limit: Int?, _ body: ([DeadLetterRow]) throws -> Void
+    ) async throws -> Int {
+        var sweep = DeadLetterSweep(letters, .list, filter)
+        sweep.newestFirst = true
+        sweep.lower(limit)
+        try await sweep.run { page, _ in
+            try body(page.letters.map { DeadLetterRow($0, queue: letters.queue) })
         }
         return sweep.tally.chosen
     }

@@ -36,44 +36,52 @@ struct DeadShow: AsyncParsableCommand {
 
     func run() async throws {
         let filter = try filter()
-        try await queue.withClient { client, keys in
-            let letters = DeadLetters(client, keys)
+        try await queue.withListedQueues { fleet, queues in
+            var letters: [DeadLetters] = []
+            for keys in queues { letters.append(DeadLetters(try await fleet.client(for: keys.dead), keys)) }
+            let output = ByteOutput.standard
+            let found = raw ? try await showBytes(letters, filter, output) : try await show(letters, filter, output)
+            try output.flush()
+            guard found == 0 else { return }
+            throw ExitCode(try await DeadLetterSweep.tellOfNothing(letters, filter))
+        }
+    }
+
+    private func show(_ letters: [DeadLetters], _ filter: DeadLetterFilter, _ output: ByteOutput) async throws -> Int {
+        let now = Moment.now
+        var found = 0
+        for letters in letters {
             var sweep = DeadLetterSweep(letters, .show, filter)
             sweep.newestFirst = true
-            let output = ByteOutput.standard
-            if raw { return try await showBytes(sweep, output, letters, keys) }
-            let now = Moment.now
-            try await sweep.run { page, tally in
-                for (index, letter) in page.letters.enumerated() {
-                    let row = DeadLetterRow(letter)
-                    let isFirst = tally.chosen == page.letters.count && index == 0
+            try await sweep.run { page, _ in
+                for letter in page.letters {
+                    let row = DeadLetterRow(letter, queue: letters.queue)
                     try output.write(
-                        json ? try row.json(isWhole: true) + "\n" : (isFirst ? "" : "\n") + row.page(now: now))
+                        json ? try row.json(isWhole: true) + "\n" : (found == 0 ? "" : "\n") + row.page(now: now))
+                    found += 1
                 }
             }
-            try output.flush()
-            try await check(sweep, letters, keys)
         }
+        return found
     }
 
     private func showBytes(
-        _ sweep: DeadLetterSweep, _ output: ByteOutput, _ letters: DeadLetters, _ keys: QueueKeys
-    ) async throws {
-        var (sweep, found) = (sweep, [DeadLetters.Listed]())
-        sweep.lower(2)
-        try await sweep.run { page, _ in found += page.letters }
+        _ letters: [DeadLetters], _ filter: DeadLetterFilter, _ output: ByteOutput
+    ) async throws -> Int {
+        var found: [DeadLetters.Listed] = []
+        for letters in letters {
+            var sweep = DeadLetterSweep(letters, .show, filter)
+            sweep.newestFirst = true
+            sweep.lower(2)
+            try await sweep.run { page, _ in found += page.letters }
+        }
         guard found.count < 2 else {
             let keys = found.map(\.key).joined(separator: " and ")
-            throw ValidationError(
+            throw CommandFailure(
+                .attention,
                 "--raw prints one dead letter, and several match, such as \(keys); give the key of one")
         }
         for letter in found { try output.write(letter.letter.original) }
-        try output.flush()
-        try await check(sweep, letters, keys)
-    }
-
-    private func check(_ sweep: DeadLetterSweep, _ letters: DeadLetters, _ keys: QueueKeys) async throws {
-        guard sweep.tally.chosen == 0 else { return }
-        throw ExitCode(try await DeadLetterSweep.tellOfNothing(letters, sweep.filter, keys))
+        return found.count
     }
 }

@@ -1,7 +1,5 @@
 import ArgumentParser
-import Glibc
 import PushQueue
-import Redis
 
 struct Requeue: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -29,9 +27,13 @@ struct Requeue: AsyncParsableCommand {
 
     @Flag(help: "All dead letters of the queue.") var all = false
 
-    @Option(help: "Maximum number; the oldest are requeued first.") var limit: Int?
+    @Flag(help: "All queues that are configured, or else all in Redis.") var allQueues = false
 
-    @Option(help: "Maximum number per second. (default: unlimited)") var rate: Int?
+    @Flag(help: "Continue if no queue has the name.") var force = false
+
+    @Option(help: ArgumentHelp("Maximum number; the oldest are requeued first.", valueName: "number")) var limit: Int?
+
+    @Option(help: ArgumentHelp("Maximum number per second. (default: unlimited)", valueName: "number")) var rate: Int?
 
     @Flag(help: "Put the jobs at the head of the queue instead of its end.") var first = false
 
@@ -40,7 +42,7 @@ struct Requeue: AsyncParsableCommand {
 
     @Flag(help: "Show what would be requeued, and move nothing.") var dryRun = false
 
-    @Flag(help: "Do not ask for confirmation. Without a terminal the command never asks.") var yes = false
+    @Flag(help: "Do not ask for confirmation. Required for --all and --all-queues without a terminal.") var yes = false
 
     @Flag(help: "Print the result as a JSON object.") var json = false
 
@@ -52,43 +54,27 @@ struct Requeue: AsyncParsableCommand {
             throw ValidationError("choose dead letters with --reason, --app, --id or another filter, or give --all")
         }
         if !isEmpty, all { throw ValidationError("--all cannot be combined with filters") }
+        if all || allQueues { try Confirmation.check(isGiven: dryRun || yes) }
     }
 
     func run() async throws {
         let filter = try options.filter()
-        try await queue.withClient { client, keys in
-            let letters = DeadLetters(client, keys)
-            var summary = DeadLetterSummary(queue: keys.queue, verb: "requeued", isDryRun: dryRun)
-            if dryRun {
-                summary.tally = try await DeadLetterSweep.count(letters, filter, limit: limit, onlyReadable: true)
-                return try await end(summary, letters, filter, keys)
-            }
-            var expected: Int?
+        try await queue.withChangedQueues(all: allQueues, force: force) { fleet, queues in
+            let change = try await DeadLetterChange(
+                fleet, queues, filter, .requeue(first: first, keepsAttempts: keepAttempts), verb: "requeued",
+                limit: limit, json: json)
+            if dryRun { return try await change.report(dryRun: change.count(), isDryRun: true) }
+            var expected: [DeadLetterSweep.Tally]?
             if Confirmation.isPossible, !yes {
-                let tally = try await DeadLetterSweep.count(letters, filter, limit: limit, onlyReadable: true)
-                if tally.chosen > Self.questionAbove {
-                    let question = "Requeue \(tally.chosen) jobs to \(keys.queue) (\(tally.byReason))?"
-                    try Confirmation.demand(question, isGiven: false)
+                let counted = try await change.count()
+                let sum = DeadLetterChange.sum(counted)
+                if sum.chosen > Self.questionAbove {
+                    try Confirmation.demand(
+                        "Requeue \(sum.chosen) jobs to \(change.queues) (\(sum.byReason))?", isGiven: false)
                 }
-                expected = tally.chosen
+                expected = counted
             }
-            Interruption.watch()
-            var sweep = DeadLetterSweep(
-                letters, .requeue(first: first, keepsAttempts: keepAttempts), filter)
-            sweep.lower(limit)
-            sweep.pace = RequeuePace(perSecond: rate)
-            try await sweep.run(into: &summary, DeadLetterProgress("requeued", of: expected, isShown: !json))
-            try await end(summary, letters, filter, keys)
+            try await change.run(expecting: expected, pace: RequeuePace(perSecond: rate))
         }
-    }
-
-    private func end(
-        _ summary: DeadLetterSummary, _ letters: DeadLetters, _ filter: DeadLetterFilter, _ keys: QueueKeys
-    ) async throws {
-        try summary.tell(json: json)
-        if let status = summary.status { throw ExitCode(status) }
-        guard summary.tally.chosen == 0 else { return }
-        let status = try await DeadLetterSweep.tellOfNothing(letters, filter, keys)
-        if status != 0 { throw ExitCode(status) }
     }
 }

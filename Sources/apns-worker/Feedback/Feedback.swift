@@ -33,12 +33,12 @@ struct Feedback: AsyncParsableCommand {
             crash, --list and --exec may get a record twice.
 
             The exit status is 0 if all services were read to the end and all records were written, 1 if something failed, and \
-            64 if the settings are wrong. Apps do not affect each other.
+            78 if the settings are wrong. Apps do not affect each other.
             """)
 
-    @OptionGroup(title: "Redis") var redis: RedisOptions
-    @OptionGroup(title: "App") var settings: AppOptions
-    @OptionGroup(title: "Binary gateway (--transport gateway)") var gateway: SettingFlags<GatewayFlags>
+    @OptionGroup(title: "Redis") var redis: SettingFlags<FeedbackRedisFlags>
+    @OptionGroup(title: "App") var settings: SettingFlags<HiddenFlags<AppFlags>>
+    @OptionGroup(title: "Binary gateway (--transport gateway)") var gateway: SettingFlags<HiddenFlags<GatewayFlags>>
 
     @Option(help: "App. Repeatable. (default: all apps with a certificate)")
     var app: [String] = []

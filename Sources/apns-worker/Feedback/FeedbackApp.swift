@@ -13,10 +13,11 @@ struct FeedbackApp: Sendable {
     let endpoint: APNSEndpoint
     let proxy: HTTPProxy?
     let trust: TLSTrust
+    private let connectTimeout: TimeAmount
     /// Read anew each time: certificates are renewed while a process runs.
     private let plan: CredentialPlan
 
-    /// - Throws: `ValidationError`.
+    /// - Throws: ``CommandFailure``.
     init(_ settings: AppSettings) throws {
         let app = try settings.app()
         guard let plan = app.renewal?.plan else { throw settings.invalid("no credential") }
@@ -28,7 +29,9 @@ struct FeedbackApp: Sendable {
         topic = app.topic
         environment = app.environment
         trust = app.trust
+        connectTimeout = .milliseconds(Int64(app.connectTimeout))
         if let given = settings.given(.feedbackEndpoint) {
+            try given.refuseMistypedEnvironment()
             guard let endpoint = APNSEndpoint(feedback: given.text) else {
                 throw settings.invalid("\(given.place) is \(given.text); it must be production, sandbox or host:port")
             }
@@ -53,28 +56,30 @@ struct FeedbackApp: Sendable {
         tls.trust = trust
         if case .certificate(let identity) = try plan.make().credential {
             // It may have been renewed since the last time.
-            if let mismatch = Self.mismatch(identity, topic) { throw ValidationError(mismatch) }
+            if let mismatch = Self.mismatch(identity, topic) { throw CommandFailure(.configuration, mismatch) }
             tls.identity = identity
         }
         var configuration = FeedbackSession.Configuration(endpoint: endpoint, tls: try TLSContext.client(tls))
         configuration.proxy = proxy
         configuration.silence = silence
+        configuration.connectTimeout = connectTimeout
         return configuration
     }
 
     /// An app that was chosen, or why it cannot be asked about.
     struct Choice: Sendable {
         let name: String
-        let app: Result<FeedbackApp, ValidationError>
+        let app: Result<FeedbackApp, CommandFailure>
     }
 
     /// The apps that have a certificate, or those of them that are named.
-    /// - Throws: `ValidationError` where there is nothing to do. What is wrong with one app of several does not keep the others from
+    /// - Throws: ``CommandFailure`` where there is nothing to do. What is wrong with one app of several does not keep the others from
     ///   being asked about.
     static func choose(_ names: [String], _ settings: Settings) throws -> [Choice] {
         let all = try settings.appSettings()
         if let unknown = names.first(where: { name in !all.contains { $0.name == name } }) {
-            throw ValidationError(
+            throw CommandFailure(
+                .usage,
                 "there is no app \(unknown); there is: \(all.map(\.name).joined(separator: ", "))")
         }
         let choices: [Choice] = try all.compactMap { settings in
@@ -82,17 +87,19 @@ struct FeedbackApp: Sendable {
             do {
                 if case .keys = try settings.credentialPlan().kind {
                     guard names.contains(settings.name) else { return nil }
-                    throw ValidationError(
+                    throw CommandFailure(
+                        .configuration,
                         "the app \(settings.name) has a signing key, and a feedback service wants a certificate")
                 }
                 return Choice(
                     name: settings.name, app: .success(try FeedbackApp(settings)))
-            } catch let error as ValidationError {
+            } catch let error as CommandFailure {
                 return Choice(name: settings.name, app: .failure(error))
             }
         }
         guard !choices.isEmpty else {
-            throw ValidationError(
+            throw CommandFailure(
+                .configuration,
                 "no app has a certificate, which a feedback service wants: give one with --certificate or "
                     + "APNS_WORKER_CERTIFICATE")
         }

@@ -12,6 +12,7 @@ struct Fleet: Sendable {
     let isNamed: Bool
     /// True if others are looked for.
     let searches: Bool
+    let patience: RedisPatience
 
     /// Queues are shown up to this number.
     static let maximumQueues = 500
@@ -22,7 +23,7 @@ struct Fleet: Sendable {
     /// - Throws: `RedisError`.
     func client(for key: String) async throws -> RedisClient {
         let client = try await clients.eventLoop.submit { clients.client(for: key) }.get()
-        try await client.waitUntilReady(timeout: .seconds(10))
+        try await patience.wait { try await client.waitUntilReady(timeout: $0) }
         return client
     }
 
@@ -35,10 +36,7 @@ struct Fleet: Sendable {
     /// - Returns: their keys by name, and why there may be more, if there may.
     func queues() async throws -> (keys: [QueueKeys], incomplete: String?) {
         guard searches else { return (named, nil) }
-        var found = QueueSearch(prefix: prefix)
-        for key in try await masterKeys(&found) {
-            try await search(client(for: key), &found)
-        }
+        var found = try await search()
         // The default name is looked at where there is nothing else.
         let isOfInterest = isNamed || found.names.isEmpty
         var queues = isOfInterest ? named : []
@@ -52,6 +50,15 @@ struct Fleet: Sendable {
             queues = Array(queues.prefix(Self.maximumQueues))
         }
         return (queues, found.incomplete)
+    }
+
+    /// Looks for queues on all servers.
+    func search() async throws -> QueueSearch {
+        var found = QueueSearch(prefix: prefix)
+        for key in try await masterKeys(&found) {
+            try await search(client(for: key), &found)
+        }
+        return found
     }
 
     /// Looks through the keys of one server.

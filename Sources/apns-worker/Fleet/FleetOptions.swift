@@ -9,7 +9,7 @@ import Redis
 struct FleetOptions: ParsableArguments {
     @OptionGroup var redis: RedisOptions
 
-    @Option(help: "Queues, such as critical,default. (default: all queues in Redis)")
+    @Option(help: ArgumentHelp("Queues, such as critical,default. (default: all queues in Redis)", valueName: "names"))
     var queue: String?
 
     /// All settings of a command that has these flags only.
@@ -17,8 +17,8 @@ struct FleetOptions: ParsableArguments {
         try redis.settings(queue.map { [.queueNames: $0] } ?? [:])
     }
 
-    /// Does something with the fleet over clients that are closed then.
-    /// - Throws: what `body` throws; an error of Redis as one that is told as a mistake of usage is.
+    /// Runs `body` with the fleet, over clients that are closed afterwards.
+    /// - Throws: the errors of `body`; those of Redis as a ``CommandFailure``.
     func withFleet<Result>(_ body: (Fleet) async throws -> Result) async throws -> Result {
         try await Self.withFleet(settings(), searches: queue == nil, body)
     }
@@ -33,14 +33,12 @@ struct FleetOptions: ParsableArguments {
             configuration: redis.configuration, logger: redis.logger)
         let fleet = Fleet(
             clients: clients, prefix: settings.keyPrefix, named: try settings.queues().map(\.keys),
-            isNamed: settings.given(.queueNames) != nil || !settings.queueNamesOfFile.isEmpty, searches: searches)
+            isNamed: settings.given(.queueNames) != nil || !settings.queueNamesOfFile.isEmpty, searches: searches,
+            patience: settings.redisPatience)
         do {
-            let result = try await body(fleet)
+            let result = try await CommandFailure.mapping { try await body(fleet) }
             await fleet.close()
             return result
-        } catch let error as RedisError {
-            await fleet.close()
-            throw ValidationError("\(error)")
         } catch {
             await fleet.close()
             throw error

@@ -17,10 +17,10 @@ extension FleetStatus {
     /// jobs over within a second or two.
     static let reapingTime: Int64 = 5000
 
-    /// - Parameter maximumAge: how old the oldest job may be, in milliseconds; `nil` for any age.
-    func findProblems(maximumAge: Int64?) -> [Problem] {
+    /// Returns what needs attention.
+    func findProblems(_ limits: Limits) -> [Problem] {
         var problems = servers.flatMap(\.problems)
-        for queue in queues { problems += self.problems(of: queue, maximumAge: maximumAge) }
+        for queue in queues { problems += self.problems(of: queue, limits) + deadLetterProblems(of: queue, limits) }
         for worker in workers where worker.state == .running && !worker.ownObstacles.isEmpty {
             problems.append(
                 Problem(
@@ -28,13 +28,13 @@ extension FleetStatus {
                     message: "worker \(worker.name) is not ready: \(worker.ownObstacles.joined(separator: "; "))",
                     advice: "it resumes automatically; its log has the time at which this began"))
         }
-        for worker in workers where worker.state == .gone && worker.leaseLeft < -Self.reapingTime {
+        for worker in workers where worker.state == .gone && worker.leaseLeftMs < -Self.reapingTime {
             let jobs = worker.claimed == 1 ? "1 job" : "\(worker.claimed) jobs"
             problems.append(
                 Problem(
                     kind: .workerGone, subject: worker.name,
                     message:
-                        "worker \(worker.name) has been gone for \(Words.duration(-worker.leaseLeft)), and its jobs "
+                        "worker \(worker.name) has been gone for \(Words.duration(-worker.leaseLeftMs)), and its jobs "
                         + "were not reclaimed (\(jobs))",
                     advice: "start a worker on \(worker.queues.joined(separator: ", ")): it reclaims the jobs"))
         }
@@ -79,7 +79,7 @@ extension FleetStatus {
     /// The queues whose server refuses writes, so that no worker can renew its lease there.
     var unwritableQueues: Set<String> { Set(servers.filter(\.found.refusesWrites).flatMap(\.queues)) }
 
-    private func problems(of queue: Queue, maximumAge: Int64?) -> [Problem] {
+    private func problems(of queue: Queue, _ limits: Limits) -> [Problem] {
         if let error = queue.error {
             return [
                 Problem(
@@ -106,7 +106,7 @@ extension FleetStatus {
                             ? "`apns-worker quiet --all --undo`, or start a worker"
                             : "start a worker with --queue \(queue.name)"))
         }
-        if let maximumAge, let age = queue.oldestAge, age > maximumAge {
+        if let maximumAge = limits.age, let age = queue.oldestAgeMs, age > maximumAge {
             problems.append(
                 Problem(
                     kind: .tooOld, subject: queue.name,
@@ -118,5 +118,38 @@ extension FleetStatus {
                             : "`apns-worker resume` ends its pause"))
         }
         return problems
+    }
+
+    private func deadLetterProblems(of queue: Queue, _ limits: Limits) -> [Problem] {
+        guard queue.dead > 0 else { return [] }
+        let dead = queue.today[Outcome.dead.rawValue] ?? 0
+        let all = Outcome.allCases.reduce(0) { $0 + (queue.today[$1.rawValue] ?? 0) }
+        let isShareExceeded =
+            if let share = limits.deadShare {
+                Double(dead) > share * Double(all)
+            } else {
+                dead >= Limits.leastDead && Double(dead) > Limits.defaultDeadShare * Double(all)
+            }
+        let isCountExceeded = limits.dead.map { queue.dead > $0 } ?? false
+        guard isShareExceeded || isCountExceeded else { return [] }
+        let prefix = "\(Outcome.dead.rawValue):"
+        let today = queue.today.filter { $0.key.hasPrefix(prefix) }
+        let reasons =
+            isShareExceeded && !today.isEmpty
+            ? Dictionary(uniqueKeysWithValues: today.map { (String($0.dropFirst(prefix.count)), $1) })
+            : queue.deadReasons
+        let sorted = reasons.sorted { ($1.value, $0.key) < ($0.value, $1.key) }
+        let words = sorted.prefix(3).map { "\($0.key) \(Words.number($0.value))" } + (sorted.count > 3 ? ["…"] : [])
+        let what =
+            isShareExceeded
+            ? "\(Words.number(dead)) of today's \(Words.number(all)) notifications became dead letters"
+            : "\(Words.number(queue.dead)) dead letters"
+        return [
+            Problem(
+                kind: .deadLetters, subject: queue.name,
+                message: "queue \(queue.name): \(what)" + (words.isEmpty ? "" : " (\(words.joined(separator: ", ")))"),
+                advice: "`apns-worker dead list --queue \(queue.name)` shows them; once the cause is fixed, "
+                    + "`apns-worker requeue --queue \(queue.name) --reason \(sorted.first?.key ?? "…")` sends them")
+        ]
     }
 }

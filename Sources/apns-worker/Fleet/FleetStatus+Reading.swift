@@ -10,10 +10,10 @@ extension FleetStatus {
     /// - Parameters:
     ///   - queues: those to look at.
     ///   - apps: the names of apps that are looked at whether workers know them or not.
-    ///   - maximumAge: how old the oldest job may be, in milliseconds.
+    ///   - limits: beyond which something is a problem.
     /// - Throws: `RedisError`, where Redis cannot be asked.
     static func read(
-        _ fleet: Fleet, _ queues: [QueueKeys], apps: [String] = [], maximumAge: Int64? = nil
+        _ fleet: Fleet, _ queues: [QueueKeys], apps: [String] = [], limits: Limits = Limits()
     ) async throws -> FleetStatus {
         var status = FleetStatus()
         status.redis = "\(fleet.clients.topology)"
@@ -38,7 +38,7 @@ extension FleetStatus {
                 "\(jobs) a duration as `expiration` and no `enqueued_at` since these workers started: it counts from when a "
                     + "worker first saw them; have producers set `enqueued_at`")
         }
-        status.problems = status.findProblems(maximumAge: maximumAge)
+        status.problems = status.findProblems(limits)
         return status
     }
 
@@ -119,7 +119,7 @@ extension FleetStatus {
                 queue.claimed = found.claims
                 queue.dead = found.dead
                 queue.deadBytes = found.deadBytes
-                queue.oldestAge = found.oldest
+                queue.oldestAgeMs = found.oldest
                 queue.paused = found.pause.map(Pause.init)
                 queue.workers = found.workers.count(where: \.isLiving)
                 queue.today = found.counters

@@ -40,7 +40,7 @@ extension FleetStatus {
             worker.lanes = Set(living.map(\.lane)).count
             worker.queues = Set(sightings.map(\.queue)).sorted()
             worker.claimed = sightings.reduce(0) { $0 + $1.worker.claims }
-            worker.leaseLeft = (living.isEmpty ? sightings : living).map(\.worker.leaseLeft).min() ?? 0
+            worker.leaseLeftMs = (living.isEmpty ? sightings : living).map(\.worker.leaseLeft).min() ?? 0
             if let any = reports.first ?? sightings.compactMap(\.report).first {
                 worker.host = any.host
                 worker.pid = any.processIdentifier
@@ -51,7 +51,7 @@ extension FleetStatus {
             }
             if let last = sightings.filter({ $0.report != nil }).max(by: { at($0) < at($1) }) {
                 worker.updatedAt = at(last)
-                worker.silence = max(0, last.now - at(last))
+                worker.silenceMs = max(0, last.now - at(last))
             }
             worker.inFlight = reports.reduce(0) { $0 + $1.inFlight }
             worker.done = reports.reduce(0) { $0 + $1.done }

@@ -21,6 +21,17 @@ struct FleetStatus: Encodable, Sendable {
             case appUnanswered = "app_unanswered"
             case appServerErrors = "app_server_errors"
             case tooOld = "too_old"
+            case deadLetters = "dead_letters"
+
+            /// The status of a plugin of Nagios that has found the problem.
+            var severity: NagiosStatus {
+                switch self {
+                case .redisNearlyFull, .redisEvicts, .workerGone, .tooOld, .deadLetters: .warning
+                case .redisTooOld, .redisReplica, .redisFull, .redisRefusesWrites, .queueUnreadable, .noWorker,
+                    .workerNotReady, .appPaused, .appUnconnected, .appUnanswered, .appServerErrors:
+                    .critical
+                }
+            }
         }
 
         var kind: Kind
@@ -30,6 +41,20 @@ struct FleetStatus: Encodable, Sendable {
         var message: String
         /// The advice.
         var advice: String
+    }
+
+    /// The limits beyond which something needs attention.
+    struct Limits: Sendable {
+        /// The maximum age of the oldest job, in ms; `nil` for any age.
+        var age: Int64?
+        /// The maximum number of a queue's dead letters; `nil` for any number.
+        var dead: Int?
+        /// The maximum share of dead letters in the day's outcomes of a queue; `nil` for ``defaultDeadShare``, and at least
+        /// ``leastDead`` of them.
+        var deadShare: Double?
+
+        static let defaultDeadShare = 0.01
+        static let leastDead = 10
     }
 
     struct Pause: Encodable, Sendable, Equatable {
@@ -96,7 +121,7 @@ struct FleetStatus: Encodable, Sendable {
         var dead = 0
         var deadBytes = 0
         /// The age of the oldest job that should be under way, in milliseconds, if it can be known.
-        var oldestAge: Int64?
+        var oldestAgeMs: Int64?
         var paused: Pause?
         /// Workers with a lease.
         var workers = 0
@@ -128,7 +153,7 @@ struct FleetStatus: Encodable, Sendable {
         /// When it last told of itself.
         var updatedAt: Int64?
         /// How long ago that is, in milliseconds.
-        var silence: Int64?
+        var silenceMs: Int64?
         /// The problems that keep it from its work, a sentence each.
         var notReady: [String] = []
         /// Those of them that are not about an app: an app's problems are shown with the app.
@@ -142,12 +167,12 @@ struct FleetStatus: Encodable, Sendable {
         /// How many did in a second, lately.
         var rate = 0.0
         /// In how many milliseconds the first of its leases ends; negative when it has ended.
-        var leaseLeft: Int64 = 0
+        var leaseLeftMs: Int64 = 0
         var redis = ""
 
         enum CodingKeys: String, CodingKey {
-            case name, host, pid, version, state, lanes, lanesTotal, queues, startedAt, updatedAt, silence, notReady
-            case inFlight, claimed, done, rate, leaseLeft, redis
+            case name, host, pid, version, state, lanes, lanesTotal, queues, startedAt, updatedAt, silenceMs, notReady
+            case inFlight, claimed, done, rate, leaseLeftMs, redis
         }
     }
 
@@ -192,6 +217,11 @@ struct FleetStatus: Encodable, Sendable {
     var invalidTokens = 0
     /// Notifications that ended in a second, lately, by the workers' own word.
     var rate = 0.0
+
+    /// The status of a plugin of Nagios.
+    var severity: NagiosStatus {
+        problems.map(\.kind.severity).max { $0.rawValue < $1.rawValue } ?? .ok
+    }
 
     /// Workers that live.
     var living: [Worker] { workers.filter { $0.state != .gone } }

@@ -8,11 +8,11 @@ struct Quiet: AsyncParsableCommand {
         abstract: "Ask workers to stop claiming jobs but keep running.",
         discussion: """
             Use it before a deployment, or to inspect one worker. A quiet worker finishes its jobs, keeps its leases, and is \
-            `not ready`. `apns-worker quiet --undo` ends that. SIGTSTP and SIGCONT do the same to a process. The command reaches \
+            `not ready`. `apns-worker quiet --undo` with the same workers ends that. SIGTSTP and SIGCONT do the same to a process. The command reaches \
             a worker within about ten seconds, and expires after ten minutes.
 
-              apns-worker quiet web-3              # the only worker of that host
-              apns-worker quiet --all --wait       # exits with 0 when nothing is in flight any more
+              apns-worker quiet web-3                # the only worker of that host
+              apns-worker quiet --all --yes --wait   # exits with 0 when nothing is in flight any more
             """)
 
     @OptionGroup var order: OrderOptions
@@ -26,7 +26,7 @@ struct Quiet: AsyncParsableCommand {
                 .work,
                 .init(
                     question: "This lets workers claim jobs again",
-                    told: "it will claim jobs again within a few seconds",
+                    told: { _ in "it will claim jobs again within a few seconds" },
                     done: "claims jobs again",
                     isDone: { status, name in
                         status.workers.contains { $0.name == name && $0.state == .running }
@@ -36,8 +36,9 @@ struct Quiet: AsyncParsableCommand {
             .quiet,
             .init(
                 question: "This makes workers quiet: no jobs of their queues are sent unless other workers claim them",
-                told:
-                    "it will claim no more jobs within a few seconds; `apns-worker quiet --undo` with the same workers ends that",
+                told: {
+                    "it will claim no more jobs within a few seconds; to end that: apns-worker quiet --undo \($0)"
+                },
                 done: "is quiet, with nothing in flight",
                 isDone: { status, name in
                     status.workers.contains {
@@ -62,7 +63,7 @@ struct Stop: AsyncParsableCommand {
             .stop,
             .init(
                 question: "This stops workers: their jobs are finished or returned to the queue",
-                told: "it will drain, then exit",
+                told: { _ in "it will drain, then exit" },
                 done: "has ended",
                 isDone: { status, name in !status.workers.contains { $0.name == name && $0.state != .gone } }))
     }
@@ -79,15 +80,10 @@ struct OrderOptions: ParsableArguments {
     @Flag(help: "All workers.")
     var all = false
 
-    @Flag(help: "Wait until the workers are done; exit with 1 after --timeout.")
+    @Flag(help: "Wait until the workers are done; exit with 1 after --timeout (1m).")
     var wait = false
 
-    @Option(
-        help: ArgumentHelp("Maximum time to wait, with --wait. (default: 1m)", valueName: "duration"),
-        transform: { try DurationText.option($0, "--timeout", bare: .seconds, 1...86_400) })
-    var timeout = 60_000
-
-    @Flag(help: "Do not ask for confirmation of --all.")
+    @Flag(help: "Do not ask for confirmation of --all. Required without a terminal.")
     var yes = false
 
     @Flag(help: "Print JSON: an object with order, workers and, with --wait, done.")
@@ -100,14 +96,18 @@ struct OrderOptions: ParsableArguments {
                     ? "name workers or give --all, not both"
                     : "name a worker, or give --all; `apns-worker status` shows them")
         }
+        if all { try Confirmation.check(isGiven: yes) }
     }
+
+    /// The time to wait for workers, in ms.
+    private var timeout: Int { fleet.redis.timeout ?? 60_000 }
 
     /// How an order is told.
     struct Manner {
         /// The effect on workers, for the question: `This makes 3 workers quiet`.
         var question: String
         /// The message when the action begins.
-        var told: String
+        var told: (String) -> String
         /// The message when the action is done.
         var done: String
         /// True if it is.
@@ -122,8 +122,14 @@ struct OrderOptions: ParsableArguments {
             if let incomplete { Terminal.tell("note: \(incomplete)\n") }
             let choice = WorkerChoice(status.workers)
             let chosen = all ? choice.living : try choice.named(workers)
-            guard !chosen.isEmpty else { throw ValidationError("no worker is running: none has a lease") }
-            guard !all || confirms(manner, chosen) else { throw ExitCode.failure }
+            guard !chosen.isEmpty else {
+                throw CommandFailure(.attention, "no worker is running: none has a lease")
+            }
+            if all {
+                let count = chosen.count == 1 ? "1 worker" : "\(chosen.count) workers"
+                try Confirmation.demand(
+                    "\(WorkerChoice.list(chosen))\n\(manner.question) (\(count)). Continue?", isGiven: yes)
+            }
             for worker in chosen {
                 for keys in queues where worker.queues.contains(keys.queue) {
                     try await WorkerCommand(kind, at: status.at).give(
@@ -131,7 +137,7 @@ struct OrderOptions: ParsableArguments {
                 }
             }
             if !json {
-                print("asked \(Self.named(chosen)): \(manner.told)")
+                print("asked \(Self.named(chosen)): \(manner.told(arguments))")
             }
             let done = try await wait ? waits(for: chosen, fleet, queues, manner) : nil
             if json { print(try Self.json(kind, chosen, done)) }
@@ -144,15 +150,10 @@ struct OrderOptions: ParsableArguments {
         workers.count <= 3 ? workers.map(\.name).joined(separator: ", ") : "\(workers.count) workers"
     }
 
-    /// Asks whoever sits at the terminal; where nobody does, the order was meant.
-    private func confirms(_ manner: Manner, _ chosen: [FleetStatus.Worker]) -> Bool {
-        guard !yes, Confirmation.isPossible else { return true }
-        let count = chosen.count == 1 ? "1 worker" : "\(chosen.count) workers"
-        guard Confirmation.ask("\(WorkerChoice.list(chosen))\n\(manner.question) (\(count)). Continue?") else {
-            Terminal.tell("nothing was done\n")
-            return false
-        }
-        return true
+    /// The arguments that choose the same workers.
+    private var arguments: String {
+        let choice = all ? "--all" : workers.joined(separator: " ")
+        return choice + (fleet.queue.map { " --queue \($0)" } ?? "")
     }
 
     private func waits(

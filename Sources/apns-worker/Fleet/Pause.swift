@@ -2,58 +2,112 @@ import ArgumentParser
 import FoundationEssentials
 import Glibc
 import PrintableText
+import PushJob
 import PushQueue
 import PushWorker
 import Redis
 
 struct Pause: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Pause a queue or an app.",
+        abstract: "Pause queues or an app.",
         discussion: """
-            Workers finish the jobs that they have claimed from a paused queue, and claim no more. Jobs of a paused app are \
-            deferred without spending attempts. Producers can still enqueue. The pause survives restarts and ends with \
-            `apns-worker resume`. Pausing again changes the reason.
+            Workers finish the jobs that they have claimed from a paused queue, and claim no more; the command prints how many \
+            notifications that are at most. Jobs of a paused app are deferred without spending attempts. Producers can still \
+            enqueue. The pause survives restarts and ends with `apns-worker resume`. Pausing again changes the reason.
+
+              apns-worker pause --queue critical,bulk --reason 'wrong template'
+              apns-worker pause --now      # only notifications in flight go out
+              apns-worker pause --all --yes
             """)
 
     @OptionGroup(title: "Queue") var queue: QueueOptions
 
-    @Option(help: "App to pause, instead of a queue.") var app: String?
+    @Option(help: ArgumentHelp("App to pause, instead of a queue.", valueName: "name")) var app: String?
 
-    @Option(help: "Reason shown in `status`.") var reason: String
+    @Flag(
+        name: [.long, .customLong("all-queues")], help: "All queues that are configured, or else all in Redis.")
+    var all = false
 
-    @Flag(help: "Print JSON: an object with queue or app, paused (reason, since, by), and before, if it was paused.")
+    @Option(help: ArgumentHelp("Reason shown in `status`. (default: by user@host)", valueName: "text")) var reason:
+        String?
+
+    @Flag(help: "Have workers hand back the jobs that they have claimed and not submitted yet, within seconds.")
+    var now = false
+
+    @Flag(help: "Continue if no queue or app has the name.") var force = false
+
+    @Flag(help: "Do not ask for confirmation of --all. Required without a terminal.") var yes = false
+
+    @Flag(
+        help: """
+            Print JSON, an object per queue: queue or app, paused (reason, since, by), before, if it was paused, and for a queue \
+            claimed, notifications (at most) and waiting.
+            """)
     var json = false
 
     func validate() throws {
-        guard !reason.printable.allSatisfy(\.isWhitespace), reason.count <= 200 else {
-            throw ValidationError("--reason must have 1 to 200 printable characters")
+        if let reason {
+            guard !reason.printable.allSatisfy(\.isWhitespace), reason.count <= 200 else {
+                throw ValidationError("--reason must have 1 to 200 printable characters")
+            }
         }
+        if all, app != nil { throw ValidationError("--all and --app cannot be combined") }
+        if now, app != nil { throw ValidationError("--now is for queues: jobs of a paused app are deferred at once") }
+        if all { try Confirmation.check(isGiven: yes) }
     }
 
     func run() async throws {
         if let app { return try await pause(app: app) }
         let settings = try queue.settings()
-        try await queue.withClient(settings) { client, keys in
-            let before = try? await QueuePause.read(client, keys)
-            let pause = try await pause(client, since: before?.since)
-            try await QueuePause.set(client, keys, pause)
-            try report(PauseChange(queue: keys.queue, paused: .init(pause), before: before.map { .init($0) }))
-            guard !json else { return }
-            let found = try await QueueOverview.read(client, keys)
-            let claimed =
-                found.claims == 1 ? "1 job that is claimed" : "\(Words.number(found.claims)) jobs that are claimed"
-            let waiting = found.waiting + found.due
-            print(
-                """
-                \(found.claims > 0 ? "Workers finish the \(claimed), and claim no more" : "Workers claim none of its jobs"); \
-                \(waiting == 1 ? "1 waits" : "\(Words.number(waiting)) wait"). To end the pause:
-                  apns-worker resume\(Self.flags(settings, keys))
-                """)
+        try await queue.withChangedQueues(all: all, flag: "--all", force: force) { fleet, queues in
+            if all {
+                let names = queues.map(\.queue.printable).joined(separator: ", ")
+                try Confirmation.demand("Pause \(queues.count == 1 ? "queue" : "queues") \(names)?", isGiven: yes)
+            }
+            for keys in queues {
+                let client = try await fleet.client(for: keys.paused)
+                let before = try? await QueuePause.read(client, keys)
+                var pause = try await pause(client, since: before?.since)
+                pause.handsBack = now
+                try await QueuePause.set(client, keys, pause)
+                var change = PauseChange(queue: keys.queue, paused: .init(pause), before: before.map { .init($0) })
+                let found = try await QueueOverview.read(client, keys)
+                let claimed = try await ClaimedNotifications.count(
+                    client, keys, found, as: settings.format(of: keys.queue))
+                change.claimed = found.claims
+                change.notifications = claimed.notifications
+                change.waiting = found.waiting + found.due
+                try report(change)
+                if !json { explain(found, claimed, settings, keys) }
+            }
         }
+    }
+
+    /// Prints what workers still send, and how to end the pause.
+    private func explain(
+        _ found: QueueOverview, _ claimed: ClaimedNotifications, _ settings: Settings, _ keys: QueueKeys
+    ) {
+        let waiting = found.waiting + found.due
+        let rest = waiting == 1 ? "1 waits" : "\(Words.number(waiting)) wait"
+        var sentence = "Workers claim none of its jobs; \(rest)."
+        if found.claims > 0 {
+            let jobs = found.claims == 1 ? "the job that is claimed" : "the \(Words.number(found.claims)) claimed jobs"
+            let most = claimed.isPartial ? "at least" : "at most"
+            let count = claimed.notifications
+            let inFlight = found.workers.reduce(0) { $0 + ($1.report?.inFlight ?? 0) }
+            sentence =
+                now
+                ? "Workers hand back \(jobs) within seconds, except for the notifications in flight, "
+                    + "about \(Words.number(inFlight)); \(rest)."
+                : "Workers finish \(jobs), \(most) \(Words.number(count)) \(count == 1 ? "notification" : "notifications")"
+                    + (claimed.milliseconds.map { ", in about \(Words.duration($0))" } ?? "") + "; \(rest)."
+        }
+        print("\(sentence) To end the pause:\n  apns-worker resume\(Self.flags(settings, keys))")
     }
 
     private func pause(app: String) async throws {
         let settings = try queue.settings()
+        if !force { try await KnownApps.check(app, settings) }
         try await settings.withClient(forApp: app) { client, keys in
             let before = try? await AppPauses.read(app, client, keys)
             let pause = try await pause(client, since: before?.since)
@@ -64,23 +118,23 @@ struct Pause: AsyncParsableCommand {
             print(
                 """
                 Workers defer its jobs within a few seconds, without spending attempts. To end the pause:
-                  apns-worker resume --app \(app)
+                  apns-worker resume --app \(app.printable)
                 """)
         }
-        try await KnownApps.warn(app, settings)
     }
 
     private func pause(_ client: RedisClient, since: Int64?) async throws -> AppPause {
         let time = try await client.call(RedisCommand("TIME")).root.children.compactMap(\.string).first
         let now = time.flatMap { Int64($0) } ?? Int64(Date().timeIntervalSince1970)
-        return AppPause(reason: reason.printable, since: since ?? now * 1000, by: Person.name)
+        return AppPause(
+            reason: reason?.printable ?? "by \(Person.name)", since: since ?? now * 1000, by: Person.name)
     }
 
     private func report(_ change: PauseChange) throws {
         if json { return print(try JSONLine.text(change, keys: .convertToSnakeCase)) }
-        let subject = change.subject
-        guard let before = change.before else { return print("\(subject) is paused: \(reason.printable)") }
-        print("\(subject) is paused: \(reason.printable) (it was paused before: \(before.inWords))")
+        let sentence = "\(change.subject) is paused: \(change.paused?.reason ?? "")"
+        guard let before = change.before else { return print(sentence) }
+        print("\(sentence) (it was paused before: \(before.inWords))")
     }
 
     private static func flags(_ settings: Settings, _ keys: QueueKeys) -> String {
@@ -89,37 +143,114 @@ struct Pause: AsyncParsableCommand {
     }
 }
 
+/// The notifications that workers still send of the jobs that they have claimed.
+struct ClaimedNotifications {
+    /// The devices of the claimed jobs. Some of them may have got theirs.
+    var notifications = 0
+    /// True if there were too many claims to count.
+    var isPartial = false
+    /// The time that they take at the workers' present rate; `nil` if nothing is sent.
+    var milliseconds: Int64?
+
+    /// The maximum number of bytes that are read, and of jobs per call.
+    private static let maximumBytes = 64 << 20
+    private static let page = 100
+
+    /// Counts the devices of a queue's claimed jobs. In the meantime workers settle jobs and, before they have seen the pause,
+    /// claim some.
+    static func count(
+        _ client: RedisClient, _ keys: QueueKeys, _ found: QueueOverview, as format: JobFormat
+    ) async throws -> ClaimedNotifications {
+        var (sum, bytes) = (ClaimedNotifications(), 0)
+        for worker in found.workers where worker.claims > 0 && !sum.isPartial {
+            var cursor = "0"
+            repeat {
+                let command = RedisCommand("HSCAN", keys.claimed(worker.name), cursor, "COUNT", "\(page)")
+                let reply = try await client.call(command)
+                guard reply.root.count == 2 else { break }
+                cursor = reply.root[0].string ?? "0"
+                for (index, element) in reply.root[1].children.enumerated() where index % 2 == 1 {
+                    guard let body = element.bytes else { continue }
+                    bytes += body.readableBytes
+                    // A job that cannot be read becomes a dead letter.
+                    sum.notifications += (try? JobDecoder.decode(body, as: format).tokenCount) ?? 0
+                }
+                sum.isPartial = bytes > maximumBytes && cursor != "0"
+            } while cursor != "0" && !sum.isPartial
+        }
+        let rate = found.workers.reduce(0) { $0 + ($1.report?.rate ?? 0) }
+        if rate >= 1 { sum.milliseconds = Int64(Double(sum.notifications) / rate * 1000) }
+        return sum
+    }
+}
+
 struct Resume: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Resume a paused queue or app.",
+        abstract: "Resume paused queues or an app.",
         discussion: """
             Workers continue within about a second. An app that APNs refuses is paused by the workers, and resumes when a probe \
             succeeds; this command saves the wait after the problem is fixed. If it is not fixed, the app is paused again.
+
+            The exit status is 1 if none of them was paused.
             """)
 
     @OptionGroup(title: "Queue") var queue: QueueOptions
 
-    @Option(help: "App to resume, instead of a queue.") var app: String?
+    @Option(help: ArgumentHelp("App to resume, instead of a queue.", valueName: "name")) var app: String?
 
-    @Flag(help: "Print JSON: an object with queue or app, and before (reason, since, until, by), if it was paused.")
+    @Flag(
+        name: [.long, .customLong("all-queues")], help: "All paused queues that are configured, or else all in Redis.")
+    var all = false
+
+    @Flag(help: "Do not ask for confirmation of --all. Required without a terminal.") var yes = false
+
+    @Flag(
+        help: "Print JSON, an object per queue: queue or app, and before (reason, since, until, by), if it was paused.")
     var json = false
 
+    func validate() throws {
+        if all, app != nil { throw ValidationError("--all and --app cannot be combined") }
+        if all { try Confirmation.check(isGiven: yes) }
+    }
+
     func run() async throws {
+        var wasPaused = false
         if let app {
             let settings = try queue.settings()
             try await settings.withClient(forApp: app) { client, keys in
                 // What is there may be of any kind; it can be ended all the same.
                 let before = try? await AppPauses.read(app, client, keys)
-                let wasPaused = try await AppPauses.end(app, client, keys)
+                wasPaused = try await AppPauses.end(app, client, keys)
                 try report(PauseChange(app: app, before: before.map { .init($0) }), wasPaused)
             }
-            return try await KnownApps.warn(app, settings)
+            if !wasPaused { try await KnownApps.check(app, settings, hint: "") }
+        } else {
+            try await queue.withChangedQueues(all: all, flag: "--all", force: true) { fleet, queues in
+                wasPaused = try await resume(queues, fleet)
+            }
         }
-        try await queue.withClient { client, keys in
+        if !wasPaused { throw ExitCode(ExitStatus.attention.rawValue) }
+    }
+
+    /// - Returns: true if one was paused.
+    private func resume(_ queues: [QueueKeys], _ fleet: Fleet) async throws -> Bool {
+        if all {
+            let names = queues.map(\.queue.printable).joined(separator: ", ")
+            try Confirmation.demand("Resume \(queues.count == 1 ? "queue" : "queues") \(names)?", isGiven: yes)
+        }
+        var any = false
+        for keys in queues {
+            let client = try await fleet.client(for: keys.paused)
             let before = try? await QueuePause.read(client, keys)
             let wasPaused = try await QueuePause.clear(client, keys)
+            any = any || wasPaused
             try report(PauseChange(queue: keys.queue, before: before.map { .init($0) }), wasPaused)
         }
+        if !any, !all {
+            try await fleet.checkExistence(
+                of: queues, configured: queue.settings().configuredQueueNames, hint: "")
+        }
+        return any
     }
 
     private func report(_ change: PauseChange, _ wasPaused: Bool) throws {
@@ -137,15 +268,23 @@ struct PauseChange: Encodable {
     var paused: FleetStatus.Pause?
     /// The pause before.
     var before: FleetStatus.Pause?
+    /// Jobs of a paused queue that workers have claimed, and their notifications at most.
+    var claimed: Int?
+    var notifications: Int?
+    /// Its jobs that wait.
+    var waiting: Int?
 
     var subject: String { app.map { "app \($0)" } ?? "queue \(queue ?? "")" }
 }
 
 extension FleetStatus.Pause {
+    /// True if an operator gave no reason: it names the operator then.
+    var isReasonless: Bool { by.map { reason == "by \($0)" } ?? false }
+
     /// Why, since when and by whom.
     var inWords: String {
         let since = since.map { ", since " + Moment.text($0) }
-        let by = by.map { isByHand ? ", by \($0)" : ", noticed by \($0)" }
+        let by = isReasonless ? nil : by.map { isByHand ? ", by \($0)" : ", noticed by \($0)" }
         return reason + (since ?? "") + (by ?? "")
     }
 }
@@ -166,16 +305,19 @@ enum Person {
     }
 }
 
-/// Which apps workers know.
+/// The apps that workers know.
 enum KnownApps {
-    /// Tells of an app that no worker knows: a mistyped name does nothing.
-    static func warn(_ app: String, _ settings: Settings) async throws {
+    /// Checks that an app is in the configuration, known to a worker, or paused.
+    /// - Throws: ``CommandFailure`` that suggests a name. Nothing, if no app is known at all.
+    static func check(
+        _ app: String, _ settings: Settings, hint: String = " --force continues anyway"
+    ) async throws {
+        let configured = try settings.appNames
         let status = try await FleetOptions.withFleet(settings, searches: true) { fleet in
-            try await FleetStatus.read(fleet, fleet.queues().keys)
+            try await FleetStatus.read(fleet, fleet.queues().keys, apps: configured)
         }
-        // Without a worker nobody knows.
-        let known = status.apps.filter { $0.lanes > 0 }.map(\.name)
+        let known = Set(status.apps.map(\.name) + configured).sorted()
         guard !known.isEmpty, !known.contains(app) else { return }
-        Terminal.tell("warning: no worker knows an app \(app); they know \(known.joined(separator: ", "))\n")
+        throw CommandFailure(.attention, Fleet.unknown("app", app, known) + hint)
     }
 }

@@ -12,25 +12,31 @@ struct Status: AsyncParsableCommand {
             Shows all queues in Redis, or those of --queue. Problems come first, each with a suggested fix. Changes nothing, and \
             costs Redis little even with a large backlog.
 
-              waiting   jobs in the list                       claimed  jobs that workers hold
-              due       retries whose time has come            dead     dead letters
-              later     retried, deferred and scheduled jobs   oldest   age of the oldest waiting or due job, if known
-              rate/s    notifications ended, last minute       seen     age of the worker's heartbeat
+              waiting   jobs in the list
+              due       retries whose time has come
+              later     retried, deferred and scheduled jobs
+              claimed   jobs that workers hold
+              dead      dead letters
+              oldest    age of the oldest waiting or due job, if known
+              rate/s    notifications ended, last minute
+              seen      age of the worker's heartbeat
 
             A worker that is `gone` has lost its lease; another worker reclaims its jobs within seconds. A worker that is \
             `not ready` shows the reason. The reasons of dead letters are those of the newest thousand.
 
-            For cron and Nagios, --check prints one line and exits with 1 if something needs attention: Redis is full or \
-            nearly full (90 %), refuses writes, or evicts keys; jobs wait and no worker claims them; a worker is not ready, or \
-            is gone and its jobs were not reclaimed; APNs refuses an app or cannot be reached; or a job is older than --max-age.
+            For cron and Nagios, --check prints one line on standard output, `OK|WARNING|CRITICAL|UNKNOWN: …`, and exits with 0, \
+            1, 2 or 3. CRITICAL: Redis is away, full, refuses writes or is a replica; jobs wait and no worker claims them; a \
+            worker is not ready; APNs refuses an app or cannot be reached. WARNING: Redis is nearly full (90 %) or evicts keys; a \
+            worker is gone and its jobs were not reclaimed; there are too many dead letters; or a job is older than --max-age. \
+            Dead letters are too many above 1 % of the day's outcomes (UTC) and ten, or above --max-dead or --max-dead-rate.
 
             With --json it prints one object on a line, with --watch one for each refresh. Its members: at, redis, prefix, \
             rate, invalid_tokens, problems (kind, subject, message, advice), notes, servers (address, queues, version, \
             role, full, used_memory_bytes, max_memory_bytes (0 for no limit), eviction_policy, append_only, replicas, \
             replicas_in_step, writes_refused, error), queues (name, waiting, due, later, retrying, scheduled, deferred, claimed, dead, dead_bytes, \
-            oldest_age, paused, workers, delivered_rate, today, dead_reasons, dead_sampled, error), workers (name, host, pid, \
-            version, state, not_ready, lanes, lanes_total, queues, started_at, updated_at, silence, in_flight, claimed, \
-            done, rate, lease_left, redis) and apps (name, endpoints, state, paused, connections, connecting, streams, \
+            oldest_age_ms, paused, workers, delivered_rate, today, dead_reasons, dead_sampled, error), workers (name, host, pid, \
+            version, state, not_ready, lanes, lanes_total, queues, started_at, updated_at, silence_ms, in_flight, claimed, \
+            done, rate, lease_left_ms, redis) and apps (name, endpoints, state, paused, connections, connecting, streams, \
             stream_limit, lanes, failure); paused has reason, by, since and, where a probe ends it, until. Times are in \
             ms since 1970, durations in ms; unknown values are left out.
             """)
@@ -46,11 +52,20 @@ struct Status: AsyncParsableCommand {
     @Flag(help: "Print JSON.")
     var json = false
 
-    @Flag(help: "Print one line, and exit with 1 if something needs attention.")
+    @Flag(help: "Print one line for Nagios, and exit with 1, 2 or 3 if something needs attention.")
     var check = false
 
-    @Option(help: "Maximum age of the oldest job, with --check, such as 5m.")
+    @Option(help: ArgumentHelp("Maximum age of the oldest job, such as 5m.", valueName: "duration"))
     var maxAge: String?
+
+    @Option(help: ArgumentHelp("Maximum number of dead letters of a queue. (default: no limit)", valueName: "number"))
+    var maxDead: Int?
+
+    @Option(
+        help: ArgumentHelp(
+            "Maximum share of a queue's notifications of the day that became dead letters. (default: 1%, and ten of them)",
+            valueName: "percentage"))
+    var maxDeadRate: String?
 
     func validate() throws {
         if seconds != nil, !watch { throw ValidationError("seconds are for --watch") }
@@ -61,33 +76,48 @@ struct Status: AsyncParsableCommand {
         if let maxAge, JobDuration.seconds(maxAge) == nil {
             throw ValidationError("--max-age is \(maxAge); it must be a duration such as 30s, 5m or 1h30m")
         }
+        if let maxDead, maxDead < 0 { throw ValidationError("--max-dead must be at least 0") }
+        if let maxDeadRate, Self.share(maxDeadRate) == nil {
+            throw ValidationError("--max-dead-rate is \(maxDeadRate); it must be a percentage such as 1% or 0.5%")
+        }
     }
 
-    private var maximumAge: Int64? { maxAge.flatMap(JobDuration.seconds).map { $0 * 1000 } }
+    private static func share(_ text: String) -> Double? {
+        guard let number = Double(text.hasSuffix("%") ? text.dropLast() : text[...]) else { return nil }
+        return (0...100).contains(number) ? number / 100 : nil
+    }
+
+    private var limits: FleetStatus.Limits {
+        var limits = FleetStatus.Limits()
+        limits.age = maxAge.flatMap(JobDuration.seconds).map { $0 * 1000 }
+        limits.dead = maxDead
+        limits.deadShare = maxDeadRate.flatMap(Self.share)
+        return limits
+    }
 
     func run() async throws {
         let settings = try fleet.settings()
         // Apps that are named here are looked at even where no worker lives that knows them.
         let apps = try settings.appNames
-        let isFine = try await FleetOptions.withFleet(settings, searches: fleet.queue == nil) { fleet in
+        let result = try await FleetOptions.withFleet(settings, searches: fleet.queue == nil) { fleet in
             if watch {
                 try await watch(fleet, apps)
-                return true
+                return NagiosStatus.ok
             }
             let (queues, incomplete) = try await fleet.queues()
-            var status = try await FleetStatus.read(fleet, queues, apps: apps, maximumAge: maximumAge)
+            var status = try await FleetStatus.read(fleet, queues, apps: apps, limits: limits)
             if let incomplete { status.notes.append(incomplete) }
             let screen = StatusScreen()
             if json {
                 _ = screen.write(try JSONLine.text(status, keys: .convertToSnakeCase) + "\n")
             } else if check {
-                _ = screen.write(Self.summary(status) + "\n")
+                _ = screen.write("\(status.severity.word): \(Self.summary(status))\n")
             } else {
                 _ = screen.write(page(status, screen).joined(separator: "\n") + "\n")
             }
-            return status.problems.isEmpty
+            return status.severity
         }
-        if check, !isFine { throw ExitCode.failure }
+        if check, result != .ok { throw ExitCode(result.rawValue) }
     }
 
     // MARK: One look
@@ -96,18 +126,19 @@ struct Status: AsyncParsableCommand {
         StatusPage(status: status, width: screen.size.columns, isColoured: screen.isColoured).lines
     }
 
-    /// A line for a monitoring system: the first problem, or how much there is.
+    /// A line for a monitoring system: the worst problem, or how much there is.
     static func summary(_ status: FleetStatus) -> String {
-        guard let first = status.problems.first else {
+        let problems = status.problems
+        guard let first = problems.first(where: { $0.kind.severity == .critical }) ?? problems.first else {
             let jobs = status.queues.reduce(0) { $0 + $1.waiting + $1.due }
             let queues = status.queues.count
             let workers = status.living.count
             return
-                "OK: \(jobs) \(jobs == 1 ? "job waits" : "jobs wait") in \(queues) \(queues == 1 ? "queue" : "queues"), "
+                "\(jobs) \(jobs == 1 ? "job waits" : "jobs wait") in \(queues) \(queues == 1 ? "queue" : "queues"), "
                 + "\(workers) \(workers == 1 ? "worker" : "workers"), \(Words.rate(status.rate))/s"
         }
-        let others = status.problems.count - 1
-        return "PROBLEM: \(first.message)" + (others > 0 ? " (and \(others) more: apns-worker status)" : "")
+        let others = problems.count - 1
+        return first.message + (others > 0 ? " (and \(others) more: apns-worker status)" : "")
     }
 
     // MARK: Many looks
@@ -134,7 +165,7 @@ struct Status: AsyncParsableCommand {
                             (queues, incomplete) = try await fleet.queues()
                             searched = .now
                         }
-                        var status = try await FleetStatus.read(fleet, queues, apps: apps, maximumAge: maximumAge)
+                        var status = try await FleetStatus.read(fleet, queues, apps: apps, limits: limits)
                         if let incomplete { status.notes.append(incomplete) }
                         if let last { status.compare(with: last) }
                         last = status

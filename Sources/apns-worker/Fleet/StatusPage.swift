@@ -110,7 +110,7 @@ struct StatusPage {
             table.rows.append(
                 [queue.name]
                     + [queue.waiting, queue.due, queue.later, queue.claimed, queue.dead].map(Words.number)
-                    + [queue.oldestAge.map(Words.duration) ?? (queue.waiting > 0 ? "?" : "-")]
+                    + [queue.oldestAgeMs.map(Words.duration) ?? (queue.waiting > 0 ? "?" : "-")]
                     + (hasRate ? [queue.deliveredRate.map(Words.rate) ?? ""] : []))
             notes[table.rows.count] = Self.postponed(queue).map { ["  " + $0] }
             if let pause = queue.paused {
@@ -136,7 +136,7 @@ struct StatusPage {
 
     private static func words(_ pause: FleetStatus.Pause, now: Int64) -> String {
         var words = Words.since(pause.since, now: now)
-        if pause.isByHand, let by = pause.by { words += ", by \(by)" }
+        if pause.isByHand, !pause.isReasonless, let by = pause.by { words += ", by \(by)" }
         if let until = pause.until { words += ", next probe in \(Words.duration(max(0, until - now)))" }
         return words + ": \(pause.reason)" + (pause.detail.map { " (\($0))" } ?? "")
     }
@@ -156,17 +156,17 @@ struct StatusPage {
                 name, worker.version, worker.startedAt.map { Words.brief(max(0, status.at - $0)) } ?? "?",
                 isGone ? "-" : isWhole ? "\(worker.lanes)" : "\(worker.lanes)/\(worker.lanesTotal)",
                 isGone ? "-" : Words.number(worker.inFlight), isGone ? "-" : Words.rate(worker.rate),
-                isGone ? "ended" : Words.brief(worker.leaseLeft), worker.silence.map(Words.brief) ?? "?",
+                isGone ? "ended" : Words.brief(worker.leaseLeftMs), worker.silenceMs.map(Words.brief) ?? "?",
                 worker.state == .running && !worker.notReady.isEmpty ? "not ready" : worker.state.rawValue,
             ])
         }
         var notes: [Int: [String]] = [:]
         for (index, worker) in status.workers.enumerated() {
             var text = worker.notReady.map { "not ready: \($0)" }
-            if worker.leaseLeft < 0 {
+            if worker.leaseLeftMs < 0 {
                 let jobs = worker.claimed > 0 ? "; it had \(Words.number(worker.claimed)) jobs" : ""
                 let cause = worker.state == .unknown ? "; Redis refuses writes, so workers cannot renew leases" : ""
-                text.append("its lease ended \(Words.duration(-worker.leaseLeft)) ago\(jobs)\(cause)")
+                text.append("its lease ended \(Words.duration(-worker.leaseLeftMs)) ago\(jobs)\(cause)")
             }
             let lines = text.flatMap { wrapped($0, lead: "  ", indent: "    ") }
             if !lines.isEmpty { notes[index + 1] = lines.map { styled($0, .yellow) } }

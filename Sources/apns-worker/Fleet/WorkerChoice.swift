@@ -1,5 +1,3 @@
-import ArgumentParser
-
 /// Which workers are meant by what a person has typed, without any I/O.
 struct WorkerChoice {
     let workers: [FleetStatus.Worker]
@@ -11,7 +9,7 @@ struct WorkerChoice {
     var living: [FleetStatus.Worker] { workers.filter { $0.state != .gone } }
 
     /// Finds each worker by its name, or by the beginning of it: `host`, `host.pid`.
-    /// - Throws: `ValidationError`, which names those there are.
+    /// - Throws: ``CommandFailure``, which names those there are.
     func named(_ names: [String]) throws -> [FleetStatus.Worker] {
         var chosen: [FleetStatus.Worker] = []
         for name in names {
@@ -28,12 +26,14 @@ struct WorkerChoice {
         let found = parts.isEmpty ? living.filter { !name.isEmpty && $0.name.hasPrefix(name) } : parts
         if let only = found.first, found.count == 1 { return only }
         if found.count > 1 {
-            throw ValidationError("\(name) matches several workers; give a longer name:\n" + Self.list(found))
+            throw CommandFailure(
+                .attention, "\(name) matches several workers; give a longer name:\n" + Self.list(found))
         }
         if workers.contains(where: { $0.name.hasPrefix(name) }) {
-            throw ValidationError("the worker \(name) is gone: its lease has ended")
+            throw CommandFailure(.attention, "the worker \(name) is gone: its lease has ended")
         }
-        throw ValidationError(
+        throw CommandFailure(
+            .attention,
             "there is no worker \(name); "
                 + (living.isEmpty ? "none has a lease now" : "there are:\n" + Self.list(living)))
     }

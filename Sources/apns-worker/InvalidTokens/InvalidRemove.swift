@@ -20,7 +20,8 @@ struct InvalidRemove: AsyncParsableCommand {
 
     @Argument(help: "Device tokens, in hex.") var token: [String] = []
 
-    @Option(help: "File with one token per line; - for standard input.") var from: String?
+    @Option(help: ArgumentHelp("File with one token per line; - for standard input.", valueName: "file")) var from:
+        String?
 
     @OptionGroup(title: "Filters") var options: InvalidTokenOptions
 
@@ -28,7 +29,8 @@ struct InvalidRemove: AsyncParsableCommand {
 
     @Flag(help: "Show how many would be removed, and remove none.") var dryRun = false
 
-    @Flag(help: "Do not ask for confirmation.") var yes = false
+    @Flag(help: "Do not ask for confirmation. Required without a terminal, except for tokens in the arguments.")
+    var yes = false
 
     @Flag(help: "Print the result as a JSON object.") var json = false
 
@@ -40,10 +42,8 @@ struct InvalidRemove: AsyncParsableCommand {
                 "choose tokens in one way: as arguments, with --from, with --topic, --reason and others, or --all")
         }
         // Standard input cannot both be read and answer.
-        guard dryRun || yes || !token.isEmpty || (Confirmation.isPossible && from != "-") else {
-            throw ValidationError(
-                "refusing to continue without confirmation; pass --yes, or --dry-run to see what would be removed")
-        }
+        guard from != "-" || dryRun || yes else { throw ValidationError("--from - needs --yes or --dry-run") }
+        try Confirmation.check(isGiven: dryRun || yes || !token.isEmpty)
     }
 
     func run() async throws {
@@ -155,6 +155,6 @@ struct InvalidRemove: AsyncParsableCommand {
         }
         fflush(nil)
         if Interruption.hasCome { Terminal.tell("interrupted; repeat the command to continue\n") }
-        if !token.isEmpty, count == 0 { throw ExitCode(1) }
+        if !all, from == nil, count == 0 { throw ExitCode(ExitStatus.attention.rawValue) }
     }
 }

@@ -18,11 +18,14 @@ struct InvalidTokenOptions: ParsableArguments {
     @Option(help: "Tokens of this environment: production, sandbox, or the name of another server. Repeatable.")
     var environment: [String] = []
 
-    @Option(help: "Tokens that became invalid in this period, such as 45m, 2h or 7d.")
-    var newerThan: String?
-
-    @Option(help: "Tokens that became invalid at this time or later: ISO 8601, or seconds since 1970.")
+    @Option(help: ArgumentHelp("Tokens that became invalid since \(TimeOption.form).", valueName: "time"))
     var since: String?
+
+    @Option(help: ArgumentHelp("Tokens that became invalid until \(TimeOption.form).", valueName: "time"))
+    var until: String?
+
+    // The former name of --since for durations.
+    @Option(help: .hidden) var newerThan: String?
 
     func filter(now: Int64) throws -> InvalidTokenFilter {
         if let wrong = source.first(where: { InvalidToken.Source(rawValue: $0) == nil }) {
@@ -30,14 +33,12 @@ struct InvalidTokenOptions: ParsableArguments {
         }
         var earliest: Int64?
         if let age = try DeadLetterOptions.age(newerThan, "--newer-than") { earliest = now - age * 1000 }
-        if let since {
-            guard let time = JobTime.milliseconds(since) else {
-                throw ValidationError("--since must be a time such as 2026-11-21T08:00:00Z, or seconds since 1970")
-            }
+        if let time = try TimeOption.milliseconds(since, "--since", now: now) {
             earliest = max(earliest ?? time, time)
         }
         return InvalidTokenFilter(
-            topics: topic, reasons: reason, sources: source, environments: environment, earliest: earliest)
+            topics: topic, reasons: reason, sources: source, environments: environment, earliest: earliest,
+            latest: try TimeOption.milliseconds(until, "--until", now: now))
     }
 }
 
@@ -49,6 +50,7 @@ struct InvalidTokenFilter: Equatable {
     var environments: [String] = []
     /// In milliseconds since 1970.
     var earliest: Int64?
+    var latest: Int64?
 
     var isEmpty: Bool { self == InvalidTokenFilter() }
 
@@ -60,25 +62,22 @@ struct InvalidTokenFilter: Equatable {
         return fits(details.topic, topics) && fits(details.reason, reasons) && fits(details.source, sources)
             && fits(details.environment, environments)
             && (earliest.map { earliest in details.at.map { $0 >= earliest } == true } ?? true)
+            && (latest.map { latest in details.at.map { $0 <= latest } == true } ?? true)
     }
 }
 
 extension RedisOptions {
-    /// Does something with the set of invalid tokens over a client that is ready, and is closed then.
-    /// - Throws: what `body` throws; an error of Redis as one that is told as a mistake of usage is.
+    /// Runs `body` with the set of invalid tokens, over a client that is closed afterwards.
+    /// - Throws: the errors of `body`; those of Redis as a ``CommandFailure``.
     func withInvalidTokens(_ body: (InvalidTokenClient) async throws -> Void) async throws {
         let settings = try settings()
         let redis = try CommandRedis(settings)
         let inspector = InvalidTokenClient.start(
             topology: redis.topology, keys: settings.sharedKeys, maximumAge: settings.invalidTokenAge,
             configuration: redis.configuration, logger: redis.logger)
-        do {
-            try await inspector.waitUntilReady(timeout: .seconds(10))
+        try await CommandFailure.mapping {
+            try await settings.redisPatience.wait { try await inspector.waitUntilReady(timeout: $0) }
             try await body(inspector)
-        } catch let error as RedisError {
-            throw ValidationError("\(error)")
-        } catch let error as QueueConnection.Failure {
-            throw ValidationError("\(error)")
         }
         await inspector.close()
     }

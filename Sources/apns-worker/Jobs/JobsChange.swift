@@ -30,10 +30,7 @@ struct JobChangeOptions: ParsableArguments {
         if !(filter.matchesAll && filter.states.isEmpty), all {
             throw ValidationError("--all cannot be combined with filters")
         }
-        guard dryRun || yes || Confirmation.isPossible else {
-            throw ValidationError(
-                "refusing to continue without confirmation; pass --yes, or --dry-run to see what would be changed")
-        }
+        try Confirmation.check(isGiven: dryRun || yes)
     }
 }
 

@@ -54,6 +54,7 @@ struct CallbackOptions: ParsableArguments {
     @Option(help: "Times a result is tried alone before it is parked. (default: 10)") var tries: Int?
 
     @Option(
+        name: .customLong("answer-timeout"),
         help: ArgumentHelp(
             "Maximum time for a request, or for the command to read and to end. (default: 10s)", valueName: "duration"))
     var timeout: String?
@@ -76,7 +77,7 @@ struct CallbackOptions: ParsableArguments {
             let others = [
                 ("exec-env", !execEnv.isEmpty), ("webhook-secret-file", webhookSecretFile != nil),
                 ("webhook-ca", webhookCA != nil), ("group", group != nil), ("consumer", consumer != nil),
-                ("batch", batch != nil), ("tries", tries != nil), ("timeout", timeout != nil),
+                ("batch", batch != nil), ("tries", tries != nil), ("answer-timeout", timeout != nil),
                 ("claim-after", claimAfter != nil), ("once", once), ("retry-parked", retryParked),
             ]
             if let (name, _) = others.first(where: \.1) {
@@ -116,14 +117,14 @@ struct CallbackOptions: ParsableArguments {
         let patience = try patience()
         let silence = claimAfter ?? max(60_000, 3 * patience)
         guard silence >= 2 * patience else {
-            throw ValidationError("--claim-after must be at least twice --timeout, or results are handed over twice")
+            throw ValidationError("--claim-after must be at least twice --answer-timeout, or results are handed over twice")
         }
         return ResultDelivery.Limits(batch: batch ?? 100, tries: tries ?? 10, claimAfter: silence, once: once)
     }
 
     /// The maximum time for a request, in milliseconds.
     private func patience() throws -> Int {
-        try timeout.map { try DurationText.option($0, "--timeout", bare: .seconds, 1...3600) } ?? 10_000
+        try timeout.map { try DurationText.option($0, "--answer-timeout", bare: .seconds, 1...3600) } ?? 10_000
     }
 
     private func address() throws -> HTTPAddress? {

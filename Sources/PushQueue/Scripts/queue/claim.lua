@@ -35,7 +35,8 @@
 --      16 uptime          with a heartbeat: how long the worker has run, ms
 --      17 members         with a heartbeat: the members of the JSON object, and its closing brace
 -- Reply { status, now, due, expired, evicted, command, stamp, held, commands, body... }
---       status            0 claimed, 1 paused, 2 the lease was lost and the claims were reclaimed: the lane needs a new name
+--       status            0 claimed, 1 paused, 2 the lease was lost and the claims were reclaimed: the lane needs a new name,
+--                         3 paused, and what is not submitted is to be handed back
 --       now               Redis' time, ms
 --       due               ms until more jobs can be claimed: 0 when some wait, -1 when there are none
 --       expired           a lane whose lease has expired, or ''
@@ -115,9 +116,11 @@ local function until_next()
     return until_due()
 end
 
-local is_paused = redis.call('EXISTS', paused) == 1
+-- A value of another type is a pause too.
+local pause = redis.pcall('GET', paused)
+local is_paused = pause ~= false
 if is_paused then
-    reply[1] = 1
+    reply[1] = type(pause) == 'string' and string.find(pause, '"now":true', 1, true) and 3 or 1
 end
 local known, seen = limit > 0 and redis.pcall('GET', next_key), nil
 if type(known) == 'table' or (known and held < 0) then

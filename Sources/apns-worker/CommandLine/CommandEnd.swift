@@ -1,0 +1,75 @@
+import ArgumentParser
+import Glibc
+import Redis
+
+/// The end of a command that has not succeeded: its message, and its exit status.
+enum CommandEnd {
+    /// Ends the process because of an error of the command line, or because of a request such as `--help`.
+    static func afterParsing(_ error: any Error, _ arguments: [String]) -> Never {
+        guard ApnsWorker.exitCode(for: error) == .success else {
+            if let error = error as? CommandFailure { end(error.status.rawValue, "Error: \(error.message)") }
+            if isCheck(arguments) { end(NagiosStatus.unknown, ApnsWorker.message(for: error)) }
+            end(ExitStatus.usage.rawValue, HelpText.suggesting(ApnsWorker.fullMessage(for: error), arguments))
+        }
+        answer(error, arguments)
+    }
+
+    /// Prints what was asked for, such as `--help`.
+    private static func answer(_ request: any Error, _ arguments: [String]) -> Never {
+        let isTerminal = isatty(STDOUT_FILENO) == 1
+        let text = ApnsWorker.fullMessage(for: request, columns: isTerminal ? nil : HelpText.columns)
+        // Names that are not commands have been refused before.
+        let command = (try? CommandNames.find(arguments).command) ?? ApnsWorker.self
+        print(HelpText.arranged(text, command))
+        Glibc.exit(EXIT_SUCCESS)
+    }
+
+    /// Ends the process because of an error of the command itself.
+    static func afterRunning(_ error: any Error, _ arguments: [String]) -> Never {
+        fflush(nil)
+        if let failure = failure(error) {
+            if isCheck(arguments) {
+                end(failure.status == .unavailable ? .critical : .unknown, failure.message)
+            }
+            end(failure.status.rawValue, "Error: \(failure.message)")
+        }
+        if ApnsWorker.exitCode(for: error) == .success { answer(error, arguments) }
+        ApnsWorker.exit(withError: error)
+    }
+
+    private static func failure(_ error: any Error) -> CommandFailure? {
+        switch error {
+        case let error as CommandFailure: error
+        case let error as RedisError: CommandFailure(error)
+        case let error as ValidationError: CommandFailure(.usage, error.message)
+        default: nil
+        }
+    }
+
+    /// True for `status --check`, whose answer is one line on standard output in any case.
+    private static func isCheck(_ arguments: [String]) -> Bool {
+        arguments.first == "status" && arguments.contains("--check")
+    }
+
+    private static func end(_ status: NagiosStatus, _ message: String) -> Never {
+        let line = message.split(separator: "\n").first.map(String.init) ?? message
+        Terminal.say("\(status.word): \(line)\n")
+        Glibc.exit(status.rawValue)
+    }
+
+    private static func end(_ status: Int32, _ message: String) -> Never {
+        Terminal.tell(message + "\n")
+        Glibc.exit(status)
+    }
+}
+
+/// The exit statuses of `status --check`, which are those of Nagios' plugins.
+enum NagiosStatus: Int32 {
+    case ok = 0
+    case warning = 1
+    case critical = 2
+    case unknown = 3
+
+    /// The word with which the line begins.
+    var word: String { "\(self)".uppercased() }
+}

@@ -1,0 +1,77 @@
+import ArgumentParser
+import PushQueue
+import Redis
+
+/// The exit statuses of all commands, from sysexits(3). An interrupted command ends with 130 or 143.
+enum ExitStatus: Int32 {
+    /// Something needs attention, was done in part, or matched nothing.
+    case attention = 1
+    /// The command line is wrong, or a confirmation is missing.
+    case usage = 64
+    /// Redis or APNs cannot be reached, or Redis cannot work: it is full, loading or a replica.
+    case unavailable = 69
+    /// Redis or APNs refused the login.
+    case refused = 77
+    /// A setting is missing or wrong.
+    case configuration = 78
+}
+
+/// An error that ends a command with a status of its own.
+struct CommandFailure: Error, CustomStringConvertible {
+    let status: ExitStatus
+    let message: String
+
+    init(_ status: ExitStatus, _ message: String) {
+        self.status = status
+        self.message = message
+    }
+
+    var description: String { message }
+}
+
+extension CommandFailure {
+    /// Server errors after which the same command can succeed later.
+    private static let temporary: Set = [
+        "OOM", "LOADING", "BUSY", "MISCONF", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "NOREPLICAS", "TRYAGAIN",
+    ]
+    private static let refusals: Set = ["NOAUTH", "WRONGPASS", "NOPERM"]
+
+    init(_ error: RedisError) {
+        let status: ExitStatus =
+            switch error {
+            case .authentication: .refused
+            case .server(let answer) where Self.refusals.contains(answer.prefix): .refused
+            case .server(let answer): Self.temporary.contains(answer.prefix) ? .unavailable : .attention
+            case .commandTooLarge: .attention
+            case .notConnected, .connectionLost, .timeout, .protocolViolation, .connect: .unavailable
+            }
+        self.init(status, "\(error)")
+    }
+
+    init(_ error: QueueConnection.Failure) {
+        switch error {
+        case .redis(let error): self.init(error)
+        case .unexpectedReply: self.init(.attention, "\(error)")
+        }
+    }
+
+    /// The sentence of an error that ended a command.
+    static func message(of error: any Error) -> String {
+        switch error {
+        case let error as ValidationError: error.message
+        case let error as CommandFailure: error.message
+        default: "\(error)"
+        }
+    }
+
+    /// Runs `body`, and gives the errors of Redis their exit statuses.
+    static func mapping<Result>(_ body: () async throws -> Result) async throws -> Result {
+        do {
+            return try await body()
+        } catch let error as RedisError {
+            throw CommandFailure(error)
+        } catch let error as QueueConnection.Failure {
+            throw CommandFailure(error)
+        }
+    }
+}

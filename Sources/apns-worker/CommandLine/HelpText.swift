@@ -1,0 +1,247 @@
+import ArgumentParser
+import FoundationEssentials
+import PrintableText
+import PushJob
+
+/// The commands of the program by their names.
+enum CommandNames {
+    /// The name by which a command is called.
+    static func name(_ command: any ParsableCommand.Type) -> String {
+        command.configuration.commandName ?? "\(command)".lowercased()
+    }
+
+    /// The command that arguments name.
+    /// - Throws: an error of usage that suggests a command, if a name is not one.
+    static func find(_ arguments: [String]) throws -> (command: any ParsableCommand.Type, path: [String]) {
+        var command: any ParsableCommand.Type = ApnsWorker.self
+        var path: [String] = []
+        for argument in arguments {
+            let children = command.configuration.subcommands
+            guard !children.isEmpty, !argument.hasPrefix("-") else { break }
+            guard let child = children.first(where: { name($0) == argument }) else {
+                let names =
+                    children.filter { $0.configuration.shouldDisplay }.map { name($0) }
+                    + (path.isEmpty ? ["help"] : [])
+                throw unknown(argument, path, names)
+            }
+            command = child
+            path.append(argument)
+        }
+        return (command, path)
+    }
+
+    private static func unknown(_ name: String, _ path: [String], _ names: [String]) -> CommandFailure {
+        let program = ([Self.name(ApnsWorker.self)] + path).joined(separator: " ")
+        let meant = name.nearest(of: names).map { "; did you mean `\($0)`?" } ?? ""
+        return CommandFailure(
+            .usage, "unknown command `\(name.printable)`\(meant) `\(program) --help` lists the commands")
+    }
+}
+
+/// The text of `--help`.
+enum HelpText {
+    /// The width without a terminal.
+    static let columns = 100
+
+    /// Prints the help that `help …` asks for, and returns true; returns false for other arguments.
+    static func answers(_ arguments: [String]) throws -> Bool {
+        guard arguments.first == "help" else { return false }
+        let names = arguments.dropFirst().filter { !$0.hasPrefix("-") }
+        if let topic = names.first.flatMap(HelpTopic.init(rawValue:)) {
+            print(topic.text, terminator: "")
+            return true
+        }
+        let command: any ParsableCommand.Type
+        do {
+            command = try CommandNames.find(Array(names)).command
+        } catch let error as CommandFailure {
+            guard let topic = names.first?.nearest(of: HelpTopic.allCases.map(\.rawValue)), names.count == 1 else {
+                throw error
+            }
+            throw CommandFailure(.usage, "no help on `\(names[0].printable)`; did you mean `help \(topic)`?")
+        }
+        print(
+            arranged(ApnsWorker.helpMessage(for: command, columns: StatusScreen().isTerminal ? nil : columns), command))
+        return true
+    }
+
+    /// Puts a command's own options first, and one line in place of the settings that it shares with others.
+    static func arranged(_ text: String, _ command: any ParsableCommand.Type) -> String {
+        guard text.hasPrefix("OVERVIEW:") else { return text }
+        var blocks = text.split(separator: "\n\n").map(String.init)
+        if let options = blocks.firstIndex(where: { $0.hasPrefix("OPTIONS:") }),
+            let usage = blocks.firstIndex(where: { $0.hasPrefix("USAGE:") })
+        {
+            let block = blocks.remove(at: options)
+            let first = blocks.index(after: usage)
+            let hasArguments = first < blocks.endIndex && blocks[first].hasPrefix("ARGUMENTS:")
+            blocks.insert(block, at: hasArguments ? first + 1 : first)
+        }
+        let hidden = hiddenSettings(text, command)
+        if !hidden.isEmpty {
+            blocks.append(
+                """
+                SETTINGS:
+                  \(hidden.joined(separator: ", ")) and others that commands share:
+                  `\(CommandNames.name(ApnsWorker.self)) help settings`
+                """)
+        } else if command == ApnsWorker.self {
+            let topics = HelpTopic.allCases.map(\.rawValue).joined(separator: ", ")
+            blocks.append("  See 'apns-worker help <topic>' for: \(topics).")
+        }
+        return blocks.map(trimmed).joined(separator: "\n\n")
+    }
+
+    /// Corrects the suggestion in the message about an unknown option: the parser knows no hidden ones, such as `--redis`.
+    static func suggesting(_ message: String, _ arguments: [String]) -> String {
+        guard let unknown = message.prefixMatch(of: /Error: Unknown option '(--[^' ]+)'(\. Did you mean '[^']*'\?)?/),
+            let command = try? CommandNames.find(arguments).command
+        else { return message }
+        let help = ApnsWorker.helpMessage(for: command, includeHidden: true)
+        let names = Set(help.matches(of: /--[a-z][a-z-]+/).map { String($0.0) })
+        let meant = unknown.1.nearest(of: names.sorted()).map { ". Did you mean '\($0)'?" } ?? ""
+        return "Error: Unknown option '\(unknown.1)'\(meant)" + message[unknown.range.upperBound...]
+    }
+
+    /// The best known of the settings that a command has and its help leaves out.
+    private static func hiddenSettings(_ text: String, _ command: any ParsableCommand.Type) -> [String] {
+        let all = ApnsWorker.helpMessage(for: command, includeHidden: true)
+        return [
+            ("--redis <url>", "--redis <url> (APNS_WORKER_REDIS_URL)"), ("--prefix <", "--prefix"),
+            ("--topic <", "--topic"), ("--key <", "--key"), ("--config <", "--config"),
+        ].compactMap { flag, name in all.contains(flag) && !text.contains(flag) ? name : nil }
+    }
+
+    private static func trimmed(_ block: String) -> String {
+        var block = block[...]
+        while block.hasSuffix("\n") { block.removeLast() }
+        return String(block)
+    }
+}
+
+/// A subject of `apns-worker help`.
+enum HelpTopic: String, CaseIterable {
+    case settings, jobs
+    case exitCodes = "exit-codes"
+    case environment
+
+    var text: String {
+        switch self {
+        case .settings: settings
+        case .jobs: jobs
+        case .exitCodes: exitCodes
+        case .environment: environment
+        }
+    }
+
+    private var settings: String {
+        var text = """
+            A setting is a flag, an environment variable, or a key of the YAML file that --config (APNS_WORKER_CONFIG) names. A flag
+            overrides a variable, and a variable overrides the file. `apns-worker config` prints the effective settings.
+
+            """
+        for section in Setting.Section.allCases {
+            text += "\n\(section.rawValue.uppercased()):\n"
+            for setting in Setting.all where setting.section == section {
+                text +=
+                    "  \(setting.flag.map { "\($0) <\(setting.valueName ?? $0.dropFirst(2).description)>" } ?? setting.variable)\n"
+                text += Self.wrapped(setting.help + (setting.shownDefault.map { " (default: \($0))" } ?? ""))
+            }
+        }
+        return text
+    }
+
+    private var environment: String {
+        var text = """
+            Each setting has a variable. An app's or a queue's own value has its name in it: APNS_WORKER_APPS_SHOP_TOPIC,
+            APNS_WORKER_QUEUES_BULK_RESULTS. A secret can be in a file: APNS_WORKER_REDIS_URL_FILE. An empty variable counts as
+            not set, and an unknown one is an error.
+
+              APNS_WORKER_CONFIG
+                  YAML file with settings; flags and variables override it.
+
+            """
+        for setting in Setting.all where setting.canBeCommon {
+            text += "  \(setting.variable)\n" + Self.wrapped(setting.help)
+        }
+        return text + """
+
+            Others: NO_COLOR (no colors), HTTPS_PROXY and NO_PROXY (see --proxy), STATE_DIRECTORY (see `feedback --spill`),
+            NOTIFY_SOCKET and JOURNAL_STREAM (systemd).
+
+            """
+    }
+
+    private var jobs: String {
+        let schema = JobSchemaText(JobSchema.text)
+        var text = """
+            A job is a JSON object on a list in Redis:
+
+              RPUSH push:{default}:jobs '{"token":"…","alert":"Hello","enqueued_at":1795279247}'
+
+            It has one of token, tokens and channel, and a payload or the short forms of one. `apns-worker schema` prints the JSON
+            Schema, `apns-worker check --job FILE` checks jobs.
+
+
+            """
+        for (name, description) in schema.members { text += "  \(name)\n" + Self.wrapped(description) }
+        return text
+    }
+
+    private var exitCodes: String {
+        """
+        0    done
+        1    something needs attention, was done in part, or matched nothing: a refused line of `enqueue`, a failed `check`,
+             `resume` of a queue that is not paused
+        64   wrong usage, or a confirmation is missing: pass --yes where there is no terminal
+        69   Redis or APNs cannot be reached, or Redis cannot work: it is full, loading, or a replica
+        77   Redis or APNs refused the login
+        78   a setting is missing or wrong
+        130  interrupted by SIGINT; 143 by SIGTERM. A worker drains and exits with 0 instead
+
+        `status --check` has the statuses of Nagios' plugins, with its line on standard output in any case:
+
+        0  OK         nothing needs attention
+        1  WARNING    soon, or in part: Redis is nearly full, dead letters, jobs that are too old
+        2  CRITICAL   jobs are not sent: no worker, Redis full or away, an app that APNs refuses
+        3  UNKNOWN    the state could not be read: wrong usage or settings, a refused login
+
+        """
+    }
+
+    private static func wrapped(_ text: String) -> String {
+        var lines: [String] = []
+        var line = ""
+        for word in text.split(separator: " ") {
+            if !line.isEmpty, line.count + word.count + 1 > HelpText.columns - 6 {
+                lines.append(line)
+                line = ""
+            }
+            line += (line.isEmpty ? "" : " ") + word
+        }
+        lines.append(line)
+        return lines.map { "      \($0)\n" }.joined()
+    }
+}
+
+/// The members of a job with their descriptions, from its JSON Schema, in the schema's order.
+private struct JobSchemaText {
+    private struct Schema: Decodable {
+        struct Member: Decodable { let description: String? }
+        let properties: [String: Member]
+    }
+
+    let members: [(name: String, description: String)]
+
+    init(_ text: String) {
+        guard let schema = try? JSONDecoder().decode(Schema.self, from: Data(text.utf8)) else {
+            members = []
+            return
+        }
+        // A dictionary has no order; the text has.
+        let places = schema.properties.compactMap { name, member -> (String.Index, String, String)? in
+            text.firstRange(of: "\n    \"\(name)\": {").map { ($0.lowerBound, name, member.description ?? "") }
+        }
+        members = places.sorted { $0.0 < $1.0 }.map { ($0.1, $0.2) }
+    }
+}

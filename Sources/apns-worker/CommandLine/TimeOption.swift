@@ -1,0 +1,23 @@
+import ArgumentParser
+import PushJob
+
+/// A time of a flag such as `--since`: a moment, or the time that has passed since then.
+enum TimeOption {
+    /// The part of a help text on its form.
+    static let form = "a duration ago such as 10m or 7d, or a time: ISO 8601, or seconds since 1970"
+
+    /// - Parameter now: in milliseconds since 1970.
+    /// - Returns: milliseconds since 1970.
+    static func milliseconds(_ text: String, _ flag: String, now: Int64) throws -> Int64 {
+        if let age = DurationText.milliseconds(text) { return max(0, now - Int64(age)) }
+        guard let time = JobTime.milliseconds(text) else {
+            throw ValidationError("\(flag) is \(text); it must be \(form)")
+        }
+        return time
+    }
+
+    /// The same for a flag that may be absent.
+    static func milliseconds(_ text: String?, _ flag: String, now: Int64) throws -> Int64? {
+        try text.map { try milliseconds($0, flag, now: now) }
+    }
+}

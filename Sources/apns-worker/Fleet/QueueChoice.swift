@@ -1,0 +1,83 @@
+import ArgumentParser
+import PrintableText
+import PushQueue
+import Redis
+
+// The queues of commands that work on several.
+extension QueueOptions {
+    /// Runs `body` with the queues that a list shows: those that flags, variables or the file name, else all in Redis.
+    func withListedQueues<Result>(_ body: (Fleet, [QueueKeys]) async throws -> Result) async throws -> Result {
+        let settings = try settings()
+        return try await FleetOptions.withFleet(settings, searches: !settings.namesQueues) { fleet in
+            try await body(fleet, fleet.configuredQueues(settings))
+        }
+    }
+
+    /// Runs `body` with the queues that a command changes: those of `--queue`, the only configured one, or all.
+    /// - Parameters:
+    ///   - all: true for all queues.
+    ///   - flag: the flag for all queues.
+    ///   - force: true if the queues need not exist.
+    /// - Throws: an error of usage if it is not clear which queues are meant.
+    func withChangedQueues<Result>(
+        all: Bool, flag: String = "--all-queues", force: Bool = false,
+        _ body: (Fleet, [QueueKeys]) async throws -> Result
+    ) async throws -> Result {
+        let settings = try settings()
+        let isFlag = given[.queueNames] != nil
+        if all, isFlag { throw ValidationError("--queue and \(flag) cannot be combined") }
+        let named = try settings.queues().map(\.keys)
+        guard all || isFlag || named.count == 1 else {
+            let names = named.map(\.queue).joined(separator: ",")
+            throw ValidationError(
+                "\(named.count) queues are configured: choose with --queue \(names), or give \(flag)")
+        }
+        return try await FleetOptions.withFleet(settings, searches: all && !settings.namesQueues) { fleet in
+            guard !all else { return try await body(fleet, fleet.configuredQueues(settings)) }
+            if !force { try await fleet.checkExistence(of: named, configured: settings.configuredQueueNames) }
+            return try await body(fleet, named)
+        }
+    }
+}
+
+extension Settings {
+    /// True if a flag, a variable or the file names queues.
+    var namesQueues: Bool { given(.queueNames) != nil || !queueNamesOfFile.isEmpty }
+}
+
+extension Fleet {
+    /// The queues there are, with the lists of jobs that settings name.
+    fileprivate func configuredQueues(_ settings: Settings) async throws -> [QueueKeys] {
+        let (keys, incomplete) = try await queues()
+        if let incomplete { Terminal.tell("note: \(incomplete)\n") }
+        return keys.map { found in
+            named.first { $0.queue == found.queue } ?? (try? settings.keys(of: found.queue, isOnly: false)) ?? found
+        }
+    }
+
+    /// Checks that queues are in the configuration or in Redis.
+    /// - Throws: ``CommandFailure`` that suggests a name. Nothing, if Redis has no queue at all.
+    func checkExistence(
+        of queues: [QueueKeys], configured: [String], hint: String = " --force continues anyway"
+    ) async throws {
+        for keys in queues where !configured.contains(keys.queue) {
+            let overview = try await QueueOverview.read(client(for: keys.retry), keys)
+            guard overview.isEmpty else { continue }
+            let known = Set(try await search().names).union(configured).subtracting([keys.queue]).sorted()
+            guard !known.isEmpty else { return }
+            throw CommandFailure(.attention, Self.unknown("queue", keys.queue, known) + hint)
+        }
+    }
+
+    /// The message about a name that nothing has.
+    static func unknown(_ what: String, _ name: String, _ known: [String]) -> String {
+        let meant = name.nearest(of: known).map { "; did you mean \($0.printable)?" } ?? ";"
+        let shown = known.prefix(20).map(\.printable).joined(separator: ", ") + (known.count > 20 ? ", …" : "")
+        return "no \(what) \(name.printable) is known\(meant) Known: \(shown)."
+    }
+}
+
+extension QueueOverview {
+    /// True if Redis has no key of the queue.
+    fileprivate var isEmpty: Bool { waiting + due + later + dead + workerCount == 0 && pause == nil }
+}

@@ -1,0 +1,160 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("Exit statuses, and errors without a usage text")
+    struct ExitStatusTests {
+        private static let commands = [
+            ["status"], ["dead", "list"], ["dead", "delete", "--all", "--yes"], ["requeue", "--reason", "x"],
+            ["pause"], ["resume"], ["results"], ["invalid", "list"], ["stop", "--all", "--yes"],
+            ["enqueue", "--token", "ab", "--alert", "x"],
+        ]
+
+        @Test(
+            "a Redis that is away is reported at once, waited for as long as --timeout says, and ends with 69",
+            arguments: commands)
+        func unavailable(command: [String]) async throws {
+            let port = try RedisServer.freePort()
+            let started = ContinuousClock.now
+            let result = try await CommandLineTests.run(
+                command + ["--timeout", "1s"], environment: ["APNS_WORKER_REDIS_URL": "redis://127.0.0.1:\(port)"])
+            #expect(result.ending == .exited(69) && result.output.isEmpty, "\(result)")
+            let lines = result.errors.split(separator: "\n")
+            try #require(lines.count == 2, "\(result.errors)")
+            #expect(lines[0].hasPrefix("waiting up to 1s for Redis: cannot connect to Redis at 127.0.0.1:\(port)"))
+            #expect(lines[1] == "Error: cannot connect to Redis at 127.0.0.1:\(port): Connection refused")
+            #expect(ContinuousClock.now - started < .seconds(8))
+        }
+
+        @Test("a Redis that comes while a command waits is used")
+        func late() async throws {
+            let redis = try RedisServer()
+            redis.kill()
+            let process = try ChildProcess(
+                BuiltProgram.path("apns-worker"), ["status", "--timeout", "60s"],
+                environment: ["APNS_WORKER_REDIS_URL": redis.url])
+            try await eventually("it says what it waits for") { process.errors.contains("waiting up to 1m for Redis") }
+            try redis.start()
+            #expect(try await process.wait() == .exited(0))
+            #expect(process.output.contains("QUEUE"))
+        }
+
+        @Test("a name that does not resolve ends with 69")
+        func unresolvable() async throws {
+            let result = try await CommandLineTests.run(
+                ["status", "--timeout", "1", "--redis", "redis://no-such-host.invalid"])
+            #expect(result.ending == .exited(69) && result.errors.contains("no-such-host.invalid"), "\(result)")
+            #expect(!result.errors.contains("Usage"))
+        }
+
+        @Test("a refused login ends with 77 at once", arguments: commands)
+        func refused(command: [String]) async throws {
+            let redis = try RedisServer(password: "right")
+            for url in ["redis://:wrong@127.0.0.1:\(redis.port)", "redis://127.0.0.1:\(redis.port)"] {
+                let result = try await CommandLineTests.run(command, environment: ["APNS_WORKER_REDIS_URL": url])
+                #expect(result.ending == .exited(77) && result.output.isEmpty, "\(result)")
+                #expect(result.errors.hasPrefix("Error: ") && result.errors.split(separator: "\n").count == 1)
+                #expect(!result.errors.contains("wrong@"))
+            }
+        }
+
+        @Test("a full Redis ends with 69")
+        func full() async throws {
+            let redis = try RedisServer()
+            try redis.bury([.numbered(1)])
+            try redis.run("CONFIG", "SET", "maxmemory", "1")
+            for command in [
+                ["enqueue", "--token", TestJob.token("ab", 1), "--alert", "x"], ["requeue", "--all", "--yes"],
+            ] {
+                let result = try await CommandLineTests.run(command, environment: ["APNS_WORKER_REDIS_URL": redis.url])
+                #expect(result.ending == .exited(69) && !result.errors.contains("Usage"), "\(result)")
+            }
+        }
+
+        @Test(
+            "a wrong setting ends with 78, a wrong flag with 64, and only a mistake in the command line has a usage text"
+        )
+        func mistakes() async throws {
+            let wrong = try await CommandLineTests.run(["status"], environment: ["APNS_WORKER_LANES": "two"])
+            #expect(
+                wrong.ending == .exited(78) && wrong.errors.hasPrefix("Error: APNS_WORKER_LANES is two"), "\(wrong)")
+            let unknown = try await CommandLineTests.run(
+                ["status"], environment: ["APNS_WORKER_REDIS": "redis://localhost"])
+            #expect(unknown.ending == .exited(78), "\(unknown)")
+            #expect(unknown.errors.contains("did you mean APNS_WORKER_REDIS_URL?"), "\(unknown.errors)")
+            let missing = try await CommandLineTests.run(["run", "--redis", "redis://127.0.0.1:1"])
+            #expect(missing.ending == .exited(78) && missing.errors.contains("APNS_WORKER_TOPIC"), "\(missing)")
+            for result in [wrong, unknown, missing] { #expect(!result.errors.contains("Usage")) }
+            let flag = try await CommandLineTests.run(["run", "--lanes", "many"])
+            #expect(flag.ending == .exited(64) && !flag.errors.contains("Usage"), "\(flag)")
+            let option = try await CommandLineTests.run(["pause", "--redi=x"])
+            #expect(option.errors.hasPrefix("Error: Unknown option '--redi'. Did you mean '--redis'?"), "\(option)")
+            #expect(option.ending == .exited(64) && option.errors.contains("Usage"), "\(option)")
+        }
+    }
+
+    @Suite("status --check, for Nagios")
+    struct StatusCheckTests {
+        private static func check(_ redis: String, _ options: String...) async throws -> CommandLineTests.Output {
+            try await CommandLineTests.run(
+                ["status", "--check"] + options, environment: ["APNS_WORKER_REDIS_URL": redis])
+        }
+
+        @Test("prints its line on standard output in any case: OK, WARNING, CRITICAL and UNKNOWN")
+        func statuses() async throws {
+            let redis = try RedisServer(password: "right")
+            let url = "redis://:right@127.0.0.1:\(redis.port)"
+            let fine = try await Self.check(url)
+            #expect(fine.ending == .exited(0) && fine.output.hasPrefix("OK: 0 jobs wait in 1 queue"), "\(fine)")
+            try redis.push([TestJob.text("ab")])
+            let critical = try await Self.check(url)
+            #expect(critical.ending == .exited(2) && critical.output.hasPrefix("CRITICAL: queue default: 1 job"))
+            let login = try await Self.check("redis://:wrong@127.0.0.1:\(redis.port)")
+            #expect(login.ending == .exited(3) && login.output.hasPrefix("UNKNOWN: Redis at"), "\(login)")
+            let away = try await Self.check("redis://127.0.0.1:\(RedisServer.freePort())", "--timeout", "1s")
+            #expect(away.ending == .exited(2) && away.output.hasPrefix("CRITICAL: cannot connect to Redis"), "\(away)")
+            let usage = try await Self.check(url, "--max-age", "old")
+            #expect(usage.ending == .exited(3) && usage.output.hasPrefix("UNKNOWN: --max-age is old"), "\(usage)")
+            for result in [fine, critical, login, away, usage] {
+                #expect(result.output.split(separator: "\n").count == 1)
+            }
+        }
+
+        @Test("dead letters above one per cent of the day's outcomes are a problem, with the reasons and the command")
+        func deadLetters() async throws {
+            let redis = try RedisServer()
+            let day = try #require(redis.run("TIME").strings().first.flatMap { Double($0) })
+            let date = ISO8601DateFormatter().string(from: Date(timeIntervalSince1970: day)).prefix(10)
+            func count(_ delivered: Int, _ large: Int, _ other: Int) throws {
+                try redis.run(
+                    "HSET", "push:{default}:stats:\(date)", "delivered", "\(delivered)", "dead", "\(large + other)",
+                    "dead:PayloadTooLarge", "\(large)", "dead:BadTopic", "\(other)")
+            }
+            try redis.bury((0..<12).map { TestLetter.numbered($0, reason: "PayloadTooLarge") })
+            try count(5000, 11, 1)
+            #expect(try await Self.check(redis.url).ending == .exited(0))
+            try count(1000, 11, 1)
+            let warning = try await Self.check(redis.url)
+            #expect(warning.ending == .exited(1), "\(warning)")
+            #expect(
+                warning.output
+                    == "WARNING: queue default: 12 of today's 1,012 notifications became dead letters (PayloadTooLarge 11, BadTopic 1)\n"
+            )
+            let view = try await FleetView(redis.url)
+            #expect(view.kinds == ["dead_letters default"])
+            #expect(view.problems[0].advice.contains("apns-worker requeue --queue default --reason PayloadTooLarge"))
+            // Fewer than ten of a quiet day are none, unless a limit was given.
+            try count(20, 2, 0)
+            #expect(try await Self.check(redis.url).ending == .exited(0))
+            #expect(try await Self.check(redis.url, "--max-dead-rate", "5%").ending == .exited(1))
+            #expect(try await Self.check(redis.url, "--max-dead-rate", "10%").ending == .exited(0))
+            #expect(try await Self.check(redis.url, "--max-dead", "11").ending == .exited(1))
+            #expect(try await Self.check(redis.url, "--max-dead", "12").ending == .exited(0))
+            // Once they are requeued or deleted, the day's count is no problem any more.
+            try count(1000, 11, 1)
+            try redis.run("DEL", "push:{default}:dead")
+            #expect(try await Self.check(redis.url).ending == .exited(0))
+        }
+    }
+}

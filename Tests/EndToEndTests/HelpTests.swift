@@ -1,0 +1,91 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    @Suite("Help")
+    struct HelpTests {
+        private static func lines(_ arguments: String...) async throws -> [Substring] {
+            let result = try await CommandLineTests.run(arguments)
+            #expect(result.ending == .exited(0) && result.errors.isEmpty, "\(result)")
+            return result.output.split(separator: "\n", omittingEmptySubsequences: false)
+        }
+
+        @Test("a command's own options come first, and the settings that it shares are one line")
+        func arrangement() async throws {
+            let pause = try await Self.lines("pause", "--help")
+            let options = try #require(pause.firstIndex(of: "OPTIONS:"))
+            #expect(pause.count < 40, "\(pause.joined(separator: "\n"))")
+            #expect(pause[options...].contains { $0.contains("--reason <text>") })
+            #expect(pause.contains { $0.contains("--redis <url> (APNS_WORKER_REDIS_URL)") })
+            #expect(pause.contains { $0.contains("apns-worker help settings") })
+            #expect(!pause.contains { $0.contains("--job-class") })
+            let run = try await Self.lines("run", "--help")
+            let own = try #require(run.firstIndex(of: "OPTIONS:")), first = try #require(run.firstIndex(of: "QUEUES:"))
+            #expect(own < first && run.contains { $0.contains("--gateway-frame") })
+            for command in [["feedback"], ["check"], ["channels", "list"]] {
+                let text = try await CommandLineTests.run(command + ["--help"]).output
+                #expect(!text.contains("--gateway-frame") && text.contains("apns-worker help settings"), "\(text)")
+                let hidden = try await CommandLineTests.run(command + ["--help-hidden"]).output
+                #expect(hidden.contains("--gateway-frame"))
+            }
+        }
+
+        @Test(
+            "topics",
+            arguments: [
+                ("settings", ["--redis <url>", "APNS_WORKER_KEY_BASE64", "--gateway-frame", "(default: 10m)"]),
+                ("jobs", ["  token\n", "  send_at\n", "  payload\n"]),
+                ("exit-codes", ["69 ", "77 ", "78 ", "CRITICAL"]),
+                ("environment", ["APNS_WORKER_REDIS_URL\n", "APNS_WORKER_CONFIG", "NO_COLOR"]),
+            ])
+        func topics(name: String, words: [String]) async throws {
+            let result = try await CommandLineTests.run(["help", name])
+            #expect(result.ending == .exited(0), "\(result.errors)")
+            for word in words where word != "(default: 10m)" { #expect(result.output.contains(word), "\(word)") }
+            #expect(result.output.split(separator: "\n").allSatisfy { $0.count <= 130 })
+        }
+
+        @Test("help on a command is its --help")
+        func command() async throws {
+            #expect(try await Self.lines("help", "pause") == Self.lines("pause", "--help"))
+            #expect(try await Self.lines("help", "dead", "list") == Self.lines("dead", "list", "--help"))
+            let root = try await Self.lines("help")
+            #expect(root == (try await Self.lines("--help")))
+            #expect(root.contains { $0.contains("settings, jobs, exit-codes, environment") }, "\(root)")
+        }
+
+        @Test(
+            "an unknown command is named with the one that was meant",
+            arguments: [
+                (["runn"], "run"), (["dead", "lst"], "list"), (["stauts", "--json"], "status"),
+                (["help", "resme"], "resume"),
+                (["help", "setings"], "help settings"), (["invalid", "remov", "ab"], "remove"),
+            ])
+        func unknown(arguments: [String], meant: String) async throws {
+            let result = try await CommandLineTests.run(arguments)
+            #expect(result.ending == .exited(64) && result.output.isEmpty, "\(result)")
+            #expect(result.errors.contains("did you mean `\(meant)`?"), "\(result.errors)")
+        }
+
+        @Test("placeholders have a meaning")
+        func placeholders() async throws {
+            let text = try await CommandLineTests.run(["run", "--help"]).output
+            for wrong in ["<redis>", "<lease>", "<ca>", "<config>", "<proxy>"] {
+                #expect(!text.contains(wrong), "\(wrong)")
+            }
+        }
+
+        @Test("without a terminal progress is a line now and then, and no escape code")
+        func progress() async throws {
+            let redis = try RedisServer()
+            let simulator = try await SimulatorProcess()
+            try redis.push(TestJob.many(50))
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: simulator.port, options: ["--progress", "--exit-when-done"])
+            _ = try await worker.finish()
+            #expect(worker.log.contains("progress 100 %  50/50 settled"), "\(worker.log)")
+            #expect(!worker.log.contains("\u{1B}") && !worker.log.contains("\r"))
+        }
+    }
+}
