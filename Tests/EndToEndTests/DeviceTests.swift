@@ -17,7 +17,9 @@ extension EndToEnd {
             try server.push([
                 TestJob.text(token, #""id":"first","#), TestJob.text(TestJob.token("a", 2), #""id":"other","#),
             ])
-            try await eventually("they are settled") { try stage.contents().isSettled && stage.contents().count("delivered") == 1 }
+            try await eventually("they are settled") {
+                try stage.contents().isSettled && stage.contents().count("delivered") == 1
+            }
             try server.push([TestJob.text(token.uppercased(), #""id":"reminder","send_at":\#(inAnHour),"#)])
             try await eventually("it is scheduled") { try stage.contents().retries.count == 1 }
             _ = try await worker.stop()
@@ -32,7 +34,10 @@ extension EndToEnd {
             for text in [token, token.uppercased(), "<\(token)>"] {
                 let page = try await stage.run(["device", text])
                 #expect(page.ending == .exited(0), "\(page.errors)")
-                #expect(page.output.contains(/invalid +since 2\d{3}-[^:]+:\d\d:\d\dZ, \d+s ago: Unregistered, for com\.example\.\w+/), "\(page.output)")
+                #expect(
+                    page.output.contains(
+                        /invalid +since 2\d{3}-[^:]+:\d\d:\d\dZ, \d+s ago: Unregistered, for com\.example\.\w+/),
+                    "\(page.output)")
                 #expect(page.output.contains(/throttled +until 2096-/) && page.output.contains(/registered +2026-/))
                 #expect(page.output.contains(/invalid_token +Unregistered +410 +default +first/))
                 #expect(page.output.contains(/scheduled +[0-9a-f]{10} .* reminder/))
@@ -72,7 +77,9 @@ extension EndToEnd {
             let hex = bytes.map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()
             let text = Data(bytes).base64EncodedString()
             try stage.server().push([TestJob.text(text, #""id":"b","#), TestJob.text(hex, #""id":"h","#)])
-            for name in [text, hex, text.replacingOccurrences(of: "/", with: "_").replacingOccurrences(of: "+", with: "-")] {
+            for name in [
+                text, hex, text.replacingOccurrences(of: "/", with: "_").replacingOccurrences(of: "+", with: "-"),
+            ] {
                 let object = try #require(try await stage.objects(["device", name, "--json"]).first)
                 #expect(object["token"] as? String == hex)
                 let ids = (object["jobs"] as? [[String: Any]])?.compactMap { $0["id"] as? String }

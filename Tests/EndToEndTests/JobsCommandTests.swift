@@ -78,7 +78,9 @@ extension EndToEnd {
             }
         }
 
-        @Test("are listed, counted and shown with their state, and a hostile one harms no terminal", arguments: RedisStage.Kind.allCases)
+        @Test(
+            "are listed, counted and shown with their state, and a hostile one harms no terminal",
+            arguments: RedisStage.Kind.allCases)
         func list(kind: RedisStage.Kind) async throws {
             let stage = try await RedisStage(kind)
             try Self.fill(stage)
@@ -116,16 +118,21 @@ extension EndToEnd {
             let check = try #require(object["check"] as? [[String: Any]])
             #expect(object["job"] as? String == "{broken" && check.first?["level"] as? String == "failure")
             let missing = try await stage.run(["jobs", "show", "--id", "nobody"])
-            #expect(missing.ending == .exited(1) && missing.errors.contains("no job matches (66 searched"), "\(missing.errors)")
+            #expect(
+                missing.ending == .exited(1) && missing.errors.contains("no job matches (66 searched"),
+                "\(missing.errors)")
             let status = try await stage.run(["status"])
-            #expect(status.output.contains("  of due and later: 1 retrying, 1 scheduled, 1 deferred\n"), "\(status.output)")
+            #expect(
+                status.output.contains("  of due and later: 1 retrying, 1 scheduled, 1 deferred\n"), "\(status.output)")
             let queues = try await stage.objects(["status", "--json"]).first?["queues"] as? [[String: Any]]
             #expect(queues?.first?["retrying"] as? Int == 1 && queues?.first?["deferred"] as? Int == 1)
             let typo = try await stage.run(["jobs", "list", "--state", "waitin"])
             #expect(typo.ending != .exited(0) && typo.errors.contains("did you mean waiting?"))
         }
 
-        @Test("cancelled ones are dead letters and come back by requeue; export and enqueue do the same", arguments: RedisStage.Kind.allCases)
+        @Test(
+            "cancelled ones are dead letters and come back by requeue; export and enqueue do the same",
+            arguments: RedisStage.Kind.allCases)
         func cancel(kind: RedisStage.Kind) async throws {
             let stage = try await RedisStage(kind)
             try Self.fill(stage)
@@ -218,7 +225,10 @@ extension EndToEnd {
             #expect(later.ending == .exited(0), "\(later.errors)")
             #expect(try stage.contents("bulk").retries.map(\.due) == [4_000_000_000_000])
             let both = try await stage.run(["jobs", "list", "--queue", "default,bulk", "--by", "queue,state"])
-            #expect(both.output == "60\tbulk\twaiting\n3\tdefault\twaiting\n1\tbulk\tscheduled\n1\tdefault\tdeferred\n1\tdefault\tretrying\n")
+            #expect(
+                both.output
+                    == "60\tbulk\twaiting\n3\tdefault\twaiting\n1\tbulk\tscheduled\n1\tdefault\tdeferred\n1\tdefault\tretrying\n"
+            )
             let several = try await stage.run(
                 ["jobs", "cancel", "--all", "--yes"], ["APNS_WORKER_QUEUE": "default,bulk"])
             #expect(several.ending != .exited(0) && several.errors.contains("--all-queues"), "\(several.errors)")
@@ -237,10 +247,12 @@ extension EndToEnd {
             for number in 0..<30 {
                 try server.run(
                     "LPUSH", "queue:push",
-                    #"{"class":"Push","args":[{"token":"abcd","alert":"x","campaign":"c\#(number % 3)"}],"jid":"j\#(number)"}"#)
+                    #"{"class":"Push","args":[{"token":"abcd","alert":"x","campaign":"c\#(number % 3)"}],"jid":"j\#(number)"}"#
+                )
             }
             let flags = ["--queue", "push", "--format", "sidekiq"]
-            #expect(try await stage.run(["jobs", "list", "--by", "campaign"] + flags).output == "10\tc0\n10\tc1\n10\tc2\n")
+            #expect(
+                try await stage.run(["jobs", "list", "--by", "campaign"] + flags).output == "10\tc0\n10\tc1\n10\tc2\n")
             let cancelled = try await stage.run(["jobs", "cancel", "--campaign", "c1", "--yes"] + flags)
             #expect(cancelled.output == "cancelled 10 jobs of queue push (10 waiting)\n", "\(cancelled.errors)")
             let left = try server.run("LRANGE", "queue:push", "0", "-1").strings()

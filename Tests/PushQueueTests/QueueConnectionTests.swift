@@ -71,7 +71,8 @@ struct QueueConnectionTests {
         // Those of apps and tokens are elsewhere.
         case .pageDeadLetters: [keys.dead, keys.jobs, stats]
         case .pageJobs, .changeJobs, .countRetries: []
-        case .gauges, .overview, .commandJobs, .limitCampaign, .findInvalidTokens, .addInvalidTokens, .registerTokens, .pauseApp, .probeApp,
+        case .gauges, .overview, .commandJobs, .limitCampaign, .findInvalidTokens, .addInvalidTokens, .registerTokens,
+            .pauseApp, .probeApp,
             .resumeApp, .reserveRate, .throttleToken, .shareProviderToken, .setKey:
             []
         }

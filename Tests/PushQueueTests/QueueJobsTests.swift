@@ -184,7 +184,8 @@ struct QueueJobsTests {
             try queue.redis.run("RPUSH", keys.inbox, Self.job(count, #""campaign":"wrong","#), Self.job(count + 1))
             for number in 0..<1200 {
                 let job = Self.job(10_000 + number, number % 2 == 0 ? #""campaign":"wrong","# : "")
-                let error = #""attempt":3,"error":{"status":503,"reason":"ServiceUnavailable","at":1},"tokens":["aa","bb"],"#
+                let error =
+                    #""attempt":3,"error":{"status":503,"reason":"ServiceUnavailable","at":1},"tokens":["aa","bb"],"#
                 try queue.redis.run("ZADD", keys.retry, "77", Self.wrapped(job, error))
             }
             var limits = QueueLimits()
@@ -206,7 +207,9 @@ struct QueueJobsTests {
             #expect(try queue.redis.run("XLEN", keys.results).number == 1001 + 1200)
             let entry = try #require(queue.redis.run("XREVRANGE", keys.results, "+", "-", "COUNT", "1").elements?.first)
             let fields = try Self.texts(#require(entry.elements?[1]))
-            #expect(fields.contains("cancelled") && fields.contains("Cancelled") && fields.contains("aa") != fields.contains("bb"))
+            #expect(
+                fields.contains("cancelled") && fields.contains("Cancelled")
+                    && fields.contains("aa") != fields.contains("bb"))
             let day = try #require(queue.redis.run("KEYS", keys.statsPrefix + "*").elements?.first?.text)
             #expect(try Self.texts(queue.redis.run("HGETALL", day)) == ["cancelled", "2201"])
 
@@ -221,8 +224,10 @@ struct QueueJobsTests {
             } while place != nil
             let letter = try #require(found.first)
             let head = letter.letter.header.text
-            #expect(head.contains(#""attempts":2,"id":"job-10000""#) && head.contains(#""tokens":["aa","bb"]"#), "\(head)")
-            #expect(head.contains(#""detail":"cancelled by me@here""#) && head.contains(#""error":"ServiceUnavailable""#))
+            #expect(
+                head.contains(#""attempts":2,"id":"job-10000""#) && head.contains(#""tokens":["aa","bb"]"#), "\(head)")
+            #expect(
+                head.contains(#""detail":"cancelled by me@here""#) && head.contains(#""error":"ServiceUnavailable""#))
             #expect(letter.letter.original.text == Self.job(10_000, #""campaign":"wrong","#))
             only.ids = []
             var (cursor, requeued) = (String?.none, 0)
@@ -266,8 +271,12 @@ struct QueueJobsTests {
             let page = try await jobs.page(.list, after: nil, fromHead: true, decodes: true)
             let retries = try await jobs.page(.retry, after: nil, decodes: true).jobs
             let chosen = [page.jobs[1]]
-            #expect(try await jobs.change(.cancel(detail: ""), chosen, passing: 3) == .init(changed: 1, passed: 3, evicted: 0))
-            #expect(try await jobs.change(.cancel(detail: ""), chosen, passing: 3) == .init(changed: 0, passed: 0, evicted: 0))
+            #expect(
+                try await jobs.change(.cancel(detail: ""), chosen, passing: 3)
+                    == .init(changed: 1, passed: 3, evicted: 0))
+            #expect(
+                try await jobs.change(.cancel(detail: ""), chosen, passing: 3)
+                    == .init(changed: 0, passed: 0, evicted: 0))
             for expected in [1, 0] {
                 #expect(try await jobs.change(.cancel(detail: ""), retries, passing: nil).changed == expected)
             }
@@ -359,7 +368,8 @@ struct QueueJobsTests {
             #expect(changes.tally.changed == 301)
             #expect(try queue.jobs() == (0..<1500).filter { $0 % 5 != 0 }.map { Self.job($0) })
             let moved = try Self.texts(queue.redis.run("LRANGE", other.jobs, "0", "-1"))
-            #expect(moved.reversed() == ["first"] + stride(from: 0, to: 1500, by: 5).map { Self.job($0, #""app":"b","#) })
+            #expect(
+                moved.reversed() == ["first"] + stride(from: 0, to: 1500, by: 5).map { Self.job($0, #""app":"b","#) })
             #expect(try queue.redis.run("ZSCORE", other.retry, retry).text == "4000000000123")
             #expect(try queue.retries().isEmpty && queue.stats().isEmpty)
         }

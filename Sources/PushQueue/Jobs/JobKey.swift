@@ -28,7 +28,9 @@ package enum JobKey {
         var rest = [UInt8](bytes[whole...]) + [0x80]
         while rest.count % 64 != 56 { rest.append(0) }
         let bits = UInt64(bytes.count) &* 8
-        for shift in stride(from: UInt64(56), through: 0, by: -8) { rest.append(UInt8(truncatingIfNeeded: bits >> shift)) }
+        for shift in stride(from: UInt64(56), through: 0, by: -8) {
+            rest.append(UInt8(truncatingIfNeeded: bits >> shift))
+        }
         rest.withUnsafeBytes { rest in
             for start in stride(from: 0, to: rest.count, by: 64) {
                 mix(UnsafeRawBufferPointer(rebasing: rest[start..<start + 64]), into: &state, &words)

@@ -191,7 +191,8 @@ package struct QueueJobs: Sendable {
         var other: QueueKeys?
         if case .move(let keys) = action { other = keys }
         return try await change(
-            action.name, other: other, passing: passing, counter: action.isCancellation ? Outcome.cancelled.rawValue : "",
+            action.name, other: other, passing: passing,
+            counter: action.isCancellation ? Outcome.cancelled.rawValue : "",
             expecting: jobs.count * 7
         ) { command in
             for job in jobs {

@@ -78,9 +78,9 @@ struct Device: AsyncParsableCommand {
             var sweep = DeadLetterSweep(DeadLetters(client, keys), .list, only)
             sweep.newestFirst = true
             sweep.lower(limit)
-            var letters: [DeadLetterRow] = []
-            try await sweep.run { page, _ in letters += page.letters.map { DeadLetterRow($0, queue: keys.queue) } }
-            findings.letters += letters
+            var dead: [DeadLetterRow] = []
+            try await sweep.run { page, _ in dead += page.letters.map { DeadLetterRow($0, queue: keys.queue) } }
+            findings.dead += dead
         }
     }
 }
@@ -95,7 +95,7 @@ private struct Findings {
     /// The number of results that were looked at.
     var searched = 0
     var jobs: [JobRow] = []
-    var letters: [DeadLetterRow] = []
+    var dead: [DeadLetterRow] = []
 
     init(token: String, now: Int64) {
         self.token = token
@@ -108,7 +108,8 @@ private struct Findings {
         var page = "TOKEN       \(token)\n"
         page += "invalid     \(invalid)\n"
         let throttled = record.throttledUntil.flatMap { $0 > now ? $0 : nil }
-        page += "throttled   " + (throttled.map { "until \(Moment.text($0)), \(Words.duration($0 - now))" } ?? "no") + "\n"
+        page +=
+            "throttled   " + (throttled.map { "until \(Moment.text($0)), \(Words.duration($0 - now))" } ?? "no") + "\n"
         page += "registered  "
         page += (record.registeredAt.map { "\(Moment.text($0)), \(Moment.age(now - $0)) ago" } ?? "not recorded") + "\n"
         page += "\nRESULTS  "
@@ -118,11 +119,16 @@ private struct Findings {
                 ? "none; workers keep them with `results: all` or `failures`\n"
                 : "none (\(Words.number(searched)) searched)\n"
         } else {
-            page += "\(results.count)\n" + Self.table(["TIME", "AGE", "OUTCOME", "REASON", "STATUS", "APP", "ID", "APNS ID"], cells)
+            page +=
+                "\(results.count)\n"
+                + Self.table(["TIME", "AGE", "OUTCOME", "REASON", "STATUS", "APP", "ID", "APNS ID"], cells)
         }
-        page += "\nJOBS  " + (jobs.isEmpty ? "none\n" : "\(jobs.count)\n" + Self.table(JobRow.titles, jobs.map(\.cells)))
+        page +=
+            "\nJOBS  " + (jobs.isEmpty ? "none\n" : "\(jobs.count)\n" + Self.table(JobRow.titles, jobs.map(\.cells)))
         page += "\nDEAD LETTERS  "
-        page += letters.isEmpty ? "none\n" : "\(letters.count)\n" + Self.table(DeadLetterRow.titles, letters.map { $0.cells(now: now) })
+        page +=
+            dead.isEmpty
+            ? "none\n" : "\(dead.count)\n" + Self.table(DeadLetterRow.titles, dead.map { $0.cells(now: now) })
         return page
     }
 
@@ -174,7 +180,8 @@ private struct Findings {
             members.append("\"results\":[\(results.map { Self.object($0.queue, $0.result) }.joined(separator: ","))]")
             members.append("\"results_searched\":\(searched)")
             members.append("\"jobs\":[\(try jobs.map { try $0.json(nil) }.joined(separator: ","))]")
-            members.append("\"dead_letters\":[\(try letters.map { try $0.json(isWhole: false) }.joined(separator: ","))]")
+            members.append(
+                "\"dead_letters\":[\(try dead.map { try $0.json(isWhole: false) }.joined(separator: ","))]")
             return "{\(members.joined(separator: ","))}"
         }
     }

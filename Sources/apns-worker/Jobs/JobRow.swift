@@ -54,8 +54,11 @@ struct JobRow {
             ("reclaimed", job.envelope.reclaims > 0 ? "\(job.envelope.reclaims) times" : nil),
             ("requeued", job.envelope.requeues > 0 ? "\(job.envelope.requeues) times" : nil),
             ("id", text(job.id)), ("app", text(job.app)), ("topic", text(job.topic)), ("campaign", text(job.campaign)),
-            ("tokens", job.tokens.prefix(20).map { String(buffer: $0) }.joined(separator: " ")
-                + (job.tokens.count > 20 ? " and \(job.tokens.count - 20) more" : "")),
+            (
+                "tokens",
+                job.tokens.prefix(20).map { String(buffer: $0) }.joined(separator: " ")
+                    + (job.tokens.count > 20 ? " and \(job.tokens.count - 20) more" : "")
+            ),
             ("job", "\(job.original.readableBytes) bytes"),
         ]
         var page = ""

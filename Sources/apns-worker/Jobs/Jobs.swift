@@ -92,11 +92,15 @@ struct JobOptions: ParsableArguments {
             throw ValidationError("no job is older than \(olderThan ?? "") and newer than \(newerThan ?? "")")
         }
         if let dueBefore {
-            guard let time = JobTime.milliseconds(dueBefore) ?? JobDuration.seconds(dueBefore).map({
-                Moment.now + $0 * 1000
-            }) else {
+            guard
+                let time = JobTime.milliseconds(dueBefore)
+                    ?? JobDuration.seconds(dueBefore).map({
+                        Moment.now + $0 * 1000
+                    })
+            else {
                 throw ValidationError(
-                    "--due-before must be a time such as 2026-11-21T08:00:00Z, seconds since 1970, or a duration such as 2h")
+                    "--due-before must be a time such as 2026-11-21T08:00:00Z, seconds since 1970, or a duration such as 2h"
+                )
             }
             filter.dueBefore = time
         }
