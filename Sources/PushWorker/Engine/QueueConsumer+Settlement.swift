@@ -169,6 +169,7 @@ extension QueueConsumer: JobSettler {
             var writer = queue.wrapper(
                 of: job, claim: claim, attempt: job.envelope.attempt, firstSeen: unsent.firstSeen)
             if job.envelope.overridesTokens, let tokens = job.tokens { writer.write(tokens: tokens.map(job.text)) }
+            writer.write(why: .deferred)
             let code = reason.code.text
             writer.write(errorStatus: nil, reason: code, at: queue.now)
             expectRetry(in: delay)
