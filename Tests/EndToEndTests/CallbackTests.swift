@@ -79,13 +79,17 @@ extension EndToEnd {
         }
 
         /// Adds results as a worker does.
-        private func add(_ ids: [String], _ redis: RedisServer, queue: String = "default", outcome: String = "dead") throws {
+        private func add(_ ids: [String], _ redis: RedisServer, queue: String = "default", outcome: String = "dead")
+            throws
+        {
             let connection = try redis.connect()
             for id in ids {
                 try connection.run(
-                    "XADD", "push:{\(queue)}:results", "*", "id", id, "token", TestJob.token("a", 1), "outcome", outcome,
+                    "XADD", "push:{\(queue)}:results", "*", "id", id, "token", TestJob.token("a", 1), "outcome",
+                    outcome,
                     "reason", "BadTopic", "status", "400", "apns_id", "", "app", "default", "attempt", "1", "time",
-                    "1795279247000", "trace_id", "", "parent_id", "", "apns_unique_id", "", "campaign", "spring", "labels",
+                    "1795279247000", "trace_id", "", "parent_id", "", "apns_unique_id", "", "campaign", "spring",
+                    "labels",
                     #"{"user":"4711"}"#)
             }
         }
@@ -129,7 +133,8 @@ extension EndToEnd {
             // A URL can hold a secret, and a result a device token.
             #expect(!process.errors.contains("s3cret") && !process.errors.contains(TestJob.token("a", 1)))
             // It has left nothing behind.
-            #expect(try redis.run("XINFO", "CONSUMERS", "push:{default}:results", "callbacks").elements?.isEmpty == true)
+            #expect(
+                try redis.run("XINFO", "CONSUMERS", "push:{default}:results", "callbacks").elements?.isEmpty == true)
         }
 
         @Test("only the wanted results are posted, of a new group those since a time, over TLS")
@@ -174,7 +179,11 @@ extension EndToEnd {
                 process.errors.contains("does not accept results")
             }
             #expect(try pending(redis) > 0)
-            if trouble == "down" { receiver = try await Receiver(port: receiver.port) } else { try receiver.behave("200") }
+            if trouble == "down" {
+                receiver = try await Receiver(port: receiver.port)
+            } else {
+                try receiver.behave("200")
+            }
             try await eventually("all are acknowledged") { try pending(redis) == 0 && receiver.accepted.count >= 20 }
             #expect(try Set(receiver.accepted) == Set(ids))
             try await eventually("it says that results are accepted again") {
@@ -250,7 +259,9 @@ extension EndToEnd {
         func shared() async throws {
             let redis = try RedisServer()
             let receiver = try await Receiver("500")
-            let url = ["--webhook", "http://127.0.0.1:\(receiver.port)/", "--answer-timeout", "1s", "--claim-after", "2s"]
+            let url = [
+                "--webhook", "http://127.0.0.1:\(receiver.port)/", "--answer-timeout", "1s", "--claim-after", "2s",
+            ]
             let first = try callbacks(redis, url + ["--consumer", "one"])
             try await isIn(redis, first)
             try add(["a", "b"], redis)
@@ -258,7 +269,8 @@ extension EndToEnd {
             let second = try callbacks(redis, url + ["--consumer", "two"])
             try await eventually("the second one listens") { second.errors.contains("handing results") }
             try await eventually("the first one has tried again") { try receiver.requests.count > 12 }
-            let consumers = try redis.run("XPENDING", "push:{default}:results", "callbacks", "-", "+", "10").elements ?? []
+            let consumers =
+                try redis.run("XPENDING", "push:{default}:results", "callbacks", "-", "+", "10").elements ?? []
             #expect(consumers.compactMap { $0.elements?[1].text } == ["one", "one"])
             try receiver.behave("200")
             try await eventually("both are accepted") { try pending(redis) == 0 }
@@ -290,7 +302,8 @@ extension EndToEnd {
             #expect(Set(objects.compactMap { $0["id"] as? String }).count == 150)
             let first = try #require(objects.first)
             #expect(first["queue"] as? String == "default" && first["status"] as? Int == 400)
-            #expect(first["at"] as? Int == 1_795_279_247_000 && first["labels"] as? [String: String] == ["user": "4711"])
+            #expect(
+                first["at"] as? Int == 1_795_279_247_000 && first["labels"] as? [String: String] == ["user": "4711"])
             let environment = try String(contentsOfFile: "\(directory)/env", encoding: .utf8)
             #expect(environment.contains("WANTED=value"))
             #expect(!environment.contains("s3cret") && !environment.contains("APNS_WORKER"))
@@ -326,8 +339,10 @@ extension EndToEnd {
                 (["--webhook", "https://x y/"], "must be a URL"), (["--webhook", "https://:1/"], "host name"),
                 (["--webhook", "http://x", "--exec", "cat"], "cannot be combined"),
                 (["--group", "x"], "--group needs --exec or --webhook"),
-                (["--exec", "cat", "--consumer", "parked"], "--consumer"), (["--exec", "cat", "--batch", "0"], "--batch"),
-                (["--exec", "cat", "--follow"], "--follow"), (["--exec", "cat", "--claim-after", "5s"], "--claim-after"),
+                (["--exec", "cat", "--consumer", "parked"], "--consumer"),
+                (["--exec", "cat", "--batch", "0"], "--batch"),
+                (["--exec", "cat", "--follow"], "--follow"),
+                (["--exec", "cat", "--claim-after", "5s"], "--claim-after"),
                 (["--webhook", "http://x", "--webhook-secret-file", "/nowhere"], "/nowhere"),
             ])
         func mistakes(_ arguments: [String], _ part: String) async throws {

@@ -137,7 +137,9 @@ extension EndToEnd {
             let text = try #require(try redis.run("LINDEX", "p:{q}:jobs", "0").text)
             // The payload is as it was given.
             #expect(
-                text.wholeMatch(of: /{"id":"[0-9a-f]{24}","token":"ab","enqueued_at":\d+(\.\d{1,3})?,"payload":{"a": 1}}/) != nil, "\(text)"
+                text.wholeMatch(
+                    of: /{"id":"[0-9a-f]{24}","token":"ab","enqueued_at":\d+(\.\d{1,3})?,"payload":{"a": 1}}/) != nil,
+                "\(text)"
             )
         }
 

@@ -245,7 +245,7 @@ struct CampaignRequeue: AsyncParsableCommand {
                 var summary = DeadLetterSummary(queue: keys.queue, verb: "requeued", isDryRun: false)
                 try await sweep.run(into: &summary, DeadLetterProgress("requeued", of: nil, isShown: !change.json))
                 requeued += summary.tally.chosen
-                error = summary.error ?? (summary.tally.isInterrupted ? "interrupted" : nil)
+                error = summary.error?.message ?? (summary.tally.isInterrupted ? "interrupted" : nil)
             }
             let status = try change.report(changes) { change in
                 change.before == "cancelled"

@@ -12,7 +12,8 @@ struct InvalidTokenOptions: ParsableArguments {
     @Option(help: "Tokens that are invalid for this reason, such as BadDeviceToken. Repeatable.")
     var reason: [String] = []
 
-    @Option(help: "Tokens reported by this source: apns, gateway, feedback or import. Repeatable.") var source: [String] = []
+    @Option(help: "Tokens reported by this source: apns, gateway, feedback or import. Repeatable.") var source:
+        [String] = []
 
     @Option(help: "Tokens of this environment: production, sandbox, or the name of another server. Repeatable.")
     var environment: [String] = []

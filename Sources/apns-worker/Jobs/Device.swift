@@ -79,7 +79,7 @@ struct Device: AsyncParsableCommand {
             sweep.newestFirst = true
             sweep.lower(limit)
             var letters: [DeadLetterRow] = []
-            try await sweep.run { page, _ in letters += page.letters.map(DeadLetterRow.init) }
+            try await sweep.run { page, _ in letters += page.letters.map { DeadLetterRow($0, queue: keys.queue) } }
             findings.letters += letters
         }
     }

@@ -145,7 +145,8 @@ struct JobChange {
             let notifications =
                 tally.notifications > tally.changed ? ", \(Words.number(tally.notifications)) notifications" : ""
             Terminal.say(
-                (options.dryRun ? "would have \(verbs.past) " : "\(verbs.past) ") + Self.jobs(tally.changed) + notifications
+                (options.dryRun ? "would have \(verbs.past) " : "\(verbs.past) ") + Self.jobs(tally.changed)
+                    + notifications
                     + " of queue \(queue)" + found + "\n")
         }
         let claimed = Self.jobs(tally.claimed) + (tally.claimed == 1 ? " is" : " are")
@@ -302,7 +303,8 @@ struct JobsMove: AsyncParsableCommand {
             }
             guard queue.format.withoutClasses == target.format.withoutClasses else {
                 throw ValidationError(
-                    "the queues \(queue.keys.queue) and \(toQueue) have jobs of different formats; export and enqueue them")
+                    "the queues \(queue.keys.queue) and \(toQueue) have jobs of different formats; export and enqueue them"
+                )
             }
         }
         try await change.run(queue) { jobs, settings, perform in

@@ -86,7 +86,8 @@ struct CallbackOptions: ParsableArguments {
             return
         }
         if exec != nil, webhook != nil {
-            throw ValidationError("--exec and --webhook cannot be combined; run one process for each, with its own --group")
+            throw ValidationError(
+                "--exec and --webhook cannot be combined; run one process for each, with its own --group")
         }
         if exec == nil, !execEnv.isEmpty { throw ValidationError("--exec-env needs --exec") }
         if webhook == nil, webhookSecretFile != nil || webhookCA != nil {
@@ -116,7 +117,8 @@ struct CallbackOptions: ParsableArguments {
         let patience = try patience()
         let silence = claimAfter ?? max(60_000, 3 * patience)
         guard silence >= 2 * patience else {
-            throw ValidationError("--claim-after must be at least twice --answer-timeout, or results are handed over twice")
+            throw ValidationError(
+                "--claim-after must be at least twice --answer-timeout, or results are handed over twice")
         }
         return ResultDelivery.Limits(batch: batch ?? 100, tries: tries ?? 10, claimAfter: silence, once: once)
     }
@@ -158,7 +160,9 @@ struct CallbackOptions: ParsableArguments {
 
     private func secret() throws -> WebhookSecret {
         if let webhookSecretFile {
-            do { return try WebhookSecret(try SecretFile.text(webhookSecretFile)) } catch let error as SecretFile.Unusable {
+            do { return try WebhookSecret(try SecretFile.text(webhookSecretFile)) } catch let error
+                as SecretFile.Unusable
+            {
                 throw ValidationError("--webhook-secret-file: \(error)")
             }
         }
