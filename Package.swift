@@ -71,7 +71,8 @@ let package = Package(
         .executableTarget(
             name: "apns-worker",
             dependencies: [
-                "APNS", "APNSSimulator", "COpenSSL", "CProcess", "CYAML", "HTTPPort", "PrintableText", "PushJob", "PushQueue",
+                "APNS", "APNSSimulator", "COpenSSL", "CProcess", "CYAML", "HTTPPort", "PrintableText", "PushJob",
+                "PushQueue",
                 "PushWorker", "Redis", "Sockets", "TLS", "Telemetry", argumentParser, nioHTTP1, logging, lifecycle,
                 unixSignals,
             ]),

@@ -29,13 +29,7 @@ extension EndToEnd {
                 TestLetter.numbered(7),
             ])
 
-            let bytes = stride(from: 0, to: token.count, by: 2).map { index -> UInt8 in
-                let start = token.index(token.startIndex, offsetBy: index)
-                return UInt8(token[start...].prefix(2), radix: 16) ?? 0
-            }
-            for text in [token, token.uppercased(), "<\(token)>", Data(bytes).base64EncodedString()] {
-                // Of mostly zeros, the base64 form has too few other characters to be one.
-                if !text.contains("ead"), !text.contains("EAD") { continue }
+            for text in [token, token.uppercased(), "<\(token)>"] {
                 let page = try await stage.run(["device", text])
                 #expect(page.ending == .exited(0), "\(page.errors)")
                 #expect(page.output.contains(/invalid +since 2\d{3}-[^:]+:\d\d:\d\dZ, \d+s ago: Unregistered, for com\.example\.\w+/), "\(page.output)")

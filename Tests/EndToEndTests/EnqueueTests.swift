@@ -27,8 +27,12 @@ extension EndToEnd {
             }
         }
 
-        private static func worker(_ redis: RedisServer, _ options: String...) async throws -> WorkerProcess {
-            let worker = try WorkerProcess(redis: redis.url, endpoint: 1, options: ["--simulate"] + options)
+        private static func worker(_ redis: RedisServer, _ options: [String] = []) async throws -> WorkerProcess {
+            // Nothing of what other workers of tests have for APNs.
+            let none = ["ENDPOINT", "CA", "KEY", "KEY_ID", "TEAM_ID", "TOPIC"].map { ("APNS_WORKER_\($0)", "") }
+            let worker = try WorkerProcess(
+                redis: redis.url, endpoint: 1, options: ["--simulate"] + options,
+                environment: Dictionary(uniqueKeysWithValues: none))
             try await eventually("the worker has joined") {
                 if let ending = worker.process.ending { throw worker.process.failure("ended with \(ending)") }
                 return try redis.run("HLEN", "push:{default}:worker-info").number == 1
@@ -43,7 +47,8 @@ extension EndToEnd {
             let made = try #require(one.output.firstMatch(of: /^enqueued 1 job on default, id ([0-9a-f]{24})\n$/)?.1)
             #expect(one.errors == "note: no worker takes jobs from queue default\n")
             #expect(try Self.jobs(redis).first?["id"] as? String == String(made))
-            let given = try await Self.enqueue(["--token", Self.token, "--alert", "x", "--id", "order-7", "--json"], redis)
+            let given = try await Self.enqueue(
+                ["--token", Self.token, "--alert", "x", "--id", "order-7", "--json"], redis)
             #expect(given.output == #"{"id":"order-7","queue":"default"}"# + "\n")
             let lines = [
                 #"  { "token":"ab", "alert": "a b" }"#, #"{"id":"own","token":"ab","alert":"x"}"#, "no json",
@@ -82,7 +87,8 @@ extension EndToEnd {
             let flags = ["--token", Self.token, "--alert", "x"]
             let before = Date().timeIntervalSince1970
             let result = try await Self.enqueue(
-                flags + ["--campaign", "spring", "--label", "user=4711", "--label", "url=a=b", "--send-at", "30m"], redis)
+                flags + ["--campaign", "spring", "--label", "user=4711", "--label", "url=a=b", "--send-at", "30m"],
+                redis)
             #expect(result.ending == .exited(0), "\(result.errors)")
             let job = try #require(try Self.jobs(redis).first)
             #expect(job["campaign"] as? String == "spring")
@@ -117,11 +123,12 @@ extension EndToEnd {
             #expect(named.errors.contains("no worker has an app nosuch; they have news, shop"), "\(named.errors)")
             try redis.run("DEL", "push:{default}:jobs")
             let worker = try await Self.worker(redis)
-            let unknown = try await Self.enqueue(flags + ["--app", "defalt"], redis)
+            let unknown = try await Self.enqueue(flags + ["--app", "defaults"], redis)
             #expect(unknown.ending == .exited(64))
-            #expect(unknown.errors.contains("no worker has an app defalt; did you mean default?"), "\(unknown.errors)")
+            #expect(unknown.errors.contains("no worker has an app defaults; did you mean default?"), "\(unknown.errors)")
             let lines = [
-                #"{"id":"a","token":"ab","alert":"x","app":"default"}"#, #"{"id":"b","token":"ab","alert":"x","app":"shop"}"#,
+                #"{"id":"a","token":"ab","alert":"x","app":"default"}"#,
+                #"{"id":"b","token":"ab","alert":"x","app":"shop"}"#,
                 #"{"id":"c","token":"ab","alert":"x","push_type":"allert","topic":"com.example.app"}"#,
                 #"{"id":"d","token":"ab","alert":"x","push_type":"hologram","topic":"com.example.app"}"#,
                 #"{"id":"e","token":"zz","alert":"x"}"#,
@@ -132,7 +139,7 @@ extension EndToEnd {
             #expect(many.errors.contains("line 3: unknown push type allert; did you mean alert?"))
             #expect(many.errors.contains("line 5: the device token has a character"))
             #expect(try Self.objects(many.output).compactMap { $0["id"] as? String } == ["a", "d"])
-            let unchecked = try await Self.enqueue(flags + ["--app", "defalt", "--unchecked"], redis)
+            let unchecked = try await Self.enqueue(flags + ["--app", "defaults", "--unchecked"], redis)
             #expect(unchecked.ending == .exited(0) && unchecked.errors.isEmpty)
             try await eventually("it is a dead letter") { try QueueContents(redis).count("dead:UnknownApp") == 1 }
             _ = try await worker.stop()
@@ -166,27 +173,30 @@ extension EndToEnd {
         func wait(_ results: String) async throws {
             let redis = try RedisServer()
             let options = results.isEmpty ? [] : ["--results", results]
-            let worker = try WorkerProcess(
-                redis: redis.url, endpoint: 1,
-                options: ["--simulate", "--simulate-rule", "prefix=1,answer=BadCollapseId"] + options)
-            try await eventually("the worker has joined") {
-                try redis.run("HLEN", "push:{default}:worker-info").number == 1
-            }
+            let worker = try await Self.worker(
+                redis, ["--simulate-rule", "prefix=1,answer=BadCollapseId"] + options)
             let good = try await Self.enqueue(["--token", Self.token, "--alert", "x", "--wait", "30s"], redis)
             #expect(good.ending == .exited(0), "\(good.errors)")
-            #expect(good.output.contains(/\ndelivered in \d+ (ms|s) \(attempt 1, apns-id [0-9a-f-]{36}\)\n$/), "\(good.output)")
+            #expect(
+                good.output.contains(/\ndelivered in \d+ (ms|s) \(attempt 1, apns-id [0-9a-f-]{36}\)\n$/),
+                "\(good.output)")
             let bad = try await Self.enqueue(
                 ["--token", TestJob.token("1", 1), "--alert", "x", "--wait", "30s"], redis)
             #expect(bad.ending == .exited(1))
             #expect(
-                bad.output.contains(/\ndead after \d+ (ms|s): BadCollapseId \(status 400, attempt 1, apns-id [0-9a-f-]{36}\)\n$/),
+                bad.output.contains(
+                    /\ndead after \d+ (ms|s): BadCollapseId \(status 400, attempt 1, apns-id [0-9a-f-]{36}\)\n$/),
                 "\(bad.output)")
             // One that no worker can read has an outcome too.
-            let broken = try await Self.enqueue(["--token", "zz", "--alert", "x", "--wait", "30s", "--unchecked"], redis)
-            #expect(broken.ending == .exited(1) && broken.output.contains(": MalformedToken (attempt 0)"), "\(broken.output)")
+            let broken = try await Self.enqueue(
+                ["--token", "zz", "--alert", "x", "--wait", "30s", "--unchecked"], redis)
+            #expect(
+                broken.ending == .exited(1) && broken.output.contains(": MalformedToken (attempt 0)"),
+                "\(broken.output)")
             let many = try await Self.enqueue(
                 [
-                    "--token", Self.token, "--token", TestJob.token("1", 2), "--token", Self.token.uppercased(), "--alert",
+                    "--token", Self.token, "--token", TestJob.token("1", 2), "--token", Self.token.uppercased(),
+                    "--alert",
                     "x", "--id", "fan", "--wait", "30s", "--json",
                 ], redis)
             #expect(many.ending == .exited(1))
@@ -210,7 +220,8 @@ extension EndToEnd {
             #expect(result.ending == .exited(1) && result.output == "enqueued 1 job on default, id a\n")
             #expect(
                 result.errors.contains(
-                    "no outcome of job a within 1 s: queue default has 1 waiting, 0 claimed and 0 later jobs; no worker takes"),
+                    "no outcome of job a within 1 s: queue default has 1 waiting, 0 claimed and 0 later jobs; no worker takes"
+                ),
                 "\(result.errors)")
         }
     }

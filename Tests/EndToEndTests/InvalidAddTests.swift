@@ -35,7 +35,8 @@ extension EndToEnd {
             let first = try await Self.add(["--from", file.path], redis)
             #expect(first.ending == .exited(1))
             #expect(first.output == "added 1,801 tokens, 1 refused\n", "\(first.output)")
-            #expect(first.errors.split(separator: "\n").count == 1 && first.errors.hasPrefix("line 3: the device token"))
+            #expect(
+                first.errors.split(separator: "\n").count == 1 && first.errors.hasPrefix("line 3: the device token"))
             #expect(try Self.count(redis) == 1801)
             // Repeating it is harmless.
             let again = try await Self.add(["--json"], redis, input: tokens.joined(separator: "\n"))
@@ -56,10 +57,13 @@ extension EndToEnd {
             try redis.run("HSET", "push:{shared}:registrations", other, "1795000000000")
             let result = try await Self.add(
                 [
-                    token, other, "--reason", "Unregistered", "--topic", "com.example.app", "--environment", "Sandbox", "--at",
+                    token, other, "--reason", "Unregistered", "--topic", "com.example.app", "--environment", "Sandbox",
+                    "--at",
                     "1790000000",
                 ], redis)
-            #expect(result.ending == .exited(0) && result.output == "added 1 token, 1 registered since\n", "\(result.errors)")
+            #expect(
+                result.ending == .exited(0) && result.output == "added 1 token, 1 registered since\n",
+                "\(result.errors)")
             let known = try Self.details(token, redis)
             #expect(known["reason"] as? String == "Unregistered" && known["topic"] as? String == "com.example.app")
             #expect(known["environment"] as? String == "sandbox" && known["source"] as? String == "import")
@@ -67,7 +71,8 @@ extension EndToEnd {
             let bare = TestJob.token("ab", 3)
             _ = try await Self.add([bare], redis)
             let unknown = try Self.details(bare, redis)
-            #expect(unknown["topic"] == nil && unknown["environment"] == nil && unknown["reason"] as? String == "Imported")
+            #expect(
+                unknown["topic"] == nil && unknown["environment"] == nil && unknown["reason"] as? String == "Imported")
             let list = try await CommandLineTests.run(["invalid", "list", "--source", "import", "--redis", redis.url])
             #expect(list.output.split(separator: "\n").count == 3, "\(list.errors)")
         }

@@ -45,7 +45,8 @@ struct RedisStage {
     func objects(_ arguments: [String], _ environment: [String: String] = [:]) async throws -> [[String: Any]] {
         let output = try await run(arguments, environment)
         return try output.output.split(separator: "\n").map { line in
-            try #require(JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any], "\(line)")
+            let object = try JSONSerialization.jsonObject(with: Data(line.utf8))
+            return try #require(object as? [String: Any], "\(line)")
         }
     }
 }
@@ -110,12 +111,16 @@ extension EndToEnd {
             #expect(shown.output.contains(/next attempt +2096-\d\d-\d\dT[\d:]+Z, in \d+d\n/), "\(shown.output)")
             #expect(shown.output.contains(/check +payload of \d+ bytes/))
             let broken = try await stage.objects(["jobs", "list", "--match", "{BROKEN", "--json"])
-            let object = try #require(
-                try await stage.objects(["jobs", "show", "--json", try #require(broken.first?["key"] as? String)]).first)
+            let brokenKey = try #require(broken.first?["key"] as? String)
+            let object = try #require(try await stage.objects(["jobs", "show", "--json", brokenKey]).first)
             let check = try #require(object["check"] as? [[String: Any]])
             #expect(object["job"] as? String == "{broken" && check.first?["level"] as? String == "failure")
             let missing = try await stage.run(["jobs", "show", "--id", "nobody"])
             #expect(missing.ending == .exited(1) && missing.errors.contains("no job matches (66 searched"), "\(missing.errors)")
+            let status = try await stage.run(["status"])
+            #expect(status.output.contains("  of due and later: 1 retrying, 1 scheduled, 1 deferred\n"), "\(status.output)")
+            let queues = try await stage.objects(["status", "--json"]).first?["queues"] as? [[String: Any]]
+            #expect(queues?.first?["retrying"] as? Int == 1 && queues?.first?["deferred"] as? Int == 1)
             let typo = try await stage.run(["jobs", "list", "--state", "waitin"])
             #expect(typo.ending != .exited(0) && typo.errors.contains("did you mean waiting?"))
         }
@@ -183,6 +188,25 @@ extension EndToEnd {
             #expect(try await simulator.stop().accepted == 1)
         }
 
+        @Test("jobs of a paused app are deferred, and go out when they are made due")
+        func deferred() async throws {
+            let stage = try await RedisStage(.single)
+            let simulator = try await SimulatorProcess()
+            let paused = try await stage.run(["pause", "--app", "default", "--reason", "test"])
+            #expect(paused.ending == .exited(0), "\(paused.errors)")
+            let worker = try WorkerProcess(redis: stage.url, endpoint: simulator.port)
+            try stage.server().push([TestJob.text(TestJob.token("a", 1), #""id":"one","#)])
+            try await eventually("it is deferred") { try stage.contents().retries.count == 1 }
+            let listed = try await stage.run(["jobs", "list", "--by", "state,reason"])
+            #expect(listed.output == "1\tdeferred\tAppPaused\n", "\(listed.errors)")
+            let resumed = try await stage.run(["resume", "--app", "default"])
+            #expect(resumed.ending == .exited(0), "\(resumed.errors)")
+            _ = try await stage.run(["jobs", "run", "--state", "deferred", "--rate", "10", "--yes"])
+            try await eventually("it is delivered") { try stage.contents().count("delivered") == 1 }
+            #expect(try await worker.stop().delivered == 1)
+            _ = try await simulator.stop()
+        }
+
         @Test("moved ones are in the other queue", arguments: RedisStage.Kind.allCases)
         func move(kind: RedisStage.Kind) async throws {
             let stage = try await RedisStage(kind)
@@ -232,11 +256,10 @@ extension EndToEnd {
                 redis: stage.url, endpoint: simulator.port, options: ["--max-connections", "1", "--max-streams", "1"])
             let server = try stage.server()
             try server.push((0..<5).map { TestJob.text(TestJob.token("a", $0), #""id":"job-\#($0)","#) })
-            try await eventually("they are claimed") { try stage.contents().claims == 5 }
+            try await eventually("some are claimed") { try stage.contents().claims > 1 }
             let rows = try await stage.objects(["jobs", "list", "--state", "claimed", "--json"])
-            #expect(rows.count == 5 && rows.allSatisfy { ($0["lane"] as? String)?.isEmpty == false })
-            let waiting = rows.compactMap { $0["id"] as? String }.filter { $0 != "job-0" }
-            let flags = waiting.flatMap { ["--id", $0] }
+            #expect(rows.count > 1 && rows.allSatisfy { ($0["lane"] as? String)?.isEmpty == false })
+            let flags = (1..<5).flatMap { ["--id", "job-\($0)"] }
             let result = try await stage.run(["jobs", "cancel", "--yes"] + flags)
             #expect(result.errors.contains("claimed by workers, which drop"), "\(result.output)\(result.errors)")
             try await eventually("those that were not sent are cancelled") {

@@ -58,7 +58,8 @@ struct JobIdentityTests {
 
     @Test("comes from the wrapper where that has it")
     func wrapped() {
-        let body = #"{"apns_worker":1,"attempt":2,"id":"made","tokens":["cd","ef"],"job":{"id":"own","token":"ab","priority":7}}"#
+        let body =
+            #"{"apns_worker":1,"attempt":2,"id":"made","tokens":["cd","ef"],"job":{"id":"own","token":"ab","priority":7}}"#
         #expect(identity(body) == ["id": "made"])
         let job = JobDecoder.identify(ByteBuffer(string: body), as: .native)
         #expect(job.tokenCount == 2 && job.envelope.attempt == 2)
@@ -71,7 +72,9 @@ struct JobIdentityTests {
             identity(#"{"class":"PushJob","args":[{"token":"ab","priority":7}],"jid":"j1"}"#, as: format)
                 == ["id": "j1", "token": "ab"])
         #expect(
-            identity(#"{"class":"PushJob","args":["{\"id\":\"a\",\"token\":\"ab\",\"priority\":7}"],"jid":"j1"}"#, as: format)
+            identity(
+                #"{"class":"PushJob","args":["{\"id\":\"a\",\"token\":\"ab\",\"priority\":7}"],"jid":"j1"}"#, as: format
+            )
                 == ["id": "a", "token": "ab"])
         // Of another class, and not of Sidekiq's form at all.
         #expect(
@@ -83,7 +86,8 @@ struct JobIdentityTests {
     func mutated() {
         var generator = SystemRandomNumberGenerator()
         let body = Array(
-            #"{"id":"a","labels":{"a":"b"},"token":"ab","app":"shop","campaign":"é","payload":{"aps":{}},"priority":7}"#.utf8)
+            #"{"id":"a","labels":{"a":"b"},"token":"ab","app":"shop","campaign":"é","payload":{"aps":{}},"priority":7}"#
+                .utf8)
         for _ in 0..<1000 {
             var bytes = body
             for _ in 0..<3 {

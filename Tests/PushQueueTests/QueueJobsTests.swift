@@ -16,6 +16,11 @@ struct QueueJobsTests {
         #"{"apns_worker":1,\#(members)"job":\#(job)}"#
     }
 
+    private static func texts(_ value: RedisValue) throws -> [String] {
+        let elements = try #require(value.elements)
+        return elements.compactMap { $0.text }
+    }
+
     /// The ids of all jobs, in the order in which they are listed.
     private static func ids(_ jobs: QueueJobs, _ filter: JobFilter = JobFilter()) async throws -> [String] {
         var ids: [String] = []
@@ -117,7 +122,7 @@ struct QueueJobsTests {
         arguments: [QueueKeys.Head.left, .right])
     func pages(head: QueueKeys.Head) async throws {
         try await withQueue { queue in
-            let list = "\(queue.keys.jobs):\(head)"
+            let list = "list-\(UInt64.random(in: 0...UInt64.max))"
             let keys = try QueueKeys(prefix: list, queue: "q", list: list, head: head)
             let push = head == .left ? "RPUSH" : "LPUSH"
             for number in 0..<5000 { try queue.redis.run(push, list, Self.job(number)) }
@@ -135,7 +140,7 @@ struct QueueJobsTests {
             }
             #expect(seen.count == Set(seen).count)
             #expect(seen == seen.sorted(by: >))
-            #expect(Set(seen).isSuperset(of: 50..<5000))
+            #expect(Set(seen).isSuperset(of: 200..<5000))
         }
     }
 
@@ -157,7 +162,7 @@ struct QueueJobsTests {
                 largest = max(largest, page.jobs.count)
                 cursor = page.cursor
             } while cursor != nil
-            #expect(count == 1510 && largest <= 1000)
+            #expect(count == 1510 && largest <= QueueJobs.pageSize)
             // A page may end with a large job.
             #expect(bytes.allSatisfy { $0 <= QueueJobs.pageBytes + (2 << 20) }, "\(bytes)")
             #expect(try await Self.ids(jobs).count == 2110)
@@ -168,7 +173,7 @@ struct QueueJobsTests {
     @Test("cancelled jobs become dead letters, keep their order, and come back by requeue", arguments: [true, false])
     func cancel(isRight: Bool) async throws {
         try await withQueue { queue in
-            let list = "\(queue.keys.jobs):\(isRight)"
+            let list = "list-\(UInt64.random(in: 0...UInt64.max))"
             let keys = try QueueKeys(
                 prefix: list, queue: "q", list: isRight ? list : nil, head: isRight ? .right : .left)
             let count = 3000
@@ -192,7 +197,7 @@ struct QueueJobsTests {
             #expect(changes.tally.changed == 1000 + 1 + 600)
             #expect(changes.tally.notifications == 1001 + 1200)
 
-            let rest = try #require(queue.redis.run("LRANGE", keys.jobs, "0", "-1").elements?.compactMap(\.text))
+            let rest = try Self.texts(queue.redis.run("LRANGE", keys.jobs, "0", "-1"))
             let expected = [Self.job(count + 1)] + (0..<count).filter { $0 % 3 != 0 }.map { Self.job($0) }
             #expect((isRight ? rest.reversed() : rest) == expected)
             #expect(try queue.redis.run("LLEN", keys.inbox).number == 0)
@@ -200,16 +205,21 @@ struct QueueJobsTests {
             #expect(try queue.redis.run("ZCARD", keys.dead).number == 1601)
             #expect(try queue.redis.run("XLEN", keys.results).number == 1001 + 1200)
             let entry = try #require(queue.redis.run("XREVRANGE", keys.results, "+", "-", "COUNT", "1").elements?.first)
-            let fields = try #require(entry.elements?[1].elements?.compactMap(\.text))
+            let fields = try Self.texts(#require(entry.elements?[1]))
             #expect(fields.contains("cancelled") && fields.contains("Cancelled") && fields.contains("aa") != fields.contains("bb"))
             let day = try #require(queue.redis.run("KEYS", keys.statsPrefix + "*").elements?.first?.text)
-            #expect(try queue.redis.run("HGETALL", day).elements?.compactMap(\.text) == ["cancelled", "2201"])
+            #expect(try Self.texts(queue.redis.run("HGETALL", day)) == ["cancelled", "2201"])
 
             let letters = DeadLetters(queue.client, keys)
             var only = DeadLetterFilter()
             only.reasons = [QueueJobs.cancelledReason]
             only.ids = ["job-10000"]
-            let letter = try #require(try await letters.page(.show, only, after: nil, limit: 10).letters.first)
+            var (found, place) = ([DeadLetters.Listed](), String?.none)
+            repeat {
+                let page = try await letters.page(.show, only, after: place, limit: 10)
+                (found, place) = (found + page.letters, page.cursor)
+            } while place != nil
+            let letter = try #require(found.first)
             let head = letter.letter.header.text
             #expect(head.contains(#""attempts":2,"id":"job-10000""#) && head.contains(#""tokens":["aa","bb"]"#), "\(head)")
             #expect(head.contains(#""detail":"cancelled by me@here""#) && head.contains(#""error":"ServiceUnavailable""#))
@@ -340,7 +350,7 @@ struct QueueJobsTests {
             for number in 0..<1500 { try queue.push([Self.job(number, number % 5 == 0 ? #""app":"b","# : "")]) }
             let retry = Self.wrapped(Self.job(9000, #""app":"b","#), #""attempt":2,"error":{"reason":"X"},"#)
             try queue.push(retry: retry, at: 4_000_000_000_123)
-            let other = try QueueKeys(prefix: queue.keys.jobs, queue: "other", list: "\(queue.keys.jobs):o", head: .right)
+            let other = try QueueKeys(prefix: "o", queue: "other", list: "\(queue.keys.jobs):o", head: .right)
             try queue.redis.run("LPUSH", other.jobs, "first")
             var filter = JobFilter()
             filter.apps = ["b"]
@@ -348,7 +358,7 @@ struct QueueJobsTests {
             try await changes.run()
             #expect(changes.tally.changed == 301)
             #expect(try queue.jobs() == (0..<1500).filter { $0 % 5 != 0 }.map { Self.job($0) })
-            let moved = try #require(queue.redis.run("LRANGE", other.jobs, "0", "-1").elements?.compactMap(\.text))
+            let moved = try Self.texts(queue.redis.run("LRANGE", other.jobs, "0", "-1"))
             #expect(moved.reversed() == ["first"] + stride(from: 0, to: 1500, by: 5).map { Self.job($0, #""app":"b","#) })
             #expect(try queue.redis.run("ZSCORE", other.retry, retry).text == "4000000000123")
             #expect(try queue.retries().isEmpty && queue.stats().isEmpty)
@@ -377,7 +387,7 @@ struct QueueJobsTests {
         }
     }
 
-    @Test("with 200,000 jobs no call blocks Redis for long, and all are counted and cancelled in a bounded number of calls")
+    @Test("200,000 jobs are counted in calls that read some hundred each, and some cancelled")
     func bounded() async throws {
         let server = try RedisServer()
         try await withQueue(on: server) { queue in
@@ -392,22 +402,46 @@ struct QueueJobsTests {
                 end
                 """
             try queue.redis.run("EVAL", fill, "1", queue.keys.jobs)
-            try queue.redis.run("CONFIG", "SET", "slowlog-log-slower-than", "10000")
-            try queue.redis.run("SLOWLOG", "RESET")
             try queue.redis.run("CONFIG", "RESETSTAT")
             let jobs = QueueJobs(queue.client, queue.keys)
             #expect(try await jobs.sweep(JobFilter(), decodes: false) { _, _, _ in true } == 200_000)
-            // 1,000 jobs or 512 KiB to a page.
-            #expect(try queue.calls()["eval"] ?? 0 <= 210)
+            // 500 jobs to a page, read in portions: 1 M such jobs take Redis 5 s in calls of some 2.4 ms.
+            let calls = try queue.calls()
+            #expect(calls["eval"] == 403 && calls["lrange"] ?? 0 <= 403 * 17, "\(calls)")
             var filter = JobFilter()
             filter.texts = [#""campaign":"c1""#]
             var changes = JobChanges(jobs, .discard, filter, limit: 5000)
             try await changes.run()
             #expect(changes.tally.changed == 5000)
             #expect(try queue.redis.run("LLEN", queue.keys.jobs).number == 195_000)
-            let slow = try #require(queue.redis.run("SLOWLOG", "GET", "100").elements)
-            // A shared machine may stop Redis in any call, but not in many.
-            #expect(slow.count <= 3, "\(slow)")
+        }
+    }
+
+    @Test("the retries are counted by reason, up to a number")
+    func counts() async throws {
+        try await withQueue { queue in
+            #expect(try await RetryCounts.read(queue.client, queue.keys) == RetryCounts())
+            let error = #""attempt":2,"error":{"reason":"a \"why\":\"deferred\" b","at":1},"#
+            for number in 0..<2500 {
+                try queue.push(retry: Self.wrapped(Self.job(number), error), at: 5)
+            }
+            for number in 0..<3 {
+                try queue.push(retry: Self.wrapped(Self.job(number), #""why":"deferred","# + error), at: 9)
+                try queue.push(retry: Self.wrapped(Self.job(number), #""why":"scheduled","#), at: 1)
+            }
+            try queue.push(retry: #"{"error":{"why":"deferred","x":1}}"#, at: 2)
+            let counts = try await RetryCounts.read(queue.client, queue.keys)
+            #expect(counts?.retrying == 2500 && counts?.deferred == 3 && counts?.scheduled == 4)
+            // As they are listed.
+            var states: [StoredJob.State: Int] = [:]
+            try await QueueJobs(queue.client, queue.keys).sweep(JobFilter()) { _, page, _ in
+                for job in page { states[job.state, default: 0] += 1 }
+                return true
+            }
+            #expect(states == [.retrying: 2500, .deferred: 3, .scheduled: 4])
+            let fill = "for i = 1, 50000 do redis.call('ZADD', KEYS[1], i, i) end"
+            try queue.redis.run("EVAL", fill, "1", queue.keys.retry)
+            #expect(try await RetryCounts.read(queue.client, queue.keys) == nil)
         }
     }
 }

@@ -101,7 +101,8 @@ struct EngineTests {
         scene.run(.microseconds(10_500))
         let token = try #require(scene.stores.fakeFleet.invalid.first ?? scene.afterMarking())
         #expect(
-            token.at == since && token.reason == "Unregistered" && String(buffer: token.topic) == "com.example.shop")
+            token.at == since && token.reason == "Unregistered"
+                && token.topic.map { String(buffer: $0) } == "com.example.shop")
         scene.run()
         #expect(scene.stats == ["invalid_token": 1] && scene.queue.held.isEmpty)
     }

@@ -26,7 +26,7 @@ package struct QueueJobs: Sendable {
     }
 
     /// The maximum number of jobs of a page, and the size from which it ends.
-    static let (pageSize, pageBytes) = (1000, 524_288)
+    static let (pageSize, pageBytes) = (500, 262_144)
 
     let client: RedisClient
     package let keys: QueueKeys

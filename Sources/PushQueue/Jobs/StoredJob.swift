@@ -51,8 +51,10 @@ package struct StoredJob: Sendable {
             job = try format.map { format throws(JobError) in try JobDecoder.decode(body, as: format) }
             isValid = true
         } catch {
-            job = format.map { JobDecoder.identify(body, as: $0) }
-            isValid = false
+            // An operator need not know that a queue's jobs are Sidekiq's.
+            let sidekiq = try? JobDecoder.decode(body, as: .sidekiq(classes: []))
+            job = sidekiq ?? format.map { JobDecoder.identify(body, as: $0) }
+            isValid = sidekiq != nil
         }
         if lane != nil {
             state = .claimed

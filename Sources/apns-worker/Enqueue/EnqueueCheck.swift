@@ -76,7 +76,8 @@ struct EnqueueCheck {
         let name = String(buffer: job.text(app))
         guard !apps.contains(name) else { return nil }
         let known = apps.sorted()
-        let hint = name.nearest(of: known).map { "; did you mean \($0)?" } ?? "; they have \(known.joined(separator: ", "))"
+        let hint =
+            name.nearest(of: known).map { "; did you mean \($0)?" } ?? "; they have \(known.joined(separator: ", "))"
         return "no worker has an app \(name.printable)\(hint.printable)"
     }
 }

@@ -73,7 +73,8 @@ struct OutcomeWatch {
             result["apns_id"].map { "apns-id \($0)" },
         ].compactMap { $0 }.joined(separator: ", ")
         let reason = result["reason"].map { ": \($0)" } ?? ""
-        let line = "\(device)\(outcome) \(isDelivered ? "in" : "after") \(Words.duration(Int64(milliseconds)))\(reason) (\(facts))"
+        let line =
+            "\(device)\(outcome) \(isDelivered ? "in" : "after") \(Words.duration(Int64(milliseconds)))\(reason) (\(facts))"
         Terminal.say(line.printable + "\n")
     }
 
@@ -81,8 +82,10 @@ struct OutcomeWatch {
         let overview = try await QueueOverview.read(client, keys)
         let waiting = Words.number(overview.waiting + overview.due)
         let missing = notifications > 1 ? " for \(notifications - ended) of \(notifications) notifications" : ""
-        var text = "no outcome of job \(id.printable) within \(Words.duration(Int64(limit)))\(missing): queue \(keys.queue) has "
-        text += "\(waiting) waiting, \(Words.number(overview.claims)) claimed and \(Words.number(overview.later)) later jobs"
+        var text =
+            "no outcome of job \(id.printable) within \(Words.duration(Int64(limit)))\(missing): queue \(keys.queue) has "
+        text +=
+            "\(waiting) waiting, \(Words.number(overview.claims)) claimed and \(Words.number(overview.later)) later jobs"
         if let pause = overview.pause { text += "; it is paused: \(pause.inWords.printable)" }
         if !overview.workers.contains(where: \.isLiving) { text += "; no worker takes jobs from it" }
         Terminal.tell(text + "\n")

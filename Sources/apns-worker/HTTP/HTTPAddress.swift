@@ -28,7 +28,8 @@ struct HTTPAddress: Equatable, Sendable, CustomStringConvertible {
         let resource = rest[authority.endIndex...]
         target = resource.hasPrefix("/") ? String(resource) : "/" + resource
         guard !authority.contains("@") else {
-            throw Invalid(description: "it has a user or a password, which is not supported; receivers check the signature")
+            throw Invalid(
+                description: "it has a user or a password, which is not supported; receivers check the signature")
         }
         guard let (host, port) = Self.hostAndPort(authority) else {
             throw Invalid(description: "“\(authority)” is not a host name or address with an optional port")

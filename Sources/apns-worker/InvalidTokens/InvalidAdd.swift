@@ -30,7 +30,9 @@ struct InvalidAdd: AsyncParsableCommand {
 
     @Option(help: "Topic for which the tokens are invalid. (default: all)") var topic: String?
 
-    @Option(help: "Environment in which the tokens are invalid: production, sandbox, or the host and port of another server.")
+    @Option(
+        help:
+            "Environment in which the tokens are invalid: production, sandbox, or the host and port of another server.")
     var environment: String?
 
     @Option(help: "Time at which the tokens became invalid: ISO 8601, or seconds since 1970. (default: now)")
@@ -59,7 +61,8 @@ struct InvalidAdd: AsyncParsableCommand {
     private func time() throws -> Int64 {
         guard let at else { return Moment.now }
         guard let time = JobTime.milliseconds(at), time > 0, time <= Moment.now else {
-            throw ValidationError("--at must be a time in the past, such as 2026-11-21T08:00:00Z, or seconds since 1970")
+            throw ValidationError(
+                "--at must be a time in the past, such as 2026-11-21T08:00:00Z, or seconds since 1970")
         }
         return time
     }

@@ -234,7 +234,7 @@ struct ResultDelivery {
             if single.tries >= limits.tries, isRefused || isAccepting {
                 try await park(single.result, reception, tries: single.tries)
             } else {
-                single.due = .now + .milliseconds(reception.pause(atLeast: single.backoff.next()))
+                single.due = .now + .milliseconds(reception.pause(minimum: single.backoff.next()))
                 left.append(single)
             }
             if failuresInRow == Self.failuresInRow { return reception }
@@ -269,7 +269,7 @@ struct ResultDelivery {
     private mutating func rest(_ backoff: inout Backoff, after reception: ResultReception) async throws -> Bool {
         hasGivenUp = limits.once && backoff.rests >= limits.tries
         guard !hasGivenUp else { return false }
-        var milliseconds = reception.pause(atLeast: backoff.next())
+        var milliseconds = reception.pause(minimum: backoff.next())
         while milliseconds > 0, !stop.isStopped {
             let part = min(milliseconds, renewal)
             await pause(milliseconds: part)
@@ -336,7 +336,8 @@ private struct DeliveryLog {
         failingSince = nil
         lastLine = nil
         let milliseconds = (ContinuousClock.now - since) / .milliseconds(1)
-        Terminal.tell("queue \(queue): \(receiver) accepts results again, after \(Words.duration(Int64(milliseconds)))\n")
+        Terminal.tell(
+            "queue \(queue): \(receiver) accepts results again, after \(Words.duration(Int64(milliseconds)))\n")
     }
 
     /// Reports the first failure, and then one per minute.

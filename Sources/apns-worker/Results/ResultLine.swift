@@ -41,7 +41,8 @@ struct ResultLine {
     /// True for a value that is JSON itself. Any producer can write to the stream, so what it should be does not count.
     private static func isPlain(_ name: String, _ value: ByteBuffer) -> Bool {
         switch name {
-        case "status", "attempt", "time": return Int(String(buffer: value)).map { "\($0)" == String(buffer: value) } ?? false
+        case "status", "attempt", "time":
+            return Int(String(buffer: value)).map { "\($0)" == String(buffer: value) } ?? false
         case "labels":
             guard value.readableBytesView.first == UInt8(ascii: "{") else { return false }
             return value.withUnsafeReadableBytes { bytes in

@@ -41,7 +41,7 @@ enum ResultReception: Sendable, Equatable {
     case unreachable(String)
 
     /// The milliseconds to wait before the next try: the receiver's own wish, if that is longer.
-    func pause(atLeast milliseconds: Int64) -> Int64 {
+    func pause(minimum milliseconds: Int64) -> Int64 {
         if case .failed(_, let retryAfter?) = self { max(milliseconds, retryAfter) } else { milliseconds }
     }
 

@@ -54,7 +54,9 @@ struct Results: AsyncParsableCommand {
         if callbacks.isOn { return try await handOver() }
         let found = try await fleet.withFleet { fleet in
             var queues: [(keys: QueueKeys, client: RedisClient)] = []
-            for keys in try await fleet.queues().keys { queues.append((keys, try await fleet.client(for: keys.results))) }
+            for keys in try await fleet.queues().keys {
+                queues.append((keys, try await fleet.client(for: keys.results)))
+            }
             return try await show(queues)
         }
         if found == 0, options.filter.namesOne { throw ExitCode(1) }

@@ -25,7 +25,8 @@ struct Webhook: ResultReceiver {
         let id = Self.identifier(of: batch)
         let timestamp = "\(Moment.now / 1000)"
         var headers: HTTPHeaders = [
-            "Host": address.authority, "User-Agent": "apns-worker/\(WorkerVersion.current)", "Content-Type": "application/json",
+            "Host": address.authority, "User-Agent": "apns-worker/\(WorkerVersion.current)",
+            "Content-Type": "application/json",
         ]
         headers.add(name: "webhook-id", value: id)
         headers.add(name: "webhook-timestamp", value: timestamp)

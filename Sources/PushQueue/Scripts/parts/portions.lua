@@ -3,7 +3,7 @@
 -- Nobody knows how large a job is before it is read, and reading costs Redis some ms per MB. So jobs are read in portions that
 -- would fit even if all their jobs were as large as the last job of the portion, or as the largest that was seen so far.
 
-local LARGEST_PORTION, FIRST_PORTION = 64, 4
+local MOST_AT_ONCE, FIRST_AT_ONCE = 64, 4
 
 -- Reads jobs one after the other until `limit` jobs are read, they add up to `max_bytes`, or there are no more.
 --   read     returns the jobs at two indexes and between them, counted from 0, in their order
@@ -11,7 +11,7 @@ local LARGEST_PORTION, FIRST_PORTION = 64, 4
 -- Returns the jobs, the size of the largest, and true if there are no more.
 local function read_portions(read, limit, max_bytes, largest)
     local jobs, bytes = {}, 0
-    local portion = largest and LARGEST_PORTION or FIRST_PORTION
+    local portion = largest and MOST_AT_ONCE or FIRST_AT_ONCE
     largest = largest or 1
     while #jobs < limit and bytes < max_bytes do
         local space = max_bytes - bytes
@@ -33,7 +33,7 @@ local function read_portions(read, limit, max_bytes, largest)
         if #some < n then
             return jobs, largest, true
         end
-        portion = math.min(2 * portion, LARGEST_PORTION)
+        portion = math.min(2 * portion, MOST_AT_ONCE)
     end
     return jobs, largest, false
 end
