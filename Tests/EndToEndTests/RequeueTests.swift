@@ -81,7 +81,8 @@ extension EndToEnd {
                 (["--reason", ""], "--reason is empty"),
                 (["--all", "--limit", "0"], "--limit must be at least 1"),
                 (["--all", "--rate", "0"], "--rate must be"),
-                (["--all", "--yes", "--queue", "a{b"], "printable ASCII"), (["--all", "--yes", "--resaon", "X"], "--resaon"),
+                (["--all", "--yes", "--queue", "a{b"], "printable ASCII"),
+                (["--all", "--yes", "--resaon", "X"], "--resaon"),
             ] as [([String], String)])
         func mistakes(tool: RequeueTool, flags: ([String], words: String)) async throws {
             let redis = try RedisServer()

@@ -25,7 +25,7 @@ struct Status: AsyncParsableCommand {
             `not ready` shows the reason. The reasons of dead letters are those of the newest thousand.
 
             For cron and Nagios, --check prints one line on standard output, `OK|WARNING|CRITICAL|UNKNOWN: …`, and exits with 0, \
-            1, 2 or 3. CRITICAL: Redis is away, full, refuses writes or is a replica; jobs wait and no worker claims them; a \
+            1, 2 or 3. CRITICAL: Redis is unavailable, full, refuses writes or is a replica; jobs wait and no worker claims them; a \
             worker is not ready; APNs refuses an app or cannot be reached. WARNING: Redis is nearly full (90 %) or evicts keys; a \
             worker is gone and its jobs were not reclaimed; there are too many dead letters; or a job is older than --max-age. \
             Dead letters are too many above 1 % of the day's outcomes (UTC) and ten, or above --max-dead or --max-dead-rate.
