@@ -234,8 +234,8 @@ struct CampaignRequeue: AsyncParsableCommand {
             guard isKnown else { try await change.options.unknown(fleet, queues) }
             let changes = try await change.change(.uncancel, in: known, fleet)
             Interruption.watch()
-            var (requeued, error): (Int, String?) = (0, nil)
-            for keys in known where error == nil {
+            var (requeued, failure): (Int, CommandFailure?) = (0, nil)
+            for keys in known where failure == nil {
                 var filter = DeadLetterFilter()
                 filter.reasons = ["Cancelled"]
                 filter.campaigns = [change.options.campaign]
@@ -245,7 +245,8 @@ struct CampaignRequeue: AsyncParsableCommand {
                 var summary = DeadLetterSummary(queue: keys.queue, verb: "requeued", isDryRun: false)
                 try await sweep.run(into: &summary, DeadLetterProgress("requeued", of: nil, isShown: !change.json))
                 requeued += summary.tally.chosen
-                error = summary.error?.message ?? (summary.tally.isInterrupted ? "interrupted" : nil)
+                failure = summary.error
+                if summary.tally.isInterrupted { failure = CommandFailure(.attention, "interrupted") }
             }
             let status = try change.report(changes) { change in
                 change.before == "cancelled"
@@ -253,9 +254,8 @@ struct CampaignRequeue: AsyncParsableCommand {
                     : "campaign \(change.campaign) in queue \(change.queue) was not cancelled"
             }
             if !change.json { print("requeued \(Words.number(requeued)) \(requeued == 1 ? "job" : "jobs")") }
-            if let error {
-                Terminal.tell("then it ended: \(error); repeat the command to continue\n")
-                throw ExitCode(1)
+            if let failure {
+                throw CommandFailure(failure.status, "requeueing ended: \(failure); repeat the command to continue")
             }
             if let status { throw status }
         }
