@@ -18,7 +18,9 @@ struct ControlCommandTests {
             return process.output.contains("\n")
         }
         let line = try #require(process.output.split(separator: "\n").first)
-        return (process, try JSONDecoder().decode(Announcement.self, from: Data(line.utf8)))
+        let decoder = JSONDecoder()
+        decoder.keyDecodingStrategy = .convertFromSnakeCase
+        return (process, try decoder.decode(Announcement.self, from: Data(line.utf8)))
     }
 
     private func push(_ port: Int, host: String = "127.0.0.1", token: String = anyToken) async throws -> Command {

@@ -259,7 +259,7 @@ struct StrictnessTests {
             let account = server.account
             #expect(account.accepted == 20_000 && account.distinctIDs == 20_000 && account.duplicates == 0)
             #expect(account.keptCounts <= 2001)
-            #expect(try account.json(details: false).contains(#""forgottenIDs" : "#))
+            #expect(try account.json(details: false).contains(#""forgotten_ids" : "#))
         }
     }
 }

@@ -179,7 +179,7 @@ extension EndToEnd {
             let asked = try await run("channels", "delete", "YQ==", input: "yes\n")
             #expect(asked.ending == .exited(64) && asked.errors.contains("--yes"))
             let other = try await run("channels", "list", "--topic", "com.example.other")
-            #expect(other.ending == .exited(1) && other.errors.contains("TopicMismatch"))
+            #expect(other.ending == .exited(77) && other.errors.contains("TopicMismatch"))
             let port = try RedisServer.freePort()
             let nobody = try await run("channels", "list", "--management-endpoint", "localhost:\(port)")
             #expect(nobody.ending == .exited(69) && nobody.errors.contains("cannot connect to localhost:\(port)"))

@@ -129,8 +129,15 @@ struct ClaimTests {
             try queue.redis.run("SET", queue.keys.paused, "maintenance")
             let before = try queue.everything()
             let claimed = try await worker.claim(5, first: 2)
-            #expect(claimed.isPaused && claimed.bodies.isEmpty)
+            #expect(claimed.isPaused && !claimed.handsBack && claimed.bodies.isEmpty)
             #expect(try queue.everything() == before)
+            for (value, handsBack) in [
+                (#"{"v":1,"reason":"x","now":true}"#, true), (#"{"v":1,"reason":"\"now\":true"}"#, false),
+            ] {
+                try queue.redis.run("SET", queue.keys.paused, value)
+                let claimed = try await worker.claim(5, first: 2)
+                #expect(claimed.isPaused && claimed.handsBack == handsBack && claimed.bodies.isEmpty)
+            }
             let repeated = try await worker.claim(1)
             #expect(!repeated.isPaused && repeated.bodies.count == 1)
             try queue.redis.run("DEL", queue.keys.paused)

@@ -84,6 +84,10 @@ package enum LogKey: String, CaseIterable, Sendable {
     case poisoned
     /// How many connections.
     case connections
+    /// Connections that were lost in the interval of a summary.
+    case connectionsLost = "connections_lost"
+    /// Connections that were made in it.
+    case connectionsMade = "connections_made"
     /// How many requests are unanswered.
     case inFlight = "in_flight"
     /// How many notifications are claimed and not sent.

@@ -203,7 +203,7 @@ enum HelpTopic: String, CaseIterable {
 
         0  OK         nothing needs attention
         1  WARNING    soon, or in part: Redis is nearly full, dead letters, jobs that are too old
-        2  CRITICAL   jobs are not sent: no worker, Redis full or away, an app that APNs refuses
+        2  CRITICAL   jobs are not sent: no worker, Redis full or unavailable, an app that APNs refuses
         3  UNKNOWN    the state could not be read: wrong usage or settings, a refused login
 
         """

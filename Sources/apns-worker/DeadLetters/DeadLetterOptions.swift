@@ -39,7 +39,8 @@ struct DeadLetterOptions: ParsableArguments {
     func filter() throws -> DeadLetterFilter {
         var filter = DeadLetterFilter()
         for (flag, values) in [
-            ("reason", reason), ("key", key), ("id", id), ("app", app), ("campaign", campaign), ("token", token), ("error", errorText),
+            ("reason", reason), ("key", key), ("id", id), ("app", app), ("campaign", campaign), ("token", token),
+            ("error", errorText),
         ] where values.contains("") {
             throw ValidationError("--\(flag) is empty; give a value or omit it")
         }

@@ -87,18 +87,18 @@ struct DeadLetterSweep {
     /// - Parameter changes: true for a command that was to change what it finds.
     /// - Returns: the exit status: 1 if the filter names one dead letter or a change was wanted, and nothing matches.
     static func tellOfNothing(
-        _ letters: [DeadLetters], _ filter: DeadLetterFilter, changes: Bool = false
+        _ queues: [DeadLetters], _ filter: DeadLetterFilter, changes: Bool = false
     ) async throws -> Int32 {
         var all = Tally()
-        for letters in letters {
+        for letters in queues {
             all.add(try await count(letters, DeadLetterFilter(), limit: nil, onlyReadable: false))
         }
-        let names = letters.map(\.queue.printable).joined(separator: ", ")
-        let queues = letters.count == 1 ? "queue \(names)" : "queues \(names)"
+        let names = queues.map(\.queue.printable).joined(separator: ", ")
+        let place = queues.count == 1 ? "queue \(names)" : "queues \(names)"
         if all.chosen == 0 {
-            Terminal.tell("\(queues) \(letters.count == 1 ? "has" : "have") no dead letters\n")
+            Terminal.tell("\(place) \(queues.count == 1 ? "has" : "have") no dead letters\n")
         } else {
-            Terminal.tell("none of the \(all.chosen) dead letters of \(queues) matches; there are \(all.byReason)\n")
+            Terminal.tell("none of the \(all.chosen) dead letters of \(place) matches; there are \(all.byReason)\n")
         }
         let namesOne = !filter.ids.isEmpty || !filter.keys.isEmpty
         return namesOne || (changes && !filter.isEmpty) ? ExitStatus.attention.rawValue : 0

@@ -25,7 +25,7 @@ struct Status: AsyncParsableCommand {
             `not ready` shows the reason. The reasons of dead letters are those of the newest thousand.
 
             For cron and Nagios, --check prints one line on standard output, `OK|WARNING|CRITICAL|UNKNOWN: …`, and exits with 0, \
-            1, 2 or 3. CRITICAL: Redis is away, full, refuses writes or is a replica; jobs wait and no worker claims them; a \
+            1, 2 or 3. CRITICAL: Redis is unavailable, full, refuses writes or is a replica; jobs wait and no worker claims them; a \
             worker is not ready; APNs refuses an app or cannot be reached. WARNING: Redis is nearly full (90 %) or evicts keys; a \
             worker is gone and its jobs were not reclaimed; there are too many dead letters; or a job is older than --max-age. \
             Dead letters are too many above 1 % of the day's outcomes (UTC) and ten, or above --max-dead or --max-dead-rate.
@@ -46,7 +46,9 @@ struct Status: AsyncParsableCommand {
     @Flag(help: "Refresh until Ctrl-C.")
     var watch = false
 
-    @Argument(help: "Seconds between refreshes, with --watch. (default: 2)")
+    @Argument(
+        help: ArgumentHelp("Time between refreshes, with --watch. (default: 2s)", valueName: "interval"),
+        transform: { try Self.seconds($0) })
     var seconds: Double?
 
     @Flag(help: "Print JSON.")
@@ -68,10 +70,7 @@ struct Status: AsyncParsableCommand {
     var maxDeadRate: String?
 
     func validate() throws {
-        if seconds != nil, !watch { throw ValidationError("seconds are for --watch") }
-        if let seconds, !(0.1...86_400).contains(seconds) {
-            throw ValidationError("the interval of --watch must be 0.1 to 86400 seconds")
-        }
+        if seconds != nil, !watch { throw ValidationError("an interval is for --watch") }
         if check, watch { throw ValidationError("--check and --watch cannot be combined") }
         if let maxAge, JobDuration.seconds(maxAge) == nil {
             throw ValidationError("--max-age is \(maxAge); it must be a duration such as 30s, 5m or 1h30m")
@@ -80,6 +79,15 @@ struct Status: AsyncParsableCommand {
         if let maxDeadRate, Self.share(maxDeadRate) == nil {
             throw ValidationError("--max-dead-rate is \(maxDeadRate); it must be a percentage such as 1% or 0.5%")
         }
+    }
+
+    /// Reads a duration, or a number of seconds.
+    private static func seconds(_ text: String) throws -> Double {
+        let number = Double(text) ?? DurationText.milliseconds(text).map { Double($0) / 1000 }
+        guard let number, (0.1...86_400).contains(number) else {
+            throw ValidationError("the interval of --watch is \(text); it must be a duration from 100ms to 1d")
+        }
+        return number
     }
 
     private static func share(_ text: String) -> Double? {
