@@ -259,7 +259,9 @@ extension EndToEnd {
         func shared() async throws {
             let redis = try RedisServer()
             let receiver = try await Receiver("500")
-            let url = ["--webhook", "http://127.0.0.1:\(receiver.port)/", "--answer-timeout", "1s", "--claim-after", "2s"]
+            let url = [
+                "--webhook", "http://127.0.0.1:\(receiver.port)/", "--answer-timeout", "1s", "--claim-after", "2s",
+            ]
             let first = try callbacks(redis, url + ["--consumer", "one"])
             try await isIn(redis, first)
             try add(["a", "b"], redis)

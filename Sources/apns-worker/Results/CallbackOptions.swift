@@ -117,7 +117,8 @@ struct CallbackOptions: ParsableArguments {
         let patience = try patience()
         let silence = claimAfter ?? max(60_000, 3 * patience)
         guard silence >= 2 * patience else {
-            throw ValidationError("--claim-after must be at least twice --answer-timeout, or results are handed over twice")
+            throw ValidationError(
+                "--claim-after must be at least twice --answer-timeout, or results are handed over twice")
         }
         return ResultDelivery.Limits(batch: batch ?? 100, tries: tries ?? 10, claimAfter: silence, once: once)
     }
