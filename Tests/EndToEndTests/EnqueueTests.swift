@@ -125,7 +125,8 @@ extension EndToEnd {
             let worker = try await Self.worker(redis)
             let unknown = try await Self.enqueue(flags + ["--app", "defaults"], redis)
             #expect(unknown.ending == .exited(64))
-            #expect(unknown.errors.contains("no worker has an app defaults; did you mean default?"), "\(unknown.errors)")
+            #expect(
+                unknown.errors.contains("no worker has an app defaults; did you mean default?"), "\(unknown.errors)")
             let lines = [
                 #"{"id":"a","token":"ab","alert":"x","app":"default"}"#,
                 #"{"id":"b","token":"ab","alert":"x","app":"shop"}"#,
