@@ -145,7 +145,8 @@ extension EndToEnd {
             let processes = try RequeueTool.allCases.flatMap { tool in
                 try (0..<2).map { _ in try tool.start(["--reason", "UnknownApp"], redis: redis) }
             }
-            for process in processes { #expect(try await process.wait() == .exited(0)) }
+            // One that comes too late finds nothing.
+            for process in processes { #expect([.exited(0), .exited(1)].contains(try await process.wait())) }
             let moved = processes.compactMap { $0.output.firstMatch(of: /requeued (\d+) job/).flatMap { Int($0.1) } }
             #expect(moved.reduce(0, +) == 4000)
             let originals = try redis.originals()
