@@ -40,7 +40,8 @@ struct DeadLetterTests {
     func labels() throws {
         let labels = "{\n  \"us er\" : \"47\\\"  11\\\\\" ,\r\n\t\"b\":\"c\" }"
         let job = try JobDecoder.decode(
-            ByteBuffer(string: #"{"campaign":"spring \u0022sale\u0022","token":"ab","payload":{},"labels":\#(labels)}"#))
+            ByteBuffer(string: #"{"campaign":"spring \u0022sale\u0022","token":"ab","payload":{},"labels":\#(labels)}"#)
+        )
         let members = DeadLetter.members(job: job).text
         #expect(members == #","campaign":"spring \"sale\"","labels":{"us er":"47\"  11\\","b":"c"}"#)
     }

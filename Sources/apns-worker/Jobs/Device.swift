@@ -9,7 +9,7 @@ struct Device: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Show everything known about a device token.",
         discussion: """
-            Whether it is invalid, since when and why; whether APNs throttles it; its last registration; its results, the newest \
+            Shows if the token is invalid, since when and why; if APNs throttles it; its last registration; its results, newest \
             first; the jobs that wait for it; and its dead letters. Searches the newest 100,000 results of each queue, and all \
             jobs; workers keep results only with `results: all` or `results: failures`.
 

@@ -264,7 +264,8 @@ private final class SimulatedQueueStore: QueueStore {
         completion: @escaping Completion<QueueConnection.Claimed>
     ) {
         let (holder, claimed) = (holder, claimed)
-        store.claim(claim, knownCommands: knownCommands, heartbeat: heartbeat) { [self, simulation, lane, mutation] result in
+        store.claim(claim, knownCommands: knownCommands, heartbeat: heartbeat) {
+            [self, simulation, lane, mutation] result in
             var result = result
             if case .success(var answer) = result {
                 if answer.leaseLost { renewals.lost() } else { renewals.renewed(now: simulation.time.now) }
