@@ -17,6 +17,8 @@ public struct RetryPolicy: Sendable, Equatable {
     static let longestResendPause: Int64 = 60_000
     /// The longest pause that a server's `Retry-After` is obeyed for, in milliseconds, unless the cap is longer.
     static let longestRequestedPause: Int64 = 900_000
+    /// The time after which jobs of a paused campaign are looked at again, in milliseconds.
+    static let campaignPause: ClosedRange<Int64> = 240_000...300_000
 
     /// The defaults.
     public init() {}

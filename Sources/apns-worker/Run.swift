@@ -69,7 +69,7 @@ struct Run: AsyncParsableCommand {
         let admin = settings.adminAddress.map { Admin(address: $0, logger: logger) }
         let worker = Worker(
             configuration: configuration, logger: logger, isMeasured: admin != nil,
-            version: ApnsWorker.configuration.version, wallClock: { Int64(time(nil)) })
+            version: WorkerVersion.current, wallClock: { Int64(time(nil)) })
         // Before all others, so that it is the last to stop.
         if let admin { services.insert(.init(service: try await admin.start(for: worker)), at: 0) }
         services.append(.init(service: QuietSignals(worker)))

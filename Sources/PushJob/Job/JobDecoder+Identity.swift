@@ -53,13 +53,3 @@ extension JobDecoder {
         }
     }
 }
-
-extension JobMember {
-    /// True for the members by which a job is found again.
-    var identifies: Bool {
-        switch self {
-        case .id, .token, .channel, .app, .topic, .campaign, .labels, .traceparent: true
-        default: false
-        }
-    }
-}

@@ -153,4 +153,12 @@ public enum JobMember: UInt8, CaseIterable, Sendable {
         case .custom: "custom"
         }
     }
+
+    /// True for the members by which a job is found again.
+    var identifies: Bool {
+        switch self {
+        case .id, .token, .channel, .app, .topic, .campaign, .labels, .traceparent: true
+        default: false
+        }
+    }
 }

@@ -97,7 +97,7 @@ extension AppSender {
             ledger.recordCancelled(tokens, of: id, target, command)
             ledger.close(tokens.count, of: id)
         case .paused:
-            let delay = lane.random(in: Intake.campaignPause)
+            let delay = lane.random(in: RetryPolicy.campaignPause)
             // One that expires before waits in smaller steps: the pause may end sooner.
             deferUnsubmitted(id, Reason(.campaignPaused), delay: expires(id, job, within: delay) ? 1000 : delay)
         }

@@ -11,8 +11,6 @@ final class Intake {
     private static let maximumTokens = 1000
     /// A job of a campaign with a limit is split into pieces of a second's worth, but not into smaller ones than this.
     private static let smallestPiece = 10
-    /// The time after which jobs of a paused campaign are looked at again, in milliseconds.
-    static let campaignPause: ClosedRange<Int64> = 240_000...300_000
     /// The maximum number of tokens in a look-up; those of one job are not parted.
     private static let lookUpBatch = 2000
 
@@ -100,7 +98,7 @@ final class Intake {
         switch command.state {
         case .running: nil
         case .cancelled: command.cancels(job) ? .cancelled(target, command) : nil
-        case .paused: .deferred(Reason(.campaignPaused), delay: lane.random(in: Self.campaignPause))
+        case .paused: .deferred(Reason(.campaignPaused), delay: lane.random(in: RetryPolicy.campaignPause))
         }
     }
 

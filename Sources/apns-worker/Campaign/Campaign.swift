@@ -48,7 +48,7 @@ struct CampaignOptions: ParsableArguments {
     /// Reports that no queue knows the campaign, with the names of those that are known.
     /// - Throws: an exit.
     func unknown(_ fleet: Fleet, _ queues: [QueueKeys]) async throws -> Never {
-        let known = try await fleet.campaigns(in: queues, limit: 20).map(\.campaign)
+        let known = try await CampaignStatus.latest(20, in: queues, fleet).map(\.campaign)
         Terminal.tell(
             "no queue knows a campaign \(campaign)"
                 + (known.isEmpty
@@ -73,7 +73,7 @@ struct CampaignList: AsyncParsableCommand {
 
     func run() async throws {
         try await fleet.withFleet { fleet in
-            let campaigns = try await fleet.campaigns(in: fleet.queues().keys, limit: limit)
+            let campaigns = try await CampaignStatus.latest(limit, in: fleet.queues().keys, fleet)
             if json {
                 for campaign in campaigns { print(try JSONLine.text(campaign, keys: .convertToSnakeCase)) }
                 return
@@ -104,7 +104,7 @@ struct CampaignShow: AsyncParsableCommand {
 
     func run() async throws {
         try await options.withQueues { fleet, queues in
-            let first = try await fleet.campaign(options.campaign, in: queues)
+            let first = try await CampaignStatus.read(options.campaign, in: queues, fleet)
             if first.isEmpty { try await options.unknown(fleet, queues) }
             let screen = StatusScreen()
             guard watch else { return try draw(first, screen, isDrawn: false) }
@@ -119,7 +119,7 @@ struct CampaignShow: AsyncParsableCommand {
                     try draw(last, screen, isDrawn: isDrawn)
                     while !Task.isCancelled {
                         try await Task.sleep(for: .seconds(2))
-                        var next = try await fleet.campaign(options.campaign, in: queues)
+                        var next = try await CampaignStatus.read(options.campaign, in: queues, fleet)
                         let now = Moment.now
                         for index in next.indices {
                             guard let earlier = last.first(where: { $0.queue == next[index].queue }) else { continue }

@@ -79,7 +79,7 @@ struct CampaignChangeOptions: ParsableArguments {
 
     /// The queues where a campaign is known. All queues if it is known nowhere: its jobs may not have been claimed yet.
     func queues(_ fleet: Fleet, _ queues: [QueueKeys]) async throws -> (keys: [QueueKeys], isKnown: Bool) {
-        let known = Set(try await fleet.campaign(options.campaign, in: queues).map(\.queue))
+        let known = Set(try await CampaignStatus.read(options.campaign, in: queues, fleet).map(\.queue))
         return known.isEmpty ? (queues, false) : (queues.filter { known.contains($0.queue) }, true)
     }
 

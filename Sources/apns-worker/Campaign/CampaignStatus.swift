@@ -132,13 +132,13 @@ struct CampaignStatus: Encodable {
     }
 }
 
-extension Fleet {
+extension CampaignStatus {
     /// Reads a campaign in all queues that know it.
     /// - Throws: `RedisError`.
-    func campaign(_ name: String, in queues: [QueueKeys]) async throws -> [CampaignStatus] {
+    static func read(_ name: String, in queues: [QueueKeys], _ fleet: Fleet) async throws -> [CampaignStatus] {
         var found: [CampaignStatus] = []
         for keys in queues {
-            let client = try await client(for: keys.jobs)
+            let client = try await fleet.client(for: keys.jobs)
             let counts = try await CampaignCounts.read(name, client, keys)
             let command = try await JobCommands.read(client, keys).commands[.campaign(name)]
             guard command != nil || counts.total != nil || !counts.counters.isEmpty else { continue }
@@ -150,10 +150,10 @@ extension Fleet {
     /// Reads the campaigns that were settled last, and those under a command.
     /// - Parameter limit: the maximum number of campaigns in each queue.
     /// - Throws: `RedisError`.
-    func campaigns(in queues: [QueueKeys], limit: Int) async throws -> [CampaignStatus] {
+    static func latest(_ limit: Int, in queues: [QueueKeys], _ fleet: Fleet) async throws -> [CampaignStatus] {
         var found: [CampaignStatus] = []
         for keys in queues {
-            let client = try await client(for: keys.jobs)
+            let client = try await fleet.client(for: keys.jobs)
             let commands = try await JobCommands.read(client, keys).commands
             var names = try await CampaignCounts.names(limit, client, keys)
             for case .campaign(let name) in commands.keys.sorted(by: { $0.description < $1.description })

@@ -75,3 +75,14 @@ extension CommandFailure {
         }
     }
 }
+
+/// The exit statuses of `status --check`, which are those of Nagios' plugins.
+enum NagiosStatus: Int32 {
+    case ok = 0
+    case warning = 1
+    case critical = 2
+    case unknown = 3
+
+    /// The word with which the line begins.
+    var word: String { "\(self)".uppercased() }
+}

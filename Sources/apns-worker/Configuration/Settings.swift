@@ -110,6 +110,9 @@ struct Settings: Sendable {
     /// The queues that are mapped in the file, where nothing else names queues.
     var queueNamesOfFile: [String] { given(.queueNames) == nil ? file?.queueNames ?? [] : [] }
 
+    /// True if a flag, a variable or the file names queues.
+    var namesQueues: Bool { given(.queueNames) != nil || !queueNamesOfFile.isEmpty }
+
     private static func trimmed(_ text: Substring) -> String {
         String(text.drop { $0 == " " }.reversed().drop { $0 == " " }.reversed())
     }

@@ -2,6 +2,9 @@ import PrintableText
 
 /// The settings among the environment variables.
 struct SettingsVariables: Sendable {
+    /// The variable of the secret that `results --webhook` signs with; no setting.
+    static let webhookSecret = "APNS_WORKER_WEBHOOK_SECRET"
+
     /// Values by the names of their variables, without the `_FILE` of those that name a file.
     private(set) var values: [String: SettingValue] = [:]
     private(set) var problems: [String] = []
@@ -25,7 +28,7 @@ struct SettingsVariables: Sendable {
                 }
             }
         }
-        let toNowhere: Set = ["APNS_WORKER_CONFIG", CallbackOptions.secretVariable]
+        let toNowhere: Set = ["APNS_WORKER_CONFIG", Self.webhookSecret]
         for (name, text) in given.sorted(by: { $0.key < $1.key }) where !toNowhere.contains(name) {
             if let key = known[name] {
                 keep(text, name, key, at: name)

@@ -38,7 +38,7 @@ struct DeadDelete: AsyncParsableCommand {
 
     func run() async throws {
         let filter = try options.filter()
-        try await queue.withChangedQueues(all: allQueues, force: force) { fleet, queues in
+        try await QueueChoice.withChanged(queue, all: allQueues, force: force) { fleet, queues in
             let change = try await DeadLetterChange(
                 fleet, queues, filter, .delete, verb: "deleted", limit: limit, json: json)
             let expected = try await change.count()

@@ -36,7 +36,7 @@ struct DeadShow: AsyncParsableCommand {
 
     func run() async throws {
         let filter = try filter()
-        try await queue.withListedQueues { fleet, queues in
+        try await QueueChoice.withListed(queue) { fleet, queues in
             var letters: [DeadLetters] = []
             for keys in queues { letters.append(DeadLetters(try await fleet.client(for: keys.dead), keys)) }
             let output = ByteOutput.standard

@@ -59,7 +59,7 @@ struct Requeue: AsyncParsableCommand {
 
     func run() async throws {
         let filter = try options.filter()
-        try await queue.withChangedQueues(all: allQueues, force: force) { fleet, queues in
+        try await QueueChoice.withChanged(queue, all: allQueues, force: force) { fleet, queues in
             let change = try await DeadLetterChange(
                 fleet, queues, filter, .requeue(first: first, keepsAttempts: keepAttempts), verb: "requeued",
                 limit: limit, json: json)

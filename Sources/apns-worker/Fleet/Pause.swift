@@ -59,7 +59,7 @@ struct Pause: AsyncParsableCommand {
     func run() async throws {
         if let app { return try await pause(app: app) }
         let settings = try queue.settings()
-        try await queue.withChangedQueues(all: all, flag: "--all", force: force) { fleet, queues in
+        try await QueueChoice.withChanged(queue, all: all, flag: "--all", force: force) { fleet, queues in
             if all {
                 let names = queues.map(\.queue.printable).joined(separator: ", ")
                 try Confirmation.demand("Pause \(queues.count == 1 ? "queue" : "queues") \(names)?", isGiven: yes)
@@ -225,7 +225,7 @@ struct Resume: AsyncParsableCommand {
             }
             if !wasPaused { try await KnownApps.check(app, settings, hint: "") }
         } else {
-            try await queue.withChangedQueues(all: all, flag: "--all", force: true) { fleet, queues in
+            try await QueueChoice.withChanged(queue, all: all, flag: "--all", force: true) { fleet, queues in
                 wasPaused = try await resume(queues, fleet)
             }
         }
@@ -247,8 +247,8 @@ struct Resume: AsyncParsableCommand {
             try report(PauseChange(queue: keys.queue, before: before.map { .init($0) }), wasPaused)
         }
         if !any, !all {
-            try await fleet.checkExistence(
-                of: queues, configured: queue.settings().configuredQueueNames, hint: "")
+            try await QueueChoice.checkExistence(
+                of: queues, in: fleet, configured: queue.settings().configuredQueueNames, hint: "")
         }
         return any
     }
@@ -318,6 +318,6 @@ enum KnownApps {
         }
         let known = Set(status.apps.map(\.name) + configured).sorted()
         guard !known.isEmpty, !known.contains(app) else { return }
-        throw CommandFailure(.attention, Fleet.unknown("app", app, known) + hint)
+        throw CommandFailure(.attention, QueueChoice.unknown("app", app, known) + hint)
     }
 }

@@ -3,13 +3,15 @@ import PrintableText
 import PushQueue
 import Redis
 
-// The queues of commands that work on several.
-extension QueueOptions {
+/// The queues of commands that work on several.
+enum QueueChoice {
     /// Runs `body` with the queues that a list shows: those that flags, variables or the file name, else all in Redis.
-    func withListedQueues<Result>(_ body: (Fleet, [QueueKeys]) async throws -> Result) async throws -> Result {
-        let settings = try settings()
+    static func withListed<Result>(
+        _ options: QueueOptions, _ body: (Fleet, [QueueKeys]) async throws -> Result
+    ) async throws -> Result {
+        let settings = try options.settings()
         return try await FleetOptions.withFleet(settings, searches: !settings.namesQueues) { fleet in
-            try await body(fleet, fleet.configuredQueues(settings))
+            try await body(fleet, configuredQueues(fleet, settings))
         }
     }
 
@@ -19,12 +21,12 @@ extension QueueOptions {
     ///   - flag: the flag for all queues.
     ///   - force: true if the queues need not exist.
     /// - Throws: an error of usage if it is not clear which queues are meant.
-    func withChangedQueues<Result>(
-        all: Bool, flag: String = "--all-queues", force: Bool = false,
+    static func withChanged<Result>(
+        _ options: QueueOptions, all: Bool, flag: String = "--all-queues", force: Bool = false,
         _ body: (Fleet, [QueueKeys]) async throws -> Result
     ) async throws -> Result {
-        let settings = try settings()
-        let isFlag = given[.queueNames] != nil
+        let settings = try options.settings()
+        let isFlag = options.given[.queueNames] != nil
         if all, isFlag { throw ValidationError("--queue and \(flag) cannot be combined") }
         let named = try settings.queues().map(\.keys)
         guard all || isFlag || named.count == 1 else {
@@ -33,37 +35,31 @@ extension QueueOptions {
                 "\(named.count) queues are configured: choose with --queue \(names), or give \(flag)")
         }
         return try await FleetOptions.withFleet(settings, searches: all && !settings.namesQueues) { fleet in
-            guard !all else { return try await body(fleet, fleet.configuredQueues(settings)) }
-            if !force { try await fleet.checkExistence(of: named, configured: settings.configuredQueueNames) }
+            guard !all else { return try await body(fleet, configuredQueues(fleet, settings)) }
+            if !force { try await checkExistence(of: named, in: fleet, configured: settings.configuredQueueNames) }
             return try await body(fleet, named)
         }
     }
-}
 
-extension Settings {
-    /// True if a flag, a variable or the file names queues.
-    var namesQueues: Bool { given(.queueNames) != nil || !queueNamesOfFile.isEmpty }
-}
-
-extension Fleet {
     /// The queues there are, with the lists of jobs that settings name.
-    fileprivate func configuredQueues(_ settings: Settings) async throws -> [QueueKeys] {
-        let (keys, incomplete) = try await queues()
+    private static func configuredQueues(_ fleet: Fleet, _ settings: Settings) async throws -> [QueueKeys] {
+        let (keys, incomplete) = try await fleet.queues()
         if let incomplete { Terminal.tell("note: \(incomplete)\n") }
         return keys.map { found in
-            named.first { $0.queue == found.queue } ?? (try? settings.keys(of: found.queue, isOnly: false)) ?? found
+            fleet.named.first { $0.queue == found.queue } ?? (try? settings.keys(of: found.queue, isOnly: false))
+                ?? found
         }
     }
 
     /// Checks that queues are in the configuration or in Redis.
     /// - Throws: ``CommandFailure`` that suggests a name. Nothing, if Redis has no queue at all.
-    func checkExistence(
-        of queues: [QueueKeys], configured: [String], hint: String = " --force continues anyway"
+    static func checkExistence(
+        of queues: [QueueKeys], in fleet: Fleet, configured: [String], hint: String = " --force continues anyway"
     ) async throws {
         for keys in queues where !configured.contains(keys.queue) {
-            let overview = try await QueueOverview.read(client(for: keys.retry), keys)
+            let overview = try await QueueOverview.read(fleet.client(for: keys.retry), keys)
             guard overview.isEmpty else { continue }
-            let known = Set(try await search().names).union(configured).subtracting([keys.queue]).sorted()
+            let known = Set(try await fleet.search().names).union(configured).subtracting([keys.queue]).sorted()
             guard !known.isEmpty else { return }
             throw CommandFailure(.attention, Self.unknown("queue", keys.queue, known) + hint)
         }

@@ -51,7 +51,7 @@ struct Device: AsyncParsableCommand {
         try await settings.withClient(for: settings.sharedKeys.invalidTokens) { client in
             findings.record = try await DeviceRecord.read(hex, client, settings.sharedKeys)
         }
-        try await queue.withJobs { jobs, queue, settings in
+        try await QueueJobs.withEach(queue) { jobs, queue, settings in
             try await search(jobs, queue.keys, settings, &findings)
         }
         Terminal.say(json ? try findings.json + "\n" : findings.page)

@@ -115,16 +115,17 @@ struct JobOptions: ParsableArguments {
     }
 }
 
-extension QueueOptions {
+extension QueueJobs {
     /// Runs `body` for each queue of the settings, with a client that is closed afterwards.
     /// - Parameter areAllMeant: false for a command that changes something, and was not told to change several queues.
     /// - Throws: the errors of `body`; an error of Redis as a usage error.
-    func withJobs(
-        areAllMeant: Bool = true, _ body: (QueueJobs, QueueConfiguration, Settings) async throws -> Void
+    static func withEach(
+        _ options: QueueOptions, areAllMeant: Bool = true,
+        _ body: (QueueJobs, QueueConfiguration, Settings) async throws -> Void
     ) async throws {
-        let settings = try settings()
+        let settings = try options.settings()
         let queues = try settings.queues()
-        if queues.count > 1, !areAllMeant, given[.queueNames] == nil {
+        if queues.count > 1, !areAllMeant, options.given[.queueNames] == nil {
             let names = queues.map(\.keys.queue).joined(separator: ",")
             throw ValidationError("several queues are configured; choose with --queue \(names), or give --all-queues")
         }
@@ -135,9 +136,7 @@ extension QueueOptions {
             }
         }
     }
-}
 
-extension QueueJobs {
     /// Returns the end of a sentence about jobs that do not exist, and whether that is a failure.
     static func tellOfNothing(_ filter: JobFilter, looked: Int, queues: Int) -> Int32 {
         let place = queues == 1 ? "the queue" : "the \(queues) queues"

@@ -60,7 +60,7 @@ struct JobChange {
             async throws -> Void
     ) async throws {
         var (matched, looked, count, status) = (0, 0, 0, Int32(0))
-        try await queues.withJobs(areAllMeant: options.allQueues) { jobs, _, settings in
+        try await QueueJobs.withEach(queues, areAllMeant: options.allQueues) { jobs, _, settings in
             count += 1
             var states: [StoredJob.State: Int] = [:]
             looked += try await jobs.sweep(filter, decodes: false) { _, page, _ in
@@ -217,7 +217,7 @@ struct JobsCancel: AsyncParsableCommand {
 
     private func end(_ ids: Set<String>) async throws {
         var ended = 0
-        try await queue.withJobs(areAllMeant: change.allQueues) { jobs, _, _ in
+        try await QueueJobs.withEach(queue, areAllMeant: change.allQueues) { jobs, _, _ in
             ended += try await jobs.command(.uncancel, ids: ids, by: Person.name)
         }
         guard ended > 0 else {

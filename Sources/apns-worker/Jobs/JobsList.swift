@@ -55,7 +55,7 @@ struct JobsList: AsyncParsableCommand {
         var (looked, found, queues) = (0, 0, 0)
         if count || by != nil {
             var counts: [[String]: Int] = [:]
-            try await queue.withJobs { jobs, queue, _ in
+            try await QueueJobs.withEach(queue) { jobs, queue, _ in
                 looked += try await add(jobs, filter, to: &counts)
                 queues += 1
             }
@@ -64,7 +64,7 @@ struct JobsList: AsyncParsableCommand {
         } else {
             var listing = Listing(limit: limit ?? (json ? .max : 50), isJSON: json)
             let areSeveral = try queue.settings().queues().count > 1
-            try await queue.withJobs { jobs, queue, _ in
+            try await QueueJobs.withEach(queue) { jobs, queue, _ in
                 looked += try await listing.add(jobs, filter, showsQueue: areSeveral)
                 queues += 1
             }

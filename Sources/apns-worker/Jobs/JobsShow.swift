@@ -43,7 +43,7 @@ struct JobsShow: AsyncParsableCommand {
         let filter = try filter()
         let output = ByteOutput.standard
         var (looked, shown, queues) = (0, 0, 0)
-        try await queue.withJobs { jobs, queue, settings in
+        try await QueueJobs.withEach(queue) { jobs, queue, settings in
             let apps = (try? settings.apps()) ?? []
             queues += 1
             looked += try await jobs.sweep(filter) { _, page, now in
@@ -107,7 +107,7 @@ struct JobsExport: AsyncParsableCommand {
         let filter = try options.filter()
         let output = ByteOutput.standard
         var (looked, written, queues, skipped, partial) = (0, 0, 0, 0, 0)
-        try await queue.withJobs { jobs, _, _ in
+        try await QueueJobs.withEach(queue) { jobs, _, _ in
             queues += 1
             looked += try await jobs.sweep(filter) { _, page, _ in
                 for job in page.prefix((limit ?? .max) - written - skipped) {

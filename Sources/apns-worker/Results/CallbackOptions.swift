@@ -9,7 +9,7 @@ import TLS
 /// Where results are handed to, as they come.
 struct CallbackOptions: ParsableArguments {
     /// The variable with the secret of webhooks, for those who do not have a file.
-    static let secretVariable = "APNS_WORKER_WEBHOOK_SECRET"
+    static let secretVariable = SettingsVariables.webhookSecret
 
     @Option(
         help: """
