@@ -43,7 +43,7 @@ extension EndToEnd {
 
         /// The number of notifications to cancel. `APNS_WORKER_CAMPAIGN_NOTIFICATIONS` sets another, such as 500000.
         private static let size =
-            ProcessInfo.processInfo.environment["APNS_WORKER_CAMPAIGN_NOTIFICATIONS"].flatMap { Int($0) } ?? 100_000
+            ProcessInfo.processInfo.environment["APNS_WORKER_CAMPAIGN_NOTIFICATIONS"].flatMap { Int($0) } ?? 50_000
 
         @Test(
             "of a campaign that is under way in four workers nothing is sent after it was cancelled",

@@ -47,7 +47,7 @@ extension EndToEnd {
 
         @Test("the variables that are named there are ones that the program knows", arguments: files)
         func variables(file: String) async throws {
-            let help = try await CommandLineTests.run(["feedback", "--help"]).output
+            let help = try await CommandLineTests.run(["feedback", "--help-hidden"]).output
             let named = try Self.text(file).matches(of: /APNS_WORKER_[A-Z_]+/).map { String($0.0) }
             #expect(named.count > 2)
             for variable in Set(named) {

@@ -144,14 +144,14 @@ extension EndToEnd {
             let simulator = try await SimulatorProcess(rules: ["answer=Unregistered"])
             let settles = Mutex(false)
             let sent = Mutex("")
-            // Before the worker ends, the script that settles is the only one with six keys.
+            // Before the worker ends, the script that settles is the only one with eight keys.
             let proxy = try await FaultProxy(to: redis.port) { bytes in
                 let all = sent.withLock { sent in
                     sent += String(buffer: bytes)
                     return sent
                 }
                 guard let token = all.range(of: "SADD") else { return }
-                if all[token.upperBound...].contains("\r\n$1\r\n6\r\n$") { settles.withLock { $0 = true } }
+                if all[token.upperBound...].contains("\r\n$1\r\n8\r\n$") { settles.withLock { $0 = true } }
             }
             try redis.push([TestJob.text(TestJob.token("a", 1))])
             try await proxy.begin(.delay(.milliseconds(500)))

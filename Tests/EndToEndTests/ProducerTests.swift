@@ -129,6 +129,11 @@ extension EndToEnd {
             let collapseID: String?
             let priority: Int?
             let payload: Payload
+
+            private enum CodingKeys: String, CodingKey {
+                case token, priority, payload
+                case collapseID = "collapse_id"
+            }
         }
 
         private static func notifications(_ record: URL) throws -> [Notification] {

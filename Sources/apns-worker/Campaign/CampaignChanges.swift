@@ -97,7 +97,7 @@ struct CampaignChangeOptions: ParsableArguments {
         guard unconfirmed > 0 else { return nil }
         Terminal.tell(
             """
-            \(unconfirmed) \(unconfirmed == 1 ? "lane" : "lanes") with jobs did not confirm it within 5 seconds; \
+            \(unconfirmed) \(unconfirmed == 1 ? "lane" : "lanes") with jobs did not confirm it within 10 seconds; \
             see `apns-worker status`\n
             """)
         return ExitCode(1)
@@ -119,7 +119,7 @@ extension JobCommands {
         of version: String, _ client: RedisClient, _ keys: QueueKeys
     ) async throws -> Confirmation {
         let number = Int(version) ?? 0
-        let deadline = ContinuousClock.now + .seconds(5)
+        let deadline = ContinuousClock.now + .seconds(10)
         while true {
             var confirmation = Confirmation()
             for worker in try await QueueOverview.read(client, keys).workers where worker.leaseLeft >= 0 {
