@@ -253,8 +253,8 @@ final class LaneChecks {
     private unowned let simulation: FleetSimulation
     private var throttles: [String: Throttle] = [:]
     private var pauses: [String: Pause] = [:]
-    /// The numbers of jobs that were claimed after they were cancelled.
-    private var cancelled: Set<Int> = []
+    /// The times of claims of jobs that had been cancelled before, by the job's number.
+    private var cancelled: [Int: Int64] = [:]
     /// The receptions of jobs, by the job's number.
     private var receptions: [Int: Reception] = [:]
     /// True if the lane could not get the fleet's provider token.
@@ -275,11 +275,7 @@ final class LaneChecks {
     func receive(_ body: ByteBuffer, under holder: String, at claimedAt: Int64? = nil) {
         guard let number = body.withUnsafeReadableBytes(SimulationLedger.marker) else { return }
         if let claimedAt, let job = simulation.ledger.job(number) {
-            if simulation.forbids(job, claimedAt: claimedAt) {
-                cancelled.insert(number)
-            } else {
-                cancelled.remove(number)
-            }
+            cancelled[number] = simulation.forbids(job, claimedAt: claimedAt) ? claimedAt : nil
         }
         guard let known = receptions[number] else {
             receptions[number] = Reception(since: now, holders: [holder])
@@ -335,7 +331,8 @@ final class LaneChecks {
 
     /// Checks a request.
     func submit(_ number: Int, of job: SimulatedJob, to token: String, app: String) {
-        if cancelled.contains(job.number) {
+        // Unless Redis has lost the cancellation since.
+        if let claimedAt = cancelled[job.number], simulation.forbids(job, claimedAt: claimedAt) {
             simulation.fail("the job \(job.number) was sent although it was cancelled before it was claimed")
         }
         if let throttle = throttles[token], milliseconds < throttle.until,
