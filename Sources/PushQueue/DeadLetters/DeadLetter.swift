@@ -25,7 +25,7 @@ public struct DeadLetter: Sendable, Equatable {
         self.original = original
     }
 
-    /// The JSON members of a dead letter that say more than its reason, for ``Settlement/bury(_:reason:attempts:members:original:settles:)``.
+    /// The JSON members of a dead letter that say more than its reason, for ``Settlement/bury(_:as:reason:attempts:members:original:settles:)``.
     /// - Parameters:
     ///   - app: the app that the job was to be sent through; else what the job itself says.
     ///   - firstSeen: when the job was first seen, in milliseconds since 1970; else what its wrapper says.
