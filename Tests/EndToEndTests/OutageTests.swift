@@ -144,14 +144,16 @@ extension EndToEnd {
             let simulator = try await SimulatorProcess(rules: ["answer=Unregistered"])
             let settles = Mutex(false)
             let sent = Mutex("")
-            // Before the worker ends, the script that settles is the only one with eight keys.
+            // The script that settles has eight keys, and the lane's claims are the first.
             let proxy = try await FaultProxy(to: redis.port) { bytes in
                 let all = sent.withLock { sent in
                     sent += String(buffer: bytes)
                     return sent
                 }
                 guard let token = all.range(of: "SADD") else { return }
-                if all[token.upperBound...].contains("\r\n$1\r\n8\r\n$") { settles.withLock { $0 = true } }
+                if all[token.upperBound...].contains(/\r\n\$1\r\n8\r\n\$\d+\r\npush:\{default\}:claimed:/) {
+                    settles.withLock { $0 = true }
+                }
             }
             try redis.push([TestJob.text(TestJob.token("a", 1))])
             try await proxy.begin(.delay(.milliseconds(500)))
