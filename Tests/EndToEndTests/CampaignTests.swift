@@ -68,24 +68,31 @@ extension EndToEnd {
             let workers = try (0..<4).map { _ in
                 try WorkerProcess(
                     redis: url, endpoint: simulator.port,
-                    options: ["--max-connections", "1", "--max-streams", "500"])
+                    options: ["--max-connections", "1", "--max-streams", "50"])
             }
             try await eventually("the campaign is under way", within: .seconds(60)) {
                 try await simulator.account().accepted > 5000
             }
             let start = ContinuousClock.now
-            let result = try await Self.run(
-                "campaign", "cancel", "wrong", "--reason", "wrong price", "--yes", "--json", redis: url)
+            let cancel = ["campaign", "cancel", "wrong", "--reason", "wrong price", "--yes", "--json"]
+            var change: Shown?
+            try await eventually("all lanes have confirmed it") {
+                let result = try await CommandLineTests.run(cancel, environment: ["APNS_WORKER_REDIS_URL": url])
+                let before = change?.state ?? "running"
+                change = try Self.shown(result.output)
+                #expect(change?.state == "cancelled" && change?.before == before)
+                // A machine with much else to do may need longer than the command waits.
+                let isConfirmed = change?.unconfirmed == 0
+                #expect(result.ending == .exited(isConfirmed ? 0 : 1), "\(result.errors)")
+                return isConfirmed
+            }
             let duration = ContinuousClock.now - start
-            #expect(result.status == 0, "\(result.errors)")
-            let change = try Self.shown(result.output)
-            #expect(change.state == "cancelled" && change.before == "running" && change.unconfirmed == 0)
-            #expect(change.inFlight ?? 0 <= 4 * 500)
+            #expect(change?.inFlight ?? 0 <= 4 * 50)
             // What was in flight is answered within its delay.
             let atReturn = try await simulator.account().accepted
             try await eventually("all jobs are gone", within: .seconds(120)) { try QueueContents(redis).isSettled }
             let account = try await simulator.account()
-            #expect(account.accepted - atReturn <= (change.inFlight ?? 0) + others + 50, "\(duration)")
+            #expect(account.accepted - atReturn <= (change?.inFlight ?? 0) + others + 50, "\(duration)")
             let campaign = try await Self.show("wrong", redis: url)
             #expect(campaign.ended == total && campaign.left == 0 && campaign.state == "cancelled")
             #expect(campaign.reason == "wrong price" && campaign.by?.isEmpty == false)
