@@ -18,6 +18,7 @@ enum JobHints {
             ]
         }
         return unknownMembers(members) + payload(members) + alert(members) + tokens(members)
+            + labels(body, members, format)
     }
 
     private static func unknownMembers(_ members: [String: JSONValue]) -> [String] {
@@ -30,6 +31,15 @@ enum JobHints {
             }
         }
         return hints
+    }
+
+    /// Members that are ignored if they are not valid.
+    private static func labels(_ body: ByteBuffer, _ members: [String: JSONValue], _ format: JobFormat) -> [String] {
+        let job = JobDecoder.identify(body, as: format)
+        return [(JobMember.campaign, job.campaign), (.labels, job.labels)].compactMap { member, field in
+            guard field == nil, let value = members["\(member.name)"], !value.isNothing else { return nil }
+            return "its `\(member.name)` is ignored: it must be \(member.expectation)"
+        }
     }
 
     private static func payload(_ members: [String: JSONValue]) -> [String] {
