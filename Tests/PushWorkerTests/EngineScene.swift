@@ -184,7 +184,8 @@ final class FakeTransport: Transport {
     private(set) var submitted: [(notification: Notification, tag: UInt64)] = []
     /// All that were ever submitted.
     private(set) var sent: [Notification] = []
-    private(set) var providerToken: String?
+    /// All that were set, in order.
+    private(set) var providerTokens: [String] = []
     private(set) var calls: [String] = []
     private var closing: EventLoopPromise<Void>?
 
@@ -221,7 +222,7 @@ final class FakeTransport: Transport {
     func requestCapacity() { calls.append("requestCapacity") }
     func flushConfirmations() { calls.append("flushConfirmations") }
     func check(now: NIODeadline) {}
-    func setProviderToken(_ providerToken: String?) { self.providerToken = providerToken }
+    func setProviderToken(_ providerToken: String?) { if let providerToken { providerTokens.append(providerToken) } }
     func setTLS(_: TLSContext) { calls.append("setTLS") }
     func replaceConnections(reason: String) { calls.append("replace") }
     func retireConnections(reason: String) { calls.append("retire") }
@@ -522,6 +523,8 @@ final class FakeFleet: FleetStore {
     private(set) var lookUps = 0
     /// The milliseconds until a reserved portion of a rate may be used.
     var rateWait: Int64 = 0
+    /// The provider token that the fleet has; without one, it takes what a lane offers.
+    var providerToken: String?
 
     init(_ loop: EmbeddedEventLoop) { self.loop = loop }
 
@@ -556,7 +559,7 @@ final class FakeFleet: FleetStore {
     }
 
     func share(_ offer: SharedProviderTokens.Offer, completion: @escaping Completion<SharedProviderTokens.Answer>) {
-        later(completion) { .taken }
+        later(completion) { [self] in providerToken.map { .other(ByteBuffer(string: $0)) } ?? .taken }
     }
 
     func throttle(_ token: ByteBuffer, until: Int64, completion: @escaping Completion<Void>) {

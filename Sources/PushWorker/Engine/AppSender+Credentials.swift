@@ -14,7 +14,7 @@ extension AppSender {
         shareProviderToken(wall: wall)
         do {
             // Without an answer of Redis there are no jobs to send either.
-            let isAwaited = credential.sharing.isAwaited(now: lane.now) || !ledger.knowsTime
+            let isAwaited = !ledger.knowsTime || credential.sharing.isAwaited(now: lane.now)
             if let token = try credential.refresh(now: wall, isAwaited: isAwaited) { transport.setProviderToken(token) }
         } catch {
             logSigningFailure(error)
@@ -22,7 +22,8 @@ extension AppSender {
     }
 
     private func shareProviderToken(wall: Int64) {
-        guard let source = credential.source,
+        // The wait for the fleet's token begins when Redis can be asked or has answered.
+        guard let source = credential.source, ledger.knowsTime || fleet.store.isReady,
             credential.sharing.shouldAsk(
                 age: credential.providerTokenAge(now: wall), isReady: fleet.store.isReady, now: lane.now)
         else { return }

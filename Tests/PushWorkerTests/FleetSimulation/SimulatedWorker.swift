@@ -121,9 +121,11 @@ final class SimulatedLane {
 
     var counters: LaneCounters { lane.ledger.counters }
 
-    /// True if the lane may sign a provider token of its own, because it could not ask for the fleet's at some time.
+    /// True if the lane may send a provider token of its worker's own, because a lane could not ask for the fleet's at some
+    /// time.
     var mayLackFleetToken: Bool {
-        checks.mayLackFleetToken || sender.losses > 0 || worker?.loop.wasStopped ?? true
+        guard let worker else { return true }
+        return worker.loop.wasStopped || worker.lanes.contains { $0.checks.mayLackFleetToken || $0.sender.losses > 0 }
     }
 
     private final class TransportMaker: @unchecked Sendable {
