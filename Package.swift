@@ -49,7 +49,7 @@ let package = Package(
         .target(name: "APNS", dependencies: ["CNghttp2", "COpenSSL", "Sockets", "TLS", nioCore, nioPosix, logging]),
         .target(name: "PushJob", dependencies: [nioCore], resources: [.embedInCode("Schema")]),
         .target(
-            name: "PushQueue", dependencies: ["PrintableText", "PushJob", "Redis", nioCore],
+            name: "PushQueue", dependencies: ["COpenSSL", "PrintableText", "PushJob", "Redis", nioCore],
             resources: [.embedInCode("Scripts")]),
         .target(
             name: "PushWorker",

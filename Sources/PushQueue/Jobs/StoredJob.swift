@@ -1,3 +1,4 @@
+import COpenSSL
 import NIOCore
 import PushJob
 
@@ -15,6 +16,9 @@ package struct StoredJob: Sendable {
         case deferred
         /// A worker has it.
         case claimed
+
+        /// Those of jobs that wait for their time.
+        package static let postponed: Set<Self> = [.retrying, .scheduled, .deferred]
 
         package static func < (one: Self, other: Self) -> Bool { one.index < other.index }
 
@@ -123,5 +127,18 @@ package struct StoredJob: Sendable {
         wrapped.writeBytes(head)
         wrapped.writeBytes(bytes[envelope.original.lowerBound...])
         return wrapped
+    }
+}
+
+/// The key by which operators name a job: the first ten hex digits of the SHA-1 of the producer's bytes.
+///
+/// It stays the same while the job waits, is claimed and is tried again. Equal jobs have equal keys.
+package enum JobKey {
+    /// Returns the key of a job.
+    /// - Parameter original: the producer's bytes.
+    package static func of(_ original: ByteBuffer) -> String {
+        var digest = [UInt8](repeating: 0, count: Int(SHA_DIGEST_LENGTH))
+        _ = original.withUnsafeReadableBytes { SHA1($0.baseAddress, $0.count, &digest) }
+        return digest.prefix(5).map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
     }
 }
