@@ -42,7 +42,7 @@ public enum Postponement: String, CaseIterable, Sendable {
 /// Numbers of notifications by outcome.
 package struct OutcomeCounts: Sendable, Equatable {
     private var delivered = 0
-    private var others = [0, 0, 0, 0, 0, 0]
+    private var others = Array(repeating: 0, count: Outcome.allCases.count - 1)
 
     package init() {}
 

@@ -3,7 +3,7 @@ import Redis
 
 /// A consumer group of a queue's results, which gives each result to one of several consumers, until that one acknowledges it.
 ///
-/// What a consumer has taken and not acknowledged stays pending. Others take it over when the consumer has not shown any
+/// Results that a consumer has taken and not acknowledged stay pending. Others take it over when the consumer has not shown any
 /// life for some time.
 public struct ResultGroup: Sendable {
     /// A pending result.
@@ -16,7 +16,7 @@ public struct ResultGroup: Sendable {
         public var deliveries: Int
     }
 
-    /// The consumer that has the results which were given up. Nobody takes them over from it.
+    /// The consumer of parked results, from which no other takes them over.
     public static let parked = "parked"
 
     private let client: RedisClient
@@ -127,7 +127,7 @@ public struct ResultGroup: Sendable {
         _ = try await client.call(command)
     }
 
-    /// Gives results up: they stay pending, and nobody takes them over.
+    /// Parks results: they stay pending, and no consumer takes them over.
     /// - Throws: `RedisError`.
     public func park(_ entries: [String]) async throws {
         guard !entries.isEmpty else { return }

@@ -51,7 +51,7 @@ struct ResultGroupTests {
             try await a.acknowledge([taken[0].entry])
             let pending = try await b.pending(of: "a", count: 10)
             #expect(pending.map(\.entry) == taken.dropFirst().map(\.entry) && pending.allSatisfy { $0.deliveries == 1 })
-            // Nobody takes over from a consumer that shows life.
+            // No consumer takes over from one that is active.
             #expect(try await b.takeOver(pending.map(\.entry), idle: 60_000).isEmpty)
             #expect(try await b.pending(of: "a", count: 10).count == 3)
             #expect(ids(try await b.takeOver([pending[0].entry], idle: 0)) == ["1"])
