@@ -212,15 +212,17 @@ enum Fate: Hashable {
     static let ofJobs: [Fate] =
         Outcome.allCases.map(Fate.ended) + Postponement.allCases.map(Fate.postponed) + [.mixed, .split]
 
+    private static let outcomes = Outcome.allCases.count
+
     /// The index in ``ofJobs``.
     var index: Int {
         switch self {
         case .ended(let outcome): outcome.index
-        case .postponed(.retried): 7
-        case .postponed(.deferred): 8
-        case .postponed(.scheduled): 9
-        case .mixed: 10
-        case .split: 11
+        case .postponed(.retried): Self.outcomes
+        case .postponed(.deferred): Self.outcomes + 1
+        case .postponed(.scheduled): Self.outcomes + 2
+        case .mixed: Self.outcomes + 3
+        case .split: Self.outcomes + 4
         case .resent: preconditionFailure("a job is not sent again at once")
         }
     }

@@ -42,17 +42,12 @@ extension AppSender {
                 queue.cancelledInFlight += 1
             }
         }
-        var jobs = line.ready
-        line.ready = Line()
-        while let id = jobs.removeFirst(in: lane.jobs) {
-            if lane.jobs[id].queue == queue.id, applyCommand(to: id) { continue }
-            line.ready.append(id, in: lane.jobs)
-        }
+        filterLine(of: queue) { applyCommand(to: $0) }
         line.gatherResends(in: inFlight)
         var resends = line.resends
         line.resends = Line()
         while let flight = resends.removeFirst(in: inFlight) {
-            if inFlight[flight].job.index >= 0, isCancelled(inFlight[flight].job, of: queue) {
+            if isCancelled(inFlight[flight].job, of: queue) {
                 queue.cancelledInFlight -= 1
                 cancelResend(flight)
             } else {
@@ -64,14 +59,20 @@ extension AppSender {
     /// Defers the jobs of a paused queue, as far as they are not submitted.
     func handBack(jobsOf queue: QueueContext) {
         guard lane.isWorking else { return }
+        filterLine(of: queue) { id in
+            deferUnsubmitted(id, Reason(.queuePaused), delay: 0)
+            return true
+        }
+    }
+
+    /// Removes jobs of a queue from the line.
+    /// - Parameter leaves: ends or defers a job; returns false if it stays in the line.
+    private func filterLine(of queue: QueueContext, _ leaves: (JobID) -> Bool) {
         var jobs = line.ready
         line.ready = Line()
         while let id = jobs.removeFirst(in: lane.jobs) {
-            guard lane.jobs[id].queue == queue.id else {
-                line.ready.append(id, in: lane.jobs)
-                continue
-            }
-            deferUnsubmitted(id, Reason(.queuePaused), delay: 0)
+            if lane.jobs[id].queue == queue.id, leaves(id) { continue }
+            line.ready.append(id, in: lane.jobs)
         }
     }
 
@@ -93,9 +94,10 @@ extension AppSender {
         case .running: return false
         case .cancelled where !command.cancels(job): return false
         case .cancelled:
-            let tokens = takeUnsubmitted(id)
-            ledger.recordCancelled(tokens, of: id, target, command)
-            ledger.close(tokens.count, of: id)
+            let isFanOut = lane.jobs[id].fanOut != nil
+            let (count, tokens) = takeUnsubmitted(id)
+            ledger.recordCancelled(isFanOut ? tokens : [job.recipient ?? ByteBuffer()], of: id, target, command)
+            ledger.close(count, of: id)
         case .paused:
             let delay = lane.random(in: RetryPolicy.campaignPause)
             // One that expires before waits in smaller steps: the pause may end sooner.
@@ -105,17 +107,17 @@ extension AppSender {
     }
 
     /// Removes what a job has not submitted from the line's account.
-    /// - Returns: the tokens or the channel, as text.
-    private func takeUnsubmitted(_ id: JobID) -> [ByteBuffer] {
-        line.waiting -= lane.jobs[id].unsubmitted
+    /// - Returns: the number of notifications and, for a job with many tokens, the tokens as text.
+    private func takeUnsubmitted(_ id: JobID) -> (count: Int, tokens: [ByteBuffer]) {
+        let count = lane.jobs[id].unsubmitted
+        line.waiting -= count
         lane.jobs[id].notification = nil
         lane.jobs[id].unsubmitted = 0
-        guard let fanOut = lane.jobs[id].fanOut else {
-            return [lane.jobs[id].job.flatMap(\.recipient) ?? ByteBuffer()]
-        }
         var tokens: [ByteBuffer] = []
-        while let field = fanOut.remaining.next() { tokens.append(fanOut.job.text(field)) }
-        return tokens
+        if let fanOut = lane.jobs[id].fanOut {
+            while let field = fanOut.remaining.next() { tokens.append(fanOut.job.text(field)) }
+        }
+        return (count, tokens)
     }
 
     /// Ends a notification that waited to be sent again.
@@ -350,14 +352,7 @@ extension AppSender {
 
     /// Defers all notifications of a job that have not been submitted, or ends them if they would expire before.
     func deferUnsubmitted(_ id: JobID, _ reason: Reason, delay: Int64) {
-        let count = lane.jobs[id].unsubmitted
-        line.waiting -= count
-        lane.jobs[id].notification = nil
-        lane.jobs[id].unsubmitted = 0
-        var tokens: [ByteBuffer] = []
-        if let fanOut = lane.jobs[id].fanOut {
-            while let field = fanOut.remaining.next() { tokens.append(fanOut.job.text(field)) }
-        }
+        let (count, tokens) = takeUnsubmitted(id)
         let job = lane.jobs[id].job
         func recipients() -> [ByteBuffer] {
             guard lane.jobs[id].fanOut == nil else { return tokens.map(DeviceToken.plain) }

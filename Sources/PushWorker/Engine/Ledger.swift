@@ -119,7 +119,9 @@ final class Ledger {
         switch outcome {
         // A plain delivery needs no tally; its result has made one.
         case .delivered: lane.jobs[id].tally?.add(.delivered)
-        case .invalidToken, .expired, .dropped, .suppressed, .cancelled: tally(of: id).add(outcome)
+        case .invalidToken, .expired, .dropped, .suppressed: tally(of: id).add(outcome)
+        // Kept or discarded by the command.
+        case .cancelled: break
         case .dead:
             guard let reason else { return }
             let token = recipient ?? ByteBuffer()
@@ -137,15 +139,10 @@ final class Ledger {
     ) {
         let reason = Reason(.cancelled, detail: command.detail)
         for token in tokens {
+            record(.cancelled, reason, of: id, to: token, wasSent: false)
             if command.discards {
-                record(.cancelled, reason, of: id, to: token, wasSent: false)
+                tally(of: id).add(.cancelled)
             } else {
-                counters.outcomes[.cancelled] += 1
-                lane.metrics.count(.ended(.cancelled), lane.jobs[id].series, 1, nil)
-                if describes(.cancelled) || lane.jobs[id].keepsResult {
-                    describe(
-                        .cancelled, reason, cause: nil, status: nil, of: id, to: token, wasSent: false, uniqueID: nil)
-                }
                 tally(of: id).add(dead: token, as: .cancelled, reason: reason)
             }
         }

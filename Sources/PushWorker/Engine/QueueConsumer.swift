@@ -337,7 +337,7 @@ final class QueueConsumer {
             // The heartbeat of a lane with a problem must not be that old.
             interval = .milliseconds(Int64(queue.limits.idleLease) / 3)
         }
-        // What is not sent yet can still be cancelled.
+        // Unsent notifications can still be cancelled.
         if lane.jobs.count > 0 { interval = min(interval, Self.commandInterval) }
         guard heartbeat.isUrgent || lane.now - lease.renewedAt > interval else { return }
         lease.renewedAt = lane.now
