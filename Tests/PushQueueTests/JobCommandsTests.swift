@@ -122,7 +122,7 @@ struct JobCommandsTests {
         }
     }
 
-    @Test("give the jobs of a limited campaign their turns, one after the other, and anew for another limit")
+    @Test("give the jobs of a limited campaign their turns, one after the other, and start again for another limit")
     func turns() async throws {
         try await withQueue { queue in
             func turns(_ perSecond: Int, since: Int64, _ amounts: Int...) async throws -> [Int] {

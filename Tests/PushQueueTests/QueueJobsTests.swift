@@ -303,7 +303,7 @@ struct QueueJobsTests {
             async let working = Self.work(worker, releasing)
             try await changes.run()
             let settled = try await working
-            // What was released after the last look.
+            // Jobs that were released after the last look.
             try await changes.run()
             let left = try queue.jobs() + queue.inbox()
             #expect(left.allSatisfy { !$0.contains("wrong") })

@@ -99,7 +99,7 @@ public struct Job: Sendable {
     /// True if a notification that says the same to the same device as another is to be sent once.
     public var collapsesDuplicates: Bool { traits.contains(.collapseDuplicates) }
 
-    /// True if the results of the job's notifications are to be kept even where its queue keeps fewer.
+    /// True if the results of the job's notifications are kept even if its queue keeps fewer.
     public var keepsResult: Bool { traits.contains(.keepResult) }
 
     /// The trace that the job belongs to, if its `traceparent` is a valid one.

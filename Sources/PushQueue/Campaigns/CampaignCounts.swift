@@ -1,7 +1,7 @@
 import NIOCore
 import Redis
 
-/// What a queue knows of a campaign: how many of its notifications ended, and how.
+/// The counters of a campaign in a queue: how many of its notifications ended, and how.
 public struct CampaignCounts: Sendable, Equatable {
     /// The campaign's name as producers write it.
     public var name: String

@@ -70,7 +70,7 @@ public struct JobCommands: Sendable, Equatable {
             case cancelled
         }
 
-        /// Whether the jobs are sent.
+        /// The state of the jobs.
         public var state = State.running
         /// True if cancelled jobs do not become dead letters.
         public var discards = false

@@ -1,7 +1,7 @@
 import NIOCore
 import Redis
 
-/// What the fleet knows of one device token, apart from jobs.
+/// The records that the fleet shares about one device token.
 package struct DeviceRecord: Sendable {
     /// The details of an invalid token; `nil` for a token that is not in the set.
     package var invalid: InvalidTokenDetails?
@@ -46,8 +46,7 @@ extension StoredResult {
         var (found, looked, last) = ([StoredResult](), 0, "+")
         while looked < most, found.count < limit {
             let count = min(1000, most - looked)
-            let reply = try await client.call(RedisCommand("XREVRANGE", keys.results, last, "-", "COUNT", "\(count)"))
-            let page = reply.root.children.compactMap(StoredResult.init)
+            let page = try await read(from: last, to: "-", newestFirst: true, count: count, client, keys)
             looked += page.count
             let own = page.filter { $0["token"].map { $0 == token || TokenText.normalized($0) == token } ?? false }
             found += own.prefix(limit - found.count)

@@ -48,7 +48,7 @@ package struct JobChanges {
         var filter = filter
         if case .run = action {
             // The others are due already.
-            let states: Set<StoredJob.State> = [.retrying, .scheduled, .deferred]
+            let states = StoredJob.State.postponed
             filter.states = filter.states.isEmpty ? states : filter.states.intersection(states)
         }
         self.filter = filter

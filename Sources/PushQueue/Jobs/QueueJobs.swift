@@ -131,8 +131,7 @@ package struct QueueJobs: Sendable {
             let lanes = try await client.call(RedisCommand("ZRANGE", keys.workers, "0", "-1")).root.children
             places += lanes.compactMap(\.string).map { .claimed(lane: $0) }
         }
-        let postponed: [StoredJob.State] = [.retrying, .scheduled, .deferred]
-        return places + (postponed.contains(where: filter.includes) ? [.retry] : [])
+        return places + (StoredJob.State.postponed.contains(where: filter.includes) ? [.retry] : [])
     }
 
     private func sweepClaims(
@@ -156,7 +155,7 @@ package struct QueueJobs: Sendable {
 
     // MARK: Changing
 
-    /// What is done with chosen jobs.
+    /// The action on chosen jobs.
     package enum Action: Sendable {
         /// They become dead letters.
         /// - Parameter detail: an explanation for the dead letter.

@@ -89,7 +89,7 @@ end
 
 local changed, notifications, by_campaign, moved, buried = 0, 0, {}, {}, false
 
--- Does what is to be done with a job that has left its place.
+-- Applies the action to a job that has left its place.
 local function change(job, score)
     local _, number, text, start, length, packed, campaign = unpack(ARGV, at[job], at[job] + ARGUMENTS - 1)
     changed = changed + 1

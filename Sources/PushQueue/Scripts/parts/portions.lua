@@ -1,6 +1,6 @@
 -- Reading many jobs without reading too many bytes.
 --
--- Nobody knows how large a job is before it is read, and reading costs Redis some ms per MB. So jobs are read in portions that
+-- The size of a job is unknown before it is read, and reading costs Redis some ms per MB. So jobs are read in portions that
 -- would fit even if all their jobs were as large as the last job of the portion, or as the largest that was seen so far.
 
 local MOST_AT_ONCE, FIRST_AT_ONCE = 64, 4

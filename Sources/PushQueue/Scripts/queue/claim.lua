@@ -36,7 +36,7 @@
 --      17 members         with a heartbeat: the members of the JSON object, and its closing brace
 -- Reply { status, now, due, expired, evicted, command, stamp, held, commands, body... }
 --       status            0 claimed, 1 paused, 2 the lease was lost and the claims were reclaimed: the lane needs a new name,
---                         3 paused, and what is not submitted is to be handed back
+--                         3 paused, and the lane hands back what it has not submitted
 --       now               Redis' time, ms
 --       due               ms until more jobs can be claimed: 0 when some wait, -1 when there are none
 --       expired           a lane whose lease has expired, or ''
