@@ -204,7 +204,7 @@ extension EndToEnd {
             let objects = try Self.objects(many.output)
             #expect(objects.count == 3 && objects[0]["id"] as? String == "fan")
             #expect(Set(objects.dropFirst().compactMap { $0["outcome"] as? String }) == ["delivered", "dead"])
-            // What others enqueue has the results that the setting keeps.
+            // Jobs of other producers have the results that the setting keeps.
             let count = try storedResults(redis).count
             #expect(count == 5)
             _ = try await Self.enqueue(["--token", Self.token, "--alert", "x"], redis)

@@ -144,7 +144,7 @@ extension EndToEnd {
             let view = try await FleetView(redis.url)
             #expect(view.kinds == ["dead_letters default"])
             #expect(view.problems[0].advice.contains("apns-worker requeue --queue default --reason PayloadTooLarge"))
-            // Fewer than ten of a quiet day are none, unless a limit was given.
+            // Fewer than ten on a quiet day are not a problem, unless a limit was given.
             try count(20, 2, 0)
             #expect(try await Self.check(redis.url).ending == .exited(0))
             #expect(try await Self.check(redis.url, "--max-dead-rate", "5%").ending == .exited(1))

@@ -124,7 +124,7 @@ extension EndToEnd {
             #expect(follower.output.split(separator: "\n").count == 2)
         }
 
-        @Test("anything that somebody wrote to the stream is shown, and does nothing to a terminal or to JSON")
+        @Test("any entry of the stream is shown, and does nothing to a terminal or to JSON")
         func hostile() async throws {
             let redis = try RedisServer()
             for (labels, time) in [

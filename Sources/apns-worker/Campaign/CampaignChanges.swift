@@ -11,12 +11,7 @@ struct CampaignChangeOptions: ParsableArguments {
 
     @Flag(help: "Print JSON: one object per queue.") var json = false
 
-    func validate() throws {
-        guard let reason else { return }
-        guard !reason.printable.allSatisfy(\.isWhitespace), reason.count <= 200 else {
-            throw ValidationError("--reason must have 1 to 200 printable characters")
-        }
-    }
+    func validate() throws { try Person.check(reason: reason) }
 
     /// The result of a change in one queue.
     struct Change: Encodable {
@@ -225,7 +220,7 @@ struct CampaignRequeue: AsyncParsableCommand {
     @Option(help: "Maximum number of requeued jobs per second. (default: unlimited)") var rate: Int?
 
     func validate() throws {
-        if let rate, !(1...1_000_000).contains(rate) { throw ValidationError("--rate must be 1 to 1000000") }
+        try DeadLetterOptions.check(rate: rate)
     }
 
     func run() async throws {
@@ -309,9 +304,7 @@ struct CampaignLimit: AsyncParsableCommand {
 
     func validate() throws {
         guard (perSecond != nil) != off else { throw ValidationError("give either --per-second or --off") }
-        if let perSecond, !(1...1_000_000).contains(perSecond) {
-            throw ValidationError("--per-second must be 1 to 1000000")
-        }
+        try DeadLetterOptions.check(rate: perSecond, "--per-second")
     }
 
     func run() async throws {

@@ -10,8 +10,8 @@ enum TimeOption {
     /// - Returns: milliseconds since 1970.
     static func milliseconds(_ text: String, _ flag: String, now: Int64) throws -> Int64 {
         if let age = DurationText.milliseconds(text) { return max(0, now - Int64(age)) }
-        guard let time = JobTime.milliseconds(text) else {
-            throw ValidationError("\(flag) is \(text); it must be \(form)")
+        guard let time = JobTime.milliseconds(text), time >= 0 else {
+            throw ValidationError("\(flag) must be \(form), not \(text)")
         }
         return time
     }

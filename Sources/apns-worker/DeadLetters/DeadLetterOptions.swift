@@ -72,9 +72,12 @@ struct DeadLetterOptions: ParsableArguments {
         return filter
     }
 
-    static func key(_ text: String) throws -> String {
+    static func key(_ text: String) throws -> String { try key(text, of: "a dead letter", from: "dead list") }
+
+    /// Reads a key as a list shows it.
+    static func key(_ text: String, of what: String, from list: String) throws -> String {
         guard text.utf8.count == 10, text.allSatisfy(\.isHexDigit) else {
-            throw ValidationError("the key of a dead letter is ten hex digits, as `apns-worker dead list` shows it")
+            throw ValidationError("the key of \(what) is ten hex digits, as `apns-worker \(list)` shows it")
         }
         return text.lowercased()
     }
@@ -89,5 +92,10 @@ struct DeadLetterOptions: ParsableArguments {
 
     static func check(limit: Int?) throws {
         if let limit, limit < 1 { throw ValidationError("--limit must be at least 1") }
+    }
+
+    /// Checks a number per second.
+    static func check(rate: Int?, _ flag: String = "--rate") throws {
+        if let rate, !(1...1_000_000).contains(rate) { throw ValidationError("\(flag) must be 1 to 1000000") }
     }
 }

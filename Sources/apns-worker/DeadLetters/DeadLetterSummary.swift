@@ -71,10 +71,10 @@ final class DeadLetterProgress {
         self.isShown = isShown && isatty(STDERR_FILENO) == 1
     }
 
-    func draw(_ tally: DeadLetterSweep.Tally) {
+    func draw(_ count: Int) {
         guard isShown, ContinuousClock.now - last > .milliseconds(100) else { return }
         (last, hasDrawn) = (.now, true)
-        Terminal.tell("\r\(verb) \(tally.chosen)" + (expected.map { " of \($0)" } ?? "") + "\u{1B}[K")
+        Terminal.tell("\r\(verb) \(count)" + (expected.map { " of \($0)" } ?? "") + "\u{1B}[K")
     }
 
     /// Leaves an empty line behind.

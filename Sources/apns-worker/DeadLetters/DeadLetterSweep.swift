@@ -109,7 +109,7 @@ extension DeadLetterSweep {
     /// Does it to the end, shows how far it is, and notes what was done, and what of Redis ended it too soon.
     mutating func run(into summary: inout DeadLetterSummary, _ progress: DeadLetterProgress) async throws {
         do {
-            try await run { _, tally in progress.draw(tally) }
+            try await run { _, tally in progress.draw(tally.chosen) }
         } catch let error as RedisError {
             summary.error = CommandFailure(error)
         }

@@ -48,7 +48,7 @@ struct Requeue: AsyncParsableCommand {
 
     func validate() throws {
         try DeadLetterOptions.check(limit: limit)
-        if let rate, !(1...1_000_000).contains(rate) { throw ValidationError("--rate must be 1 to 1000000") }
+        try DeadLetterOptions.check(rate: rate)
         let isEmpty = try options.filter().isEmpty
         if isEmpty, !all {
             throw ValidationError("choose dead letters with --reason, --app, --id or another filter, or give --all")

@@ -258,7 +258,7 @@ struct Enqueue: AsyncParsableCommand {
     private func enqueue(
         _ job: FlagJob, _ check: EnqueueCheck?, _ client: RedisClient, _ keys: QueueKeys
     ) async throws {
-        if let defect = check?.unknownApp(of: job.body) { throw ValidationError(defect) }
+        if case .failure(let refusal)? = check?.prepare(job.body) { throw ValidationError("\(refusal)") }
         var following: OutcomeWatch?
         if let limit = try waitLimit() {
             following = try await OutcomeWatch(
@@ -344,7 +344,7 @@ struct Enqueue: AsyncParsableCommand {
         var command = RedisCommand(
             atLeft ? "LPUSH" : "RPUSH", expecting: batch.count + 1, bytes: batch.reduce(100) { $0 + $1.readableBytes })
         command.append(keys.jobs)
-        // What is pushed last at the head comes out first.
+        // The job that is pushed last at the head is claimed first.
         for job in first ? batch.reversed() : batch { command.append(job) }
         var outcome = PushConfirmation.Outcome.unasked
         if let confirmation {
@@ -352,7 +352,12 @@ struct Enqueue: AsyncParsableCommand {
         } else {
             _ = try await client.call(command, deadline: .seconds(30))
         }
-        try await countCampaigns(batch, client, keys)
+        do {
+            try await countCampaigns(batch, client, keys)
+        } catch let error as RedisError {
+            // The jobs are in the queue: a failure of the command would have them enqueued twice.
+            Terminal.tell("note: the totals of campaigns were not counted: \(error)\n")
+        }
         return outcome
     }
 

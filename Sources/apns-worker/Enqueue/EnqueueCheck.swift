@@ -5,7 +5,7 @@ import PushQueue
 import PushWorker
 import Redis
 
-/// What an enqueueing command knows about its queue: the workers that take from it, and their apps.
+/// The state of the queue of an `enqueue` command: the workers that claim from it, and their apps.
 struct QueueLook {
     let queue: String
     /// False if no worker takes from the queue; `nil` where that is unknown.
@@ -57,12 +57,11 @@ struct EnqueueCheck {
 
     /// Returns a job that can be enqueued, with the ID that it has, or has now.
     func prepare(_ body: ByteBuffer) -> Result<(job: ByteBuffer, id: String?), Refusal> {
-        if let defect = JobCheck.defect(of: body, as: format) ?? unknownApp(of: body) {
-            return .failure(Refusal(description: defect))
-        }
+        if let defect = JobCheck.defect(of: body, as: format) { return .failure(Refusal(description: defect)) }
         guard let job = try? JobDecoder.decode(body, as: format) else {
             return .failure(Refusal(description: "the job cannot be read"))
         }
+        if let unknown = unknownApp(of: job) { return .failure(Refusal(description: unknown)) }
         if let id = job.id { return .success((body, String(buffer: job.text(id)))) }
         // A wrapper of a worker's begins with its mark.
         guard !job.envelope.isWrapped else { return .success((body, nil)) }
@@ -71,8 +70,8 @@ struct EnqueueCheck {
     }
 
     /// Returns the problem of a job that names an app which no worker has.
-    func unknownApp(of body: ByteBuffer) -> String? {
-        guard let apps, let job = try? JobDecoder.decode(body, as: format), let app = job.app else { return nil }
+    private func unknownApp(of job: Job) -> String? {
+        guard let apps, let app = job.app else { return nil }
         let name = String(buffer: job.text(app))
         guard !apps.contains(name) else { return nil }
         let known = apps.sorted()

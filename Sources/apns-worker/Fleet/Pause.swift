@@ -46,11 +46,7 @@ struct Pause: AsyncParsableCommand {
     var json = false
 
     func validate() throws {
-        if let reason {
-            guard !reason.printable.allSatisfy(\.isWhitespace), reason.count <= 200 else {
-                throw ValidationError("--reason must have 1 to 200 printable characters")
-            }
-        }
+        try Person.check(reason: reason)
         if all, app != nil { throw ValidationError("--all and --app cannot be combined") }
         if now, app != nil { throw ValidationError("--now is for queues: jobs of a paused app are deferred at once") }
         if all { try Confirmation.check(isGiven: yes) }
@@ -152,9 +148,8 @@ struct ClaimedNotifications {
     /// The time that they take at the workers' present rate; `nil` if nothing is sent.
     var milliseconds: Int64?
 
-    /// The maximum number of bytes that are read, and of jobs per call.
+    /// The maximum number of bytes that are read.
     private static let maximumBytes = 64 << 20
-    private static let page = 100
 
     /// Counts the devices of a queue's claimed jobs. In the meantime workers settle jobs and, before they have seen the pause,
     /// claim some.
@@ -162,21 +157,16 @@ struct ClaimedNotifications {
         _ client: RedisClient, _ keys: QueueKeys, _ found: QueueOverview, as format: JobFormat
     ) async throws -> ClaimedNotifications {
         var (sum, bytes) = (ClaimedNotifications(), 0)
-        for worker in found.workers where worker.claims > 0 && !sum.isPartial {
-            var cursor = "0"
-            repeat {
-                let command = RedisCommand("HSCAN", keys.claimed(worker.name), cursor, "COUNT", "\(page)")
-                let reply = try await client.call(command)
-                guard reply.root.count == 2 else { break }
-                cursor = reply.root[0].string ?? "0"
-                for (index, element) in reply.root[1].children.enumerated() where index % 2 == 1 {
-                    guard let body = element.bytes else { continue }
-                    bytes += body.readableBytes
-                    // A job that cannot be read becomes a dead letter.
-                    sum.notifications += (try? JobDecoder.decode(body, as: format).tokenCount) ?? 0
-                }
-                sum.isPartial = bytes > maximumBytes && cursor != "0"
-            } while cursor != "0" && !sum.isPartial
+        var claimed = JobFilter()
+        claimed.states = [.claimed]
+        try await QueueJobs(client, keys, format: format).sweep(claimed) { _, jobs, _ in
+            for job in jobs {
+                bytes += job.size
+                // A job that cannot be read becomes a dead letter.
+                if job.isValid { sum.notifications += job.notifications }
+            }
+            sum.isPartial = bytes > maximumBytes
+            return !sum.isPartial
         }
         let rate = found.workers.reduce(0) { $0 + ($1.report?.rate ?? 0) }
         if rate >= 1 { sum.milliseconds = Int64(Double(sum.notifications) / rate * 1000) }
@@ -289,8 +279,16 @@ extension FleetStatus.Pause {
     }
 }
 
-/// Whoever runs this command.
+/// The operator who runs this command.
 enum Person {
+    /// Checks the reason that an operator gives to others.
+    static func check(reason: String?) throws {
+        guard let reason else { return }
+        guard !reason.printable.allSatisfy(\.isWhitespace), reason.count <= 200 else {
+            throw ValidationError("--reason must have 1 to 200 printable characters")
+        }
+    }
+
     /// The system's name of the user; in a container there may be none.
     private static var account: String? {
         guard let entry = getpwuid(getuid()), let name = entry.pointee.pw_name else { return nil }

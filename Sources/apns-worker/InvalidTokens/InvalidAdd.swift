@@ -68,7 +68,7 @@ struct InvalidAdd: AsyncParsableCommand {
     }
 
     private struct Tally: Encodable {
-        /// Tokens that are new in the set, that were in it, whose devices have registered since, and lines that are none.
+        /// Tokens that are new in the set, that were in it, whose devices have registered since, and refused lines.
         var added = 0
         var known = 0
         var registered = 0

@@ -85,7 +85,7 @@ struct Device: AsyncParsableCommand {
     }
 }
 
-/// What is known of a device token.
+/// The findings about a device token.
 private struct Findings {
     let token: String
     /// Milliseconds since 1970.
@@ -177,7 +177,7 @@ private struct Findings {
             }
             if let until = record.throttledUntil, until > now { members.append("\"throttled_until\":\(until)") }
             if let at = record.registeredAt { members.append("\"registered_at\":\(at)") }
-            members.append("\"results\":[\(results.map { Self.object($0.queue, $0.result) }.joined(separator: ","))]")
+            members.append("\"results\":[\(results.map(Self.object).joined(separator: ","))]")
             members.append("\"results_searched\":\(searched)")
             members.append("\"jobs\":[\(try jobs.map { try $0.json(nil) }.joined(separator: ","))]")
             members.append(
@@ -187,16 +187,8 @@ private struct Findings {
     }
 
     private static func object(_ queue: String, _ result: StoredResult) -> String {
-        var json = ByteBuffer(string: "{\"queue\":")
-        json.writeJSONString(queue)
-        for (name, value) in result.fields where value.readableBytes > 0 && name != "token" {
-            json.writeString(",")
-            json.writeJSONString(name == "time" ? "at" : name)
-            json.writeString(":")
-            let isNumber = ["status", "attempt", "time"].contains(name) && Int(String(buffer: value)) != nil
-            if isNumber { json.writeImmutableBuffer(value) } else { json.writeJSONString(value) }
-        }
-        json.writeString("}")
+        var json = ByteBuffer()
+        ResultLine(queue: queue, result: result).writeJSON(to: &json, without: ["entry", "token"])
         return String(buffer: json)
     }
 }

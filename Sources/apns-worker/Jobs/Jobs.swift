@@ -108,16 +108,13 @@ struct JobOptions: ParsableArguments {
     }
 
     static func key(_ text: String) throws -> String {
-        guard text.utf8.count == 10, text.allSatisfy(\.isHexDigit) else {
-            throw ValidationError("the key of a job is ten hex digits, as `apns-worker jobs list` shows it")
-        }
-        return text.lowercased()
+        try DeadLetterOptions.key(text, of: "a job", from: "jobs list")
     }
 }
 
 extension QueueJobs {
     /// Runs `body` for each queue of the settings, with a client that is closed afterwards.
-    /// - Parameter areAllMeant: false for a command that changes something, and was not told to change several queues.
+    /// - Parameter areAllMeant: false for a command that changes jobs without `--all-queues`.
     /// - Throws: the errors of `body`; an error of Redis as a usage error.
     static func withEach(
         _ options: QueueOptions, areAllMeant: Bool = true,
@@ -137,13 +134,14 @@ extension QueueJobs {
         }
     }
 
-    /// Returns the end of a sentence about jobs that do not exist, and whether that is a failure.
-    static func tellOfNothing(_ filter: JobFilter, looked: Int, queues: Int) -> Int32 {
+    /// Reports that no job matches.
+    /// - Throws: an exit, if a job was named.
+    static func reportNothing(_ filter: JobFilter, looked: Int, queues: Int) throws {
         let place = queues == 1 ? "the queue" : "the \(queues) queues"
         Terminal.tell(
             looked == 0 && filter.matchesAll
-                ? "\(place) has no such jobs\n".replacing("queues has", with: "queues have")
+                ? "\(place) \(queues == 1 ? "has" : "have") no such jobs\n"
                 : "no job matches (\(Words.number(looked)) searched in \(place))\n")
-        return filter.ids.isEmpty && filter.keys.isEmpty ? 0 : 1
+        if !filter.ids.isEmpty || !filter.keys.isEmpty { throw ExitCode(1) }
     }
 }

@@ -41,7 +41,7 @@ struct JobChange {
     let options: JobChangeOptions
     var filter: JobFilter
     var rate: Int?
-    /// What comes first, and also concerns claimed jobs.
+    /// A step before the change, which also concerns claimed jobs.
     var prepare: ((QueueJobs) async throws -> Void)?
 
     private struct Object: Encodable {
@@ -88,8 +88,7 @@ struct JobChange {
         }
         if status != 0 { throw ExitCode(status) }
         guard matched == 0 else { return }
-        let nothing = QueueJobs.tellOfNothing(filter, looked: looked, queues: count)
-        if nothing != 0 { throw ExitCode(nothing) }
+        try QueueJobs.reportNothing(filter, looked: looked, queues: count)
     }
 
     private func change(
@@ -112,9 +111,7 @@ struct JobChange {
                 }
                 return 0
             } progress: { tally in
-                var shown = DeadLetterSweep.Tally()
-                shown.chosen = tally.changed
-                progress.draw(shown)
+                progress.draw(tally.changed)
             }
         } catch let failure as RedisError {
             error = "\(failure)"
@@ -250,7 +247,7 @@ struct JobsRun: AsyncParsableCommand {
 
     private func filter() throws -> JobFilter {
         var filter = try options.filter()
-        let states: Set<StoredJob.State> = [.retrying, .scheduled, .deferred]
+        let states = StoredJob.State.postponed
         guard filter.states.isSubset(of: states) else {
             throw ValidationError("only retrying, scheduled and deferred jobs wait for their time")
         }
@@ -259,7 +256,7 @@ struct JobsRun: AsyncParsableCommand {
     }
 
     func validate() throws {
-        if let rate, !(1...1_000_000).contains(rate) { throw ValidationError("--rate must be 1 to 1000000") }
+        try DeadLetterOptions.check(rate: rate)
         _ = try filter()
         try change.check(try options.filter())
     }

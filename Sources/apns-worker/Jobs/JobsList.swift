@@ -72,8 +72,7 @@ struct JobsList: AsyncParsableCommand {
             found = listing.written
         }
         guard found == 0 else { return }
-        let status = QueueJobs.tellOfNothing(filter, looked: looked, queues: queues)
-        if status != 0 { throw ExitCode(status) }
+        try QueueJobs.reportNothing(filter, looked: looked, queues: queues)
     }
 
     // MARK: Counting

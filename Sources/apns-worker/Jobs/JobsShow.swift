@@ -66,14 +66,14 @@ struct JobsShow: AsyncParsableCommand {
         }
         try output.flush()
         guard shown == 0 else { return }
-        throw ExitCode(QueueJobs.tellOfNothing(filter, looked: looked, queues: queues))
+        try QueueJobs.reportNothing(filter, looked: looked, queues: queues)
     }
 
     private static func check(
         _ job: StoredJob, _ apps: [AppConfiguration], _ queue: QueueConfiguration, _ now: Int64
     ) -> [CheckVerdict] {
         func text(_ value: ByteBuffer?) -> String? { value.map { String(buffer: $0) } }
-        // Somebody who looks at jobs need not have the workers' configuration.
+        // The command may run without the workers' configuration.
         let assumed = AppConfiguration(
             name: text(job.app) ?? "default", topic: text(job.topic) ?? "com.example.app",
             credential: .providerTokens([]))
@@ -133,8 +133,7 @@ struct JobsExport: AsyncParsableCommand {
             throw ExitCode(1)
         }
         guard written == 0 else { return }
-        let status = QueueJobs.tellOfNothing(filter, looked: looked, queues: queues)
-        if status != 0 { throw ExitCode(status) }
+        try QueueJobs.reportNothing(filter, looked: looked, queues: queues)
     }
 
     private static func jobs(_ count: Int) -> String { count == 1 ? "1 job was" : "\(Words.number(count)) jobs were" }

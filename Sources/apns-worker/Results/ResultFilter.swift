@@ -22,10 +22,9 @@ struct ResultOptions: ParsableArguments {
 
     @Option(help: "Results after this number of attempts; 0 for those never sent.") var attempt: Int?
 
-    @Option(help: "Results since this time: a duration such as 10m, ISO 8601, or seconds since 1970.")
-    var since: String?
+    @Option(help: ArgumentHelp("Results since \(TimeOption.form).", valueName: "time")) var since: String?
 
-    @Option(help: "Results until this time, as for --since.") var until: String?
+    @Option(help: ArgumentHelp("Results until \(TimeOption.form).", valueName: "time")) var until: String?
 
     func validate() throws {
         let known = Outcome.allCases.map(\.rawValue)
@@ -42,24 +41,10 @@ struct ResultOptions: ParsableArguments {
     }
 
     /// The beginning of the period in milliseconds since 1970.
-    func since(now: Int64) throws -> Int64? { try Self.time(since, "--since", now: now) }
+    func since(now: Int64) throws -> Int64? { try TimeOption.milliseconds(since, "--since", now: now) }
 
     /// The end of the period in milliseconds since 1970.
-    func until(now: Int64) throws -> Int64? { try Self.time(until, "--until", now: now) }
-
-    /// Reads a time, or a duration before now.
-    static func time(_ text: String?, _ flag: String, now: Int64) throws -> Int64? {
-        guard let text else { return nil }
-        if let milliseconds = DurationText.milliseconds(text) { return max(0, now - Int64(milliseconds)) }
-        guard let time = JobTime.milliseconds(text), time >= 0 else {
-            throw ValidationError(
-                """
-                \(flag) must be a duration such as 45s, 30m or 7d, an ISO 8601 time with Z or an offset, or seconds since \
-                1970, not \(text)
-                """)
-        }
-        return time
-    }
+    func until(now: Int64) throws -> Int64? { try TimeOption.milliseconds(until, "--until", now: now) }
 
     var filter: ResultFilter {
         // A result has the token as it was sent, or as it came if it is not valid.

@@ -24,12 +24,15 @@ struct ResultLine {
 
     /// Appends a JSON object: the fields of which something is known, `queue`, and `entry`, which no two results of a queue
     /// have in common. `at` is in milliseconds since 1970.
-    func writeJSON(to json: inout ByteBuffer) {
+    /// - Parameter others: members that are left out.
+    func writeJSON(to json: inout ByteBuffer, without others: Set<String> = []) {
         json.writeString("{\"queue\":")
         json.writeJSONString(queue)
-        json.writeString(",\"entry\":")
-        json.writeJSONString(result.entry)
-        for (name, value) in result.fields where value.readableBytes > 0 {
+        if !others.contains("entry") {
+            json.writeString(",\"entry\":")
+            json.writeJSONString(result.entry)
+        }
+        for (name, value) in result.fields where value.readableBytes > 0 && !others.contains(name) {
             json.writeString(",")
             json.writeJSONString(name == "time" ? "at" : name)
             json.writeString(":")

@@ -29,7 +29,7 @@ struct ResultBatch: Sendable {
     }
 }
 
-/// What a receiver did with a batch.
+/// The response of a receiver to a batch.
 enum ResultReception: Sendable, Equatable {
     /// It has the results.
     case accepted
