@@ -11,7 +11,7 @@ struct Device: AsyncParsableCommand {
         discussion: """
             Shows if the token is invalid, since when and why; if APNs throttles it; its last registration; its results, newest \
             first; the jobs that wait for it; and its dead letters. Searches the newest 100,000 results of each queue, and all \
-            jobs; workers keep results only with `results: all` or `results: failures`.
+            jobs. Workers keep the results of failures, or with `results: all` of all notifications.
 
             With --json it prints one object: token, invalid (at, reason, topic, environment, source), throttled_until, \
             registered_at, results, results_searched, jobs and dead_letters. Times are in ms since 1970; unknown members are left \
