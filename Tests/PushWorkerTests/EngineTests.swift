@@ -167,6 +167,16 @@ struct EngineTests {
         #expect(scene.queue.postponed.last?.body.contains(#""attempt":2"#) == true)
     }
 
+    @Test("a token that is called bad while nothing else is known is tried again so late that others can show why")
+    func suspect() throws {
+        let scene = try EngineScene()
+        for attempt in 1...2 {
+            scene.pushOne()
+            scene.answer(.badDeviceToken)
+            #expect(scene.queue.postponed.count == attempt && scene.queue.postponed.last?.due == "+7500")
+        }
+    }
+
     // MARK: Jobs
 
     @Test(

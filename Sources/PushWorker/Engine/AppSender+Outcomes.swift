@@ -214,7 +214,10 @@ extension AppSender: TransportDelegate {
                 return ledger.record(
                     .dead, reason, status: attempt.status, of: attempt.id, to: attempt.token, wasSent: true)
             }
-            retry(attempt, reason, retryAfter: nil, isUncertain: false)
+            // If it is the app, other tokens show that in the meantime.
+            let base = lane.configuration.retry.base
+            let delay = min(lane.random(in: 5 * base...10 * base), lane.configuration.retry.cap)
+            retry(attempt, reason, retryAfter: nil, isUncertain: false, delay: delay)
         case .trip:
             badTokens.startAfresh()
             let detail = "for most tokens; are the environment and the topic right? No token was marked invalid"
