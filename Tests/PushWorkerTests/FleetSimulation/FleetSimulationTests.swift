@@ -69,7 +69,11 @@ struct FleetSimulationTests {
             try FleetSimulation(seed: seed, options, on: server).run()
         }
     }
+}
 
+/// The simulation finds what it should: without any one of the protocol's rules it fails.
+@Suite("Mutations of the protocol", .serialized)
+struct ProtocolMutationTests {
     @Test("each mutation of a script changes one")
     func patches() {
         let sources = QueueScript.allCases.map { String(decoding: $0.source, as: UTF8.self) }
