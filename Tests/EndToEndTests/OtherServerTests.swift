@@ -33,8 +33,8 @@ extension EndToEnd {
 
         @Test("Go's server restarts gracefully, each time with another stream limit: nothing is lost or accepted twice")
         func goRestarts() async throws {
-            let seen = try await deliver(to: [ForeignProgram.go(), "serve", "--restart-every", "\(Self.count / 20)"])
-            #expect(seen.restarts >= 3 && seen.duplicates == 0)
+            let seen = try await deliver(to: [ForeignProgram.go(), "serve", "--restart-every", "\(Self.count / 10)"])
+            #expect(seen.restarts >= 3 && seen.duplicates == 0, "\(seen)")
         }
 
         @Test("resets, GOAWAYs, changed stream limits and late answers in any order lose nothing")

@@ -38,8 +38,12 @@ func serve(arguments []string) error {
 		account.arrived(request.URL.Path, id)
 		time.Sleep(time.Duration(random.upTo(int64(o.late))))
 		account.accept(request.URL.Path)
-		if since.Add(1) == int64(every) {
+		switch count := since.Add(1); {
+		case count == int64(every):
 			restart <- struct{}{}
+		case count > 2*int64(every):
+			// Shutdown sends no GOAWAY on a connection that is made in the moment of its call; this does.
+			w.Header().Set("Connection", "close")
 		}
 		w.Header().Set("apns-id", id)
 	})
