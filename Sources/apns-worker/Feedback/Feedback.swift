@@ -202,7 +202,7 @@ private final class FeedbackService: Service {
     }
 
     func run() async throws {
-        let stop = FeedbackStop()
+        let stop = StopSignal()
         try await withGracefulShutdownHandler {
             if let path = options.from { return try await bringBack(path, stop) }
             guard let interval else { return try await ask(stop) }
@@ -225,20 +225,20 @@ private final class FeedbackService: Service {
         }
     }
 
-    private func bringBack(_ path: String, _ stop: FeedbackStop) async throws {
+    private func bringBack(_ path: String, _ stop: StopSignal) async throws {
         var file = FeedbackFile(path, context(FeedbackOutputs(list: nil, command: nil), stop))
         let report = FeedbackRoundReport(apps: [await file.run()])
         hasFailed.store(!report.isGood, ordering: .relaxed)
         try tell(report)
     }
 
-    private func ask(_ stop: FeedbackStop) async throws {
+    private func ask(_ stop: StopSignal) async throws {
         let patience = Duration.nanoseconds(limits.silence.nanoseconds)
         let outputs = FeedbackOutputs(
             list: options.list
-                ? FeedbackOutput(STDOUT_FILENO, closesDescriptor: false, patience: patience, stop: stop) : nil,
+                ? LineOutput(STDOUT_FILENO, closesDescriptor: false, patience: patience, stop: stop) : nil,
             command: options.exec.map {
-                FeedbackCommand($0, variables: options.execEnv, patience: patience, stop: stop)
+                ExecCommand($0, variables: options.execEnv, patience: patience, stop: stop)
             })
         let round = FeedbackRound(
             choices: choices, context: context(outputs, stop),
@@ -248,7 +248,7 @@ private final class FeedbackService: Service {
         try tell(report)
     }
 
-    private func context(_ outputs: FeedbackOutputs, _ stop: FeedbackStop) -> FeedbackDrain.Context {
+    private func context(_ outputs: FeedbackOutputs, _ stop: StopSignal) -> FeedbackDrain.Context {
         FeedbackDrain.Context(
             writer: writer, spill: spill, outputs: outputs, stop: stop, progress: FeedbackProgress(),
             batch: options.batch, silence: limits.silence, redisPatience: limits.redis, logger: logger)

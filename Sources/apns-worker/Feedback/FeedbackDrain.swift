@@ -3,6 +3,7 @@ import FoundationEssentials
 import Logging
 import NIOCore
 import PushQueue
+import Synchronization
 
 /// Reads one app's feedback service to its end, into Redis and then to whoever else wants it.
 struct FeedbackDrain: Sendable {
@@ -11,7 +12,7 @@ struct FeedbackDrain: Sendable {
         let writer: InvalidTokenClient
         let spill: FeedbackSpill
         let outputs: FeedbackOutputs
-        let stop: FeedbackStop
+        let stop: StopSignal
         let progress: FeedbackProgress
         /// Records that are written at once, at the most.
         let batch: Int
@@ -161,4 +162,31 @@ extension InvalidToken {
         case nil: "not_written"
         }
     }
+}
+
+/// Where records go besides Redis.
+struct FeedbackOutputs: Sendable {
+    /// Standard output, for `--list`.
+    let list: LineOutput?
+    /// For `--exec`.
+    let command: ExecCommand?
+
+    /// True if anybody wants them.
+    var isWanted: Bool { list != nil || command != nil }
+
+    /// Hands them over; one that is slow does not keep the other waiting.
+    func write(_ lines: ByteBuffer, count: Int) async {
+        async let listed: Void? = list?.write(lines, count: count)
+        async let handed: Void? = command?.write(lines, count: count)
+        _ = await (listed, handed)
+    }
+}
+
+/// How many records have been read, of all apps.
+final class FeedbackProgress: Sendable {
+    private let count = Atomic(0)
+
+    var records: Int { count.load(ordering: .relaxed) }
+
+    func add(_ records: Int) { count.add(records, ordering: .relaxed) }
 }

@@ -57,16 +57,9 @@ struct FeedbackReport: Encodable, Sendable {
 
 /// The result of all apps' feedback.
 struct FeedbackRoundReport: Encodable, Sendable {
-    /// The result of the program that got the records.
-    struct Exec: Encodable, Sendable {
-        /// Its exit status; `nil` if a signal ended it.
-        var status: Int32?
-        var signal: Int32?
-        var error: String?
-    }
-
     var apps: [FeedbackReport]
-    var exec: Exec?
+    /// The result of the program that got the records.
+    var exec: ExecCommand.Ending?
     /// The error of standard output.
     var listError: String?
 

@@ -7,7 +7,7 @@ struct RetryingTokenWriter: Sendable {
     private static let patienceAtStop = TimeAmount.seconds(5)
 
     private let writer: InvalidTokenClient
-    private let stop: FeedbackStop
+    private let stop: StopSignal
     private let limit: TimeAmount
     /// Whose records they are, for messages.
     private let name: String
@@ -17,7 +17,7 @@ struct RetryingTokenWriter: Sendable {
     private(set) var givenUp: String?
 
     /// - Parameter limit: for how long Redis is waited for.
-    init(_ writer: InvalidTokenClient, limit: TimeAmount, stop: FeedbackStop, name: String) {
+    init(_ writer: InvalidTokenClient, limit: TimeAmount, stop: StopSignal, name: String) {
         self.writer = writer
         self.limit = limit
         self.stop = stop

@@ -140,7 +140,7 @@ struct CallbackOptions: ParsableArguments {
     }
 
     /// The receiver of results.
-    func receiver(_ stop: FeedbackStop) throws -> any ResultReceiver {
+    func receiver(_ stop: StopSignal) throws -> any ResultReceiver {
         let patience = try patience()
         if let exec {
             return CommandReceiver(

@@ -44,7 +44,7 @@ struct ResultDelivery {
     let limits: Limits
     /// The time of the first result for a new group, in milliseconds since 1970; `nil` for the next one.
     let since: Int64?
-    let stop: FeedbackStop
+    let stop: StopSignal
 
     private var log: DeliveryLog
     /// The results that this consumer works on, and when it last showed that.
@@ -58,7 +58,7 @@ struct ResultDelivery {
 
     init(
         _ queue: String, _ group: ResultGroup, consumer: String, to receiver: any ResultReceiver, filter: ResultFilter,
-        limits: Limits, since: Int64?, stop: FeedbackStop
+        limits: Limits, since: Int64?, stop: StopSignal
     ) {
         self.queue = queue
         self.group = group

@@ -67,12 +67,12 @@ struct CommandReceiver: ResultReceiver {
     let variables: [String]
     /// The maximum time in which it reads nothing, and then in which it ends.
     let patience: Duration
-    let stop: FeedbackStop
+    let stop: StopSignal
 
     var description: String { "the command of --exec" }
 
     func hand(over batch: ResultBatch) async -> ResultReception {
-        let process = FeedbackCommand(command, variables: variables, patience: patience, stop: stop)
+        let process = ExecCommand(command, variables: variables, patience: patience, stop: stop)
         await process.write(batch.lines, count: batch.results.count)
         guard let end = await process.finish() else { return .unreachable("it did not start") }
         // One that ends well without reading everything has what it wants.

@@ -121,7 +121,7 @@ struct Results: AsyncParsableCommand {
 
     private func handOver() async throws {
         let settings = try fleet.settings()
-        let stop = FeedbackStop()
+        let stop = StopSignal()
         let receiver = try callbacks.receiver(stop)
         let (limits, consumer, group) = (try callbacks.limits(), callbacks.consumerName, callbacks.group ?? "callbacks")
         let since = try options.since(now: Moment.now)

@@ -1,7 +1,7 @@
 import Synchronization
 
 /// That the process was told to end.
-final class FeedbackStop: Sendable {
+final class StopSignal: Sendable {
     private struct State {
         var isStopped = false
         var handlers: [Int: @Sendable () -> Void] = [:]

@@ -3,21 +3,29 @@ import Glibc
 import NIOCore
 
 /// The program that records are handed to on its standard input: started by the shell when there is the first, once for all.
-actor FeedbackCommand {
+actor ExecCommand {
+    /// How it ended.
+    struct Ending: Encodable, Sendable {
+        /// Its exit status; `nil` if a signal ended it.
+        var status: Int32?
+        var signal: Int32?
+        var error: String?
+    }
+
     /// Variables that the command inherits. Others of this process may hold passwords and keys.
     static let inherited: Set<String> = ["PATH", "HOME", "LANG", "TZ"]
 
     private let command: String
     private let environment: [String: String]
     private let patience: Duration
-    private let stop: FeedbackStop
-    private var running: (processIdentifier: pid_t, input: FeedbackOutput)?
+    private let stop: StopSignal
+    private var running: (processIdentifier: pid_t, input: LineOutput)?
     private var startFailure: String?
 
     /// - Parameters:
     ///   - variables: names of variables that the command inherits beside ``inherited``.
     ///   - patience: for how long it may read nothing, and then how long it may take to end.
-    init(_ command: String, variables: [String], patience: Duration, stop: FeedbackStop) {
+    init(_ command: String, variables: [String], patience: Duration, stop: StopSignal) {
         let names = Self.inherited.union(variables)
         self.command = command
         environment = ProcessInfo.processInfo.environment.filter { names.contains($0.key) }
@@ -33,12 +41,12 @@ actor FeedbackCommand {
 
     /// Tells it that this is all, and waits for its end.
     /// - Returns: how it ended; `nil` if there was nothing to hand to it.
-    func finish() async -> FeedbackRoundReport.Exec? {
-        if let startFailure { return FeedbackRoundReport.Exec(error: startFailure) }
+    func finish() async -> Ending? {
+        if let startFailure { return Ending(error: startFailure) }
         guard let (processIdentifier, input) = running else { return nil }
         await input.close()
         let (status, wasEnded) = await wait(for: processIdentifier)
-        var report = FeedbackRoundReport.Exec()
+        var report = Ending()
         let signal = status & 0x7F
         if signal == 0 { report.status = (status >> 8) & 0xFF } else { report.signal = signal }
         if wasEnded {
@@ -128,7 +136,7 @@ actor FeedbackCommand {
             return
         }
         running = (
-            child, FeedbackOutput(ends[1], closesDescriptor: true, patience: patience, stop: stop)
+            child, LineOutput(ends[1], closesDescriptor: true, patience: patience, stop: stop)
         )
     }
 }

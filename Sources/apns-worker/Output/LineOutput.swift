@@ -1,18 +1,17 @@
 import Glibc
 import NIOCore
-import Synchronization
 
 /// Where lines are written for another program, which may be slow, stop reading, or go away.
 ///
 /// Whole calls come out one after the other, in the order in which they were made. What cannot be written is counted, and
 /// nothing more is written then: the reader would not know what it missed.
-actor FeedbackOutput {
+actor LineOutput {
     /// The maximum number of bytes in a write, so that a pipe with room for it does not block.
     private static let pieceSize = 4096
 
     private let descriptor: Int32
     private let closesDescriptor: Bool
-    private let stop: FeedbackStop
+    private let stop: StopSignal
     /// For how long the reader may take nothing.
     private let patience: Duration
     private var last: Task<Void, Never>?
@@ -22,7 +21,7 @@ actor FeedbackOutput {
     /// Lines that were not written, or not wholly.
     private(set) var lostLines = 0
 
-    init(_ descriptor: Int32, closesDescriptor: Bool, patience: Duration, stop: FeedbackStop) {
+    init(_ descriptor: Int32, closesDescriptor: Bool, patience: Duration, stop: StopSignal) {
         self.descriptor = descriptor
         self.closesDescriptor = closesDescriptor
         self.patience = patience
@@ -86,31 +85,4 @@ actor FeedbackOutput {
         // With nobody at the other end it is the write that says so.
         return poll(&request, 1, 0) > 0
     }
-}
-
-/// Where records go besides Redis.
-struct FeedbackOutputs: Sendable {
-    /// Standard output, for `--list`.
-    let list: FeedbackOutput?
-    /// For `--exec`.
-    let command: FeedbackCommand?
-
-    /// True if anybody wants them.
-    var isWanted: Bool { list != nil || command != nil }
-
-    /// Hands them over; one that is slow does not keep the other waiting.
-    func write(_ lines: ByteBuffer, count: Int) async {
-        async let listed: Void? = list?.write(lines, count: count)
-        async let handed: Void? = command?.write(lines, count: count)
-        _ = await (listed, handed)
-    }
-}
-
-/// How many records have been read, of all apps.
-final class FeedbackProgress: Sendable {
-    private let count = Atomic(0)
-
-    var records: Int { count.load(ordering: .relaxed) }
-
-    func add(_ records: Int) { count.add(records, ordering: .relaxed) }
 }
