@@ -164,9 +164,12 @@ final class Intake {
         entry.open = tokens?.count ?? 1
         entry.unsubmitted = entry.open
         let identity = queue.identity(of: job, claim: claim, generation: queue.generation)
-        let notification = try app.notification(for: job, identity: identity, firstSeen: entry.firstSeen) { hint in
-            log(hint, app, job)
+        // Collected first: a closure that captures the job copies it for each of its calls.
+        var hints: [NotificationRules.Hint] = []
+        let notification = try app.notification(for: job, identity: identity, firstSeen: entry.firstSeen) {
+            hints.append($0)
         }
+        for hint in hints { log(hint, app, job) }
         if case .after = job.expiration, job.enqueuedAt == nil { ledger.recordUndatedExpiration() }
         entry.series = lane.metrics.series(
             app: entry.app.index, queue: queue.id.index, pushType: notification.pushType)
