@@ -166,10 +166,10 @@ final class Intake {
         let identity = queue.identity(of: job, claim: claim, generation: queue.generation)
         // Collected first: a closure that captures the job copies it for each of its calls.
         var hints: [NotificationRules.Hint] = []
+        defer { for hint in hints { log(hint, app, job) } }
         let notification = try app.notification(for: job, identity: identity, firstSeen: entry.firstSeen) {
             hints.append($0)
         }
-        for hint in hints { log(hint, app, job) }
         if case .after = job.expiration, job.enqueuedAt == nil { ledger.recordUndatedExpiration() }
         entry.series = lane.metrics.series(
             app: entry.app.index, queue: queue.id.index, pushType: notification.pushType)
