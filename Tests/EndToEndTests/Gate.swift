@@ -14,4 +14,7 @@ final class Counter: Sendable {
     private let count = Atomic(0)
 
     func next() -> Int { count.add(1, ordering: .relaxed).newValue }
+
+    /// The last number; 0 at first.
+    var last: Int { count.load(ordering: .relaxed) }
 }

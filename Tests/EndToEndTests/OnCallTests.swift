@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// What people on call meet, from the first look to the end of the trouble, with nothing but the program's commands.
+    /// Situations that people on call meet, from the first look to the end of the trouble, with the program's commands only.
     @Suite("On call")
     struct OnCallTests {
         private static let inAnHour = Int(Date().timeIntervalSince1970) + 3600
@@ -13,7 +13,8 @@ extension EndToEnd {
             #"{"id":"\#(id)",\#(members)"tokens":["\#(tokens.joined(separator: #"",""#))"],"alert":"x"}"#
         }
 
-        private static func succeeds(
+        /// Runs a command and expects its exit status.
+        private static func command(
             _ stage: RedisStage, _ arguments: String..., status: Int32 = 0, environment: [String: String] = [:],
             sourceLocation: SourceLocation = #_sourceLocation
         ) async throws -> CommandLineTests.Output {
@@ -48,10 +49,10 @@ extension EndToEnd {
                 })
             try await eventually("it is under way") { try await simulator.account().accepted > 20 }
 
-            // What is it, how much of it is left, and what else waits?
-            let groups = try await Self.succeeds(stage, "jobs", "list", "--by", "campaign").output
+            // The campaigns that wait, and the number of their jobs.
+            let groups = try await Self.command(stage, "jobs", "list", "--by", "campaign").output
             #expect(groups.contains(/\d+\tcamp7\n/) && groups.contains(/\d+\t-\n/), "\(groups)")
-            let cancelled = try await Self.succeeds(stage, "campaign", "cancel", "camp7", "--yes")
+            let cancelled = try await Self.command(stage, "campaign", "cancel", "camp7", "--yes")
             #expect(cancelled.output.contains("campaign camp7 in queue default is cancelled"), "\(cancelled)")
             let atReturn = try await simulator.account().accepted
             try await eventually("the orders are delivered", within: .seconds(60)) {
@@ -64,11 +65,11 @@ extension EndToEnd {
             #expect(Set(contents.dead.map(\.reason)) == ["Cancelled"])
             #expect(try await stage.run(["dead", "list", "--id", "order-7"]).output.isEmpty)
 
-            let reminder = try await Self.succeeds(stage, "jobs", "cancel", "--id", "remind-3", "--yes")
+            let reminder = try await Self.command(stage, "jobs", "cancel", "--id", "remind-3", "--yes")
             #expect(reminder.output.contains("1"), "\(reminder)")
             try await eventually("four reminders are left") { try stage.contents().retries.count == 4 }
             #expect(
-                try await Self.succeeds(stage, "jobs", "list", "--by", "state").output == "4\tscheduled\n")
+                try await Self.command(stage, "jobs", "list", "--by", "state").output == "4\tscheduled\n")
             _ = try await worker.stop()
             let account = try await simulator.stop()
             #expect(account.accepted == delivered && account.duplicates == 0)
@@ -93,14 +94,14 @@ extension EndToEnd {
                 try await stage.objects(["jobs", "list", "--state", "retrying", "--json"]).first)
             #expect(listed["id"] as? String == "late" && listed["error"] as? String == "TooManyRequests")
             let key = try #require(listed["key"] as? String)
-            let shown = try await Self.succeeds(stage, "jobs", "show", key)
+            let shown = try await Self.command(stage, "jobs", "show", key)
             #expect(shown.output.contains("429 TooManyRequests"), "\(shown)")
             try await simulator.control("DELETE", "/rules")
             // The token has a pause of its own, which `jobs run` does not shorten.
             try await stage.server(of: "push:{shared}:throttled-tokens").run("DEL", "push:{shared}:throttled-tokens")
             _ = try await worker.stop()
             let next = try WorkerProcess(redis: stage.url, endpoint: simulator.port)
-            _ = try await Self.succeeds(stage, "jobs", "run", "--id", "late", "--yes")
+            _ = try await Self.command(stage, "jobs", "run", "--id", "late", "--yes")
             try await eventually("it is delivered") { try stage.contents().count("delivered") == 2 }
             _ = try await next.stop()
             #expect(try await simulator.stop().duplicates == 0)
@@ -124,7 +125,7 @@ extension EndToEnd {
                 let contents = try stage.contents()
                 return contents.isSettled && contents.count("delivered") == 1
             }
-            let page = try await Self.succeeds(stage, "device", gone)
+            let page = try await Self.command(stage, "device", gone)
             #expect(page.output.contains(/invalid +since .*: Unregistered, for \S+/), "\(page)")
             #expect(page.output.contains(/invalid_token +Unregistered +410 +default +promo-1/), "\(page)")
             let byToken = try await stage.objects(["results", "--token", large, "--json"])
@@ -135,7 +136,7 @@ extension EndToEnd {
             // A job with a wrong member keeps its id everywhere.
             let byID = try await stage.objects(["results", "--id", "promo-0", "--json"])
             #expect(byID.first?["outcome"] as? String == "dead", "\(byID)")
-            #expect(try await Self.succeeds(stage, "dead", "list", "--id", "promo-0").output.contains("promo-0"))
+            #expect(try await Self.command(stage, "dead", "list", "--id", "promo-0").output.contains("promo-0"))
             _ = try await worker.stop()
             _ = try await simulator.stop()
         }
@@ -150,10 +151,10 @@ extension EndToEnd {
             try stage.server().push(
                 (0..<300).map { #"{"id":"job-\#($0)","token":"\#(TestJob.token("0d", $0))","alert":"x","sound":7}"# })
             try await eventually("they are dead") { try stage.contents().dead.count == 300 }
-            let problem = try await Self.succeeds(stage, "status", "--check", status: 1)
+            let problem = try await Self.command(stage, "status", "--check", status: 1)
             #expect(problem.output.hasPrefix("WARNING: queue default: 300 of today's 300"), "\(problem)")
             #expect(problem.output.contains("InvalidMember 300"), "\(problem)")
-            #expect(try await Self.succeeds(stage, "dead", "list", "--count").output.contains("InvalidMember"))
+            #expect(try await Self.command(stage, "dead", "list", "--count").output.contains("InvalidMember"))
 
             let keys = try await stage.objects(["dead", "list", "--json", "--limit", "1000"]).compactMap {
                 $0["key"] as? String
@@ -165,14 +166,14 @@ extension EndToEnd {
                 ["enqueue"], environment: ["APNS_WORKER_REDIS_URL": stage.url],
                 input: repaired.joined(separator: "\n") + "\n")
             #expect(enqueued.ending == .exited(0), "\(enqueued)")
-            _ = try await Self.succeeds(stage, "dead", "delete", "--reason", "InvalidMember", "--yes")
+            _ = try await Self.command(stage, "dead", "delete", "--reason", "InvalidMember", "--yes")
             try await eventually("they are delivered") { try stage.contents().count("delivered") == 300 }
-            _ = try await Self.succeeds(stage, "status", "--check")
+            _ = try await Self.command(stage, "status", "--check")
             _ = try await worker.stop()
             #expect(try await simulator.stop().duplicates == 0)
         }
 
-        @Test("what acts on the wrong thing is refused or said", arguments: RedisStage.Kind.allCases)
+        @Test("a command for the wrong thing is refused or reported", arguments: RedisStage.Kind.allCases)
         func wrongThing(kind: RedisStage.Kind) async throws {
             let stage = try await RedisStage(kind)
             let simulator = try await SimulatorProcess()
@@ -180,18 +181,18 @@ extension EndToEnd {
             try await eventually("it is there") { try await FleetView(stage.url).worker(worker) != nil }
             try stage.server().bury((0..<3).map { TestLetter.numbered($0) })
 
-            let stop = try await Self.succeeds(stage, "stop", "--all", status: 64)
+            let stop = try await Self.command(stage, "stop", "--all", status: 64)
             #expect(stop.errors.contains("--yes"), "\(stop)")
-            #expect(try await Self.succeeds(stage, "requeue", "--all", status: 64).errors.contains("--yes"))
+            #expect(try await Self.command(stage, "requeue", "--all", status: 64).errors.contains("--yes"))
             #expect(try stage.contents().dead.count == 3)
-            let typo = try await Self.succeeds(stage, "pause", "--queue", "defaulx", status: 1)
+            let typo = try await Self.command(stage, "pause", "--queue", "defaulx", status: 1)
             #expect(typo.errors.contains("did you mean default?"), "\(typo)")
-            #expect(try await Self.succeeds(stage, "resume", "--queue", "nosuch", status: 1).errors.contains("nosuch"))
-            _ = try await Self.succeeds(stage, "requeue", "--reason", "typo", "--dry-run", status: 1)
-            _ = try await Self.succeeds(stage, "dead", "delete", "--id", "nosuch", "--yes", status: 1)
-            let pause = try await Self.succeeds(stage, "pause", "--all", "--yes")
+            #expect(try await Self.command(stage, "resume", "--queue", "nosuch", status: 1).errors.contains("nosuch"))
+            _ = try await Self.command(stage, "requeue", "--reason", "typo", "--dry-run", status: 1)
+            _ = try await Self.command(stage, "dead", "delete", "--id", "nosuch", "--yes", status: 1)
+            let pause = try await Self.command(stage, "pause", "--all", "--yes")
             #expect(pause.output.contains("queue default is paused: by "), "\(pause)")
-            _ = try await Self.succeeds(stage, "resume", "--all", "--yes")
+            _ = try await Self.command(stage, "resume", "--all", "--yes")
             for arguments in [
                 ["--token", "zz"], ["--token", TestJob.token("0d", 1), "--push-type", "allert"],
                 ["--token", TestJob.token("0d", 1), "--app", "nosuch"],
@@ -199,7 +200,7 @@ extension EndToEnd {
                 let result = try await stage.run(["enqueue", "--alert", "x"] + arguments)
                 #expect(result.ending != .exited(0) && result.output.isEmpty, "\(arguments): \(result)")
             }
-            let nobody = try await Self.succeeds(
+            let nobody = try await Self.command(
                 stage, "enqueue", "--alert", "x", "--token", TestJob.token("0d", 1), "--queue", "newqueue")
             #expect(nobody.errors.contains("no worker takes jobs from queue newqueue"), "\(nobody)")
             #expect(try await FleetView(stage.url).worker(worker)?.state == "running")
@@ -218,27 +219,28 @@ extension EndToEnd {
                 try server.bury([.numbered(1)], queue: queue)
             }
             let environment = ["APNS_WORKER_QUEUE": "critical,default"]
-            let jobs = try await Self.succeeds(stage, "jobs", "list", "--by", "queue", environment: environment)
+            let jobs = try await Self.command(stage, "jobs", "list", "--by", "queue", environment: environment)
             #expect(jobs.output == "3\tcritical\n3\tdefault\n", "\(jobs)")
-            let dead = try await Self.succeeds(stage, "dead", "list", environment: environment)
+            let dead = try await Self.command(stage, "dead", "list", environment: environment)
             #expect(dead.output.contains("critical") && dead.output.contains("default"), "\(dead)")
-            _ = try await Self.succeeds(stage, "results", environment: environment)
-            let refused = try await Self.succeeds(
+            _ = try await Self.command(stage, "results", environment: environment)
+            let refused = try await Self.command(
                 stage, "requeue", "--reason", "BadTopic", status: 64, environment: environment)
             #expect(refused.errors.contains("--queue") && refused.errors.contains("--all-queues"), "\(refused)")
-            _ = try await Self.succeeds(stage, "pause", "--queue", "critical,default", environment: environment)
+            _ = try await Self.command(stage, "pause", "--queue", "critical,default", environment: environment)
             #expect(try await FleetView(stage.url).queues.allSatisfy { $0.paused != nil })
-            _ = try await Self.succeeds(stage, "resume", "--all-queues", "--yes", environment: environment)
+            _ = try await Self.command(stage, "resume", "--all-queues", "--yes", environment: environment)
             #expect(try await FleetView(stage.url).queues.allSatisfy { $0.paused == nil })
             // One is meant by default, and it is named.
-            let enqueued = try await Self.succeeds(
+            let enqueued = try await Self.command(
                 stage, "enqueue", "--alert", "x", "--token", TestJob.token("0d", 1), environment: environment)
             #expect(enqueued.output.contains("default") || enqueued.errors.contains("default"), "\(enqueued)")
             #expect(try stage.contents().jobs.count == 4)
         }
 
         @Test(
-            "Redis is away: that is said at once, with a status of its own and no usage text", arguments: [false, true])
+            "Redis is away: commands report it at once, with a status of its own and no usage text",
+            arguments: [false, true])
         func redisIsAway(inCluster: Bool) async throws {
             let port = try RedisServer.freePort()
             let url = inCluster ? "redis+cluster://127.0.0.1:\(port)" : "redis://127.0.0.1:\(port)"
@@ -258,7 +260,8 @@ extension EndToEnd {
         }
 
         @Test(
-            "Redis is full: status says so, and workers still deliver what waits", arguments: RedisStage.Kind.allCases)
+            "Redis is full: status shows it, and workers still deliver the waiting jobs",
+            arguments: RedisStage.Kind.allCases)
         func redisIsFull(kind: RedisStage.Kind) async throws {
             let stage = try await RedisStage(kind)
             let simulator = try await SimulatorProcess(rules: ["prefix=ab,answer=429"])
@@ -267,17 +270,17 @@ extension EndToEnd {
             try server.run("CONFIG", "SET", "maxmemory-policy", "noeviction")
             try server.run("CONFIG", "SET", "maxmemory", "100000")
             let worker = try WorkerProcess(redis: stage.url, endpoint: simulator.port)
-            try await eventually("what can be is delivered", within: .seconds(30)) {
+            try await eventually("all but the refused ones are delivered", within: .seconds(30)) {
                 let contents = try stage.contents()
                 return contents.count("delivered") == 500 && contents.retries.count == 20
             }
-            let check = try await Self.succeeds(stage, "status", "--check", status: 2)
+            let check = try await Self.command(stage, "status", "--check", status: 2)
             #expect(check.output.hasPrefix("CRITICAL: ") && check.output.contains("full"), "\(check)")
-            let enqueue = try await Self.succeeds(
+            let enqueue = try await Self.command(
                 stage, "enqueue", "--alert", "x", "--token", TestJob.token("0d", 1), status: 69)
             #expect(enqueue.errors.contains("maxmemory"), "\(enqueue)")
             try server.run("CONFIG", "SET", "maxmemory", "0")
-            _ = try await Self.succeeds(stage, "enqueue", "--alert", "x", "--token", TestJob.token("0d", 1))
+            _ = try await Self.command(stage, "enqueue", "--alert", "x", "--token", TestJob.token("0d", 1))
             try await eventually("it is delivered") { try stage.contents().count("delivered") == 501 }
             _ = try await worker.stop()
             #expect(try await simulator.stop().duplicates == 0)

@@ -220,49 +220,20 @@ extension EndToEnd {
 
         @Test("a server that never begins TLS is given up after connect_timeout, and tried again within reconnect_cap")
         func silentServer() async throws {
-            let server = try SilentServer()
+            let attempts = Counter()
+            let server = try await FaultProxy(to: redis.port) { _ in _ = attempts.next() }
+            try await server.begin(.blackHole)
             let worker = try WorkerProcess(
                 redis: redis.url, endpoint: server.port,
                 options: ["--connect-timeout", "200ms", "--reconnect-base", "10ms", "--reconnect-cap", "40ms"])
             try redis.push(TestJob.many(3))
-            try await eventually("many connections are tried") { server.connections >= 8 }
+            try await eventually("many connections are tried") { attempts.last >= 8 }
             let line = try #require(worker.lines(of: "apns_connection_failed").first, "\(worker.log)")
             let pause = try #require(line.firstMatch(of: /retry_in_ms=(\d+)/).flatMap { Int($0.1) })
             #expect(pause <= 40 && line.contains("200 ms"), "\(line)")
             let account = try await worker.stop()
             #expect(account.delivered == 0 && account.dead == 0)
             #expect(try QueueContents(redis).jobs.count + QueueContents(redis).retries.count == 3)
-        }
-    }
-
-    /// Accepts connections and says nothing.
-    private final class SilentServer {
-        let port: Int
-        private let descriptor: Int32
-        private var accepted: [Int32] = []
-
-        init() throws {
-            descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_NONBLOCK.rawValue), 0)
-            port = try RedisServer.freePort()
-            var address = sockaddr_in()
-            address.sin_family = sa_family_t(AF_INET)
-            address.sin_port = in_port_t(port).bigEndian
-            address.sin_addr.s_addr = in_addr_t(0x7F00_0001).bigEndian
-            let length = socklen_t(MemoryLayout<sockaddr_in>.size)
-            let bound = withUnsafePointer(to: &address) {
-                $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { bind(descriptor, $0, length) }
-            }
-            guard bound == 0, listen(descriptor, 128) == 0 else {
-                throw ChildProcess.Failure(description: "cannot listen on \(port)")
-            }
-        }
-
-        deinit { for descriptor in accepted + [descriptor] { close(descriptor) } }
-
-        /// The number of connections so far.
-        var connections: Int {
-            while case let next = accept(descriptor, nil, nil), next >= 0 { accepted.append(next) }
-            return accepted.count
         }
     }
 }

@@ -309,6 +309,32 @@ struct EngineOutageTests {
         #expect(Reason(.badEnvironmentKeyInToken).concernsKey && Reason(.badEnvironmentKeyIDInToken).concernsKey)
         #expect(Reason(.broadcastFeatureNotEnabled).concernsBroadcasts)
     }
+
+    // MARK: A connection to Redis that comes late
+
+    @Test("waits for the fleet's provider token from the moment at which Redis answers, and signs none of its own")
+    func lateRedis() throws {
+        let key = try SigningKey(pem: Data(contentsOf: URL(filePath: TestCertificates.path("AuthKey_ABC123DEFG.p8"))))
+        let (own, others) = (try Self.source(key), try Self.source(key))
+        let scene = try EngineScene(isStarted: false) { $0.apps[0].credential = .providerTokens([own]) }
+        let fleetToken = try others.token(now: 1_800_000_000 - 60).jwt
+        scene.stores.fakeFleet.providerToken = fleetToken
+        scene.stores.fakeFleet.isReady = false
+        scene.queue.isReady = false
+        try scene.start()
+        scene.run(TokenSharing.patience * 2)
+        scene.queue.isReady = true
+        scene.pushOne()
+        scene.run(.seconds(1))
+        #expect(scene.transport.providerTokens.isEmpty && scene.transport.sent.isEmpty)
+        scene.stores.fakeFleet.isReady = true
+        scene.run(.seconds(1))
+        #expect(scene.transport.providerTokens == [fleetToken] && scene.transport.sent.count == 1)
+    }
+
+    private static func source(_ key: SigningKey) throws -> ProviderTokenSource {
+        try ProviderTokenSource(key: key, keyID: "ABC123DEFG", teamID: "TEAM123456")
+    }
 }
 
 extension EngineScene {
@@ -351,29 +377,5 @@ extension EngineScene {
             run(.milliseconds(100))
             if queue.returnDue() { lane.wake(QueueID(index: 0)) }
         }
-    }
-
-    // MARK: A connection to Redis that comes late
-
-    @Test("waits for the fleet's provider token from the moment at which Redis answers, and signs none of its own")
-    func lateRedis() throws {
-        let key = try SigningKey(pem: Data(contentsOf: URL(filePath: TestCertificates.path("AuthKey_ABC123DEFG.p8"))))
-        let source = { try ProviderTokenSource(key: key, keyID: "ABC123DEFG", teamID: "TEAM123456") }
-        let scene = try EngineScene(isStarted: false) { configuration in
-            configuration.apps[0].credential = .providerTokens((try? source()).map { [$0] } ?? [])
-        }
-        let fleetToken = try source().token(now: 1_800_000_000 - 60).jwt
-        scene.stores.fakeFleet.providerToken = fleetToken
-        scene.stores.fakeFleet.isReady = false
-        scene.queue.isReady = false
-        try scene.start()
-        scene.run(TokenSharing.patience * 2)
-        scene.queue.isReady = true
-        scene.pushOne()
-        scene.run(.seconds(1))
-        #expect(scene.transport.providerTokens.isEmpty && scene.transport.sent.isEmpty)
-        scene.stores.fakeFleet.isReady = true
-        scene.run(.seconds(1))
-        #expect(scene.transport.providerTokens == [fleetToken] && scene.transport.sent.count == 1)
     }
 }
