@@ -51,6 +51,8 @@ let package = Package(
         .target(
             name: "PushQueue", dependencies: ["COpenSSL", "PrintableText", "PushJob", "Redis", nioCore],
             resources: [.embedInCode("Scripts")]),
+        // What an operator sees and changes, for the commands and the dashboard.
+        .target(name: "Operations", dependencies: ["PrintableText", "PushJob", "PushQueue", "Redis", nioCore]),
         .target(
             name: "PushWorker",
             dependencies: [
@@ -71,9 +73,8 @@ let package = Package(
         .executableTarget(
             name: "apns-worker",
             dependencies: [
-                "APNS", "APNSSimulator", "COpenSSL", "CProcess", "CYAML", "HTTPPort", "PrintableText", "PushJob",
-                "PushQueue",
-                "PushWorker", "Redis", "Sockets", "TLS", "Telemetry", argumentParser, nioHTTP1, logging, lifecycle,
+                "APNS", "APNSSimulator", "COpenSSL", "CProcess", "CYAML", "HTTPPort", "Operations", "PrintableText",
+                "PushJob", "PushQueue", "PushWorker", "Redis", "Sockets", "TLS", "Telemetry", argumentParser, nioHTTP1, logging, lifecycle,
                 unixSignals,
             ]),
         .executableTarget(

@@ -1,5 +1,6 @@
 import ArgumentParser
 import FoundationEssentials
+import Operations
 import PushQueue
 import Redis
 

@@ -1,6 +1,7 @@
 import ArgumentParser
 import FoundationEssentials
 import Glibc
+import Operations
 import PrintableText
 import PushJob
 import PushQueue
@@ -139,41 +140,6 @@ struct Pause: AsyncParsableCommand {
     }
 }
 
-/// The notifications that workers still send of the jobs that they have claimed.
-struct ClaimedNotifications {
-    /// The devices of the claimed jobs. Some of them may have got theirs.
-    var notifications = 0
-    /// True if there were too many claims to count.
-    var isPartial = false
-    /// The time that they take at the workers' present rate; `nil` if nothing is sent.
-    var milliseconds: Int64?
-
-    /// The maximum number of bytes that are read.
-    private static let maximumBytes = 64 << 20
-
-    /// Counts the devices of a queue's claimed jobs. In the meantime workers settle jobs and, before they have seen the pause,
-    /// claim some.
-    static func count(
-        _ client: RedisClient, _ keys: QueueKeys, _ found: QueueOverview, as format: JobFormat
-    ) async throws -> ClaimedNotifications {
-        var (sum, bytes) = (ClaimedNotifications(), 0)
-        var claimed = JobFilter()
-        claimed.states = [.claimed]
-        try await QueueJobs(client, keys, format: format).sweep(claimed) { _, jobs, _ in
-            for job in jobs {
-                bytes += job.size
-                // A job that cannot be read becomes a dead letter.
-                if job.isValid { sum.notifications += job.notifications }
-            }
-            sum.isPartial = bytes > maximumBytes
-            return !sum.isPartial
-        }
-        let rate = found.workers.reduce(0) { $0 + ($1.report?.rate ?? 0) }
-        if rate >= 1 { sum.milliseconds = Int64(Double(sum.notifications) / rate * 1000) }
-        return sum
-    }
-}
-
 struct Resume: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Resume paused queues or an app.",
@@ -247,35 +213,6 @@ struct Resume: AsyncParsableCommand {
         if json { return print(try JSONLine.text(change, keys: .convertToSnakeCase)) }
         guard wasPaused else { return print("\(change.subject) was not paused") }
         print("\(change.subject) is resumed" + (change.before.map { "; it was paused: \($0.inWords)" } ?? ""))
-    }
-}
-
-/// The change that `pause` and `resume` have made, as JSON.
-struct PauseChange: Encodable {
-    var queue: String?
-    var app: String?
-    /// The pause now; `nil` if it has ended.
-    var paused: FleetStatus.Pause?
-    /// The pause before.
-    var before: FleetStatus.Pause?
-    /// Jobs of a paused queue that workers have claimed, and their notifications at most.
-    var claimed: Int?
-    var notifications: Int?
-    /// Its jobs that wait.
-    var waiting: Int?
-
-    var subject: String { app.map { "app \($0)" } ?? "queue \(queue ?? "")" }
-}
-
-extension FleetStatus.Pause {
-    /// True if an operator gave no reason: it names the operator then.
-    var isReasonless: Bool { by.map { reason == "by \($0)" } ?? false }
-
-    /// Why, since when and by whom.
-    var inWords: String {
-        let since = since.map { ", since " + Moment.text($0) }
-        let by = isReasonless ? nil : by.map { isByHand ? ", by \($0)" : ", noticed by \($0)" }
-        return reason + (since ?? "") + (by ?? "")
     }
 }
 

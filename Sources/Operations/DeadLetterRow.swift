@@ -4,7 +4,7 @@ import PrintableText
 import PushQueue
 
 /// A dead letter as it is shown.
-struct DeadLetterRow {
+package struct DeadLetterRow {
     private struct Header: Decodable {
         let reason: String
         let attempts, status, requeues, size: Int?
@@ -14,15 +14,15 @@ struct DeadLetterRow {
         let tokens: [String]?
     }
 
-    static let titles = ["QUEUE", "TIME", "AGE", "KEY", "REASON", "APP", "ID", "ATTEMPTS", "ERROR"]
+    package static let titles = ["QUEUE", "TIME", "AGE", "KEY", "REASON", "APP", "ID", "ATTEMPTS", "ERROR"]
 
-    let queue: String
-    let key: String
-    let at: Int64
+    package let queue: String
+    package let key: String
+    package let at: Int64
     private let header: Header?
     private let original: ByteBuffer
 
-    init(_ listed: DeadLetters.Listed, queue: String) {
+    package init(_ listed: DeadLetters.Listed, queue: String) {
         self.queue = queue
         key = listed.key
         at = listed.at
@@ -35,10 +35,10 @@ struct DeadLetterRow {
         }
     }
 
-    var reason: String { header?.reason ?? "Unreadable" }
+    package var reason: String { header?.reason ?? "Unreadable" }
 
     /// A line of a table. Nothing in it does anything to a terminal.
-    func cells(now: Int64) -> [String] {
+    package func cells(now: Int64) -> [String] {
         let attempts = header?.attempts.map(String.init) ?? "-"
         let cells = [
             queue, Moment.text(at), Moment.age(now - at), key, reason, header?.app ?? "-", header?.id ?? "-", attempts,
@@ -62,7 +62,7 @@ struct DeadLetterRow {
     }
 
     /// All of it, for people.
-    func page(now: Int64) -> String {
+    package func page(now: Int64) -> String {
         let members: [(String, String?)] = [
             ("queue", queue), ("key", key), ("time", "\(Moment.text(at)), \(Moment.age(now - at)) ago"),
             ("reason", reason), ("app", header?.app), ("id", header?.id), ("campaign", header?.campaign),
@@ -105,7 +105,7 @@ struct DeadLetterRow {
 
     /// A line of JSON.
     /// - Parameter isWhole: with the tokens and the job itself, as text where it is some.
-    func json(isWhole: Bool) throws -> String {
+    package func json(isWhole: Bool) throws -> String {
         let bytes = original.readableBytesView
         let job = isWhole ? String(validating: bytes, as: UTF8.self) : nil
         return try JSONLine.text(
