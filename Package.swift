@@ -44,6 +44,10 @@ let package = Package(
         .target(name: "Sockets", dependencies: [nioCore, nioPosix]),
         // A port of HTTP/1.1 in the clear: the worker's admin port, the simulator's control port.
         .target(name: "HTTPPort", dependencies: ["Sockets", hummingbird, lifecycle, nioCore, nioPosix, logging]),
+        // Pages for browsers: markup, layout, charts and live updates.
+        .target(
+            name: "WebPages", dependencies: ["PrintableText", hummingbird, nioCore],
+            resources: [.embedInCode("Assets")]),
         .target(name: "TLS", dependencies: ["COpenSSL", "PrintableText", nioCore]),
         .target(name: "Redis", dependencies: ["CHiredis", "Sockets", "TLS", nioCore, nioPosix, logging]),
         .target(name: "APNS", dependencies: ["CNghttp2", "COpenSSL", "Sockets", "TLS", nioCore, nioPosix, logging]),
@@ -104,6 +108,7 @@ let package = Package(
         .testTarget(name: "SocketsTests", dependencies: ["Sockets", "TestSupport", nioCore, nioPosix]),
         .testTarget(
             name: "HTTPPortTests", dependencies: ["HTTPPort", "TestSupport", hummingbird, logging, nioCore, nioPosix]),
+        .testTarget(name: "WebPagesTests", dependencies: ["WebPages"]),
         .testTarget(name: "TLSTests", dependencies: ["COpenSSL", "TLS", "TestSupport", nioPosix, nioEmbedded]),
         .testTarget(
             name: "RedisTests",
