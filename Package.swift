@@ -42,8 +42,9 @@ let package = Package(
         .target(name: "PrintableText"),
         // Errors of sockets in words, and the number of file descriptors.
         .target(name: "Sockets", dependencies: [nioCore, nioPosix]),
-        // A port of HTTP/1.1 in the clear: the worker's admin port, the simulator's control port.
-        .target(name: "HTTPPort", dependencies: ["Sockets", hummingbird, lifecycle, nioCore, nioPosix, logging]),
+        // A port of HTTP/1.1: the worker's admin port, the simulator's control port,
+        // the dashboard.
+        .target(name: "HTTPPort", dependencies: ["Sockets", "TLS", hummingbird, lifecycle, nioCore, nioPosix, logging]),
         // Pages for browsers: markup, layout, charts and live updates.
         .target(
             name: "WebPages", dependencies: ["PrintableText", hummingbird, nioCore],
@@ -57,6 +58,12 @@ let package = Package(
             resources: [.embedInCode("Scripts")]),
         // What an operator sees and changes, for the commands and the dashboard.
         .target(name: "Operations", dependencies: ["PrintableText", "PushJob", "PushQueue", "Redis", nioCore]),
+        .target(
+            name: "Dashboard",
+            dependencies: [
+                "COpenSSL", "HTTPPort", "Operations", "PrintableText", "PushJob", "PushQueue", "Redis", "TLS",
+                "WebPages", hummingbird, lifecycle, logging, nioCore, nioPosix,
+            ]),
         .target(
             name: "PushWorker",
             dependencies: [
