@@ -231,7 +231,7 @@ package struct QueueJobs: Sendable {
         _ append: (inout RedisCommand) -> Void
     ) async throws -> Changed {
         var names = [keys.jobs, keys.inbox, keys.retry, keys.dead, keys.deadBytes, keys.statsPrefix, keys.results]
-        names += [keys.campaigns, keys.campaignPrefix]
+        names += [keys.campaigns, keys.campaignPrefix, keys.minutesPrefix]
         if let other { names += [other.jobs, other.retry] }
         let command = QueueScript.changeJobs.command(names) { command in
             command.append(action)
