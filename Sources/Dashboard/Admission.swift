@@ -54,6 +54,9 @@ struct Form: Sendable {
     /// The value of a field without white space around it; `nil` for none or an empty one.
     subscript(name: String) -> String? { all(name).first }
 
+    /// Makes a form of names and values, such as the members of a JSON object.
+    init(fields: [(name: String, value: String)]) { self.fields = fields }
+
     func all(_ name: String) -> [String] {
         fields.lazy.filter { $0.name == name }.map { $0.value.trimmed }.filter { !$0.isEmpty }
     }
@@ -66,11 +69,12 @@ struct Form: Sendable {
         fields.filter { !names.contains($0.name) && !$0.value.isEmpty }.map { ($0.name, $0.value) }
     }
 
-    private static func decoded(_ text: some StringProtocol) -> String {
+    /// Decodes percent-encoded text.
+    static func decoded(_ text: some StringProtocol, plusIsSpace: Bool = true) -> String {
         var bytes: [UInt8] = []
         var rest = Array(text.utf8)[...]
         while let byte = rest.popFirst() {
-            if byte == UInt8(ascii: "+") {
+            if plusIsSpace, byte == UInt8(ascii: "+") {
                 bytes.append(UInt8(ascii: " "))
             } else if byte == UInt8(ascii: "%"), rest.count >= 2,
                 let value = UInt8(String(decoding: rest.prefix(2), as: UTF8.self), radix: 16)

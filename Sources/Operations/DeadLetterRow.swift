@@ -20,7 +20,8 @@ package struct DeadLetterRow {
     package let key: String
     package let at: Int64
     private let header: Header?
-    private let original: ByteBuffer
+    /// The job as its producer wrote it; empty if only its line was read.
+    package let original: ByteBuffer
 
     package init(_ listed: DeadLetters.Listed, queue: String) {
         self.queue = queue
@@ -36,6 +37,9 @@ package struct DeadLetterRow {
     }
 
     package var reason: String { header?.reason ?? "Unreadable" }
+
+    /// The app that the job names.
+    package var app: String? { header?.app }
 
     /// A line of a table. Nothing in it does anything to a terminal.
     package func cells(now: Int64) -> [String] {
@@ -61,8 +65,8 @@ package struct DeadLetterRow {
         header?.labels.map { $0.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }.joined(separator: " ") }
     }
 
-    /// All of it, for people.
-    package func page(now: Int64) -> String {
+    /// All of it, for people: names and values that are known.
+    package func facts(now: Int64) -> [(name: String, value: String)] {
         let members: [(String, String?)] = [
             ("queue", queue), ("key", key), ("time", "\(Moment.text(at)), \(Moment.age(now - at)) ago"),
             ("reason", reason), ("app", header?.app), ("id", header?.id), ("campaign", header?.campaign),
@@ -73,13 +77,14 @@ package struct DeadLetterRow {
             ("tokens", header?.tokens?.joined(separator: " ")),
             ("job", "\(original.readableBytes) bytes"),
         ]
-        var text = ""
-        for (name, value) in members {
-            guard let value else { continue }
-            text += name.padded(to: 12) + value.printable + "\n"
-        }
+        return members.compactMap { name, value in value.map { (name, $0) } }
+    }
+
+    /// The facts, a line each, and the job.
+    package func page(now: Int64) -> String {
+        let lines = facts(now: now).map { $0.name.padded(to: 12) + $0.value.printable + "\n" }
         let job = String(decoding: original.readableBytesView, as: UTF8.self)
-        return text + "\n" + job.printable + "\n"
+        return lines.joined() + "\n" + job.printable + "\n"
     }
 
     private struct Object: Encodable {

@@ -27,17 +27,16 @@ package struct DeviceFindings {
     /// - Parameters:
     ///   - client: of the server that has the queue's results and dead letters.
     ///   - limit: the maximum number of results, of jobs and of dead letters.
+    ///   - searching: the maximum number of jobs that are searched; `nil` for all.
     /// - Throws: `RedisError`, or `QueueConnection.Failure`.
-    package mutating func search(_ jobs: QueueJobs, _ client: RedisClient, limit: Int) async throws {
+    package mutating func search(
+        _ jobs: QueueJobs, _ client: RedisClient, limit: Int, searching: Int? = nil
+    ) async throws {
         let keys = jobs.keys
         var filter = JobFilter()
         filter.tokens = [token]
-        var rows: [JobRow] = []
-        try await jobs.sweep(filter) { _, page, now in
-            rows += page.prefix(limit - rows.count).map { JobRow(queue: keys.queue, job: $0, now: now) }
-            return rows.count < limit
-        }
-        self.jobs += rows
+        let listing = try await jobs.list(filter, limit: limit, searching: searching ?? .max)
+        self.jobs += listing.jobs.prefix(limit).map { JobRow(queue: keys.queue, job: $0, now: listing.now) }
         let results = try await StoredResult.of(
             token: token, limit: limit, lookingAt: Self.maximumResults, client, keys)
         self.results += results.results.map { (keys.queue, $0) }

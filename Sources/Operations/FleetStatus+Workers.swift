@@ -98,6 +98,8 @@ extension FleetStatus {
             app.lanesWithServerErrors = told.count { $0.serverError != nil }
             app.serverError = told.compactMap(\.serverError).first
             app.failure = told.compactMap(\.failure).first
+            app.tokenIssuedAt = told.compactMap(\.tokenIssuedAt).min()
+            app.certificateExpiresAt = told.compactMap(\.certificateExpiresAt).min()
             app.state =
                 if app.lanesUnanswered > 0 {
                     .unanswered

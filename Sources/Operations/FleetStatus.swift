@@ -203,6 +203,10 @@ package struct FleetStatus: Encodable, Sendable {
         package var serverError: String?
         /// Why there is no connection.
         package var failure: String?
+        /// The time at which the oldest provider token in use was signed.
+        package var tokenIssuedAt: Int64?
+        /// The time until which the certificate is valid, if the app has one.
+        package var certificateExpiresAt: Int64?
     }
 
     /// Redis' time, in milliseconds since 1970.

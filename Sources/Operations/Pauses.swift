@@ -27,6 +27,40 @@ package struct PauseChange: Encodable {
     package var subject: String { app.map { "app \($0)" } ?? "queue \(queue ?? "")" }
 }
 
+extension PauseChange {
+    /// Pauses a queue, or changes the reason of its pause.
+    /// - Parameter handsBack: true to have workers hand back what they have claimed and not submitted.
+    /// - Throws: `RedisError`.
+    package static func pause(
+        _ keys: QueueKeys, reason: String, by: String, handsBack: Bool, _ client: RedisClient
+    ) async throws -> PauseChange {
+        // What the key holds may be of any kind; it is replaced.
+        let before = try? await QueuePause.read(client, keys)
+        var pause = AppPause(reason: reason, since: try await since(before, client), by: by)
+        pause.handsBack = handsBack
+        try await QueuePause.set(client, keys, pause)
+        return PauseChange(queue: keys.queue, paused: .init(pause), before: before.map { .init($0) })
+    }
+
+    /// Pauses an app, or changes the reason of its pause.
+    /// - Throws: `RedisError`.
+    package static func pause(
+        app: String, reason: String, by: String, _ client: RedisClient, _ keys: SharedKeys
+    ) async throws -> PauseChange {
+        let before = try? await AppPauses.read(app, client, keys)
+        let pause = AppPause(reason: reason, since: try await since(before, client), by: by)
+        try await AppPauses.order(pause, of: app, client, keys)
+        return PauseChange(app: app, paused: .init(pause), before: before.map { .init($0) })
+    }
+
+    /// A pause that is changed keeps its time. A new one begins now, by Redis' clock.
+    private static func since(_ before: AppPause?, _ client: RedisClient) async throws -> Int64 {
+        if let since = before?.since { return since }
+        let time = try await client.call(RedisCommand("TIME")).root.children.compactMap(\.string).first
+        return time.flatMap { Int64($0) }.map { $0 * 1000 } ?? Moment.now
+    }
+}
+
 extension FleetStatus.Pause {
     /// True if an operator gave no reason: it names the operator then.
     package var isReasonless: Bool { by.map { reason == "by \($0)" } ?? false }

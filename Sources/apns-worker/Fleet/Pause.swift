@@ -63,11 +63,8 @@ struct Pause: AsyncParsableCommand {
             }
             for keys in queues {
                 let client = try await fleet.client(for: keys.paused)
-                let before = try? await QueuePause.read(client, keys)
-                var pause = try await pause(client, since: before?.since)
-                pause.handsBack = now
-                try await QueuePause.set(client, keys, pause)
-                var change = PauseChange(queue: keys.queue, paused: .init(pause), before: before.map { .init($0) })
+                var change = try await PauseChange.pause(
+                    keys, reason: writtenReason, by: Person.name, handsBack: now, client)
                 let found = try await QueueOverview.read(client, keys)
                 let claimed = try await ClaimedNotifications.count(
                     client, keys, found, as: settings.format(of: keys.queue))
@@ -106,10 +103,8 @@ struct Pause: AsyncParsableCommand {
         let settings = try queue.settings()
         if !force { try await KnownApps.check(app, settings) }
         try await settings.withClient(forApp: app) { client, keys in
-            let before = try? await AppPauses.read(app, client, keys)
-            let pause = try await pause(client, since: before?.since)
-            try await AppPauses.order(pause, of: app, client, keys)
-            try report(PauseChange(app: app, paused: .init(pause), before: before.map { .init($0) }))
+            try report(
+                try await PauseChange.pause(app: app, reason: writtenReason, by: Person.name, client, keys))
         }
         if !json {
             print(
@@ -120,12 +115,7 @@ struct Pause: AsyncParsableCommand {
         }
     }
 
-    private func pause(_ client: RedisClient, since: Int64?) async throws -> AppPause {
-        let time = try await client.call(RedisCommand("TIME")).root.children.compactMap(\.string).first
-        let now = time.flatMap { Int64($0) } ?? Int64(Date().timeIntervalSince1970)
-        return AppPause(
-            reason: reason?.printable ?? "by \(Person.name)", since: since ?? now * 1000, by: Person.name)
-    }
+    private var writtenReason: String { reason?.printable ?? "by \(Person.name)" }
 
     private func report(_ change: PauseChange) throws {
         if json { return print(try JSONLine.text(change, keys: .convertToSnakeCase)) }
