@@ -47,7 +47,7 @@ let package = Package(
         .target(name: "HTTPPort", dependencies: ["Sockets", "TLS", hummingbird, lifecycle, nioCore, nioPosix, logging]),
         // Pages for browsers: markup, layout, charts and live updates.
         .target(
-            name: "WebPages", dependencies: ["PrintableText", hummingbird, nioCore],
+            name: "WebPages", dependencies: ["PrintableText", "PushJob", hummingbird, nioCore],
             resources: [.embedInCode("Assets")]),
         .target(name: "TLS", dependencies: ["COpenSSL", "PrintableText", nioCore]),
         .target(name: "Redis", dependencies: ["CHiredis", "Sockets", "TLS", nioCore, nioPosix, logging]),
@@ -79,7 +79,8 @@ let package = Package(
         .target(
             name: "APNSSimulator",
             dependencies: [
-                "APNS", "CNghttp2", "COpenSSL", "HTTPPort", "TLS", hummingbird, nioCore, nioPosix, logging,
+                "APNS", "CNghttp2", "COpenSSL", "HTTPPort", "PrintableText", "TLS", "WebPages", hummingbird, nioCore,
+                nioPosix, logging,
             ]),
         .executableTarget(
             name: "apns-worker",
