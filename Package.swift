@@ -85,9 +85,9 @@ let package = Package(
         .executableTarget(
             name: "apns-worker",
             dependencies: [
-                "APNS", "APNSSimulator", "COpenSSL", "CProcess", "CYAML", "HTTPPort", "Operations", "PrintableText",
-                "PushJob", "PushQueue", "PushWorker", "Redis", "Sockets", "TLS", "Telemetry", argumentParser, nioHTTP1, logging, lifecycle,
-                unixSignals,
+                "APNS", "APNSSimulator", "COpenSSL", "CProcess", "CYAML", "Dashboard", "HTTPPort", "Operations",
+                "PrintableText", "PushJob", "PushQueue", "PushWorker", "Redis", "Sockets", "TLS", "Telemetry", "WebPages",
+                argumentParser, nioHTTP1, logging, lifecycle, unixSignals,
             ]),
         .executableTarget(
             name: "apns-simulator", dependencies: ["APNSSimulator", argumentParser, logging, lifecycle]),

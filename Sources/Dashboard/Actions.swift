@@ -229,7 +229,8 @@ struct Actions: Sendable {
         let invalid = tokens.map {
             InvalidToken(
                 token: ByteBuffer(string: $0), at: Moment.now, reason: reason,
-                topic: form["topic"].map { ByteBuffer(string: $0) }, environment: form["environment"], source: .imported)
+                topic: form["topic"].map { ByteBuffer(string: $0) }, environment: form["environment"], source: .imported
+            )
         }
         _ = try await site.source.invalidTokens.mark(invalid)
         await site.record(

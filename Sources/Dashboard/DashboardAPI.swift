@@ -43,7 +43,8 @@ struct DashboardAPI: Sendable {
             Response.json(text: try await DeadLetterPage.find(look).json(isWhole: look.visitor.seesContent))
         }
         get(api, "/devices/{token}") { look in
-            Response.json(text: try await DevicePage.findings(TokenText.normalized(look.parameters("token") ?? ""), look).json)
+            Response.json(
+                text: try await DevicePage.findings(TokenText.normalized(look.parameters("token") ?? ""), look).json)
         }
         get(api, "/invalid-tokens") { look in
             let found = try await InvalidTokensPage.list(look)
