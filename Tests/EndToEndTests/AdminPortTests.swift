@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    @Suite("The admin port and those who hold its connections")
+    @Suite("The admin port and clients that hold its connections")
     struct AdminPortTests {
         /// Clients that send a head byte by byte, and come back when they are hung up on.
         private final class Drippers {
@@ -41,7 +41,7 @@ extension EndToEnd {
             return try await curl.wait() == .exited(0) ? Int(curl.output) : nil
         }
 
-        @Test("1,200 connections that drip keep no probe from its answer, and the worker from no connection to APNs")
+        @Test("1,200 slow connections neither delay a probe nor block the worker's connections to APNs")
         func drippers() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()

@@ -67,7 +67,7 @@ extension EndToEnd {
             }
         }
 
-        @Test("strict_payloads makes a refusal of what is a hint without it, also when it is turned on by a reload")
+        @Test("strict_payloads turns hints into refusals, also after a reload")
         func strictPayloads() async throws {
             func jobs(_ digit: String) -> [String] {
                 [
@@ -96,7 +96,7 @@ extension EndToEnd {
             #expect(account.delivered == 10 && account.dead == 2)
         }
 
-        @Test("expiration holds for jobs that name none, and a reload changes it for the jobs that come then")
+        @Test("expiration applies to jobs without their own, and a reload changes it for later jobs")
         func expiration() async throws {
             let now = Int64(Date().timeIntervalSince1970)
             func jobs(_ digit: String) -> [String] {
@@ -137,7 +137,7 @@ extension EndToEnd {
             #expect(account.delivered == 24 && account.expired == 1)
         }
 
-        @Test("status counts jobs whose duration has no enqueued_at to count from")
+        @Test("status counts jobs with a relative duration and no enqueued_at")
         func undated() async throws {
             let scene = try await Scene()
             try await scene.finish(
@@ -165,7 +165,7 @@ extension EndToEnd {
             #expect(try await scene.stop().delivered == 6)
         }
 
-        @Test("next_key takes over when APNs says that the key is for the other environment, in the spelling it uses")
+        @Test("next_key is used when APNs reports that the key belongs to the other environment")
         func otherEnvironment() async throws {
             let redis = try RedisServer()
             let old = try TestCertificates.path("server-key.pem")
@@ -191,7 +191,7 @@ extension EndToEnd {
             #expect(try BreakerTests.pause("default", redis) == nil)
         }
 
-        @Test("apps of two teams never have tokens of both on one connection, which APNs would refuse")
+        @Test("apps of two teams never share a connection, which APNs would refuse")
         func teams() async throws {
             let redis = try RedisServer()
             let other = try TestCertificates.path("server-key.pem")

@@ -24,7 +24,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "a credential that APNs refuses pauses its app for the fleet; the other goes on, and the new one is taken up"
+            "a refused credential pauses its app for the fleet; other apps continue, and a new credential is used"
         )
         func credential() async throws {
             let redis = try RedisServer()
@@ -74,7 +74,7 @@ extension EndToEnd {
             #expect(try await simulator.stop().distinctTokens == 2201)
         }
 
-        @Test("a worker in the wrong environment marks hardly a token of 100,000, and goes on when it is right")
+        @Test("a worker in the wrong environment marks few of 100,000 tokens, and continues once it is corrected")
         func wrongEnvironment() async throws {
             let redis = try RedisServer()
             let wrong = try await SimulatorProcess(rules: ["answer=BadDeviceToken"], manyTokens: true)
@@ -103,7 +103,7 @@ extension EndToEnd {
             _ = try await right.stop()
         }
 
-        @Test("when tokens are called bad all at once, two a lane are marked at the most")
+        @Test("when all tokens are refused at once, at most two per lane are marked")
         func suddenly() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(rules: ["prefix=b,answer=DeviceTokenNotForTopic"])
@@ -118,7 +118,7 @@ extension EndToEnd {
             #expect(queue.jobs.count + queue.retries.count + queue.invalidTokens.count == 500 && queue.dead.isEmpty)
         }
 
-        @Test("a single bad token is marked, though nothing else is known of the app")
+        @Test("a single bad token is marked, although nothing else is known about the app")
         func single() async throws {
             let result = try await AnswerTests.deliver(
                 [TestJob.text(TestJob.token("b", 1))], rules: ["answer=BadDeviceToken"])
@@ -126,14 +126,14 @@ extension EndToEnd {
             #expect(result.worker.invalidToken == 1 && result.worker.retried == 2 && result.simulator.requests == 3)
         }
 
-        @Test("with --max-bad-tokens 100 each word of APNs is taken")
+        @Test("with --max-bad-tokens 100 every BadDeviceToken is accepted")
         func believing() async throws {
             let result = try await AnswerTests.deliver(
                 TestJob.many(300), rules: ["answer=BadDeviceToken"], options: ["--max-bad-tokens", "100"])
             #expect(result.queue.invalidTokens.count == 300 && result.simulator.requests == 300)
         }
 
-        @Test("an app that a person pauses sends nothing until it is resumed, and the others go on")
+        @Test("an app that an operator paused sends nothing until it is resumed; other apps continue")
         func byHand() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -157,7 +157,7 @@ extension EndToEnd {
             expectAgreement(try await worker.stop(), try QueueContents(redis), try await simulator.stop())
         }
 
-        @Test("what would expire while its app is paused ends as expired, and is not put off")
+        @Test("a notification that expires while its app is paused ends as expired and is not deferred")
         func expiration() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()

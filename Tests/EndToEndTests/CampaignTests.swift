@@ -52,7 +52,7 @@ extension EndToEnd {
             ProcessInfo.processInfo.environment["APNS_WORKER_CAMPAIGN_NOTIFICATIONS"].flatMap { Int($0) } ?? 50_000
 
         @Test(
-            "of a campaign that is under way in four workers nothing is sent after it was cancelled",
+            "after a cancellation four workers send nothing more of a campaign in progress",
             arguments: [false, true])
         func cancelUnderLoad(inCluster: Bool) async throws {
             let cluster = inCluster ? try await RedisCluster() : nil
@@ -114,7 +114,7 @@ extension EndToEnd {
             #expect(sent.duplicates == 0)
         }
 
-        @Test("a cancellation is undone: what it dropped is delivered once, and the rest too")
+        @Test("after a cancellation is undone, its notifications are delivered once each, and so is the rest")
         func requeue() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -147,7 +147,7 @@ extension EndToEnd {
             #expect(account.accepted == 875 && account.duplicates == 0)
         }
 
-        @Test("a campaign is paused and resumed, while another goes on, and no attempt is spent")
+        @Test("a campaign is paused and resumed without spending attempts, while another continues")
         func pause() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -178,7 +178,7 @@ extension EndToEnd {
             #expect(try await simulator.stop().duplicates == 0)
         }
 
-        @Test("a limit holds for all workers together, and not for other campaigns")
+        @Test("a limit applies to all workers together, and not to other campaigns")
         func limit() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -208,7 +208,7 @@ extension EndToEnd {
             #expect(try await simulator.stop().duplicates == 0)
         }
 
-        @Test("jobs in Sidekiq's form belong to campaigns, too")
+        @Test("jobs in Sidekiq's format belong to campaigns, too")
         func sidekiq() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -232,7 +232,7 @@ extension EndToEnd {
             #expect(try await simulator.stop().accepted == 1)
         }
 
-        @Test("mistakes are refused, and names of others can't harm a terminal")
+        @Test("mistakes are refused, and names from other programs cannot harm a terminal")
         func mistakes() async throws {
             let redis = try RedisServer()
             var result = try await Self.run("campaign", "cancel", "spring", redis: redis.url)

@@ -10,7 +10,7 @@ extension EndToEnd {
             places.reduce(text) { $0.replacing($1.key, with: $1.value) }
         }
 
-        @Test("its services, as plain processes, send the job that is enqueued there")
+        @Test("its services, as plain processes, send the job that its example enqueues")
         func works() async throws {
             let compose = try DeployFolder.yaml("compose.yaml").at("services")
             let folder = try ConfigurationTests.Folder()
@@ -76,7 +76,7 @@ extension EndToEnd {
             #expect(try await simulator.wait() == .exited(0))
         }
 
-        @Test("containers cannot write, have no rights, and those of the worker have the time that a drain may take")
+        @Test("containers cannot write and have no capabilities, and workers get enough time for a drain")
         func hardening() throws {
             let compose = try DeployFolder.yaml("compose.yaml")
             let hardened = try compose.at("x-hardened")

@@ -61,7 +61,7 @@ extension EndToEnd {
             #expect(try Self.packages().contains(String(owner.prefix { $0 != ":" })), "\(owner)")
         }
 
-        @Test("what it copies is there, and is not kept from the builder")
+        @Test("every copied file exists and is not excluded by .dockerignore")
         func copies() throws {
             let ignored = try String(contentsOf: DeployFolder.root.appending(path: ".dockerignore"), encoding: .utf8)
                 .split(separator: "\n").filter { !$0.hasPrefix("#") }
@@ -76,7 +76,7 @@ extension EndToEnd {
             }
         }
 
-        @Test("one version of Swift is named everywhere, and the image is built by the Debian that it runs on")
+        @Test("one version of Swift is named everywhere, and all stages use the same release of Debian")
         func versions() throws {
             let bases = try Self.instructions().filter { $0.name == "FROM" }.map(\.rest)
             #expect(bases.dropFirst(2).allSatisfy { $0.hasPrefix("runtime AS ") })
@@ -102,7 +102,7 @@ extension EndToEnd {
             try String(contentsOf: DeployFolder.root.appending(path: path), encoding: .utf8)
         }
 
-        @Test("its health check finds a worker well, and finds out that there is none")
+        @Test("its health check passes for a healthy worker and fails without one")
         func healthCheck() async throws {
             let instructions = try Self.instructions()
             let check = try #require(instructions.last { $0.name == "HEALTHCHECK" }).rest
@@ -126,7 +126,7 @@ extension EndToEnd {
             _ = try await worker.stop()
         }
 
-        @Test("without any of root's rights a worker works")
+        @Test("a worker works without any of root's capabilities")
         func withoutRights() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()

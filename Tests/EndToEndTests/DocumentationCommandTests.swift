@@ -7,7 +7,7 @@ extension EndToEnd {
     /// they are printed, ports included.
     @Suite("The commands of the documentation", .enabled(if: Sandbox.isPermitted, "unshare(1) is not permitted here"))
     struct DocumentationCommandTests {
-        @Test("run, and print what the page shows", arguments: DocumentationPage.names)
+        @Test("run and print the output that the page shows", arguments: DocumentationPage.names)
         func run(name: String) async throws {
             let page = try DocumentationPage(name)
             let steps = try page.steps()

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    @Suite("Enqueueing by the command")
+    @Suite("The enqueue command")
     struct EnqueueTests {
         private static let token = TestJob.token("ab", 1)
 
@@ -40,7 +40,7 @@ extension EndToEnd {
             return worker
         }
 
-        @Test("gives a job without an ID one, prints it, and keeps the job's bytes otherwise")
+        @Test("gives a job without an ID one, prints it, and keeps the other bytes of the job")
         func ids() async throws {
             let redis = try RedisServer()
             let one = try await Self.enqueue(["--token", Self.token, "--alert", "x"], redis)
@@ -71,7 +71,7 @@ extension EndToEnd {
             #expect(try QueueContents(redis).jobs.last == Array(lines[0].utf8))
         }
 
-        @Test("gives a job of Sidekiq's form an ID in its wrapper")
+        @Test("gives a job in Sidekiq's format an ID in its wrapper")
         func sidekiqIDs() async throws {
             let redis = try RedisServer()
             let line = #"{"class":"PushJob","args":[{"token":"ab","alert":"x"}]}"#
@@ -81,7 +81,7 @@ extension EndToEnd {
             #expect(stored == #"{"jid":"\#(id)","class":"PushJob","args":[{"token":"ab","alert":"x"}]}"#)
         }
 
-        @Test("writes campaign, labels and the time to send")
+        @Test("writes the campaign, labels and send time")
         func members() async throws {
             let redis = try RedisServer()
             let flags = ["--token", Self.token, "--alert", "x"]
@@ -111,7 +111,7 @@ extension EndToEnd {
             #expect(try QueueContents(redis).jobs.count == 2)
         }
 
-        @Test("refuses an app that no worker has and a mistyped push type, of lines with their numbers")
+        @Test("refuses an app that no worker has and a mistyped push type, with the numbers of the lines")
         func mistakes() async throws {
             let redis = try RedisServer()
             let flags = ["--token", Self.token, "--alert", "x"]
@@ -146,7 +146,7 @@ extension EndToEnd {
             _ = try await worker.stop()
         }
 
-        @Test("of several queues takes default, and notes a paused queue and one that no worker takes from")
+        @Test("uses default if there are several queues, and notes a paused queue and one without a worker")
         func queues() async throws {
             let redis = try RedisServer()
             let flags = ["--token", Self.token, "--alert", "x"]
@@ -213,7 +213,7 @@ extension EndToEnd {
             _ = try await worker.stop()
         }
 
-        @Test("--wait reports what keeps a job from its outcome")
+        @Test("--wait reports why a job has no outcome yet")
         func noOutcome() async throws {
             let redis = try RedisServer()
             let result = try await Self.enqueue(

@@ -28,7 +28,7 @@ extension EndToEnd {
             "systemd/apns-worker-feedback.service", "cron/apns-worker-feedback", "kubernetes/feedback-cronjob.yaml",
         ]
 
-        @Test("the command that is there drains", arguments: files)
+        @Test("the command in each file reads the feedback service", arguments: files)
         func command(file: String) async throws {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<10))
             let arguments = try Self.arguments(file, scene.redis.directory.path)
@@ -45,7 +45,7 @@ extension EndToEnd {
             #expect(FileManager.default.fileExists(atPath: scene.spill.path))
         }
 
-        @Test("the variables that are named there are ones that the program knows", arguments: files)
+        @Test("the variables in each file are known to the program", arguments: files)
         func variables(file: String) async throws {
             let help = try await CommandLineTests.run(["feedback", "--help-hidden"]).output
             let named = try Self.text(file).matches(of: /APNS_WORKER_[A-Z_]+/).map { String($0.0) }
@@ -57,7 +57,7 @@ extension EndToEnd {
             }
         }
 
-        @Test("the units are ones that systemd takes")
+        @Test("systemd accepts the units")
         func units() async throws {
             let directory = FileManager.default.temporaryDirectory.appending(path: "units-\(UUID().uuidString)")
             try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)

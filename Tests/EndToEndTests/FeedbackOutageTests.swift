@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    @Suite("Feedback while something is away")
+    @Suite("Feedback during outages")
     struct FeedbackOutageTests {
         /// Sends the first, and the second half when it is told to.
         private static func halves(_ gate: Gate, _ first: Range<Int>, _ second: Range<Int>) -> FeedbackServer.Script {
@@ -18,7 +18,7 @@ extension EndToEnd {
             }
         }
 
-        @Test("Redis that is restarted in the middle is waited for, and has all then")
+        @Test("a Redis that restarts in the middle is waited for, and gets all records")
         func restart() async throws {
             let gate = Gate()
             let scene = try await FeedbackScene(
@@ -38,7 +38,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "records that Redis does not take in time are appended to a file, or written to standard error",
+            "records that Redis does not accept in time are appended to a file, or written to standard error",
             arguments: [true, false])
         func spill(toFile: Bool) async throws {
             let gate = Gate()
@@ -90,7 +90,7 @@ extension EndToEnd {
             #expect(details?.topic == "com.example.app" && details?.environment == "production")
         }
 
-        @Test("a file that is brought back and has lines that are no records is told of, by their numbers")
+        @Test("a file to be written back that has lines without records is reported with their numbers")
         func badFile() async throws {
             let redis = try RedisServer()
             let good = #"{"token":"00FC","at":5,"app":"a","topic":"t"}"#
@@ -108,7 +108,7 @@ extension EndToEnd {
             #expect(missing.ending == .exited(1) && missing.errors.contains("/none cannot be read"))
         }
 
-        @Test("a service is not asked while Redis is not there, or would not take what it tells")
+        @Test("a service is not read while Redis is unavailable or refuses writes")
         func notAsked() async throws {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<10))
             try scene.redis.run("SET", "push:{shared}:invalid-tokens:details", "x")
@@ -124,7 +124,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "SIGTERM in the middle: what has come is written, and the exit status says that there may be more",
+            "SIGTERM in the middle: received records are written, and the exit status reports that there may be more",
             arguments: [SIGTERM, SIGINT])
         func terminated(signal: Int32) async throws {
             let scene = try await FeedbackScene(script: { $0.send(FeedbackScene.bytes(0..<3000)) })
@@ -188,7 +188,7 @@ extension EndToEnd {
             try await server.stop()
         }
 
-        @Test("a service is not asked with the certificate of another app, whose tokens it would tell and forget")
+        @Test("a service is not read with the certificate of another app, whose records it would send and forget")
         func otherApp() async throws {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<10))
             let wrong = try await scene.run(environment: ["APNS_WORKER_TOPIC": "com.other.app"])
@@ -210,7 +210,7 @@ extension EndToEnd {
             #expect(both.errors.contains("news: FAILED: ") && both.errors.contains("not for the topic com.other.app"))
         }
 
-        @Test("needs no more rights in Redis than a worker")
+        @Test("needs only the Redis permissions of a worker")
         func rights() async throws {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<10))
             try scene.redis.run(

@@ -6,7 +6,7 @@ extension EndToEnd {
     @Suite("The gateway and certificates")
     struct GatewayCertificateTests {
         @Test(
-            "of two apps, one by the gateway and one by HTTP/2, each has its jobs, and one's fault is not the other's")
+            "two apps, one with the gateway and one with HTTP/2, get their jobs, and faults stay separate")
         func twoApps() async throws {
             let scene = try await GatewayScene(rules: ["prefix=bad,answer=3,times=1"])
             let environment = [
@@ -34,7 +34,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "a certificate of a stranger: nothing is taken, the log says what may be wrong, and the jobs stay",
+            "a certificate from an unknown authority: nothing is sent, the log names likely causes, and the jobs stay",
             arguments: [false, true])
         func stranger(refusedInHandshake: Bool) async throws {
             let scene = try await GatewayScene(options: refusedInHandshake ? ["--refuse-handshake"] : [])
@@ -71,7 +71,7 @@ extension EndToEnd {
             #expect(queue.jobs.count + queue.retries.count == 20 && queue.dead.isEmpty && queue.count("retried") == 0)
         }
 
-        @Test("a certificate of another app: the app is paused at once, nothing is ever sent, and the jobs stay")
+        @Test("a certificate of another app: the app is paused at once, nothing is sent, and the jobs stay")
         func otherApp() async throws {
             let workshop = try OpenSSLWorkshop()
             try workshop.certificate("right", subject: "/UID=com.other.app/CN=Apple Push Services: com.other.app")
@@ -128,7 +128,7 @@ extension EndToEnd {
             #expect(try await scene.simulator.stop().gateway.accepted == 20)
         }
 
-        @Test("a topic that is corrected while the worker runs ends the pause, and one that is made wrong begins it")
+        @Test("correcting the topic of a running worker ends the pause, and breaking it begins one")
         func correctedTopic() async throws {
             let scene = try await GatewayScene()
             let folder = try ConfigurationTests.Folder()
@@ -163,7 +163,7 @@ extension EndToEnd {
             #expect(try await scene.simulator.stop().gateway.accepted == 20)
         }
 
-        @Test("a certificate of another app is told of also while the gateway is away")
+        @Test("a certificate of another app is reported even if the gateway is unavailable")
         func otherAppWithoutGateway() async throws {
             let redis = try RedisServer()
             let worker = try WorkerProcess(
@@ -173,7 +173,7 @@ extension EndToEnd {
             _ = try await worker.stop()
         }
 
-        @Test("a worker with the wrong certificate keeps none that has the right one from sending")
+        @Test("a worker with the wrong certificate does not stop workers with the right one")
         func mixedFleet() async throws {
             let scene = try await GatewayScene()
             let wrong = try scene.worker(environment: ["APNS_WORKER_TOPIC": "com.other.app"])
@@ -187,7 +187,7 @@ extension EndToEnd {
             #expect(try await scene.simulator.stop().gateway.accepted == 200)
         }
 
-        @Test("the gateway's own certificate is verified, and the host name in it")
+        @Test("the gateway's certificate and the host name in it are verified")
         func server() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(certificate: "wronghost", gateway: [])

@@ -6,7 +6,7 @@ extension EndToEnd {
     /// The effect of the gateway's statuses on jobs in Redis.
     @Suite("The gateway's statuses")
     struct GatewayStatusTests {
-        @Test("each status has its end: again, dead with its reason, or a token that is not valid")
+        @Test("each status has its effect: a retry, a dead letter with its reason, or an invalid token")
         func ends() async throws {
             let statuses = ["01", "02", "04", "05", "07", "08", "0a", "c8", "ff"]
             var jobs = TestJob.many(50, prefix: "a")
@@ -48,7 +48,7 @@ extension EndToEnd {
             }
         }
 
-        @Test("8 for devices of another topic or environment and for expired ones; those without the app are feedback")
+        @Test("8 for devices of another topic or environment and for expired ones; uninstalled apps are feedback")
         func registry() async throws {
             func device(_ prefix: String, _ rest: String) -> [String] {
                 ["--device", "token=\(TestJob.token(prefix, 1)),topic=\(rest)"]
@@ -94,7 +94,7 @@ extension EndToEnd {
             #expect(result.simulator.gateway.refused["\(status) \(word)"] == 1)
         }
 
-        @Test("10 confirms the named one and sends again what was behind it: nothing is lost, nothing twice")
+        @Test("10 confirms the notification it names, and later ones are sent again: nothing lost, nothing twice")
         func shutdown() async throws {
             let jobs = TestJob.many(400, prefix: "a") + TestJob.many(3, prefix: "b") + TestJob.many(100, prefix: "c")
             // In the second form the last before the one that it meets is named.
@@ -106,7 +106,7 @@ extension EndToEnd {
             #expect(!result.log.contains(" error "), "\(result.log)")
         }
 
-        @Test("a gateway that stops, with 10 to all, and comes back gets the rest, and nothing twice")
+        @Test("a gateway that shuts down with 10 and returns gets the rest, and nothing twice")
         func restart() async throws {
             let redis = try RedisServer()
             let port = try RedisServer.freePort()

@@ -62,7 +62,7 @@ extension EndToEnd {
 
         private static let unregistered = #"{"reason":"Unregistered"}"#
 
-        @Test("mark a token when they say 410, whatever else they say, since a time that can be")
+        @Test("with status 410 mark a token whatever else they contain, with a plausible time")
         func invalidTokens() async throws {
             let before = Int64(Date().timeIntervalSince1970 * 1000) - 1000
             // The times that are taken as they are come first.
@@ -119,7 +119,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "wipe no list when a proxy says 410 to everything: the app is paused, no token is marked, and no job dies")
+            "with 410 for everything from a proxy wipe no list: the app is paused, no token is marked, no job dies")
         func proxy() async throws {
             let scene = try await Scene(["ff": .status("410", "<html>Gone</html>")])
             try scene.redis.push(TestJob.many(400, prefix: "ff"))
@@ -134,7 +134,7 @@ extension EndToEnd {
             _ = try await scene.server.stop()
         }
 
-        @Test("deliver when they say 200, whatever else they say")
+        @Test("with status 200 deliver, whatever else they contain")
         func delivered() async throws {
             let answers: [String: Answer] = [
                 "a0": .status("200", #"{"reason":"BadDeviceToken"}"#),
@@ -160,7 +160,7 @@ extension EndToEnd {
             )
         }
 
-        @Test("are tried again when they pass, soon even if they say when in words that mean nothing")
+        @Test("with temporary failures are retried, soon even if Retry-After is garbage")
         func retried() async throws {
             var answers: [String: Answer] = [
                 "a0": .status("500", #"{"reason":"Unregistered","timestamp":1700000000123}"#, times: 1),
@@ -181,7 +181,7 @@ extension EndToEnd {
             #expect(account.possibleDuplicates == 0 && queue.invalidTokens.isEmpty && queue.dead.isEmpty)
         }
 
-        @Test("break one request and no other, when they break HTTP: it is sent again under the same apns-id")
+        @Test("that break HTTP fail only their own request, which is repeated under the same apns-id")
         func malformed() async throws {
             let answers: [String: Answer] = [
                 "a0": .status("0", times: 1), "a1": .status("000", times: 1), "a2": .status("2000", times: 1),
@@ -203,7 +203,7 @@ extension EndToEnd {
             #expect(account.possibleDuplicates <= answers.count)
         }
 
-        @Test("pause the app they are about when they are not APNs', and no other; no job dies of it")
+        @Test("that do not come from APNs pause only their app; no job becomes a dead letter")
         func notAPNs() async throws {
             let answers: [String: Answer] = [
                 "a0": .status("400", #"{"reason":5}"#), "a1": .status("400", #"{"reason":{"a":1}}"#),

@@ -7,7 +7,7 @@ import Testing
 extension EndToEnd {
     @Suite("Hostile jobs")
     struct HostileJobTests {
-        @Test("10,000 random and mutated jobs crash nothing: what is no job is kept untouched, the rest is delivered")
+        @Test("10,000 random and mutated jobs crash nothing: invalid ones are kept unchanged, the rest is delivered")
         func hostile() async throws {
             var maker = HostileJobs(seed: 20_261_121)
             let inputs = maker.make(10_000)

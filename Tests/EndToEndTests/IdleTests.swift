@@ -14,7 +14,7 @@ extension EndToEnd {
             }
         }
 
-        @Test("with eight lanes and three queues sends Redis few commands, and one lane of it polls")
+        @Test("with eight lanes and three queues sends few commands to Redis, and only one lane polls")
         func commands() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()

@@ -5,7 +5,7 @@ import Testing
 extension EndToEnd {
     @Suite("Metrics and probes")
     struct MetricsTests {
-        @Test("what is measured agrees to the notification with what was sent and what became of it")
+        @Test("metrics match exactly the notifications that were sent and their outcomes")
         func agreement() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(rules: [
@@ -95,7 +95,7 @@ extension EndToEnd {
             #expect(answered == Double(simulated.requests))
         }
 
-        @Test("what is only in Redis is shown: depth by state, the oldest job's age, pauses and invalid tokens")
+        @Test("the state in Redis is shown: depth by state, age of the oldest job, pauses and invalid tokens")
         func depth() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -127,7 +127,7 @@ extension EndToEnd {
             _ = try await simulator.stop()
         }
 
-        @Test("a worker without Redis is not ready, says why, and is again when Redis is back; it lives all the while")
+        @Test("a worker without Redis is alive but not ready, with the reason, and ready when Redis is back")
         func redisGone() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -160,7 +160,7 @@ extension EndToEnd {
             _ = try await simulator.stop()
         }
 
-        @Test("a worker that drains is not ready, and answers until it has ended")
+        @Test("a draining worker is not ready, and answers until it exits")
         func draining() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(rules: ["answer=silence"])
@@ -182,7 +182,7 @@ extension EndToEnd {
             _ = try await simulator.stop()
         }
 
-        @Test("a worker whose only app can send nothing is not ready, and counts why")
+        @Test("a worker whose only app cannot send is not ready and counts the reasons")
         func noConnection() async throws {
             let redis = try RedisServer()
             let worker = try WorkerProcess(
@@ -200,7 +200,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "nothing listens unless it is asked for, and then on this machine's own address only",
+            "nothing listens by default, and then only on the loopback address",
             .enabled(if: geteuid() == 0, "only root sees the sockets of a process whose memory is private"))
         func closed() async throws {
             let redis = try RedisServer()
@@ -221,7 +221,7 @@ extension EndToEnd {
             _ = try await simulator.stop()
         }
 
-        @Test("a port that is taken ends the start with an error that names it")
+        @Test("a port in use ends the start with an error that names it")
         func taken() async throws {
             let redis = try RedisServer()
             let result = try await CommandLineTests.run(
@@ -231,7 +231,7 @@ extension EndToEnd {
             #expect(result.errors.contains("the admin port cannot be 127.0.0.1:\(redis.port): Address already in use"))
         }
 
-        @Test("the command asks for whoever has no HTTP client: 0 if all is well, 1 and why if not")
+        @Test("the health command works without an HTTP client: 0 if healthy, 1 with the reason if not")
         func command() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -261,7 +261,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "the command does not take another server's silence or babble for an answer",
+            "the health command does not accept another server's silence or garbage",
             arguments: ["silent", "redis"])
         func otherServer(kind: String) async throws {
             let redis = try RedisServer()

@@ -49,13 +49,13 @@ extension EndToEnd {
             #expect(tool.output.contains("SUCCESS"))
         }
 
-        @Test("the rules are ones that Prometheus takes, and fire where they have to and nowhere else")
+        @Test("Prometheus accepts the rules, and they fire exactly when they should")
         func rules() async throws {
             try await Self.promtool(["check", "rules", DeployFolder.url("prometheus/alerts.yaml").path])
             try await Self.promtool(["test", "rules", DeployFolder.url("prometheus/alerts.test.yaml").path])
         }
 
-        @Test("each rule is tested, says how urgent it is, what is the matter, and what to do")
+        @Test("each rule is tested and has a severity, a summary, a description and an action")
         func everyRule() throws {
             let tests = try DeployFolder.text("prometheus/alerts.test.yaml")
             let rules = try DeployFolder.yaml("prometheus/alerts.yaml").list("groups/0/rules")
@@ -70,7 +70,7 @@ extension EndToEnd {
             }
         }
 
-        @Test("the dashboard's expressions are ones that Prometheus takes, and its panels have numbers of their own")
+        @Test("Prometheus accepts the dashboard's expressions, and panel numbers are unique")
         func expressions() async throws {
             let expressions = try Self.panelExpressions()
             #expect(expressions.count > 40)
@@ -93,7 +93,7 @@ extension EndToEnd {
             return Set(lines.map { String($0.prefix { $0 != "{" && $0 != " " }) })
         }
 
-        @Test("every metric that is named there is one that a worker has")
+        @Test("every metric in the files is one that a worker has")
         func names() async throws {
             // Without a limit there is no metric of one.
             let redis = try RedisServer(arguments: ["--maxmemory", "1gb"])

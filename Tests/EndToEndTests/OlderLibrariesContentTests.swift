@@ -18,7 +18,7 @@ extension EndToEnd.OlderLibrariesTests {
         #expect(result.simulator.gateway.refused["1 ProcessingError"] == 1 + 3 + 5)
     }
 
-    @Test("many notifications are one write, of a TLS record at the most")
+    @Test("many notifications are one write of at most one TLS record")
     func batches() async throws {
         let scene = try await EndToEnd.GatewayScene()
         let counter = TLSRecords()

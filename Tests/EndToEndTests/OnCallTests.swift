@@ -24,7 +24,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "a wrong campaign is stopped: the orders among it go out, and one reminder is cancelled",
+            "a wrong campaign is stopped: orders continue, and one reminder is cancelled",
             arguments: RedisStage.Kind.allCases)
         func wrongCampaign(kind: RedisStage.Kind) async throws {
             let stage = try await RedisStage(kind)
@@ -75,7 +75,9 @@ extension EndToEnd {
             #expect(account.accepted == delivered && account.duplicates == 0)
         }
 
-        @Test("why a job retries is shown, and it is sent when APNs works again", arguments: RedisStage.Kind.allCases)
+        @Test(
+            "the reason of a retry is shown, and the job is sent when APNs works again",
+            arguments: RedisStage.Kind.allCases)
         func retrying(kind: RedisStage.Kind) async throws {
             let stage = try await RedisStage(kind)
             let simulator = try await SimulatorProcess(
@@ -142,7 +144,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "a broken template: it is a problem at once, is repaired, and delivered",
+            "a broken template is reported at once, repaired, and delivered",
             arguments: RedisStage.Kind.allCases)
         func brokenTemplate(kind: RedisStage.Kind) async throws {
             let stage = try await RedisStage(kind)
@@ -173,7 +175,7 @@ extension EndToEnd {
             #expect(try await simulator.stop().duplicates == 0)
         }
 
-        @Test("a command for the wrong thing is refused or reported", arguments: RedisStage.Kind.allCases)
+        @Test("a command with a wrong target is refused or reported", arguments: RedisStage.Kind.allCases)
         func wrongThing(kind: RedisStage.Kind) async throws {
             let stage = try await RedisStage(kind)
             let simulator = try await SimulatorProcess()
@@ -209,7 +211,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "in a container with two queues, commands list both and change the ones that are named",
+            "in a container with two queues, commands list both and change the named ones",
             arguments: RedisStage.Kind.allCases)
         func twoQueues(kind: RedisStage.Kind) async throws {
             let stage = try await RedisStage(kind)
@@ -239,7 +241,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "Redis is away: commands report it at once, with a status of its own and no usage text",
+            "Redis is unavailable: commands report it at once, with their own exit status and no usage text",
             arguments: [false, true])
         func redisIsAway(inCluster: Bool) async throws {
             let port = try RedisServer.freePort()

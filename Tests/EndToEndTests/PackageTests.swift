@@ -51,7 +51,7 @@ extension EndToEnd {
             #expect(try await Self.output(program, ["--generate-completion-script", "fish"]).contains("apns-\(name)"))
         }
 
-        @Test("an archive of the commit names it, where programs read it")
+        @Test("an archive of the commit names it in the file that programs read")
         func commit() async throws {
             let root = DeployFolder.root.path
             // A source that is not a clone is an archive already.

@@ -18,7 +18,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "a paused queue sends nothing, be the worker there before or after, and then sends all",
+            "a paused queue sends nothing, whether the worker starts before or after, and everything once resumed",
             arguments: [true, false])
         func pause(isRunningBefore: Bool) async throws {
             let redis = try RedisServer()
@@ -53,7 +53,7 @@ extension EndToEnd {
             expectAgreement(try await running.stop(), try QueueContents(redis), try await simulator.stop())
         }
 
-        @Test("only the queue that is named is paused")
+        @Test("only the named queue is paused")
         func otherQueue() async throws {
             let redis = try RedisServer()
             let output = try await Self.command(

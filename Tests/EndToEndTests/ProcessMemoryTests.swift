@@ -29,7 +29,7 @@ extension EndToEnd {
             return status.st_uid
         }
 
-        @Test("another process of the same user may not read it, and it leaves no core dump")
+        @Test("another process of the same user cannot read it, and there is no core dump")
         func owner() async throws {
             let ordinary = try await Self.owner(["sleep", "600"])
             #expect(ordinary == (geteuid() == 0 ? 65534 : geteuid()))

@@ -57,7 +57,7 @@ extension EndToEnd {
             return process.output
         }
 
-        @Test("enqueue what arrives as it was meant, whatever is in the text", arguments: Producer.allCases)
+        @Test("enqueue any text unchanged", arguments: Producer.allCases)
         func producer(_ producer: Producer) async throws {
             let redis = try RedisServer()
             let record = FileManager.default.temporaryDirectory.appending(path: "record-\(UUID().uuidString)")

@@ -71,7 +71,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "an app that is taken away finishes what it has; jobs for it become dead letters, until it is there again")
+            "a removed app finishes its jobs; later jobs become dead letters until it is configured again")
         func removed() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(options: ["--delay", "500ms±100ms"])
@@ -94,7 +94,7 @@ extension EndToEnd {
             #expect(try await simulator.stop().accepted == 320)
         }
 
-        @Test("a changed file is taken up without being told; one with mistakes is not, and the one before stays")
+        @Test("a changed file is applied automatically; one with mistakes is not, and the previous one stays")
         func byItself() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -118,7 +118,7 @@ extension EndToEnd {
             _ = try await scene.worker.stop()
         }
 
-        @Test("the log's level changes at once, and what needs a restart is named")
+        @Test("the log level changes at once, and changes that need a restart are named")
         func level() async throws {
             // Without the file it warns.
             let redis = try RedisServer(arguments: ["--appendonly", "yes"])
@@ -135,7 +135,7 @@ extension EndToEnd {
             #expect(scene.worker.lines(of: "drained").count == 1)
         }
 
-        @Test("a limit that is lowered holds for what comes, and a paused app is tried again when its settings change")
+        @Test("a lower limit applies to later notifications, and a paused app is tried again after its settings change")
         func limits() async throws {
             let redis = try RedisServer()
             let good = try await SimulatorProcess()

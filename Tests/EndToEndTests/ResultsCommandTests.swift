@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    @Suite("Looking at results")
+    @Suite("The results command")
     struct ResultsCommandTests {
         private static func results(_ arguments: [String], _ redis: RedisServer) async throws -> CommandLineTests.Output
         {
@@ -64,7 +64,7 @@ extension EndToEnd {
             #expect(try await Self.results(["--id", "nosuch"], redis).ending == .exited(1))
         }
 
-        @Test("finds those of a period, by time or by duration, a page at a time in both directions")
+        @Test("finds those of a period, by time or by duration, in pages and in both directions")
         func period() async throws {
             let redis = try RedisServer()
             let now = Int64(Date().timeIntervalSince1970 * 1000)
@@ -94,7 +94,7 @@ extension EndToEnd {
             }
         }
 
-        @Test("shows those of all queues in the order of their time, or of the queues that are named")
+        @Test("shows those of all queues or of the named ones, in order of time")
         func queues() async throws {
             let redis = try RedisServer()
             let now = Int64(Date().timeIntervalSince1970 * 1000)
@@ -124,7 +124,7 @@ extension EndToEnd {
             #expect(follower.output.split(separator: "\n").count == 2)
         }
 
-        @Test("any entry of the stream is shown, and does nothing to a terminal or to JSON")
+        @Test("any entry of the stream is shown without harm to a terminal or to JSON")
         func hostile() async throws {
             let redis = try RedisServer()
             for (labels, time) in [

@@ -49,7 +49,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "sends what is enqueued to a simulator of its own, which tells what it received, over both transports",
+            "sends jobs to its own simulator, which lists what it received, over both transports",
             arguments: ["http2", "gateway"])
         func whole(_ transport: String) async throws {
             let redis = try RedisServer()
@@ -86,7 +86,7 @@ extension EndToEnd {
             #expect(end.contains("accepted=1") && end.contains("by_gateway=1") == (transport == "gateway"))
         }
 
-        @Test("makes go wrong what its rules say, and what it is told while it runs")
+        @Test("simulates the failures of its rules, also of rules added while it runs")
         func rules() async throws {
             let redis = try RedisServer()
             let worker = try worker(
@@ -104,7 +104,7 @@ extension EndToEnd {
             #expect(account.delivered == 1 && account.invalidToken == 2 && account.dead == 1)
         }
 
-        @Test("has rules for the gateway too, whose feedback service tells of what they met")
+        @Test("has rules for the gateway, too, and its feedback service reports the tokens they matched")
         func gatewayRules() async throws {
             let redis = try RedisServer()
             let worker = try worker(
@@ -129,7 +129,7 @@ extension EndToEnd {
             #expect(account.delivered == 1 && account.invalidToken == 1)
         }
 
-        @Test("serves several apps at once, each with what its transport needs, whatever else they are configured with")
+        @Test("serves several apps with different transports at once, whatever their other settings")
         func apps() async throws {
             let redis = try RedisServer()
             let worker = try worker(
@@ -152,7 +152,7 @@ extension EndToEnd {
             #expect(try await worker.stop().delivered == 2)
         }
 
-        @Test("ends when the queue is done, and stays until the worker has drained")
+        @Test("ends when the queue is empty, after the worker has drained")
         func exitWhenDone() async throws {
             let redis = try RedisServer()
             try redis.push(TestJob.many(500))
@@ -162,7 +162,7 @@ extension EndToEnd {
             #expect(worker.lines(of: "simulation_started").count == 1)
         }
 
-        @Test("can be run again at once, and beside another, on the same Redis")
+        @Test("can be repeated at once, and run twice at the same time on one Redis")
         func again() async throws {
             let redis = try RedisServer()
             // The provider token that the first one leaves in Redis is signed with a key that the next does not have.
@@ -175,7 +175,7 @@ extension EndToEnd {
             }
         }
 
-        @Test("fails at the end when its recording could not be written")
+        @Test("fails at the end if its recording could not be written")
         func fullDisk() async throws {
             let redis = try RedisServer()
             try redis.push([TestJob.text(TestJob.token("aa", 1))])
@@ -186,7 +186,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "is refused where it would not do what was meant",
+            "is refused with settings that contradict it",
             arguments: [
                 (["--simulate", "--endpoint", "sandbox"], [:], "and --simulate cannot be combined"),
                 (
@@ -216,7 +216,7 @@ extension EndToEnd {
             #expect(result.errors.contains(words), "\(result.errors)")
         }
 
-        @Test("says which control port is taken")
+        @Test("prints which control port is in use")
         func taken() async throws {
             let redis = try RedisServer()
             let result = try await CommandLineTests.run(

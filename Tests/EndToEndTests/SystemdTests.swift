@@ -15,7 +15,7 @@ extension EndToEnd {
             return try WorkerProcess(redis: redis, endpoint: endpoint, options: options, environment: environment)
         }
 
-        @Test("that it is ready, that it lives, and that it stops", arguments: [false, true])
+        @Test("report that it is ready, alive and stopping", arguments: [false, true])
         func life(isAbstract: Bool) async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(options: ["--delay", "100ms"])
@@ -28,7 +28,7 @@ extension EndToEnd {
             #expect(listener.changes == ["READY=1", "STOPPING=1"])
         }
 
-        @Test("nothing of a watchdog that nobody asked for, or that is for another process", arguments: [false, true])
+        @Test("do not feed a watchdog that is not enabled or is for another process", arguments: [false, true])
         func noWatchdog(isForAnother: Bool) async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -42,7 +42,7 @@ extension EndToEnd {
             #expect(listener.watchdogs == 0)
         }
 
-        @Test("that it has started and lives although Redis is unavailable")
+        @Test("report that it has started and lives although Redis is unavailable")
         func withoutRedis() async throws {
             let redis = try RedisServer()
             redis.kill()
@@ -56,7 +56,7 @@ extension EndToEnd {
             _ = try await worker.stop()
         }
 
-        @Test("nothing while it is stopped in its tracks, and again when it goes on")
+        @Test("stop while the process is stopped, and continue with it")
         func stopped() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -79,7 +79,7 @@ extension EndToEnd {
             _ = try await worker.stop()
         }
 
-        @Test("that it goes on living while it drains")
+        @Test("continue during a drain")
         func drain() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess(rules: ["answer=silence"])
@@ -95,7 +95,7 @@ extension EndToEnd {
             #expect(listener.watchdogs > fed)
         }
 
-        @Test("that it reloads its configuration, whether or not it can be used")
+        @Test("report a reload, whether or not the configuration is valid")
         func reload() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
@@ -122,7 +122,7 @@ extension EndToEnd {
             _ = try await worker.stop()
         }
 
-        @Test("nothing where the socket is not there, and the worker works all the same, and says so once")
+        @Test("a missing socket is logged once, and the worker still works")
         func noSocket() async throws {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()

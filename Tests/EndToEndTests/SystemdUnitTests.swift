@@ -15,7 +15,7 @@ extension EndToEnd {
             return (folder, try folder.write(text, as: name))
         }
 
-        @Test("it is one that systemd takes")
+        @Test("systemd accepts it")
         func verify() async throws {
             let (folder, path) = try Self.copy(Self.name)
             let verify = try ChildProcess("systemd-analyze", ["verify", path])
@@ -25,7 +25,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "by systemd's own measure it is exposed to hardly anything: 1.5 of 10 or less",
+            "systemd-analyze security rates its exposure at 1.5 of 10 or less",
             arguments: [name, "apns-worker-feedback.service"])
         func exposure(name: String) async throws {
             let (folder, path) = try Self.copy(name)
@@ -38,7 +38,7 @@ extension EndToEnd {
         }
 
         @Test(
-            "a system call that it may not make is an error: Swift's runtime makes one at each start",
+            "a forbidden system call is an error and not a kill: Swift's runtime makes one at each start",
             arguments: [name, "apns-worker-feedback.service"])
         func systemCalls(name: String) throws {
             let unit = try DeployFolder.unit(name)
@@ -46,7 +46,7 @@ extension EndToEnd {
             #expect(unit.contains { $0.key == "SystemCallFilter" })
         }
 
-        @Test("its settings and those of the file that goes with it are ones that a worker can start with")
+        @Test("a worker can start with its settings and those of worker.yaml")
         func settings() async throws {
             let unit = try DeployFolder.unit(Self.name)
             let start = try #require(unit.first { $0.key == "ExecStart" }).value
@@ -67,7 +67,7 @@ extension EndToEnd {
             #expect(result.output.contains("com.example.shop") && result.output.contains("9464"), "\(result.output)")
         }
 
-        @Test("systemd waits for a drain, and looks for its life no oftener than it can know of a stuck loop")
+        @Test("systemd allows enough time for a drain, and its watchdog is slower than the detection of a stuck loop")
         func times() throws {
             let unit = try DeployFolder.unit(Self.name)
             func seconds(_ key: String) throws -> Int {
