@@ -5,7 +5,7 @@ import Testing
 extension EndToEnd {
     @Suite("The admin port and clients that hold its connections")
     struct AdminPortTests {
-        /// Clients that send a head byte by byte, and come back when they are hung up on.
+        /// Clients that send a request head byte by byte, and reconnect after each hang-up.
         private final class Drippers {
             private let port: Int
             private var connections: [RawConnection] = []
@@ -21,7 +21,7 @@ extension EndToEnd {
                 return connection
             }
 
-            /// Each sends a byte, or connects again.
+            /// Each client sends a byte or reconnects.
             func drip() throws {
                 for (index, connection) in connections.enumerated() {
                     connection.send("s")
@@ -30,7 +30,7 @@ extension EndToEnd {
             }
         }
 
-        /// Asks as a probe does, with its patience.
+        /// Sends a request with the timeout of a probe.
         private static func probe(_ port: Int, _ path: String) async throws -> Int? {
             let curl = try ChildProcess(
                 "curl",

@@ -75,7 +75,7 @@ extension EndToEnd {
             "temporary failures are retried until they succeed",
             arguments: ["429", "500", "503", "503,retry-after=1", "502,body=text", "500,body=empty", "503,body=split"])
         func retried(_ answer: String) async throws {
-            // In both rounds together they are fewer than the failures in a row that open the endpoint's breaker.
+            // Both rounds together have fewer failures in a row than open the endpoint's breaker.
             let result = try await Self.deliver(
                 TestJob.many(4, prefix: "7") + TestJob.many(36, prefix: "a"),
                 rules: ["prefix=7,answer=\(answer),times=2"])
@@ -161,7 +161,7 @@ extension EndToEnd {
                 rules: ["prefix=1,answer=BadCollapseId", "prefix=2,answer=400,reason=NewReason"],
                 simulatorOptions: ["--topic", "com.example.app"])
             #expect(result.queue.deadReasons == ["BadCollapseId": 10, "NewReason": 10, "TopicDisallowed": 1])
-            // What a new reason means is not known: it may pass.
+            // An unknown reason may be temporary.
             #expect(result.worker.delivered == 10 && result.simulator.requests == 31 + 20)
         }
 

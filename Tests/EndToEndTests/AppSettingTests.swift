@@ -54,7 +54,7 @@ extension EndToEnd {
                 }
             }
 
-            /// Pushes jobs, and waits until all that were pushed so far have ended.
+            /// Pushes jobs, and waits until all jobs so far have ended.
             func finish(_ jobs: [String], ended: Int) async throws {
                 try redis.push(jobs)
                 try await eventually("\(ended) have ended") { try storedResults(redis).count == ended }
@@ -118,7 +118,7 @@ extension EndToEnd {
             let scene = try await Scene("expiration: 1h")
             try await scene.finish(jobs("a"), ended: 5)
             #expect(try expirations("a", scene.record) == [3500, 300, 0, 0])
-            // Without enqueued_at it counts from when the job was first seen.
+            // Without enqueued_at the expiration counts from when the job was first seen.
             let seen = try #require(try Self.received(scene.record)[TestJob.token("a", 5)]?.expiration)
             #expect((3600...3660).contains(seen - now))
             try await scene.reload("expiration: 2d")
@@ -169,7 +169,7 @@ extension EndToEnd {
         func otherEnvironment() async throws {
             let redis = try RedisServer()
             let old = try TestCertificates.path("server-key.pem")
-            // Both keys are good; one is for the sandbox, which the simulator is not.
+            // Both keys are valid; one is for the sandbox, which this simulator is not.
             let simulator = try await SimulatorProcess(
                 options: ["--provider-key", "OLDKEY1234:TEAM123456:\(old),environment=sandbox"])
             try redis.push(TestJob.many(300, members: #""max_attempts":1,"#))

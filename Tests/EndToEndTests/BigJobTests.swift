@@ -54,7 +54,7 @@ extension EndToEnd {
             let soFar = try await simulator.account().distinctTokens
             #expect(soFar < Self.count)
             _ = try await worker.stop()
-            // What is left of the piece under way goes back, and nothing of it is sent again.
+            // The unsent part of the piece is returned, and nothing is sent twice.
             let accepted = try await simulator.stop()
             let queue = try QueueContents(redis)
             #expect(accepted.duplicates == 0)

@@ -3,13 +3,13 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Two apps in one worker, `good` and `other`, and what a fault of one of them does.
+    /// Two apps in one worker, `good` and `other`, and the effect of a fault of one of them.
     @Suite("Paused apps")
     struct BreakerTests {
         static let apps = [
             "APNS_WORKER_APPS": "good, other", "APNS_WORKER_APPS_GOOD_TOPIC": "com.example.app",
             "APNS_WORKER_APPS_OTHER_TOPIC": "com.example.other",
-            // Probes come soon, and are seen to come.
+            // Probes are frequent, so that the test sees them.
             "APNS_WORKER_PAUSE": "500", "APNS_WORKER_PAUSE_CAP": "1000",
         ]
 
@@ -17,7 +17,7 @@ extension EndToEnd {
             TestJob.many(count, prefix: prefix, members: #""app":"\#(app)","#)
         }
 
-        /// Why an app is paused, as Redis has it.
+        /// The reason why an app is paused, from Redis.
         static func pause(_ app: String, _ redis: RedisServer) throws -> [String: Any]? {
             guard let text = try redis.run("GET", "push:{shared}:apps:\(app):paused").text else { return nil }
             return try #require(JSONSerialization.jsonObject(with: Data(text.utf8)) as? [String: Any])
@@ -53,7 +53,7 @@ extension EndToEnd {
                 let queue = try QueueContents(redis)
                 return queue.jobs.isEmpty && queue.retries.count + queue.claims == 201
             }
-            // Two workers with up to a thousand streams each have asked a few times, and not two hundred.
+            // Two workers with up to a thousand streams each have sent a few requests, not two hundred.
             let account = try await simulator.account()
             #expect((account.answers["403 InvalidProviderToken"] ?? 0) < 20)
             #expect(
@@ -86,7 +86,7 @@ extension EndToEnd {
             try await eventually("the app is paused") { try Self.pause("default", redis) != nil }
             let reason = try #require(try Self.pause("default", redis)?["reason"] as? String)
             #expect(reason.hasPrefix("BadDeviceToken"))
-            // Probes go on, and are all told the same.
+            // Probes continue and get the same answer.
             let before = try await wrong.account().requests
             try await eventually("probes are made") { try await wrong.account().requests >= before + 5 }
             for worker in workers { _ = try await worker.stop() }
@@ -150,7 +150,7 @@ extension EndToEnd {
             let resumed = try await CommandLineTests.run(["resume", "--app", "other"], environment: environment)
             #expect(
                 resumed.output.hasPrefix("app other is resumed; it was paused: maintenance"), "\(resumed.errors)")
-            // What was put off comes back within its minute.
+            // A deferred job is due within its minute.
             try await eventually("all are delivered", within: .seconds(120)) {
                 try QueueContents(redis).count("delivered") == 200
             }

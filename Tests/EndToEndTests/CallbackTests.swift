@@ -56,7 +56,7 @@ extension EndToEnd {
                 }
             }
 
-            /// The ids of the results in requests that were accepted, once for each time.
+            /// The IDs of the results in accepted requests, once for each time.
             var accepted: [String] {
                 get throws { try requests.filter { $0.status == 200 }.flatMap { $0.ids.compactMap { $0 } } }
             }
@@ -132,7 +132,7 @@ extension EndToEnd {
             #expect(process.errors.contains("queue default: handed over 300 results"))
             // A URL can hold a secret, and a result a device token.
             #expect(!process.errors.contains("s3cret") && !process.errors.contains(TestJob.token("a", 1)))
-            // It has left nothing behind.
+            // No file is left behind.
             #expect(
                 try redis.run("XINFO", "CONSUMERS", "push:{default}:results", "callbacks").elements?.isEmpty == true)
         }
@@ -153,12 +153,12 @@ extension EndToEnd {
                 redis, ["--webhook", url, "--webhook-ca", ca, "--once", "--since", "1h", "--outcome", "dead"])
             #expect(try await process.wait() == .exited(0), "\(process.errors)")
             #expect(try receiver.accepted == ["old"] && pending(redis) == 0)
-            // The group goes on from there.
+            // The group continues from there.
             try add(["new"], redis)
             let second = try callbacks(redis, ["--webhook", url, "--webhook-ca", ca, "--once", "--since", "1h"])
             #expect(try await second.wait() == .exited(0), "\(second.errors)")
             #expect(try receiver.accepted == ["old", "new"])
-            // And one that begins now has no old ones.
+            // A new group gets no old results.
             let third = try callbacks(redis, ["--webhook", url, "--webhook-ca", ca, "--once", "--group", "third"])
             #expect(try await third.wait() == .exited(0), "\(third.errors)")
             #expect(try receiver.accepted.count == 2)
@@ -211,7 +211,7 @@ extension EndToEnd {
             process.send(SIGTERM)
             #expect(try await process.wait() == .exited(0))
             #expect(process.errors.contains(#/parked result \d+-\d+ after 3 tries: it answered (422|500)/#))
-            // No other consumer takes it over, but the operator can.
+            // No other consumer claims it, but the operator can.
             try receiver.behave("200")
             let later = try webhook(redis, receiver, "--once", "--answer-timeout", "1s", "--claim-after", "2s")
             #expect(try await later.wait() == .exited(0))

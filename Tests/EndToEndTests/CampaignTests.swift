@@ -87,7 +87,7 @@ extension EndToEnd {
                 let before = change?.state ?? "running"
                 change = try Self.shown(result.output)
                 #expect(change?.state == "cancelled" && change?.before == before)
-                // A machine with much else to do may need longer than the command waits.
+                // A loaded machine may need longer than the command waits.
                 let isConfirmed = change?.unconfirmed == 0
                 #expect(result.ending == .exited(isConfirmed ? 0 : 1), "\(result.errors)")
                 return isConfirmed
@@ -132,7 +132,7 @@ extension EndToEnd {
                     + TestJob.many(20, prefix: "e", members: #""campaign":"spring","#))
             try await eventually("they are dropped") { try QueueContents(redis).count("cancelled") == 70 }
             #expect(try QueueContents(redis).dead.count == 21)
-            // Requeued without an end of the cancellation, a job is sent all the same, and the others stay cancelled.
+            // A job that is requeued before the cancellation ends is still sent, and the others stay cancelled.
             result = try await Self.run("requeue", "--id", "job-e2", redis: redis.url)
             #expect(result.status == 0)
             try await eventually("it is delivered") { try QueueContents(redis).count("delivered") == 801 }
@@ -168,7 +168,7 @@ extension EndToEnd {
             #expect(try await Self.show("spring", redis: redis.url).state == "paused")
             result = try await Self.run("campaign", "resume", "spring", redis: redis.url)
             #expect(result.status == 0 && result.output.contains("is resumed"), "\(result)")
-            // Within moments, not when they would be due.
+            // Soon, and not only when they would be due.
             try await eventually("all are delivered", within: .seconds(20)) {
                 try QueueContents(redis).count("delivered") == 50
             }
@@ -200,7 +200,7 @@ extension EndToEnd {
             #expect(list.contains("running, 5/s"))
             result = try await Self.run("campaign", "limit", "slow", "--off", redis: redis.url)
             #expect(result.output == "campaign slow in queue default has no limit\n")
-            // Within moments, and not when their turns would have come.
+            // Soon, and not only when their turns would have come.
             try await eventually("all are delivered") {
                 try await Self.delivered("slow", redis: redis.url) == 400
             }

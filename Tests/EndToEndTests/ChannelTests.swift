@@ -62,7 +62,7 @@ extension EndToEnd {
             try await enqueue(channel, "--id", "one")
             try await enqueue(storing, "--expiration", "1h", "--priority", "5", "--collapse-id", "c")
             try redis.push(TestJob.many(5))
-            // A token that has become invalid concerns no broadcast.
+            // An invalid token does not affect broadcasts.
             try redis.run("SADD", "push:{shared}:invalid-tokens", TestJob.token("ff", 1), "")
             var account = try await worker().finish()
             #expect(account.delivered == 7 && account.dead == 0)
@@ -140,7 +140,7 @@ extension EndToEnd {
             #expect(account.delivered == 3 && account.retried == 1 && account.deferred == 0)
             let queue = try QueueContents(redis)
             #expect(!queue.keys.contains { $0.contains("throttled") }, "\(queue.keys)")
-            // Sent again under the same id.
+            // Sent again under the same apns-id.
             #expect(try await simulator.stop().distinctIDs == 3)
         }
 

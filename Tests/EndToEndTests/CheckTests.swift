@@ -175,7 +175,7 @@ extension EndToEnd {
             #expect(good.ending == .exited(0), "\(good.output)\(good.errors)")
             #expect(good.output.contains("warning  configuration: no app is configured"), "\(good.output)")
             #expect(good.output.contains("topic com.example.app"), "\(good.output)")
-            // A configuration that was begun is one that has a mistake.
+            // An incomplete configuration is a mistake.
             let half = try await CommandLineTests.run(
                 arguments, environment: ["APNS_WORKER_KEY": "/does/not/exist.p8"], input: "{}")
             #expect(half.ending == .exited(1) && half.output.contains("FAILED   configuration:"), "\(half.output)")
@@ -211,7 +211,7 @@ extension EndToEnd {
                     $0.level == "failure" && $0.sentence == "APNs answered for dead0000…: 410 Unregistered"
                 })
             #expect(lines.allSatisfy { !$0.sentence.contains(tokens[0]) })
-            // The made-up token, which the simulator does not know to be made up, and the two of the job.
+            // The made-up token, which the simulator accepts, and the two of the job.
             #expect(try await scene.simulator.stop().requests == 3)
         }
     }

@@ -26,7 +26,7 @@ extension EndToEnd {
             try #require(JSONSerialization.jsonObject(with: Data(job)) as? NSDictionary)
         }
 
-        /// A job that was made of flags without its time, and that.
+        /// A job that was made from flags, without its time; and its time.
         private static func enqueued(_ job: [UInt8]?) throws -> (job: NSDictionary, at: Double) {
             let all = try object(try #require(job))
             let time = try #require(all["enqueued_at"] as? Double)

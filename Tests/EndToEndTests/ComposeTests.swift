@@ -5,7 +5,7 @@ import Testing
 extension EndToEnd {
     @Suite("compose.yaml")
     struct ComposeTests {
-        /// Replaces the hosts and folders of containers by those of this machine.
+        /// Replaces the hosts and folders of containers with those of this machine.
         private static func here(_ text: String, _ places: KeyValuePairs<String, String>) -> String {
             places.reduce(text) { $0.replacing($1.key, with: $1.value) }
         }
@@ -67,7 +67,7 @@ extension EndToEnd {
             #expect(try await curl.wait(within: .seconds(90)) == .exited(0), "\(curl.errors)")
             #expect(curl.output.contains(example[2]) && curl.output.contains(#""accepted":true"#), "\(curl.output)")
             for worker in workers {
-                // Not before it has begun to look after signals.
+                // Before that, it does not handle signals.
                 try await eventually("it works") { worker.errors.contains("started") }
                 worker.send(SIGTERM)
                 #expect(try await worker.wait() == .exited(0), "\(worker.errors)")
@@ -103,7 +103,7 @@ extension EndToEnd {
                     #expect(try port.text().hasPrefix("127.0.0.1:"), "\(service)")
                 }
             }
-            // The simulator is not there in production, and its files aren't either.
+            // Production uses neither the simulator nor its files.
             let production = try services.texts("worker-production/environment")
             #expect(production.values.allSatisfy { !$0.contains("simulator") })
             #expect(throws: ChildProcess.Failure.self) { try services.at("worker-production/depends_on/simulator") }

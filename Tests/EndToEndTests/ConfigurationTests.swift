@@ -5,7 +5,7 @@ import Testing
 extension EndToEnd {
     @Suite("Configuration")
     struct ConfigurationTests {
-        /// A folder with a configuration file, and whatever it names.
+        /// A folder with a configuration file and the files that it names.
         final class Folder {
             let url = FileManager.default.temporaryDirectory.appending(path: "configuration-\(UUID().uuidString)")
             var file: String { url.appending(path: "worker.yaml").path }
@@ -52,7 +52,7 @@ extension EndToEnd {
             return Dictionary(uniqueKeysWithValues: lines.map { ($0.key, $0) })
         }
 
-        // MARK: Where values are from
+        // MARK: Sources of values
 
         @Test("flags override variables, variables override the file, and the file overrides defaults")
         func precedence() async throws {

@@ -77,7 +77,7 @@ extension EndToEnd {
                     try QueueContents(redis).count("delivered") > count / 4 * share
                 }
                 if killed { redis.kill() } else { redis.stop() }
-                // What is answered now cannot be settled before Redis is back.
+                // These answers cannot be settled before Redis is back.
                 var accepted = -1
                 try await eventually("the worker has sent what it had claimed") {
                     let now = try await simulator.account().accepted
@@ -108,7 +108,7 @@ extension EndToEnd {
             redis.kill()
             try redis.start()
             #expect(try QueueContents(redis).claims > 0)
-            // Nobody else may take them over: their owner lives.
+            // No other worker may reclaim them: their owner lives.
             try await eventually("all are settled again") { try QueueContents(redis).count("delivered") == count }
             let account = try await worker.stop()
             let queue = try QueueContents(redis)

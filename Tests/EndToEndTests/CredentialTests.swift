@@ -49,7 +49,7 @@ extension EndToEnd {
             let workers = try (0..<3).map { _ in
                 try WorkerProcess(redis: redis.url, endpoint: simulator.port, options: ["--log-level", "debug"])
             }
-            // So that all that follows is sent at once, and with the token that will be refused.
+            // So that all later requests are sent at once, with the token that will be refused.
             try redis.push(TestJob.many(1000, prefix: "a"))
             try await eventually("all workers send") { try QueueContents(redis).count("delivered") == 1000 }
             try redis.push(TestJob.many(200, prefix: "e"))
@@ -184,7 +184,7 @@ extension EndToEnd {
             try redis.push(TestJob.many(50, prefix: "b"))
             try await eventually("they are delivered") { try QueueContents(redis).count("delivered") == 100 }
             #expect(try await simulator.account().connections == 1)
-            // One that is no good is told, and the one before stays.
+            // An invalid certificate is logged, and the previous one stays.
             try Data("nothing".utf8).write(to: URL(filePath: workshop.path("current.pem")), options: .atomic)
             try await worker.logs("credential_unusable")
             try redis.push(TestJob.many(50, prefix: "c"))

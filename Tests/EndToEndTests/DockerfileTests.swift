@@ -5,7 +5,7 @@ import Testing
 extension EndToEnd {
     @Suite("The image")
     struct DockerfileTests {
-        /// An instruction and its rest, with lines that were continued put together.
+        /// The instructions with their arguments; continued lines are joined.
         private static func instructions() throws -> [(name: String, rest: String)] {
             let lines = try DeployFolder.text("Dockerfile").split(separator: "\n").filter {
                 !$0.drop { $0 == " " }.hasPrefix("#")
@@ -17,7 +17,7 @@ extension EndToEnd {
             }
         }
 
-        /// The packages of Debian that the last stage installs.
+        /// The Debian packages that the last stage installs.
         private static func packages() throws -> Set<String> {
             let last = try #require(try instructions().last { $0.rest.contains("apt-get install") }).rest
             let install = try #require(last.split(separator: "&&").first { $0.contains("apt-get install") })
@@ -40,14 +40,14 @@ extension EndToEnd {
             let needed: [String] = try await Self.output("readelf", ["--dynamic", path]).matches(
                 of: /\(NEEDED\).*\[(.*)\]/
             ).map { String($0.1) }
-            // Those of Swift are linked into the programs of the image.
+            // Swift's own libraries are linked statically in the image.
             let system = needed.filter {
                 $0.firstMatch(of: /^lib(_?Foundation|swift|_Internat|_Testing|dispatch|Blocks)/) == nil
             }
             #expect(system.contains { $0.hasPrefix("libnghttp2") } && system.contains { $0.hasPrefix("libssl") })
             let packages = try Self.packages()
             for library in system {
-                // Of those that every Debian has.
+                // Every Debian has libc.
                 if try await Self.output("dpkg-query", ["--search", "*/\(library)"]).contains("libc6:") { continue }
                 let owners = try await Self.output("dpkg-query", ["--search", "*/\(library)"])
                     .split(separator: "\n").map { String($0.prefix { $0 != ":" }) }
@@ -69,7 +69,7 @@ extension EndToEnd {
             let copies = try Self.instructions().filter { $0.name == "COPY" && !$0.rest.hasPrefix("--from") }
             #expect(copies.count == 4)
             for copy in copies {
-                // Package.resolved need not be there.
+                // Package.resolved is optional.
                 let source = copy.rest.prefix { $0 != " " }.replacing("*", with: "swift")
                 #expect(FileManager.default.fileExists(atPath: DeployFolder.root.appending(path: source).path))
                 #expect(ignored.contains("!\(source)"), "\(source)")
@@ -112,7 +112,7 @@ extension EndToEnd {
                 variable.first == "APNS_WORKER_ADMIN_PORT"
                     && instructions.contains { $0 == ("EXPOSE", String(variable[1])) })
             #expect(instructions.contains { $0 == ("USER", "65532:65532") })
-            // Another port than the image's: it may be somebody's here.
+            // Not the port of the image, which may be in use here.
             let environment = ["APNS_WORKER_ADMIN_PORT": "\(try RedisServer.freePort())"]
             let arguments = command.split(separator: " ").map(String.init)
             let none = try await CommandLineTests.run(arguments, environment: environment)

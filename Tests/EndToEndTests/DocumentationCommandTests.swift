@@ -27,7 +27,7 @@ extension EndToEnd {
             }
         }
 
-        /// A line without what differs from run to run: numbers, times, identifiers, and the width of columns.
+        /// A line without the parts that differ between runs: numbers, times, identifiers, and the width of columns.
         private static func shape(_ line: String) -> String {
             line.replacing(/[0-9a-f]{8}-[0-9a-f-]{27}/, with: "#").replacing(/\b[0-9a-f]{8,}\b/, with: "#")
                 .replacing(/[0-9]+([.,:][0-9]+)*/, with: "#").replacing(/[ ]+/, with: " ")

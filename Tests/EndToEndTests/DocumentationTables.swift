@@ -348,7 +348,7 @@ struct DocumentedCommand: Decodable {
         (subcommands ?? []).filter { $0.commandName != "help" && $0.shouldDisplay != false }
     }
 
-    /// A section for each command, those that only group others included.
+    /// A section for each command, including those that only group others.
     var markdown: String { markdown([]) }
 
     private func markdown(_ parents: [String]) -> String {

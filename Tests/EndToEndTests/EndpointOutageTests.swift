@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// An APNs in trouble for as long as it pleases: every job waits, and all are delivered when it is over.
+    /// An APNs that fails for a long time: every job waits, and all are delivered when it recovers.
     @Suite("A failing APNs")
     struct EndpointOutageTests {
         private let redis: RedisServer
@@ -46,7 +46,7 @@ extension EndToEnd {
                 ["status", "--check"], environment: ["APNS_WORKER_REDIS_URL": redis.url])
             #expect(checked.ending == .exited(2) && checked.output.contains("server errors"), "\(checked.output)")
 
-            // From now on one request after the other.
+            // From now on, one request at a time.
             let before = try await simulator.account().requests
             #expect(before <= 300)
             try await eventually("probes go on", within: .seconds(30)) {

@@ -28,7 +28,7 @@ extension EndToEnd {
         }
 
         private static func worker(_ redis: RedisServer, _ options: [String] = []) async throws -> WorkerProcess {
-            // Nothing of what other workers of tests have for APNs.
+            // Without the APNs variables of the other tests' workers.
             let none = ["ENDPOINT", "CA", "KEY", "KEY_ID", "TEAM_ID", "TOPIC"].map { ("APNS_WORKER_\($0)", "") }
             let worker = try WorkerProcess(
                 redis: redis.url, endpoint: 1, options: ["--simulate"] + options,
@@ -65,7 +65,7 @@ extension EndToEnd {
                     #"  {"id":"\#(ids[0])", "token":"ab", "alert": "a b" }"#, lines[1],
                     #"{"id":"\#(ids[2])","token":"ab","alert":"é"}"#,
                 ])
-            // Unchecked lines are left alone.
+            // --unchecked leaves lines unchanged.
             let unchecked = try await Self.enqueue(["--unchecked", "--json"], redis, input: lines[0])
             #expect(unchecked.output == #"{"queue":"default"}"# + "\n")
             #expect(try QueueContents(redis).jobs.last == Array(lines[0].utf8))
@@ -105,7 +105,7 @@ extension EndToEnd {
                 let refused = try await Self.enqueue(flags + wrong, redis)
                 #expect(refused.ending == .exited(64) && refused.errors.contains(part), "\(refused.errors)")
             }
-            // Flags of one job would be without effect on lines.
+            // Flags for one job would have no effect on lines.
             let lines = try await Self.enqueue(["--campaign", "spring"], redis, input: #"{"token":"ab","alert":"x"}"#)
             #expect(lines.ending == .exited(64) && lines.errors.contains("--campaign is for a job of flags"))
             #expect(try QueueContents(redis).jobs.count == 2)
@@ -188,7 +188,7 @@ extension EndToEnd {
                 bad.output.contains(
                     /\ndead after \d+ (ms|s): BadCollapseId \(status 400, attempt 1, apns-id [0-9a-f-]{36}\)\n$/),
                 "\(bad.output)")
-            // One that no worker can read has an outcome too.
+            // An unreadable job has an outcome, too.
             let broken = try await Self.enqueue(
                 ["--token", "zz", "--alert", "x", "--wait", "30s", "--unchecked"], redis)
             #expect(

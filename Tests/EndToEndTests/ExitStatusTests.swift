@@ -144,14 +144,14 @@ extension EndToEnd {
             let view = try await FleetView(redis.url)
             #expect(view.kinds == ["dead_letters default"])
             #expect(view.problems[0].advice.contains("apns-worker requeue --queue default --reason PayloadTooLarge"))
-            // Fewer than ten on a quiet day are not a problem, unless a limit was given.
+            // Fewer than ten on a quiet day are not a problem, unless a limit is set.
             try count(20, 2, 0)
             #expect(try await Self.check(redis.url).ending == .exited(0))
             #expect(try await Self.check(redis.url, "--max-dead-rate", "5%").ending == .exited(1))
             #expect(try await Self.check(redis.url, "--max-dead-rate", "10%").ending == .exited(0))
             #expect(try await Self.check(redis.url, "--max-dead", "11").ending == .exited(1))
             #expect(try await Self.check(redis.url, "--max-dead", "12").ending == .exited(0))
-            // Once they are requeued or deleted, the day's count is no problem any more.
+            // Once they are requeued or deleted, the day's count is no longer a problem.
             try count(1000, 11, 1)
             try redis.run("DEL", "push:{default}:dead")
             #expect(try await Self.check(redis.url).ending == .exited(0))

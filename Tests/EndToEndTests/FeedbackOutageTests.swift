@@ -6,7 +6,7 @@ import Testing
 extension EndToEnd {
     @Suite("Feedback during outages")
     struct FeedbackOutageTests {
-        /// Sends the first, and the second half when it is told to.
+        /// Sends the first records, and the second half when the gate opens.
         private static func halves(_ gate: Gate, _ first: Range<Int>, _ second: Range<Int>) -> FeedbackServer.Script {
             @Sendable func whenOpen(_ peer: FeedbackPeer) {
                 guard gate.isOpen else { return peer.after(.milliseconds(5)) { whenOpen($0) } }
@@ -133,7 +133,7 @@ extension EndToEnd {
             process.send(signal)
             #expect(try await process.wait() == .exited(1))
             #expect(process.errors.contains("is stopping"), "\(process.errors)")
-            // All had arrived, or was on its way.
+            // All records had arrived or were in flight.
             let count = try scene.invalidTokens.count
             #expect(process.output.hasPrefix("default: \(count) records: \(count) added"), "\(process.output)")
         }
@@ -148,7 +148,7 @@ extension EndToEnd {
             gate.open()
             try await eventually("the wait is told of") { process.errors.contains("waiting for Redis") }
             process.send(SIGTERM)
-            // Well before the five minutes that it would wait otherwise.
+            // Well before the five minutes of the default.
             #expect(try await process.wait(within: .seconds(120)) == .exited(1))
             #expect(try scene.spilled == (20..<50).map(FeedbackScene.token))
             #expect(process.errors.contains("the next run writes them to Redis first"), "\(process.errors)")
@@ -192,14 +192,14 @@ extension EndToEnd {
         func otherApp() async throws {
             let scene = try await FeedbackScene(script: FeedbackScene.sending(0..<10))
             let wrong = try await scene.run(environment: ["APNS_WORKER_TOPIC": "com.other.app"])
-            // As for any settings that are wrong.
+            // The same status as for other wrong settings.
             #expect(wrong.ending == .exited(78), "\(wrong.errors)")
             #expect(wrong.errors.contains("com.example.app) is for com.example.app"), "\(wrong.errors)")
             #expect(wrong.errors.contains("not for the topic com.other.app"))
             #expect(wrong.errors.contains("was not read, and keeps its records"))
             #expect(scene.server.peers.isEmpty)
 
-            // One of two apps keeps the other from nothing.
+            // One app does not affect the other.
             var apps = ["APNS_WORKER_APPS": "shop,news", "APNS_WORKER_TOPIC": ""]
             apps["APNS_WORKER_APPS_SHOP_TOPIC"] = "com.example.app"
             apps["APNS_WORKER_APPS_NEWS_TOPIC"] = "com.other.app"

@@ -13,7 +13,7 @@ extension EndToEnd {
             }
         }
 
-        /// Sends some, and the rest when it is told to.
+        /// Sends some records, and the rest when the gate opens.
         private static func gated(_ gate: Gate, _ first: Range<Int>, _ rest: Range<Int>) -> FeedbackServer.Script {
             @Sendable func whenOpen(_ peer: FeedbackPeer) {
                 guard gate.isOpen else { return peer.after(.milliseconds(5)) { whenOpen($0) } }
@@ -38,7 +38,7 @@ extension EndToEnd {
             process.kill()
             scene.redis.resume()
             let kept = try scene.spilled
-            // Redis may have had the command in its socket.
+            // Redis may have received the command in its socket.
             let written = try scene.invalidTokens
             #expect(written == FeedbackScene.tokens(0..<20) || written == FeedbackScene.tokens(0..<20).union(kept))
             let mode = try FileManager.default.attributesOfItem(atPath: scene.spill.path)[.posixPermissions] as? Int
@@ -52,7 +52,7 @@ extension EndToEnd {
             #expect(report.apps.map(\.records) == [kept.count, 0])
             #expect(try scene.invalidTokens == FeedbackScene.tokens(0..<20).union(kept))
             #expect(try scene.spilled.isEmpty)
-            // Who is handed records gets those too, with the app that they are of.
+            // A command of --exec gets these records, too, with their app.
             let handed = try FeedbackScene.Record.all(String(contentsOf: file, encoding: .utf8))
             #expect(handed.map(\.token) == kept && handed.allSatisfy { $0.app == "default" })
         }
@@ -120,7 +120,7 @@ extension EndToEnd {
                 }
             case "few replicas": try scene.redis.run("CONFIG", "SET", "min-replicas-to-write", "1")
             default:
-                // A file cannot take its place.
+                // A file cannot replace it.
                 try FileManager.default.createDirectory(
                     at: scene.redis.directory.appending(path: "blocked"), withIntermediateDirectories: true)
                 try scene.redis.run("CONFIG", "SET", "save", "3600 1000000")
@@ -144,7 +144,7 @@ extension EndToEnd {
             let after = try await scene.run()
             #expect(after.ending == .exited(0), "\(after.errors)")
             #expect(try scene.has(0..<10))
-            // It leaves nothing else there.
+            // No other file is left.
             #expect(try scene.redis.run("KEYS", "*probe*").elements?.isEmpty == true)
         }
 
@@ -163,7 +163,7 @@ extension EndToEnd {
             #expect(try scene.invalidTokens == FeedbackScene.tokens(0..<3).union(FeedbackScene.tokens(7..<9)))
             #expect(try scene.spilled.isEmpty)
 
-            // In the middle it is no accident, and nothing is done without somebody who looks at it.
+            // In the middle of the file it is not a crash: nothing is done until an operator has looked at it.
             let bad = heading + line(10) + "\n" + line(11).prefix(50) + "\n" + line(12) + "\n"
             try bad.write(to: scene.spill, atomically: true, encoding: .utf8)
             let peers = scene.server.peers.count

@@ -2,7 +2,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Commands on a server that has reached its `maxmemory`, which is when an operator needs them.
+    /// Commands on a server that has reached its `maxmemory`, when an operator needs them.
     @Suite("Commands on a Redis whose memory is full")
     struct FullRedisTests {
         private static func fill(_ redis: RedisServer) throws {

@@ -75,7 +75,7 @@ extension EndToEnd {
         func otherApp() async throws {
             let workshop = try OpenSSLWorkshop()
             try workshop.certificate("right", subject: "/UID=com.other.app/CN=Apple Push Services: com.other.app")
-            // A file that is replaced later on.
+            // This file is replaced later.
             for (name, file) in [("client.pem", "in-use.pem"), ("client-key.pem", "in-use-key.pem")] {
                 try FileManager.default.copyItem(
                     atPath: try TestCertificates.path(name), toPath: workshop.path(file))
@@ -98,7 +98,7 @@ extension EndToEnd {
             let ready = try await MetricsTests.get(port, "/readyz")
             #expect(ready.status == 503 && ready.body.contains("CertificateNotForTopic"), "\(ready.body)")
 
-            // When a probe is due, and when somebody resumes the app: nothing is sent either.
+            // A due probe and a resumed app: still nothing is sent.
             try await eventually("a probe is overdue") {
                 let until = try BreakerTests.pause("default", scene.redis)?["until"] as? Double ?? .infinity
                 return until + 2000 < Date().timeIntervalSince1970 * 1000
@@ -114,7 +114,7 @@ extension EndToEnd {
             #expect(try await scene.simulator.account().gateway.frames == [:])
             #expect(try await scene.simulator.account().gateway.accepted == 0)
 
-            // Both files, one after the other as by hand.
+            // Both files, one after the other, as an operator would.
             for (name, file) in [("right.pem", "in-use.pem"), ("right-key.pem", "in-use-key.pem")] {
                 try Data(workshop.read(name)).write(to: URL(filePath: workshop.path(file)), options: .atomic)
             }
@@ -152,7 +152,7 @@ extension EndToEnd {
             worker.process.send(SIGHUP)
             try await eventually("the app is paused again") { try BreakerTests.pause("old", scene.redis) != nil }
             try scene.redis.push(TestJob.many(20, prefix: "b"))
-            // Claimed and put off, or left where they are.
+            // Claimed and deferred, or still in the list.
             try await eventually("a probe is overdue") {
                 let until = try BreakerTests.pause("old", scene.redis)?["until"] as? Double ?? .infinity
                 return until + 2000 < Date().timeIntervalSince1970 * 1000

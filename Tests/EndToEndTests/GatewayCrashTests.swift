@@ -9,7 +9,7 @@ extension EndToEnd {
         func killed() async throws {
             let scene = try await GatewayScene()
             try scene.redis.push(TestJob.many(3000, prefix: "a"))
-            // Nothing beyond the first window: that is neither confirmed by age nor asked about.
+            // Only the first window: it is neither confirmed by age nor tested with a bad item.
             let first = try scene.worker(
                 confirmAfter: 600_000,
                 options: ["--gateway-window", "1000", "--gateway-barrier", "off", "--max-connections", "1"])
@@ -46,7 +46,7 @@ extension EndToEnd {
             #expect(account.delivered > 200 && account.delivered < jobs.count)
             #expect(simulated.gateway.accepted == account.delivered && account.possibleDuplicates == 0)
             #expect(simulated.acceptedByToken.count == account.delivered)
-            // A connection on which nothing was sent has nothing to ask about.
+            // A connection on which nothing was sent needs no test.
             #expect(
                 (1...simulated.gateway.connections).contains(simulated.gateway.packets["2 MissingDeviceToken"] ?? 0))
             #expect(queue.count("delivered") == account.delivered && account.lostClaims == 0)
@@ -59,7 +59,7 @@ extension EndToEnd {
 
         @Test("a drain that finds a bad token returns the jobs behind it without spending an attempt")
         func badOneInDrain() async throws {
-            // It is told of so late that the worker is stopped meanwhile.
+            // The packet comes so late that the worker is stopped before it.
             let scene = try await GatewayScene(rules: ["prefix=dead,answer=8,delay=3s"])
             let behind = TestJob.many(100, prefix: "b")
             try scene.redis.push(

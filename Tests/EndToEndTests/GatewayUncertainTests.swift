@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Ends of connections that leave it open what the gateway has taken.
+    /// Ends of connections after which it is unknown what the gateway accepted.
     @Suite("A gateway that closes without a usable error packet")
     struct GatewayUncertainTests {
         @Test(

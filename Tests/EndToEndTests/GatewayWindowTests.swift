@@ -26,7 +26,7 @@ extension EndToEnd {
             #expect(queue.claims == 100 && queue.count("delivered") == 1900)
             #expect(try await scene.simulator.account().accepted == 2000)
             #expect(try await other.stop().delivered == 1900)
-            // Nobody has told it anything yet.
+            // The gateway has reported nothing yet.
             let account = try await worker.stop()
             #expect(account.delivered == 0 && account.possibleDuplicates == 100)
             #expect(try scene.queue().retries.count + scene.queue().jobs.count == 100)
@@ -80,7 +80,7 @@ extension EndToEnd {
             try scene.redis.push(jobs)
             let patient = try scene.worker(confirmAfter: 600_000)
             try await eventually("all are accepted") { try await scene.simulator.account().accepted == 50 }
-            // A later job has been claimed, sent and accepted, and still the first are not settled.
+            // A later job has been claimed, sent and accepted, but the first ones are not settled yet.
             try scene.redis.push(TestJob.many(1, prefix: "b"))
             try await eventually("the later one is accepted too") {
                 try await scene.simulator.account().accepted == 51

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Answers that APNs never gives, or gives on a bad day, from a server over Python's h2.
+    /// Answers that APNs never or rarely gives, from a server over Python's h2.
     @Suite("Hostile answers")
     struct HostileAnswerTests {
         /// An answer of `Tests/Foreign/answer_server.py`.
@@ -43,7 +43,7 @@ extension EndToEnd {
                     redis: redis.url, endpoint: server.port, options: options, environment: environment)
             }
 
-            /// Waits until the worker has done all there was, and expects that it kept to HTTP/2.
+            /// Waits until the queue is empty, and expects that the worker kept to HTTP/2.
             func finish() async throws -> (worker: WorkerProcess.Account, queue: QueueContents) {
                 let account: WorkerProcess.Account
                 do { account = try await worker.finish() } catch {
@@ -65,7 +65,7 @@ extension EndToEnd {
         @Test("with status 410 mark a token whatever else they contain, with a plausible time")
         func invalidTokens() async throws {
             let before = Int64(Date().timeIntervalSince1970 * 1000) - 1000
-            // The times that are taken as they are come first.
+            // The times that are used unchanged come first.
             let exact: [String: Int64] = ["a0": 1_700_000_000_123, "a1": 1_700_000_000_000]
             let answers: [String: Answer] = [
                 "a0": .status("410", #"{"reason":"Unregistered","timestamp":1700000000123}"#),
@@ -74,13 +74,13 @@ extension EndToEnd {
                 "b0": .status("410", #"{"reason":"Unregistered","timestamp":253402300799000}"#),
                 "b1": .status("410", #"{"reason":"Unregistered","timestamp":9223372036854775807}"#),
                 "b2": .status("410", #"{"reason":"Unregistered","timestamp":1e300}"#),
-                // Before there was APNs: seconds, as in the binary protocol, or nonsense.
+                // Before APNs existed: seconds, as in the binary protocol, or garbage.
                 "b3": .status("410", #"{"reason":"Unregistered","timestamp":1700000000}"#),
                 "b4": .status("410", #"{"reason":"Unregistered","timestamp":0}"#),
                 "b5": .status("410", #"{"reason":"Unregistered","timestamp":-1700000000123}"#),
                 "b6": .status("410", #"{"reason":"Unregistered","timestamp":"1700000000123"}"#),
                 "b7": .status("410", #"{"reason":"Unregistered","timestamp":[1700000000123]}"#),
-                // Without a reason, or with one that is none: believed because APNs accepts other tokens.
+                // Without a reason or with an unknown one: believed because APNs accepts other tokens.
                 "c0": .status("410"),
                 "c1": .status("410", "<html>Gone</html>"),
                 "c2": .status("410", #"{"reason":5,"timestamp":1700000000123}"#),
@@ -88,14 +88,14 @@ extension EndToEnd {
                 "c4": .status("410", "null"),
                 "c5": .status("410", #"{"reason":"\#(String(repeating: "x", count: 4000))"}"#),
                 "c6": .status("410", #"{"reason":"Shutdown"}"#),
-                // A megabyte, of which the beginning is right.
+                // A megabyte with a valid beginning.
                 "c7": Answer(headers: [[":status", "410"]], body: Self.unregistered + " ", repeat: 40_000),
                 "c8": .status(
                     "410", Self.unregistered, more: [["content-length", "25"], ["content-type", "text/plain"]]),
                 "c9": Answer(headers: [[":status", "410"]], body: Self.unregistered, early: true),
             ]
             let scene = try await Scene(answers, options: ["--exit-when-done"])
-            // Registered long ago, and known to be: APNs knows better.
+            // Registered long ago, and recorded: APNs overrides that.
             let tokens = Dictionary(uniqueKeysWithValues: answers.keys.map { ($0, TestJob.token($0, 1)) })
             for token in tokens.values {
                 try scene.redis.run("HSET", "push:{shared}:registrations", token, "1600000000000")

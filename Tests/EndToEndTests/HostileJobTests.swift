@@ -31,7 +31,7 @@ extension EndToEnd {
                 do throws(JobError) {
                     let job = try JobDecoder.decode(ByteBuffer(bytes: input))
                     notifications += job.tokenCount
-                    // Its letter has what the producer wrote, without the wrapper that it came in.
+                    // Its dead letter has the producer's bytes, without the wrapper.
                     jobs[Array(job.originalBytes.readableBytesView), default: 0] += 1
                 } catch {
                     let original = Envelope.read(ByteBuffer(bytes: input)).original

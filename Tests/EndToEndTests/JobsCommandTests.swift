@@ -88,7 +88,7 @@ extension EndToEnd {
             let lines = list.output.split(separator: "\n")
             #expect(lines.count == 51 && list.errors.contains("there are more"), "\(list.errors)")
             #expect(lines[0].contains(/STATE +KEY +AGE +NEXT +ATTEMPT +APP +ID +CAMPAIGN +TOKENS +LAST ERROR/))
-            // Its id is not valid, so it has none.
+            // Its ID is not valid, so it has none.
             #expect(lines[3].contains(/waiting +[0-9a-f]{10} +\? +- +1 +- +- +- +abcd… +unreadable/), "\(lines[3])")
             #expect(!list.output.contains("\u{1B}") && !list.output.contains("\u{07}"))
             #expect(try await stage.run(["jobs", "list", "--count"]).output == "66\n")
@@ -275,7 +275,7 @@ extension EndToEnd {
             #expect(rows.count == 1 && rows.allSatisfy { ($0["lane"] as? String)?.isEmpty == false })
             let result = try await stage.run(["jobs", "cancel", "--yes", "--id", "job-1"])
             #expect(result.errors.contains("claimed by workers, which drop"), "\(result.output)\(result.errors)")
-            // With the answer to what was in flight.
+            // With the answers to the requests in flight.
             try await eventually("the tokens that were not sent to are cancelled") {
                 try stage.contents().deadReasons == ["Cancelled": 1]
             }

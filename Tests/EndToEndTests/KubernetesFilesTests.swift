@@ -8,7 +8,7 @@ extension EndToEnd {
         private static func deployment() throws -> YAMLNode { try DeployFolder.yaml("kubernetes/deployment.yaml") }
         private static func container() throws -> YAMLNode { try deployment().at("spec/template/spec/containers/0") }
 
-        /// The configuration that the pods have.
+        /// The configuration of the pods.
         private static func configuration() throws -> String {
             try DeployFolder.yaml("kubernetes/configmap.yaml").text("data/worker.yaml")
         }
@@ -24,7 +24,7 @@ extension EndToEnd {
             let redis = try RedisServer()
             let simulator = try await SimulatorProcess()
             let folder = try ConfigurationTests.Folder()
-            // Where the volumes are mounted, and what is in them.
+            // The mounted volumes and their contents.
             let mounts = try Dictionary(
                 uniqueKeysWithValues: Self.container().list("volumeMounts").map { mount in
                     let name = try mount.text("name")
@@ -34,7 +34,7 @@ extension EndToEnd {
                 })
             #expect(mounts.count == 2)
             let port = try RedisServer.freePort()
-            // It must not listen on all addresses here, nor on a port that may be somebody's.
+            // Here it must not listen on all addresses, nor on a port that may be in use.
             try folder.write(
                 Self.configuration().replacing("0.0.0.0", with: "127.0.0.1").replacing("9464", with: "\(port)"),
                 as: "config/worker.yaml")
@@ -84,7 +84,7 @@ extension EndToEnd {
         @Test("a pod gets enough time for a drain")
         func grace() throws {
             let grace = try Self.deployment().number("spec/template/spec/terminationGracePeriodSeconds")
-            // What Redis is given at the end to take what has not been settled, and something to spare.
+            // With the time for the last settlements, and some to spare.
             #expect(grace > (try Self.drainTimeout()) + 2 + 5)
         }
 

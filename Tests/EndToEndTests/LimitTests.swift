@@ -71,7 +71,7 @@ extension EndToEnd {
             try await eventually("all are delivered", within: .seconds(60)) {
                 try QueueContents(redis).count("delivered") == 600
             }
-            // A tenth of a second's worth may have been saved up.
+            // Permits for a tenth of a second may have accumulated.
             #expect(ContinuousClock.now - start >= .milliseconds(5800))
             var accounts: [WorkerProcess.Account] = []
             for worker in workers { accounts.append(try await worker.stop()) }

@@ -7,7 +7,7 @@ extension EndToEnd {
     struct LogTests {
         private static let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-        /// The lines of a log in JSON, as Python reads them, which minds what is no UTF-8 and names that are there twice.
+        /// The lines of a JSON log, parsed by Python, which rejects invalid UTF-8 and duplicate names.
         private static func parsed(_ worker: WorkerProcess) throws -> [[String: String]] {
             let program = """
                 import json, sys
@@ -43,7 +43,7 @@ extension EndToEnd {
                     TestJob.text(TestJob.token("a", number), "\"id\":\"\(id)\",\"traceparent\":\"\(Self.trace)\",").utf8
                 )
             }
-            // What is no UTF-8 within an id.
+            // Invalid UTF-8 in an ID.
             jobs.append(
                 Array("{\"id\":\"".utf8) + [0xFF, 0xC3, 0x28] + Array("\",\"token\":\"aa\",\"payload\":{}}".utf8))
             let redis = try RedisServer()

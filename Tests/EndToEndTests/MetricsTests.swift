@@ -66,7 +66,7 @@ extension EndToEnd {
 
             let answered = page.value("apns_worker_send_seconds_count", ["app": "default"])
             #expect(answered == page.value("apns_worker_requests_total"))
-            // Each that was sent, once: retries have waited for something else.
+            // Each sent notification once: retries have waited for another reason.
             #expect(page.value("apns_worker_queue_seconds_count", ["queue": "default"]) == Double(ends) - 5)
             #expect(try #require(page.value("apns_worker_send_seconds_sum", ["app": "default"])) > 0)
             #expect(page.value("apns_worker_breaker_state", ["app": "default", "state": "closed"]) == 1)
@@ -79,7 +79,7 @@ extension EndToEnd {
             // A lane without claims may have none.
             #expect((1...2).contains(page.families["apns_worker_lease_age_seconds"]?.samples.count ?? 0))
 
-            // Nothing of a device or of what it was sent.
+            // No device token and no payload.
             #expect(!text.contains(/[0-9a-f]{32}/) && !text.contains("Hello") && !text.contains("NewReason"))
             #expect(try await Promtool.check(text).isEmpty)
             #expect(page.families.values.allSatisfy { $0.help?.isEmpty == false })
@@ -212,7 +212,7 @@ extension EndToEnd {
                 // 127.0.0.1 in the kernel's own spelling.
                 let expected =
                     isOpen ? ["0100007F:" + String(try await worker.adminPort(), radix: 16, uppercase: true)] : []
-                // The kernel may leave a socket out of its list where others come and go while it is read.
+                // The kernel may omit a socket from its list while others open and close.
                 try await eventually("it listens on \(expected)") {
                     try worker.listeningAddresses().map { $0.replacing(/:0+/, with: ":") } == expected
                 }
@@ -241,7 +241,7 @@ extension EndToEnd {
             try await eventually("it is ready") {
                 try await CommandLineTests.run(["health", "--ready", "--admin-port", port]).ending == .exited(0)
             }
-            // As in a container: the port is in the environment, and what the file says is of no consequence.
+            // As in a container: the port is in the environment, which overrides the file.
             let alive = try await CommandLineTests.run(
                 ["health"], environment: ["APNS_WORKER_ADMIN_PORT": port, "APNS_WORKER_CONFIG": "/nowhere.yaml"])
             #expect(alive.ending == .exited(0) && alive.output == "alive\n" && alive.errors.isEmpty)
@@ -274,7 +274,7 @@ extension EndToEnd {
             if kind == "silent" { redis.resume() }
         }
 
-        // MARK: Asking
+        // MARK: Requests
 
         static func get(_ port: Int, _ path: String) async throws -> (status: Int, body: String) {
             let curl = try ChildProcess(
@@ -290,7 +290,7 @@ extension EndToEnd {
 }
 
 extension WorkerProcess {
-    /// The port that its log tells.
+    /// The port from its log.
     func adminPort() async throws -> Int {
         try await logs("admin_port_opened")
         let line = lines(of: "admin_port_opened").first ?? ""
@@ -303,7 +303,7 @@ extension WorkerProcess {
         let process = "/proc/\(process.processIdentifier)"
         let own = Set(
             try FileManager.default.contentsOfDirectory(atPath: process + "/fd").compactMap {
-                // One that is closed meanwhile is none of those.
+                // A socket that was closed since then is not one of them.
                 try? FileManager.default.destinationOfSymbolicLink(atPath: "\(process)/fd/\($0)")
             })
         return try ["tcp", "tcp6"].flatMap { family in
@@ -319,7 +319,7 @@ extension WorkerProcess {
 }
 
 extension ChildProcess {
-    /// Tells it to end, and waits until it has.
+    /// Stops it, and waits for its end.
     fileprivate func stopAndWait() async throws -> Ending {
         send(SIGTERM)
         return try await wait()

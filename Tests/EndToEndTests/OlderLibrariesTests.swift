@@ -54,7 +54,7 @@ extension EndToEnd {
                 #expect((now + duration - 1...latest + duration + 1).contains(expiration))
             }
             #expect(seen[3] == 0 && seen[4] == now + 77_777)
-            // The gateway takes none at all for "do not store".
+            // The gateway uses 0 for "do not store".
             #expect((now + 30 * 86_400 - 1...latest + 30 * 86_400 + 1).contains(seen[5]))
         }
 
@@ -110,7 +110,7 @@ extension EndToEnd {
             #expect(result.worker.delivered == 50 && result.simulator.gateway.accepted == 50)
             #expect(result.queue.dead.isEmpty)
             #expect(!result.log.lines(of: "apns_connection_failed").isEmpty, "\(result.log)")
-            // Once for the first connection at the most, and then for one at a time.
+            // At most once for the first connection, and then for one at a time.
             #expect(result.worker.retried <= 50 + 4)
         }
 

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Situations that people on call meet, from the first look to the end of the trouble, with the program's commands only.
+    /// Situations on call, from the first symptom to the solution, with the program's commands only.
     @Suite("On call")
     struct OnCallTests {
         private static let inAnHour = Int(Date().timeIntervalSince1970) + 3600
@@ -99,7 +99,7 @@ extension EndToEnd {
             let shown = try await Self.command(stage, "jobs", "show", key)
             #expect(shown.output.contains("429 TooManyRequests"), "\(shown)")
             try await simulator.control("DELETE", "/rules")
-            // The token has a pause of its own, which `jobs run` does not shorten.
+            // The token has its own pause, which `jobs run` does not shorten.
             try await stage.server(of: "push:{shared}:throttled-tokens").run("DEL", "push:{shared}:throttled-tokens")
             _ = try await worker.stop()
             let next = try WorkerProcess(redis: stage.url, endpoint: simulator.port)
@@ -233,7 +233,7 @@ extension EndToEnd {
             #expect(try await FleetView(stage.url).queues.allSatisfy { $0.paused != nil })
             _ = try await Self.command(stage, "resume", "--all-queues", "--yes", environment: environment)
             #expect(try await FleetView(stage.url).queues.allSatisfy { $0.paused == nil })
-            // One is meant by default, and it is named.
+            // The default is used, and it is named.
             let enqueued = try await Self.command(
                 stage, "enqueue", "--alert", "x", "--token", TestJob.token("0d", 1), environment: environment)
             #expect(enqueued.output.contains("default") || enqueued.errors.contains("default"), "\(enqueued)")

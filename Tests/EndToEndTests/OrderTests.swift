@@ -176,7 +176,7 @@ extension EndToEnd {
             let slots = try ["a", "b"].map { try cluster.slot(of: "push:{\($0)}:jobs") }
             #expect(try cluster.owner(ofSlot: slots[0]) !== cluster.owner(ofSlot: slots[1]))
             let worker = try WorkerProcess(redis: cluster.url, endpoint: simulator.port, options: ["--queue", "a,b"])
-            // Nobody names the queues: they are found on all servers.
+            // Without names, the queues are found on all servers.
             try await eventually("it is seen on both") {
                 let view = try await FleetView(cluster.url)
                 return view.queues.map(\.name) == ["a", "b"] && view.worker(worker)?.queues == ["a", "b"]

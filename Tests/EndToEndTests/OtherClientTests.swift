@@ -3,8 +3,8 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Clients that this project has no part in, against the simulator. curl, nghttp and h2load are what the simulator's own
-    /// tests ask with.
+    /// Third-party clients against the simulator. The simulator's own tests use curl, nghttp
+    /// and h2load.
     @Suite("Third-party clients with the simulator")
     struct OtherClientTests {
         private struct Report: Decodable {

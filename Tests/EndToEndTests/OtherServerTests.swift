@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Servers that do what HTTP/2 allows and APNs may do, each over another library: Go's net/http and framer, Python's h2,
+    /// Servers that do everything HTTP/2 allows, each with another library: Go's net/http and framer, Python's h2,
     /// and nghttpd. nginx and haproxy have suites of their own.
     @Suite("Third-party servers as APNs")
     struct OtherServerTests {
@@ -87,7 +87,7 @@ extension EndToEnd {
 
         private func startNghttpd(_ port: Int) async throws -> ChildProcess {
             let path = ProcessInfo.processInfo.environment["PATH", default: ""]
-            // By the line, because what waits in a buffer is lost when it is killed.
+            // Line-buffered, because a kill loses buffered output.
             let process = try ChildProcess(
                 "stdbuf",
                 [

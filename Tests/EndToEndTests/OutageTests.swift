@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Redis goes, and comes back.
+    /// Redis becomes unavailable and returns.
     @Suite("Outages of Redis")
     struct OutageTests {
         private static let durable = ["--appendonly", "yes", "--appendfsync", "always"]
@@ -31,7 +31,7 @@ extension EndToEnd {
             try await eventually("both are at work") { try QueueContents(scene.redis).workers.count == 8 }
             scene.redis.kill()
             let accepted = try await scene.simulator.account().accepted
-            // The lease is 7 s; with Redis gone, nothing shows that it has ended.
+            // The lease is 7 s; without Redis, nothing shows that it has ended.
             try await Task.sleep(for: .milliseconds(9000))
             try scene.redis.start()
             let accounts = [try await scene.worker.finish(), try await other.finish()]
@@ -51,7 +51,7 @@ extension EndToEnd {
         @Test("a clean restart with a snapshot")
         func restartedFromSnapshot() async throws {
             let scene = try await OutageScene()
-            // Redis saves on SIGTERM only when it is told to save at times.
+            // Redis saves on SIGTERM only if regular saving is configured.
             try scene.redis.run("CONFIG", "SET", "save", "3600 1")
             scene.redis.stop()
             try await scene.apnsIsQuiet()
@@ -100,7 +100,7 @@ extension EndToEnd {
             try await scene.apnsIsQuiet()
             scene.worker.process.send(SIGTERM)
             let ended = scene.worker
-            // It has until the end of its time, because Redis may come back: for a while nothing happens.
+            // It waits until its timeout, because Redis may return: for a while nothing happens.
             try await Task.sleep(for: .milliseconds(500))
             #expect(ended.process.ending == nil)
             try scene.redis.start()

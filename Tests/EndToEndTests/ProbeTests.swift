@@ -51,7 +51,7 @@ extension EndToEnd {
             try process.output.split(separator: "\n").filter { !$0.hasPrefix("#") }.map(Row.init)
         }
 
-        /// A simulator to which all device tokens are made up.
+        /// A simulator that rejects all device tokens.
         private func simulator(_ options: [String] = []) async throws -> SimulatorProcess {
             try await SimulatorProcess(
                 rules: ["answer=BadDeviceToken"], options: ["--topic", "com.example.app"] + options)

@@ -2,7 +2,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// The way to APNs through a proxy that is none of ours.
+    /// Connections to APNs through a third-party proxy.
     @Suite("Proxies")
     struct ProxyTests {
         @Test(

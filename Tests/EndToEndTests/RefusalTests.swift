@@ -3,13 +3,13 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Redis is there, and will not.
+    /// Redis answers, but refuses commands.
     @Suite("Refusals of Redis")
     struct RefusalTests {
         @Test("READONLY: the server becomes a replica, and a master again")
         func readOnly() async throws {
             let scene = try await OutageScene()
-            // Of a master that does not exist: it keeps its data.
+            // A replica of a master that does not exist keeps its data.
             try scene.redis.run("REPLICAOF", "127.0.0.1", "\(RedisServer.freePort())")
             try await scene.worker.logs("redis_refused", "READONLY")
             try await scene.worker.logs("not_ready")
@@ -27,7 +27,7 @@ extension EndToEnd {
 
         @Test("LOADING: the server is back and still reads its data")
         func loading() async throws {
-            // A server that reads looks at its connections every 2 MB: that is every fifth of these keys, each 50 ms.
+            // A loading server handles its connections every 2 MB: every fifth of these keys, each 50 ms.
             let scene = try await OutageScene(arguments: ["--key-load-delay", "50000", "--rdbcompression", "no"])
             try scene.redis.run(
                 "EVAL", "for i = 1, 100 do redis.call('SET', KEYS[1] .. i, string.rep('x', 400000)) end", "1", "ballast"
@@ -166,7 +166,7 @@ extension EndToEnd {
                 return redis.call('ZCARD', KEYS[1])
                 """
             let yesterday = Int((Date().timeIntervalSince1970 - 86_400) * 1000)
-            // In portions, each of which takes less time than a connection waits.
+            // In portions, each of which is shorter than a connection's timeout.
             for portion in 0..<10 {
                 let (first, count) = (portion * 100_000 + 1, (portion + 1) * 100_000)
                 #expect(
@@ -207,7 +207,7 @@ extension EndToEnd {
     }
 }
 
-/// A script that runs until somebody kills it, in a thread of its own.
+/// A script that runs until it is killed, in a thread of its own.
 private final class EndlessScript: Sendable {
     private let task: Task<RedisValue, any Error>
 

@@ -21,7 +21,7 @@ extension EndToEnd {
 
             func write(_ yaml: String) throws { try folder?.write(yaml) }
 
-            /// Writes the file and says so.
+            /// Writes the file and sends SIGHUP.
             func reload(_ yaml: String) async throws {
                 let before = worker.lines(of: "configuration_reloaded").count
                 try write(yaml)
@@ -109,7 +109,7 @@ extension EndToEnd {
             try await eventually("what is right again is taken up", within: .seconds(60)) {
                 scene.worker.log.contains("apps_changed=shop")
             }
-            // An app that cannot be made, such as one whose key is gone, is a mistake too.
+            // An app that cannot be created, such as one whose key is missing, is also a mistake.
             try scene.write(Self.shop(simulator.port, "    key: /no/such.p8\n"))
             scene.worker.process.send(SIGHUP)
             try await scene.worker.logs("configuration_refused", "/no/such.p8")
@@ -120,7 +120,7 @@ extension EndToEnd {
 
         @Test("the log level changes at once, and changes that need a restart are named")
         func level() async throws {
-            // Without the file it warns.
+            // Without a file it logs a warning.
             let redis = try RedisServer(arguments: ["--appendonly", "yes"])
             let simulator = try await SimulatorProcess()
             let scene = try Scene(redis, "log_level: warning\n" + Self.shop(simulator.port))
@@ -128,7 +128,7 @@ extension EndToEnd {
             #expect(scene.worker.log.isEmpty, "\(scene.worker.log)")
             try await scene.reload(
                 "log_level: debug\nlease: 8000\nqueue_order: strict\nmax_attempts: 3\n" + Self.shop(simulator.port))
-            // WorkerProcess gives the lease by a variable, which goes before the file.
+            // WorkerProcess sets the lease with a variable, which overrides the file.
             try await scene.worker.logs("restart_needed", "queue_order")
             #expect(scene.worker.log.contains("log_level, max_attempts"))
             _ = try await scene.worker.stop()

@@ -5,7 +5,7 @@ import Testing
 extension EndToEnd {
     @Suite("Enqueueing with replicas")
     struct ReplicasTests {
-        /// A master with a replica that is in step.
+        /// A master with a replica in sync.
         private struct Pair {
             let master: RedisServer
             let replica: RedisServer
@@ -61,7 +61,7 @@ extension EndToEnd {
         func lines() async throws {
             let pair = try await Pair()
             pair.replica.pause()
-            // An empty line and one that is no job are lines too.
+            // An empty line and an invalid job also count as lines.
             let lines = ["", "{"] + TestJob.many(2500)
             let result = try await pair.enqueue(
                 ["--replicas", "1", "--replicas-timeout", "1s"], input: lines.joined(separator: "\n"))
@@ -105,7 +105,7 @@ extension EndToEnd {
             let process = try ChildProcess(
                 BuiltProgram.path("apns-worker"), ["enqueue"] + Self.one,
                 environment: ["APNS_WORKER_REDIS_URL": cluster.url])
-            // The list is not there: as long as the slot moves, each push is sent away.
+            // The list does not exist: while the slot moves, each push is redirected.
             try await eventually("it has been sent away") {
                 try old.run("INFO", "errorstats").text?.contains("errorstat_ASK") == true
             }

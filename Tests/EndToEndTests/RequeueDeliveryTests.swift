@@ -84,7 +84,7 @@ extension EndToEnd {
             try await eventually("it is refused") { try QueueContents(redis).dead.count == 1 }
             try await Self.requeue(redis, "--id", "u")
             try await eventually("it is delivered") { try QueueContents(redis).count("delivered") == 1 }
-            // Another with its id still is.
+            // Another job with its ID still is.
             try redis.push([job])
             try await eventually("the other is dropped") { try QueueContents(redis).count("dropped:Duplicate") == 1 }
             let account = try await worker.stop()

@@ -40,7 +40,7 @@ extension EndToEnd {
             #expect(command.0.ending == script.0.ending)
             #expect(command.0.output == script.0.output)
             if flags != ["--all"] { #expect(command.0.errors == script.0.errors) }
-            // The script works some moments later, and both times are in the jobs and letters.
+            // The script runs a moment later, and jobs and dead letters contain both times.
             #expect(command.1.jobs.map(Self.withoutTime) == script.1.jobs.map(Self.withoutTime))
             #expect(command.1.dead.map(\.original) == script.1.dead.map(\.original))
             #expect(command.1.counters == script.1.counters)
@@ -153,7 +153,7 @@ extension EndToEnd {
                 try (0..<2).map { _ in try tool.start(["--reason", "UnknownApp"], redis: redis) }
             }
             for process in processes {
-                // One that finds nothing left exits with 1.
+                // A run that finds nothing exits with 1.
                 let ending = try await process.wait()
                 #expect(ending == .exited(process.output.contains("requeued") ? 0 : 1), "\(process.errors)")
             }
@@ -210,7 +210,7 @@ extension EndToEnd {
             }
         }
 
-        /// Returns the output on a terminal on which an answer is typed.
+        /// Returns the output on a terminal into which an answer is typed.
         private static func onTerminal(
             _ tool: RequeueTool, _ flags: [String], _ redis: RedisServer, answer: String
         ) async throws -> String {

@@ -65,7 +65,7 @@ extension EndToEnd {
             let forced = try await Self.run(redis.url, "pause", "--queue", "critcal", "--force")
             #expect(forced.ending == .exited(0), "\(forced)")
             #expect(try redis.run("EXISTS", "push:{critcal}:paused") == 1)
-            // Where nothing is known, a name is as good as another: a pause can precede the first job.
+            // If no queue exists yet, any name is accepted: a pause can precede the first job.
             let fresh = try RedisServer()
             #expect(try await Self.run(fresh.url, "pause", "--queue", "first").ending == .exited(0))
             #expect(try await Self.run(fresh.url, "pause", "--queue", "second").ending == .exited(1))
@@ -134,7 +134,7 @@ extension EndToEnd {
             #expect(paused.ending == .exited(0) && paused.output.contains("Workers hand back"), "\(paused)")
             try await eventually("all is handed back", within: .seconds(15)) { try QueueContents(redis).claims == 0 }
             let accepted = try await simulator.account().accepted
-            // At ten per second 600 would take a minute; what went out after the command is what was in flight.
+            // At ten per second, 600 would take a minute; only notifications in flight went out after the command.
             #expect(accepted < 200, "\(accepted)")
             #expect(try await Self.run(redis.url, "resume").ending == .exited(0))
             try await simulator.control("DELETE", "/rules")
@@ -168,7 +168,7 @@ extension EndToEnd {
             #expect(resumed.ending == .exited(0) && resumed.output.matches(of: /is resumed/).count == 2)
             #expect(try redis.run("EXISTS", "push:{critical}:paused") == 1)
 
-            // With several in the configuration, a command that changes something wants to know which.
+            // With several configured queues, a command that changes something needs a name.
             let environment = ["APNS_WORKER_REDIS_URL": redis.url, "APNS_WORKER_QUEUE": "critical,default"]
             let unclear = try await CommandLineTests.run(["requeue", "--reason", "Other"], environment: environment)
             #expect(unclear.ending == .exited(64), "\(unclear)")

@@ -45,7 +45,7 @@ extension EndToEnd {
             #expect(lines.allSatisfy { $0.count <= 80 }, "\(page.output)")
             let check = try await Self.page(redis.url, "--check")
             #expect(check.ending == .exited(2) && check.output.hasPrefix("CRITICAL: queue typo"), "\(check)")
-            // Whoever asks for one queue is told of that one.
+            // With --queue, only the problems of that queue are reported.
             #expect(try await FleetView(redis.url, "--queue", "other").problems.isEmpty)
         }
 
@@ -244,7 +244,7 @@ extension EndToEnd {
             let watch = try ChildProcess(
                 BuiltProgram.path("apns-worker"), ["status", "--watch", "0.1", "--redis", redis.url])
             try await eventually("several pages are there") { watch.output.components(separatedBy: "QUEUE").count > 3 }
-            // A pipe gets blocks, and nothing for a terminal.
+            // In a pipe it prints plain pages without escape codes.
             #expect(!watch.output.contains("\u{1B}"))
             redis.kill()
             try await eventually("it tells of the outage") { watch.output.contains("showing the previous state") }
@@ -279,20 +279,20 @@ extension EndToEnd {
             #expect(kill(process, SIGINT) == 0)
             #expect(try await terminal.wait() == .exited(0))
 
-            // The terminal itself puts a carriage return before each line feed.
+            // The terminal itself adds a carriage return before each line feed.
             let output = String(String.UnicodeScalarView(terminal.output.unicodeScalars.filter { $0 != "\r" }))
             let frames = output.components(separatedBy: home)
             #expect(frames[0] == "\u{1B}[?1049h\u{1B}[?25l")
             #expect(frames.last?.hasSuffix("\u{1B}[J\u{1B}[?25h\u{1B}[?1049l") == true)
             for frame in frames.dropFirst() {
                 let page = try #require(frame.components(separatedBy: "\u{1B}[J").first)
-                // What is left of a longer line is wiped out, and the last line ends without a feed that would scroll.
+                // The rest of a longer line is erased, and the last line has no line feed, which would scroll.
                 let lines = page.components(separatedBy: "\n")
                 #expect(lines.count == 16 && lines.allSatisfy { $0.hasSuffix("\u{1B}[K") })
                 let bare = lines.map { $0.replacing(/\u{1B}\[[0-9;]*[A-Za-z]/, with: "") }
                 #expect(bare.allSatisfy { $0.count <= 70 }, "\(bare)")
                 #expect(bare.last?.wholeMatch(of: /… \d+ more lines/) != nil, "\(bare)")
-                // What is wrong with all of them leaves room for the table.
+                // The list of problems leaves room for the table.
                 #expect(bare.contains { $0.hasPrefix("! the same of 18 more: queue-") }, "\(bare)")
                 #expect(bare.contains { $0.hasPrefix("QUEUE ") } && bare.contains { $0.hasPrefix("queue-0 ") })
             }
@@ -324,7 +324,7 @@ extension EndToEnd {
             let queue = try view.queue("default")
             #expect(queue.dead == 200_000 && queue.dead_reasons == ["R": 1000] && view.notes.isEmpty)
             let statistics = try #require(redis.run("INFO", "commandstats").text)
-            // Looked through by the thousand, and no command did more than its bound.
+            // Scanned by the thousand, and no command did more than its bound.
             #expect(!statistics.contains("cmdstat_keys:") && !statistics.contains("cmdstat_smembers:"))
             let lookUps = statistics.firstMatch(of: /cmdstat_scan:calls=(\d+)/).flatMap { Int($0.1) } ?? 0
             #expect((1...400).contains(lookUps))

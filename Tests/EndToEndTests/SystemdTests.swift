@@ -64,14 +64,14 @@ extension EndToEnd {
             let worker = try Self.worker(redis.url, simulator.port, listener, watchdog: 400)
             try await eventually("it lives") { listener.watchdogs > 2 }
             worker.process.send(SIGSTOP)
-            // The signal has arrived when the process is in that state; what it said before is read then.
+            // In that state the process has received the signal; its earlier messages are read then.
             try await eventually("it has stopped") {
                 let stat = try String(
                     contentsOfFile: "/proc/\(worker.process.processIdentifier)/stat", encoding: .utf8)
                 return stat.split(separator: ")").last?.hasPrefix(" T") ?? false
             }
             let fed = listener.watchdogs
-            // Five times the pause between two: for a while nothing may come.
+            // Five times the usual interval: no message may come in that time.
             try await Task.sleep(for: .seconds(1))
             #expect(listener.watchdogs == fed)
             worker.process.send(SIGCONT)
@@ -106,7 +106,7 @@ extension EndToEnd {
             try await eventually("it is ready") { listener.changes == ["READY=1"] }
             worker.process.send(SIGHUP)
             try await eventually("it has loaded it") { listener.changes == ["READY=1", "RELOADING=1", "READY=1"] }
-            // By these systemd tells a reload that it asked for from one before.
+            // With these systemd distinguishes the reload that it requested from an earlier one.
             let message = try #require(listener.messages.first { $0.contains("RELOADING=1") })
             #expect(message.contains { $0.wholeMatch(of: /MONOTONIC_USEC=[1-9][0-9]*/) != nil })
             try folder.write("log_levle: info\n")

@@ -7,7 +7,7 @@ extension EndToEnd {
     struct SystemdUnitTests {
         private static let name = "apns-worker.service"
 
-        /// A copy with a program that exists, for systemd-analyze looks for it.
+        /// A copy that names a program that exists, because systemd-analyze checks it.
         private static func copy(_ name: String) throws -> (folder: ConfigurationTests.Folder, path: String) {
             let folder = try ConfigurationTests.Folder()
             let text = try DeployFolder.text("systemd/\(name)")
@@ -29,7 +29,7 @@ extension EndToEnd {
             arguments: [name, "apns-worker-feedback.service"])
         func exposure(name: String) async throws {
             let (folder, path) = try Self.copy(name)
-            // Tenths.
+            // In tenths.
             let security = try ChildProcess(
                 "systemd-analyze", ["security", "--offline=true", "--no-pager", "--threshold=15", path])
             #expect(try await security.wait() == .exited(0), "\(security.output)\(security.errors)")
@@ -74,7 +74,7 @@ extension EndToEnd {
                 let value = try #require(unit.last { $0.key == key }).value
                 return try #require(Int(value.trimmingSuffix { $0 == "s" }), "\(key)")
             }
-            // The drain's default, and what Redis is given then to take what has not been settled.
+            // The default drain timeout, and the time for the last settlements.
             #expect(try seconds("TimeoutStopSec") > 25 + 2 + 10)
             #expect(try seconds("WatchdogSec") > 10 * 2)
             #expect(unit.contains { $0 == ("Type", "notify") } && unit.contains { $0 == ("Restart", "always") })

@@ -22,7 +22,7 @@ extension EndToEnd {
             #expect(queue.isSettled && queue.workers.isEmpty && queue.dead.isEmpty)
             #expect(queue.count("delivered") == count)
             #expect(accepted.distinctTokens == count)
-            // What the old master had not passed on is done again.
+            // Writes that the old master had not replicated are repeated.
             #expect(account.delivered == accepted.accepted)
         }
 
@@ -82,7 +82,7 @@ extension EndToEnd {
                 options: ["--lanes", "2", "--queue", (0..<queues).map { "q\($0)" }.joined(separator: ",")],
                 environment: environment)
             for queue in 0..<queues {
-                // Jobs that use all that the fleet shares.
+                // Jobs that use everything the fleet shares.
                 let jobs = names.flatMap { name in
                     ["aaaa", "dead", "ffff"].flatMap { prefix in
                         TestJob.many(5, prefix: "\(prefix)\(queue)", members: #""app":"\#(name)","#)
@@ -104,7 +104,7 @@ extension EndToEnd {
                 }
                 return found
             }
-            // Those that ask for the slots are closed when they have the answer.
+            // Connections that read the slots are closed after the answer.
             try await eventually("no lane has two connections to a node") {
                 try found().values.allSatisfy { $0.allSatisfy { $0 <= 1 } }
             }
@@ -124,7 +124,7 @@ extension EndToEnd {
                     "--tls-key-file", try TestCertificates.path("server-key.pem"),
                     "--tls-ca-cert-file", try TestCertificates.path("ca.pem"),
                 ])
-            // What a worker needs, and no more.
+            // Only the permissions that a worker needs.
             try redis.run(
                 "ACL", "SETUSER", "worker", "on", ">s3cret", "~push:*", "+@connection", "+@scripting", "+@read",
                 "+@write", "+time", "+select", "+info")

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Servers and load balancers that are there and answer nothing.
+    /// Servers and load balancers that accept connections and never answer.
     @Suite("An APNs that does not answer")
     struct UnresponsiveTests {
         private let redis: RedisServer
@@ -37,7 +37,7 @@ extension EndToEnd {
             #expect(view.problems.first?.message.contains("gets no answers from localhost:\(simulator.port)") == true)
             #expect(ContinuousClock.now - start < .seconds(19))
             try await eventually("all are delivered", within: .seconds(30)) { try redis.counted("delivered") == 20 }
-            // The deadline is after 20 seconds; retries take half a second here.
+            // The deadline is 20 seconds; retries take half a second here.
             #expect(ContinuousClock.now - start > .seconds(19) && ContinuousClock.now - start < .seconds(26))
             try await eventually("it is ready again") { try await body(port) == "ready\n" }
             try await eventually("status is well again") { try await FleetView(redis.url).problems.isEmpty }
@@ -51,7 +51,7 @@ extension EndToEnd {
             expectTold(worker)
         }
 
-        /// Expects one line when it began and one when it was over.
+        /// Expects one line at the beginning and one at the end.
         private func expectTold(_ worker: WorkerProcess) {
             let began = worker.lines(of: "no_answers")
             #expect(began.count == 1 && began.first?.contains(" error ") == true, "\(worker.log)")
@@ -67,7 +67,7 @@ extension EndToEnd {
                 options: ["--request-timeout", "1000", "--max-attempts", "3"])
             let tokens = (0..<10).map { "\"\(TestJob.token("b", $0))\"" }.joined(separator: ",")
             try redis.push([#"{"tokens":[\#(tokens)],"payload":{"aps":{"alert":"x"}}}"#])
-            // Some come while the connection is of no use, some after.
+            // Some arrive while the connection is useless, some after.
             func push(_ part: Int) throws {
                 try redis.push((0..<10).map { TestJob.text(TestJob.token("a", part * 10 + $0)) })
             }
@@ -156,7 +156,7 @@ extension EndToEnd {
             try await eventually("each was refused three times") { try await simulator.account().requests >= 60 }
             // Twice at once, and then after pauses of about a second, two, four …
             #expect(ContinuousClock.now - start > .milliseconds(500))
-            // That no more come can be seen only by waiting.
+            // Only waiting shows that no more come.
             while ContinuousClock.now - start < .seconds(8) {
                 #expect(try await simulator.account().requests < 200)
                 try await Task.sleep(for: .milliseconds(500))
