@@ -61,7 +61,7 @@ struct GatewayControlTests {
         }
     }
 
-    @Test("tells what the gateway received, to one who waits for it")
+    @Test("returns what the gateway received, also to a long poll")
     func notifications() async throws {
         try await withControl { server, ask in
             let client = try await BinaryClient.connect(server.gatewayPort)
@@ -78,7 +78,7 @@ struct GatewayControlTests {
         }
     }
 
-    @Test("gives the feedback service more to tell, tells what waits, and forgets it")
+    @Test("adds records to the feedback service, lists them, and clears them")
     func feedback() async throws {
         try await withControl { server, ask in
             let (first, second) = (String(repeating: "0A", count: 32), String(repeating: "bb", count: 32))
@@ -134,7 +134,7 @@ struct GatewayControlTests {
         }
     }
 
-    @Test("has no routes for what there is not")
+    @Test("has no routes for servers that are not enabled")
     func without() async throws {
         try await withSimulator {
             $0.controlPort = 0

@@ -35,7 +35,7 @@ struct AddressTests {
         try await peer.stop()
     }
 
-    @Test("are asked for anew at each connect, and may be others then")
+    @Test("are resolved again at each connect")
     func askedAnew() async throws {
         // Nobody listens on the first.
         let resolver = CountingResolver(six: [], four: ["127.0.0.9"])

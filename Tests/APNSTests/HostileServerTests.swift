@@ -90,7 +90,7 @@ struct HostileServerTests {
         }
     }
 
-    @Test("by sending as few bytes as it can at a time is understood all the same")
+    @Test("that sends a few bytes at a time is still understood")
     func bytewise() async throws {
         let script: ScriptedPeer.Script = { connection, event in
             switch event {

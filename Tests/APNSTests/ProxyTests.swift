@@ -26,7 +26,7 @@ struct ProxyTests {
         }
     }
 
-    @Test("that wants a user and a password they are sent to it, and to nobody else")
+    @Test("a user and a password are sent only to the proxy that requires them")
     func credentials() async throws {
         try await withPeer(script: answersAll) { peer in
             // "me:secret"

@@ -40,7 +40,7 @@ struct ReplacementStateTests {
         #expect(state.connectionsToOpen(isWanted: false, now: start) == 0)
     }
 
-    @Test("those that nobody needs go at once, and the minimum's only for another")
+    @Test("unneeded ones end at once, and those of the minimum only for a replacement")
     func idle() {
         var state = pool(minimum: 1, usable: 3)
         state.replace(3, inUse: 0)
@@ -89,7 +89,7 @@ struct ReplacementStateTests {
         #expect(!state.isSuperfluous(lastUsed: start, now: start + .minutes(5)))
     }
 
-    @Test("ones that answer 500 are given up at growing intervals, and anew after a quiet time")
+    @Test("ones that answer 500 are given up at growing intervals, which start again after a quiet time")
     func recycling() {
         var state = pool(minimum: 1, usable: 1)
         var now = start
@@ -114,7 +114,7 @@ struct ReplacementStateTests {
         #expect(second)
     }
 
-    @Test("counts stay right and sending never stops, whatever happens in which order", arguments: 0..<200)
+    @Test("counts stay right and sending never stops, in any order of events", arguments: 0..<200)
     func anyOrder(seed: Int) {
         var generator = SeededGenerator(seed: UInt64(seed))
         let maximum = Int.random(in: 1...5, using: &generator)

@@ -184,7 +184,7 @@ struct ReplacementTests {
         }
     }
 
-    @Test("that are all replaced go on with their provider token, and the new ones have the new token")
+    @Test("that are all replaced keep their provider token, and the new ones have the new token")
     func anotherKey() async throws {
         let server = Hesitant()
         try await withPeer(script: server.script) { peer in
@@ -229,7 +229,7 @@ struct ReplacementTests {
         }
     }
 
-    @Test("that are not in use and not needed end when all are to be replaced, and none is made for them")
+    @Test("that are idle and not needed end when all should be replaced, and none is opened for them")
     func replacedIdle() async throws {
         try await withPeer(script: answersAll) { peer in
             try await withClient(peer.port, { $0.minimumConnections = 0 }) { client in
@@ -267,7 +267,7 @@ struct ReplacementTests {
         }
     }
 
-    @Test("that work stay when TLS is set anew, and are kept while the new TLS does not work")
+    @Test("that work stay when TLS is configured again, and are kept while the new configuration fails")
     func anotherTLS() async throws {
         let context = { @Sendable (authority: String) throws in
             var tls = TLSClientConfiguration()
@@ -298,7 +298,7 @@ struct ReplacementTests {
         }
     }
 
-    @Test("that answer 500 five times in a row are replaced, which is told once")
+    @Test("that answer 500 five times in a row are replaced, which is logged once")
     func serverErrors() async throws {
         let script: ScriptedPeer.Script = { connection, event in
             guard connection.number == 1 else { return answersAll(connection, event) }

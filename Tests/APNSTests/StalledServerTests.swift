@@ -30,7 +30,7 @@ struct StalledServerTests {
         }
     }
 
-    @Test("is dropped although it goes on sending, and what it cannot have got was not processed")
+    @Test("is dropped although it keeps sending, and requests that it cannot have received were not processed")
     func stalled() async throws {
         let connections = NIOLockedValueBox<[NIOLoopBound<PeerConnection>]>([])
         try await withPeer(script: script(connections)) { peer in

@@ -175,7 +175,7 @@ struct StreamTests {
         }
     }
 
-    @Test("gets its answer whatever the shape of the body", arguments: [true, false])
+    @Test("gets its answer with any body", arguments: [true, false])
     func bodies(bytewise: Bool) async throws {
         let script: ScriptedPeer.Script = { connection, event in
             guard case .frame(let frame) = event, frame.endsStream, frame.kind == .data else {

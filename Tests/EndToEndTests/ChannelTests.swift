@@ -171,7 +171,7 @@ extension EndToEnd {
             #expect(empty.ending == .exited(0) && empty.output.isEmpty && empty.errors.contains("no channels"))
         }
 
-        @Test("errors say what is wrong, where, and what to do")
+        @Test("errors name the mistake, its place and a remedy")
         func errors() async throws {
             let unknown = try await run("channels", "read", "YQ==")
             #expect(unknown.ending == .exited(1) && unknown.output.isEmpty)

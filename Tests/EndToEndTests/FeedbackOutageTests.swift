@@ -138,7 +138,7 @@ extension EndToEnd {
             #expect(process.output.hasPrefix("default: \(count) records: \(count) added"), "\(process.output)")
         }
 
-        @Test("SIGTERM while Redis is away: what was read is kept elsewhere, at once")
+        @Test("SIGTERM while Redis is unavailable: records are kept elsewhere, at once")
         func terminatedWithoutRedis() async throws {
             let gate = Gate()
             let scene = try await FeedbackScene(script: Self.halves(gate, 0..<20, 20..<50))

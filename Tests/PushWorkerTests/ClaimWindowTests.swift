@@ -16,7 +16,7 @@ struct ClaimWindowTests {
         #expect(window.next(free: 5000, busy: 0, now: start)?.count == ClaimWindow.maximumCount)
     }
 
-    @Test("asks for nothing while a claim is under way or nothing is free")
+    @Test("claims nothing while a claim is in flight or no capacity is left")
     func oneAtATime() {
         var window = ClaimWindow()
         #expect(window.next(free: 0, busy: 0, now: start) == nil)
@@ -52,7 +52,7 @@ struct ClaimWindowTests {
         #expect(window.next(free: 10, busy: 0, now: start) != nil)
     }
 
-    @Test("looks more often at a queue that is paused, so that it goes on within a second")
+    @Test("checks a paused queue more often, so that it continues within a second")
     func paused() {
         var window = ClaimWindow()
         _ = window.next(free: 10, busy: 0, now: start)
@@ -173,7 +173,7 @@ struct ClaimWindowTests {
         #expect(window.next(free: 3, busy: 0, now: start) == .init(first: 1, count: 3, join: true))
     }
 
-    @Test("joins anew under a new name, with none of the old claims in doubt")
+    @Test("joins again under a new name, with none of the old claims in doubt")
     func afresh() {
         var window = ClaimWindow()
         _ = window.next(free: 10, busy: 0, now: start)
@@ -198,7 +198,7 @@ struct ClaimWindowTests {
     }
 
     @Test(
-        "never gives a number twice, never has two claims under way and never starves, in any order of events",
+        "never repeats a number, never has two claims in flight and never starves, in any order of events",
         arguments: 0..<300)
     func anyOrder(seed: UInt64) {
         var random = SeededGenerator(seed: seed)

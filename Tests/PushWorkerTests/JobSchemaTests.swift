@@ -205,7 +205,7 @@ struct JobSchemaTests {
         (#"{"token":"ab","mdm":null,"custom":{"mdm":1}}"#, true),
     ]
 
-    @Test("agrees with the worker on 4000 jobs made and broken at random, but for what it cannot say")
+    @Test("agrees with the worker on 4000 jobs made and broken at random, except for rules it cannot express")
     func random() async throws {
         var random = SeededGenerator(seed: 0x5C4E)
         var jobs: [String] = []

@@ -14,7 +14,7 @@ import Testing
 
 @Suite("An event loop that is stuck")
 struct StuckLoopTests {
-    @Test("is told of at once, keeps neither probe nor scrape waiting, and is forgotten when it turns again")
+    @Test("is reported at once, delays neither probe nor scrape, and is forgotten when it turns again")
     func stuck() async throws {
         let redis = try RedisServer()
         let worker = try Self.worker(redis)

@@ -111,7 +111,7 @@ struct RedisClientsTests {
         }
     }
 
-    @Test("lose a killed node, find its replica, and what is with other nodes goes on undisturbed")
+    @Test("lose a killed node, find its replica, and use the other nodes undisturbed")
     func failover() async throws {
         let cluster = try await RedisCluster(replicas: 1, arguments: ["--cluster-require-full-coverage", "no"])
         let tags = (0..<12).map { "{\($0)}" }

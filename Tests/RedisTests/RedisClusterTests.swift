@@ -108,7 +108,7 @@ struct RedisClusterTests {
         }
     }
 
-    @Test("leaves to its caller what it must not follow, and goes on")
+    @Test("returns redirections that it must not follow to the caller, and continues")
     func refusals() async throws {
         let cluster = try await RedisCluster()
         let slot = try cluster.slot(of: "{queue}")
@@ -174,7 +174,7 @@ struct RedisClusterTests {
         #expect(!error.description.contains("hunter2"))
     }
 
-    @Test("of a single server's URL is told which URL it needs")
+    @Test("of a single server's URL gets an error with the URL it needs")
     func clusterBySingleURL() async throws {
         let cluster = try await RedisCluster()
         let slot = try cluster.slot(of: "{queue}")

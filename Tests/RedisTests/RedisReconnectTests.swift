@@ -67,7 +67,7 @@ struct RedisReconnectTests {
         }
     }
 
-    @Test("tells of a command without an answer that it may have been executed")
+    @Test("reports that a command without an answer may have been executed")
     func killed() async throws {
         let server = try RedisServer()
         let states = States()

@@ -8,7 +8,7 @@ import Testing
 
 @Suite("A client of a master under Sentinels", .timeLimit(.minutes(2)))
 struct RedisSentinelTests {
-    @Test("follows the master when it is killed, and when a Sentinel is told to put another in its place")
+    @Test("follows the master when it is killed, and after a failover by command")
     func failover() async throws {
         let set = try await RedisSentinelSet()
         let states = States()
@@ -107,7 +107,7 @@ struct RedisSentinelTests {
         try await group.shutdownGracefully()
     }
 
-    @Test("is told of a command that was blocked at the failover, and has the next one answered by the new master")
+    @Test("reports a command that was blocked at the failover, and has the next one answered by the new master")
     func blocked() async throws {
         let set = try await RedisSentinelSet(replicas: 1)
         var configuration = RedisClientConfiguration()
@@ -129,7 +129,7 @@ struct RedisSentinelTests {
         }
     }
 
-    @Test("leaves a master that its Sentinels do not name any more, though it goes on answering")
+    @Test("leaves a master that its Sentinels no longer name, although it still answers")
     func refresh() async throws {
         let servers = [try RedisServer(), try RedisServer()]
         let sentinel = try RedisServer(
@@ -173,7 +173,7 @@ struct RedisSentinelTests {
         #expect(try servers[1].run("GET", "c") == "3")
     }
 
-    @Test("does not take a replica for the master, and goes on when it becomes one")
+    @Test("does not accept a replica as the master, and continues when it becomes one")
     func staleSentinel() async throws {
         let master = try RedisServer()
         let replica = try RedisServer()

@@ -61,7 +61,7 @@ struct ClosingTests {
         #expect(pair.clientEvents.errors.isEmpty)
     }
 
-    @Test("ends as soon as the peer answers, whatever data it had sent meanwhile")
+    @Test("ends as soon as the peer answers, whatever data it had sent before")
     func answered() throws {
         let pair = try EmbeddedPair()
         try pair.connect()
@@ -87,7 +87,7 @@ struct ClosingTests {
         #expect(pair.clientEvents.errors.isEmpty)
     }
 
-    @Test("without close_notify is a truncation, told once, after the data")
+    @Test("without close_notify is a truncation, reported once, after the data")
     func truncation() async throws {
         try await withServer(
             Fixtures.server(),
@@ -108,7 +108,7 @@ struct ClosingTests {
         }
     }
 
-    @Test("during the handshake is told as such, and fails what was written")
+    @Test("during the handshake is reported as such, and fails pending writes")
     func closedDuringHandshake() async throws {
         let listener = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
             .childChannelInitializer { $0.close() }

@@ -1,4 +1,4 @@
-"""Finds the phrases of `phrases` in documentation and in the string literals of Swift sources.
+"""Finds the phrases of `phrases` in documentation, the string literals of Swift sources, titles of tests, and deployment files.
 
     phrases.py FILE...
 
@@ -22,10 +22,17 @@ RULES = [
 SWIFT = re.compile(r'//[^\n]*|/\*.*?\*/|#*"""\n(.*?)"""#*|"((?:\\.|[^"\\\n])*)"', re.DOTALL)
 
 
+# The title of a test or of a suite.
+TITLE = re.compile(r'@(?:Test|Suite)\(\s*#?"((?:\\.|[^"\\])*)"')
+
+
 def texts(path):
     """The pieces of a file that users read, each with its line."""
     text = path.read_text()
-    if path.suffix == ".swift":
+    if path.suffix == ".swift" and path.parts[0] == "Tests":
+        for match in TITLE.finditer(text):
+            yield text.count("\n", 0, match.start(1)) + 1, match.group(1)
+    elif path.suffix == ".swift":
         for match in SWIFT.finditer(text):
             literal = match.group(1) if match.group(1) is not None else match.group(2)
             # A word alone is a name.
@@ -36,7 +43,7 @@ def texts(path):
                     yield number, re.sub(r"\\\([^()]*(\([^()]*\)[^()]*)*\)", "x", line)
     elif path.suffix == ".json":
         for number, line in enumerate(text.split("\n"), 1):
-            if match := re.search(r'"description": "(.*)"', line):
+            if match := re.search(r'"(?:title|description|legendFormat)": "(.*)"', line):
                 yield number, match.group(1)
     else:
         is_code = False

@@ -70,7 +70,7 @@ struct GatewayRecordingTests {
         #expect(all[2].identifier == 3 && all[2].payload == GatewayBytes.payload && all[2].token?.count == 64)
     }
 
-    @Test("is of bytes that are no notification what could be read")
+    @Test("has the readable parts of bytes that are not a notification")
     func unreadable() async throws {
         let frame = GatewayBytes.frame([GatewayBytes.item(3, GatewayBytes.big(UInt32(9))), GatewayBytes.item(6, [1])])
         let all = try await recorded(2, sending: GatewayBytes.frame(1) + frame + GatewayBytes.frame(3))
