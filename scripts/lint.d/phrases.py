@@ -1,4 +1,5 @@
-"""Finds the phrases of `phrases` in documentation, the string literals of Swift sources, titles of tests, and deployment files.
+"""Finds the phrases of `phrases` in documentation, the string literals of Swift sources, titles of tests, deployment files, and
+the comments and messages of scripts.
 
     phrases.py FILE...
 
@@ -21,9 +22,11 @@ RULES = [
 # A comment, a string of several lines, or a string of one line.
 SWIFT = re.compile(r'//[^\n]*|/\*.*?\*/|#*"""\n(.*?)"""#*|"((?:\\.|[^"\\\n])*)"', re.DOTALL)
 
-
 # The title of a test or of a suite.
 TITLE = re.compile(r'@(?:Test|Suite)\(\s*#?"((?:\\.|[^"\\])*)"')
+
+# A comment, a docstring or a message of a script.
+SCRIPT = re.compile(r'((?:^|\s)#(?!!).*|""".*|\b(?:fail|note|print|printf) .*)')
 
 
 def texts(path):
@@ -41,6 +44,10 @@ def texts(path):
                 first = text.count("\n", 0, start) + 1
                 for number, line in enumerate(literal.split("\n"), first):
                     yield number, re.sub(r"\\\([^()]*(\([^()]*\)[^()]*)*\)", "x", line)
+    elif path.parts[0] == "scripts":
+        for number, line in enumerate(text.split("\n"), 1):
+            if match := SCRIPT.search(line):
+                yield number, match.group(1)
     elif path.suffix == ".json":
         for number, line in enumerate(text.split("\n"), 1):
             if match := re.search(r'"(?:title|description|legendFormat)": "(.*)"', line):
