@@ -159,7 +159,7 @@ extension EndToEnd {
             #expect(result.output == "enqueued 2500 jobs on default, refused 4\n")
             let errors = result.errors.split(separator: "\n")
             try #require(errors.count == 5, "\(result.errors)")
-            #expect(errors[0] == "note: no worker takes jobs from queue default")
+            #expect(errors[0] == "note: no worker claims jobs from queue default")
             #expect(errors[2].hasPrefix("line 3: the device token has a separator at 1"))
             #expect(errors[3].hasPrefix("line 4: the payload has 5020 bytes; APNs accepts 4096"))
             #expect(errors[1].hasPrefix("line 2: the job has no `payload`"))

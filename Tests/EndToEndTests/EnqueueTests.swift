@@ -45,7 +45,7 @@ extension EndToEnd {
             let redis = try RedisServer()
             let one = try await Self.enqueue(["--token", Self.token, "--alert", "x"], redis)
             let made = try #require(one.output.firstMatch(of: /^enqueued 1 job on default, id ([0-9a-f]{24})\n$/)?.1)
-            #expect(one.errors == "note: no worker takes jobs from queue default\n")
+            #expect(one.errors == "note: no worker claims jobs from queue default\n")
             #expect(try Self.jobs(redis).first?["id"] as? String == String(made))
             let given = try await Self.enqueue(
                 ["--token", Self.token, "--alert", "x", "--id", "order-7", "--json"], redis)
@@ -161,7 +161,7 @@ extension EndToEnd {
             let quiet = try await Self.enqueue(flags, redis)
             #expect(quiet.errors.isEmpty, "\(quiet.errors)")
             let new = try await Self.enqueue(flags + ["--queue", "newqueue"], redis)
-            #expect(new.ending == .exited(0) && new.errors == "note: no worker takes jobs from queue newqueue\n")
+            #expect(new.ending == .exited(0) && new.errors == "note: no worker claims jobs from queue newqueue\n")
             try redis.run("SET", "push:{default}:paused", #"{"reason":"a wrong campaign"}"#)
             let paused = try await Self.enqueue(flags, redis)
             #expect(paused.errors.contains("note: queue default is paused: a wrong campaign"), "\(paused.errors)")
@@ -221,7 +221,7 @@ extension EndToEnd {
             #expect(result.ending == .exited(1) && result.output == "enqueued 1 job on default, id a\n")
             #expect(
                 result.errors.contains(
-                    "no outcome of job a within 1 s: queue default has 1 waiting, 0 claimed and 0 later jobs; no worker takes"
+                    "no outcome of job a within 1 s: queue default has 1 waiting, 0 claimed and 0 later jobs; no worker claims"
                 ),
                 "\(result.errors)")
         }

@@ -204,7 +204,7 @@ extension EndToEnd {
             }
             let nobody = try await Self.command(
                 stage, "enqueue", "--alert", "x", "--token", TestJob.token("0d", 1), "--queue", "newqueue")
-            #expect(nobody.errors.contains("no worker takes jobs from queue newqueue"), "\(nobody)")
+            #expect(nobody.errors.contains("no worker claims jobs from queue newqueue"), "\(nobody)")
             #expect(try await FleetView(stage.url).worker(worker)?.state == "running")
             _ = try await worker.stop()
             _ = try await simulator.stop()
