@@ -141,7 +141,7 @@ struct ControlPortTests {
             #expect(try await Push(token: FaultTests.dead).send(to: server).status == 410)
             let added = try await ask("POST", "/rules", #"{"rule":"answer=503"}"#)
             #expect(try rules(added) == ["prefix=dead,answer=410,times=1", "answer=503"])
-            // The first rule's count goes on, so that it has nothing more to say.
+            // The first rule's count continues, so it no longer matches.
             #expect(try await Push(token: FaultTests.dead).send(to: server).status == 503)
             let replaced = try await ask("PUT", "/rules", #"{"rules":["prefix=dead,answer=429,times=1"]}"#)
             #expect(try rules(replaced) == ["prefix=dead,answer=429,times=1"])
@@ -189,14 +189,14 @@ struct ControlPortTests {
             let answer = try await ask("POST", "/faults/\(fault)", nil)
             #expect(try answer.json["connections"] as? Int == 2)
             if fault == "drop" {
-                // Nobody answers them any more: curl says that the connection is gone.
+                // Requests on it get no answer any more: curl reports a lost connection.
                 #expect(try await first.exit != 0)
                 #expect(try await second.exit != 0)
             }
             try await eventually("the account knows") {
                 fault == "drop" ? server.account.drops == 2 : server.account.goAways == 2
             }
-            // Who comes now is served.
+            // New connections are served.
             _ = try await ask("DELETE", "/rules", nil)
             #expect(try await Push().send(to: server).status == 200)
             if fault != "drop" {

@@ -39,7 +39,7 @@ struct GatewayControlTests {
             #expect(try await packet(server) == GatewayBytes.packet(8, 1))
             let added = try await ask("POST", "/gateway-rules", #"{"rule":"prefix=dd,answer=1"}"#)
             #expect(try rules(added) == ["prefix=dd,answer=8,times=1", "prefix=dd,answer=1"])
-            // The first rule's count goes on, so that it has nothing more to say.
+            // The first rule's count continues, so it no longer matches.
             #expect(try await packet(server) == GatewayBytes.packet(1, 1))
             let replaced = try await ask("PUT", "/gateway-rules", #"{"rules":["at=connect,answer=close,times=1"]}"#)
             #expect(try rules(replaced) == ["at=connect,answer=close,times=1"])
@@ -72,7 +72,7 @@ struct GatewayControlTests {
             let notification = try #require((try answer.json["notifications"] as? [[String: Any]])?.first)
             #expect(notification["transport"] as? String == "gateway" && notification["identifier"] as? Int == 7)
             #expect((notification["outcome"] as? [String: Any])?["status"] as? Int == 0)
-            // Who waits for it finds it counted.
+            // A long poll returns it with its count.
             #expect(try await ask("GET", "/account", nil).json["accepted_by_gateway"] as? Int == 1)
             try await client.close()
         }
@@ -167,7 +167,7 @@ struct GatewayControlTests {
                 #expect(ending.bytes.isEmpty && !ending.isClean)
             }
             #expect(server.account.gateway.closes == 1)
-            // Who comes now is served.
+            // New connections are served.
             let client = try await BinaryClient.connect(server.gatewayPort)
             try await client.send(GatewayBytes.frame(2))
             try await eventually("it is accepted") { server.account.acceptedByGateway == 2 }

@@ -44,7 +44,7 @@ struct LatencyTests {
             let sent = Self.micros(ago: 100)
             for body in [
                 #"{"aps":{},"sent_us":\#(sent)}"#, #"{"sent_us":\#(sent),"aps":{}}"#,
-                // None of these tells a time.
+                // None of these has a time.
                 #"{"aps":{}}"#, #"{"aps":{},"sent_us":"soon"}"#, #"{"aps":{},"sent_us2":\#(sent)}"#,
                 #"{"aps":{},"sent_us":null}"#,
             ] {

@@ -84,7 +84,7 @@ struct NotificationRingTests {
 
 @Suite("The recorder", .timeLimit(.minutes(2)))
 struct RecorderTests {
-    /// Longer than any test may take: what waits for this has not been woken.
+    /// Longer than any test may take: a wait that lasts this long was not woken.
     private static let forever = Duration.seconds(3600)
 
     @Test("takes from several threads, and the file has the same order as the memory")

@@ -6,7 +6,7 @@ import Testing
 
 @testable import APNS
 
-/// Apple, "Sending channel management requests to APNs": what arrives at the other end, and what is made of the answers.
+/// Requests and answers of Apple's "Sending channel management requests to APNs".
 @Suite("Channel management", .timeLimit(.minutes(2)))
 struct ChannelClientTests {
     private static let id = "dHN0LXNyY2gtY2hubA=="

@@ -69,13 +69,13 @@ struct FeedbackSessionStateTests {
         #expect(state.deadline == nil)
         #expect(Self.next(&state, at: 100) == .wait)
         #expect(state.deadline == Self.at(160))
-        // Half a tuple is no answer, but no silence either.
+        // Half a tuple is not an answer, but not silence either.
         state.received(ByteBuffer(bytes: [0, 0, 0]), now: Self.at(159))
         #expect(Self.next(&state, at: 159) == .wait)
         #expect(state.deadline == Self.at(219))
         state.received(ByteBuffer(bytes: [0, 0, 1, 7]), now: Self.at(200))
         #expect(Self.next(&state, at: 200) == .tuples(1))
-        // Redis is away for an hour: nobody asks.
+        // Redis is unavailable for an hour, so there is no read.
         #expect(state.deadline == nil)
         state.timePassed(now: Self.at(4000))
         #expect(!state.hasEnded)
@@ -164,7 +164,7 @@ struct FeedbackScheduleTests {
         #expect(schedule.next == Self.at(105))
         schedule.finished(now: Self.at(204))
         #expect(schedule.next == Self.at(205))
-        // What took longer than the interval leaves rounds out, and does not make up for them.
+        // A round that took longer than the interval skips rounds, which are not repeated.
         schedule.finished(now: Self.at(600))
         #expect(schedule.next == Self.at(605))
         schedule.finished(now: Self.at(705))

@@ -50,7 +50,7 @@ struct FeedbackSessionTests {
         try await server.stop()
     }
 
-    /// All that a service tells, and how it ended.
+    /// All records of a service, and how it ended.
     private func drain(
         _ configuration: FeedbackSession.Configuration, atMost count: Int = 1000
     ) async throws -> (tuples: [FeedbackTuple], error: FeedbackError?, incomplete: Int) {

@@ -36,7 +36,7 @@ struct FloodMemoryTests {
             case .connected: connection.send(.settings(maximumStreams: 10))
             case .frame(let frame):
                 guard frame.kind == .data, frame.stream == 1 else { return }
-                // What it answers with is left where it is.
+                // Its answers are not read.
                 connection.stopReading()
                 connection.send(bytes: first)
                 connection.flood(more)

@@ -157,7 +157,7 @@ struct GatewayPoolTests {
             for number in 0..<50 {
                 #expect(ends[number] == (number % 7 == 3 ? .refused(.invalidToken) : .confirmed), "\(number)")
             }
-            // What was taken and what was refused, in the order in which the gateway looked at it.
+            // The accepted and the refused notifications, in the order in which the gateway read them.
             #expect(gateway.items.filter { !$0.token.isEmpty }.map(\.number) == Array(0..<50))
         }
     }
@@ -264,7 +264,7 @@ struct GatewayPoolTests {
             }, script: script
         ) { client, _ in
             let ends = try await results(client.send((0..<5000).map { .example($0, payload: payload) }))
-            // What the two kernels can keep by themselves may be taken for read.
+            // Bytes in the buffers of the two kernels may count as read.
             let uncertain = ends.filter { if case .uncertain = $0 { true } else { false } }.count
             #expect(uncertain > 0)
             #expect(ends.filter { $0 == .confirmed }.count < 3000)

@@ -48,7 +48,7 @@ struct HostileServerTests {
             switch event {
             case .connected: connection.send(.settings(maximumStreams: 10))
             case .frame(let frame):
-                // That there are to be no pushes holds once it is acknowledged.
+                // Server push is disabled once the setting is acknowledged.
                 if frame.kind == .settings, frame.flags == 0 { connection.send(.settingsAcknowledgement) }
                 if frame.kind == .data { connection.send(bytes: breach.bytes()) }
             }

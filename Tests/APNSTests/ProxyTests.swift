@@ -90,7 +90,7 @@ struct ProxyTests {
                 configuration.proxy = through
                 if case .staysSilent = refusal.behaviour { configuration.connectTimeout = .seconds(1) }
             }
-            // Nobody listens on port 1.
+            // Port 1 has no listener.
             try await withPool(port: 1, limits) { client in
                 try await eventually("two failures") { try await client.ask { $0.state.failures } >= 2 }
                 // On a busy machine a short time may be over before TCP is set up.

@@ -88,7 +88,7 @@ struct RejectionTests {
             let failure = try await client.ask { "\($0.lastFailure, default: "none")" }
             #expect(failure.contains(manner.says), "\(failure)")
             #expect(failure.contains("127.0.0.1"), "\(failure)")
-            // Until then, nothing makes it try: not time, and not that something is to be sent.
+            // Until then nothing triggers an attempt: neither time nor a new request.
             let connecting = try await client.ask { pool in
                 pool.check(now: notBefore - .nanoseconds(1))
                 return pool.state.connecting

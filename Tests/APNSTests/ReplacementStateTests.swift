@@ -120,7 +120,7 @@ struct ReplacementStateTests {
         let maximum = Int.random(in: 1...5, using: &generator)
         let minimum = Int.random(in: 1...maximum, using: &generator)
         var state = pool(minimum: minimum, maximum: maximum, usable: minimum)
-        // Each usable connection: whether it is to go.
+        // For each usable connection: true if it should end.
         var usable = Array(repeating: false, count: state.usable)
         func retireOutgoing() {
             while state.outgoingToRetire(ready: usable.count { !$0 }) > 0, let index = usable.firstIndex(of: true) {
@@ -150,7 +150,7 @@ struct ReplacementStateTests {
                 for index in old { usable[index] = true }
                 state.replace(old.count, inUse: Int.random(in: 0...usable.count, using: &generator))
                 retireOutgoing()
-                // The minimum is 1 at least: what can send is never given up to the last.
+                // The minimum is at least 1: the last usable connection is never given up.
                 #expect(!usable.isEmpty)
             default: retireOutgoing()
             }

@@ -19,7 +19,7 @@ struct ReplacementTests {
         _ port: Int, _ change: @escaping @Sendable (inout ConnectionPool.Configuration) -> Void = { _ in }
     ) async throws -> PoolClient {
         try await PoolClient.start(port: port, ticks: false) { configuration in
-            // What is tested takes minutes of a clock that is not the connection's.
+            // The tests take minutes of a clock that is not the connection's.
             configuration.pingAfter = .hours(1000)
             configuration.idlePingAfter = .hours(1000)
             configuration.requestTimeout = .hours(1000)
@@ -234,7 +234,7 @@ struct ReplacementTests {
         try await withPeer(script: answersAll) { peer in
             try await withClient(peer.port, { $0.minimumConnections = 0 }) { client in
                 let start = NIODeadline.now()
-                // Nothing is connected, and yet there is room: without it nobody would ever have anything to send.
+                // There is capacity without any connection: otherwise nothing would ever be submitted.
                 let before = try await client.ask { ($0.usableConnections, $0.capacity, $0.isDormant) }
                 #expect(before == (0, 1, true))
                 try await expect(client.send(), .delivered)
@@ -306,7 +306,7 @@ struct ReplacementTests {
             case .connected: connection.send(.settings(maximumStreams: 10))
             case .frame(let frame):
                 guard frame.endsStream, frame.kind == .data else { return }
-                // The fifth is another: the row begins anew behind it.
+                // The fifth is another answer, so the row begins again after it.
                 connection.send(.answer(frame.stream, status: frame.stream == 9 ? 503 : 500))
             }
         }
@@ -355,7 +355,7 @@ struct ReplacementTests {
                 if fromEnd == 2 {
                     // At the submission, not when anything comes back.
                     let outgoing = try await client.ask { pool in
-                        // Nobody waits for these.
+                        // No request waits for these.
                         pool.delegate = nil
                         return (0..<3).map { pool.submit(.example($0), tag: 1000) ? pool.state.outgoing : -1 }
                     }

@@ -18,7 +18,7 @@ struct SecretWatchStateTests {
         for _ in 0..<3 { #expect(state.saw(old) == .unchanged) }
         #expect(state.saw(new) == .unchanged)
         #expect(state.saw(new) == .changed)
-        // Nobody said what became of it: it is offered again.
+        // There was no reply about it, so it is offered again.
         #expect(state.saw(new) == .changed)
         state.accept()
         #expect(state.saw(new) == .unchanged)

@@ -8,7 +8,7 @@ struct AppBreakerTests {
     let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
     let pause = TimeAmount.seconds(15)
 
-    /// A breaker that was tripped, and whose pause Redis has told.
+    /// A breaker that was tripped, with the pause from Redis.
     private func open() -> AppBreaker {
         var breaker = AppBreaker()
         #expect(breaker.tripped(reason: "x", isProbe: false, now: start) == true)

@@ -130,7 +130,7 @@ struct ClaimWindowTests {
         var window = ClaimWindow()
         let claim = window.next(free: 10, busy: 0, now: start)
         window.failed(mayHaveRun: true, now: start)
-        // The lease must not expire while the claim can't be repeated, and a renewal is no answer to the claim.
+        // The lease must not expire while the claim cannot be repeated, and a renewal does not answer the claim.
         #expect(window.renewal(now: start)?.count == 0)
         _ = window.answered(received: 0, isPaused: false, nextDue: nil, now: start)
         #expect(window.isInDoubt)
@@ -229,7 +229,7 @@ struct ClaimWindowTests {
                     nextDue: Bool.random(using: &random) ? Int64.random(in: 0...3000, using: &random) : nil, now: now)
                 answeredTo = max(answeredTo, claim.first + received - 1)
                 underWay = nil
-                // A renewal that is answered does not end the pause that a refused claim was told to make.
+                // The answer to a renewal does not end the pause after a refused claim.
                 checkItGoesOn(window, now: now + max(ClaimWindow.idlePoll, longestRefusal))
             case 4:
                 guard underWay != nil else { continue }

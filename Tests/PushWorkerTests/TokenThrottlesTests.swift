@@ -23,7 +23,7 @@ struct TokenThrottlesTests {
         _ = throttles.throttled(token, retryAt: 2000, now: 1000)
         #expect(throttles.decide(token, isReturning: false, now: 1100) == .wait(until: 2000 + spacing))
         #expect(throttles.decide(token, isReturning: false, now: 1200) == .wait(until: 2000 + 2 * spacing))
-        // The first one's turn; the second comes back while it is under way, and so does a new one.
+        // The first one's turn; the second returns while it is in flight, and so does a new one.
         #expect(throttles.decide(token, isReturning: true, now: 2000) == .send)
         #expect(throttles.decide(token, isReturning: false, now: 2001) == .wait(until: 2000 + 3 * spacing))
         throttles.ended(token, now: 2050)

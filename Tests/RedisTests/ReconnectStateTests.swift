@@ -102,7 +102,7 @@ struct ReconnectStateTests {
         let backoff = ReconnectBackoff()
         var state = ReconnectState(backoff: backoff)
         var now = start
-        // What a reader of the log, and the socket, know.
+        // The state as seen by a reader of the log and by the socket.
         var (isStarted, isTrying, isReady, isClosed) = (false, false, false, false)
         var lastReport: NIODeadline?
         var toldOfOutage: NIODeadline?

@@ -128,7 +128,7 @@ struct RedisClusterTests {
             let asked = try await client.call(RedisCommand("GET", "{queue}b"))
             #expect(asked.root.isNull)
 
-            // The node that is to be asked is gone: the caller learns that nothing was done, and nothing else is lost.
+            // The node to ask is unavailable: the caller learns that nothing was done, and nothing else is lost.
             new.kill()
             #expect(try await prefix(of: RedisCommand("SET", "{queue}b", "1"), client) == "ASK")
             let here = try await client.call(RedisCommand("GET", "{queue}a"))

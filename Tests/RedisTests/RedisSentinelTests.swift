@@ -26,7 +26,7 @@ struct RedisSentinelTests {
             try first.start()
             try await set.failOver()
             acknowledged += try await write(300..<500, by: client)
-            // The old master would go on for ten seconds more, until a Sentinel tells it that it is a replica.
+            // The old master would continue for ten more seconds, until a Sentinel makes it a replica.
             try await eventually { try await place(of: client) == .host("127.0.0.1", port: set.master().port) }
             #expect(acknowledged == Array(0..<500))
         }
@@ -178,7 +178,7 @@ struct RedisSentinelTests {
         let master = try RedisServer()
         let replica = try RedisServer()
         try replica.run("REPLICAOF", "127.0.0.1", "\(master.port)")
-        // It lets nobody know its replicas, so the Sentinel does not put things right.
+        // It hides its replicas, so the Sentinel cannot correct the configuration.
         let sentinel = try RedisServer(
             arguments: ["--sentinel"],
             file: [
@@ -189,7 +189,7 @@ struct RedisSentinelTests {
             let error = await #expect(throws: RedisError.self) {
                 try await client.waitUntilReady(timeout: .milliseconds(500))
             }
-            // Sentinel itself follows a replica that it is told to monitor to its master, sooner or later.
+            // Sentinel itself follows from a monitored replica to its master, sooner or later.
             if let error { #expect(error.description.contains("it is a replica")) }
             try replica.run("REPLICAOF", "NO", "ONE")
             try await client.waitUntilReady(timeout: .seconds(20))

@@ -92,7 +92,7 @@ struct ServerDiscoveryStateTests {
             if Int.random(in: 0..<4, using: &random) == 0 {
                 search.moved(to: servers.randomElement(using: &random)!)
             }
-            // The world of this round: who is down, and which server is the right one.
+            // The state of this round: the unavailable servers, and the right one.
             let right = servers.randomElement(using: &random)!
             let honest = configured.randomElement(using: &random)!
             let down = Set(seeds.filter { $0 != honest && Int.random(in: 0..<3, using: &random) == 0 })

@@ -116,7 +116,7 @@ struct ClosingTests {
         let client = try await SocketClient.connect(
             Fixtures.client(), port: listener.localAddress?.port ?? 0)
         let seen = try await client.end.get()
-        // The kernel may tell it as an end or as a reset, if the hello came too late; either is told once.
+        // The kernel may report an end or a reset if the hello came too late; either is reported once.
         #expect(seen.errors.count == 1)
         if let error = seen.tlsErrors.first { #expect(error.kind == .closedDuringHandshake) }
         try await listener.close()

@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Verification", .timeLimit(.minutes(1)))
 struct VerificationTests {
-    /// Connects to a server with the certificate of that name; returns what each side was told, once.
+    /// Connects to a server with the named certificate; returns what each side reported, once.
     private func refusal(
         certificate: String, host: String = "localhost", trusting authority: String = "ca.pem"
     ) async throws -> (client: TLSError, server: TLSError) {

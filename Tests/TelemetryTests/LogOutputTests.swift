@@ -78,7 +78,7 @@ struct LogOutputTests {
         try withFile { descriptor, file in
             let logger = logger(descriptor)
             logger.info("one")
-            // What is written to goes away, and comes back.
+            // The output becomes unavailable and returns.
             let full = open("/dev/full", O_WRONLY | O_CLOEXEC)
             let aside = dup(descriptor)
             dup2(full, descriptor)

@@ -7,7 +7,7 @@ import Testing
 
 @Suite("A connection to the gateway")
 struct GatewayConnectionTests {
-    /// A connection, its service, and all it was told to do.
+    /// A connection, its service, and the actions it requested.
     private final class Scene {
         let service: SimulatedService
         var connection: GatewayConnection
