@@ -42,8 +42,12 @@ let package = Package(
         .target(name: "PrintableText"),
         // Readable errors of sockets, and the limit of file descriptors.
         .target(name: "Sockets", dependencies: [nioCore, nioPosix]),
-        // A port for plain HTTP/1.1: the worker's admin port, the simulator's control port.
-        .target(name: "HTTPPort", dependencies: ["Sockets", hummingbird, lifecycle, nioCore, nioPosix, logging]),
+        // A port for HTTP/1.1: the worker's admin port, the simulator's control port, the dashboard.
+        .target(name: "HTTPPort", dependencies: ["Sockets", "TLS", hummingbird, lifecycle, nioCore, nioPosix, logging]),
+        // Pages for browsers: markup, layout, charts and live updates.
+        .target(
+            name: "WebPages", dependencies: ["PrintableText", "PushJob", hummingbird, nioCore],
+            resources: [.embedInCode("Assets")]),
         .target(name: "TLS", dependencies: ["COpenSSL", "PrintableText", nioCore]),
         .target(name: "Redis", dependencies: ["CHiredis", "Sockets", "TLS", nioCore, nioPosix, logging]),
         .target(name: "APNS", dependencies: ["CNghttp2", "COpenSSL", "Sockets", "TLS", nioCore, nioPosix, logging]),
@@ -51,6 +55,14 @@ let package = Package(
         .target(
             name: "PushQueue", dependencies: ["COpenSSL", "PrintableText", "PushJob", "Redis", nioCore],
             resources: [.embedInCode("Scripts")]),
+        // What an operator sees and changes, for the commands and the dashboard.
+        .target(name: "Operations", dependencies: ["PrintableText", "PushJob", "PushQueue", "Redis", nioCore]),
+        .target(
+            name: "Dashboard",
+            dependencies: [
+                "COpenSSL", "HTTPPort", "Operations", "PrintableText", "PushJob", "PushQueue", "Redis", "TLS",
+                "WebPages", hummingbird, lifecycle, logging, nioCore, nioPosix,
+            ]),
         .target(
             name: "PushWorker",
             dependencies: [
@@ -66,14 +78,14 @@ let package = Package(
         .target(
             name: "APNSSimulator",
             dependencies: [
-                "APNS", "CNghttp2", "COpenSSL", "HTTPPort", "TLS", hummingbird, nioCore, nioPosix, logging,
+                "APNS", "CNghttp2", "COpenSSL", "HTTPPort", "PrintableText", "TLS", "WebPages", hummingbird, nioCore,
+                nioPosix, logging,
             ]),
         .executableTarget(
             name: "apns-worker",
             dependencies: [
-                "APNS", "APNSSimulator", "COpenSSL", "CProcess", "CYAML", "HTTPPort", "PrintableText", "PushJob",
-                "PushQueue",
-                "PushWorker", "Redis", "Sockets", "TLS", "Telemetry", argumentParser, nioHTTP1, logging, lifecycle,
+                "APNS", "APNSSimulator", "COpenSSL", "CProcess", "CYAML", "HTTPPort", "Operations", "PrintableText",
+                "PushJob", "PushQueue", "PushWorker", "Redis", "Sockets", "TLS", "Telemetry", argumentParser, nioHTTP1, logging, lifecycle,
                 unixSignals,
             ]),
         .executableTarget(
@@ -103,6 +115,7 @@ let package = Package(
         .testTarget(name: "SocketsTests", dependencies: ["Sockets", "TestSupport", nioCore, nioPosix]),
         .testTarget(
             name: "HTTPPortTests", dependencies: ["HTTPPort", "TestSupport", hummingbird, logging, nioCore, nioPosix]),
+        .testTarget(name: "WebPagesTests", dependencies: ["WebPages"]),
         .testTarget(name: "TLSTests", dependencies: ["COpenSSL", "TLS", "TestSupport", nioPosix, nioEmbedded]),
         .testTarget(
             name: "RedisTests",

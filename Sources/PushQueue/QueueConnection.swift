@@ -121,7 +121,7 @@ public final class QueueConnection {
     ) {
         var keyNames = [
             keys.jobs, keys.retry, keys.claimed(worker), keys.inbox, keys.workers, keys.paused, keys.dead,
-            keys.deadBytes, keys.statsPrefix, keys.next(worker), keys.results, keys.jobCommands,
+            keys.deadBytes, keys.statsPrefix, keys.next(worker), keys.results, keys.jobCommands, keys.minutesPrefix,
         ]
         if let heartbeat { keyNames += [keys.workerInfo, keys.order(heartbeat.process)] }
         scripts.run(
@@ -232,13 +232,14 @@ public final class QueueConnection {
                 keys.campaigns, keys.campaignPrefix,
             ],
             expecting: settlement.expectedArguments,
-            arguments: { [worker, limits] command in
+            arguments: { [worker, limits, keys] command in
                 command.append(worker)
                 command.append(limits.maximumDeadLetters)
                 command.append(limits.maximumDeadLetterAge)
                 command.append(limits.maximumDeadLetterBytes)
                 command.append(limits.maximumResults)
                 settlement.append(to: &command)
+                settlement.minute?.append(to: &command, keys)
             },
             completion: { result in
                 completion(
@@ -258,7 +259,7 @@ public final class QueueConnection {
             .reclaim,
             [
                 keys.workers, keys.claimed(other), keys.jobs, keys.dead, keys.deadBytes, keys.statsPrefix, keys.results,
-                keys.workerInfo,
+                keys.workerInfo, keys.minutesPrefix,
             ],
             arguments: { [limits, keys] command in
                 command.append(other)

@@ -38,6 +38,8 @@ public struct QueueKeys: Sendable {
     public let workerInfo: String
     /// The day's counters are under this and the date.
     public let statsPrefix: String
+    /// A minute's counters are under this and the minute.
+    package let minutesPrefix: String
     /// HASH: operators' commands about the jobs of a campaign or with an id; see ``JobCommands``.
     public let jobCommands: String
     /// ZSET of campaigns by the time of their last settlement in ms.
@@ -98,6 +100,7 @@ public struct QueueKeys: Sendable {
         paused = base + "paused"
         workerInfo = base + "worker-info"
         statsPrefix = base + "stats:"
+        minutesPrefix = base + "minute:"
         jobCommands = base + "job-commands"
         campaigns = base + "campaigns"
         campaignPrefix = base + "campaign:"
@@ -134,4 +137,8 @@ public struct QueueKeys: Sendable {
     /// HASH of a day's counters by outcome and reason (`delivered`, `dead:MalformedJSON`, …), for 40 days.
     /// - Parameter date: such as `2026-11-21`, in UTC.
     public func stats(_ date: String) -> String { statsPrefix + date }
+
+    /// HASH of a minute's counters for charts: outcomes, retries and deferrals by reason, latencies, and a sample of the backlog; for 25 hours.
+    /// - Parameter minute: such as `2026-11-21T14:05`, in UTC.
+    package func minute(_ minute: String) -> String { minutesPrefix + minute }
 }

@@ -38,6 +38,7 @@ public enum QueueScript: Int, CaseIterable, Sendable {
     case shareProviderToken
     // Commands of operators.
     case setKey
+    case recordAction
 
     /// The script after the parts that it requires.
     public var source: [UInt8] { source(clock: .server) }
@@ -88,6 +89,7 @@ public enum QueueScript: Int, CaseIterable, Sendable {
         case .throttleToken: PackageResources.throttle_token_lua
         case .shareProviderToken: PackageResources.share_lua
         case .setKey: PackageResources.set_key_lua
+        case .recordAction: PackageResources.record_action_lua
         }
     }
 }

@@ -35,6 +35,7 @@ struct ScriptParts {
             "dead-bytes": PackageResources.dead_bytes_lua,
             "list": PackageResources.list_lua,
             "memory": PackageResources.memory_lua,
+            "minutes": PackageResources.minutes_lua,
             "portions": PackageResources.portions_lua,
             "results": PackageResources.results_lua,
             "time": clock.part,

@@ -39,13 +39,18 @@ public struct Settlement: Sendable {
     /// Tokens that these jobs have found to be invalid. They are in the set before this is written, and no part of it; but a
     /// Redis that comes in another's place may not have them, and has to be told of them again before this.
     public var invalidTokens: [InvalidToken] = []
+    /// What the lane has counted since it last wrote this; most settlements carry none.
+    ///
+    /// It counts only if Redis finds a claim of the settlement. A settlement that is written again finds none, and counts
+    /// nothing twice. One with no claims at all always counts, and must not be written again.
+    package var minute: MinuteCounts?
 
     /// An empty batch.
     public init() {}
 
     /// Roughly how many bytes it takes to keep it.
     public var size: Int {
-        groups.reduce(count * 32) { sum, group in
+        groups.reduce(count * 32 + (minute == nil ? 0 : 1024)) { sum, group in
             group.done.values.reduce(sum + group.arguments.size) { $0 + $1.arguments.size }
         }
     }
@@ -238,7 +243,7 @@ public struct Settlement: Sendable {
 
     /// Roughly how many arguments the command will have.
     var expectedArguments: Int {
-        groups.reduce(16) { sum, group in
+        groups.reduce(minute == nil ? 16 : 96) { sum, group in
             let acknowledged = group.acknowledged.reduce(sum) { $0 + $1.count } + group.arguments.count + 2
             return group.done.values.reduce(acknowledged) { $0 + $1.arguments.count }
         }

@@ -14,6 +14,9 @@ public struct SharedKeys: Sendable {
     /// ZSET of the device tokens that APNs throttles, by the end of the pause in ms since 1970.
     public let throttledTokens: String
 
+    /// STREAM: the audit log, the last actions of operators; see ``AuditLog``.
+    package let audit: String
+
     private let base: String
 
     /// - Parameter prefix: the beginning of all keys.
@@ -23,6 +26,7 @@ public struct SharedKeys: Sendable {
         invalidTokenDetails = base + "invalid-tokens:details"
         registrations = base + "registrations"
         throttledTokens = base + "throttled-tokens"
+        audit = base + "audit"
     }
 
     /// STRING: if it exists, the app is paused: JSON with `reason`, `since`, `until` (the next probe, ms), or any text.

@@ -302,7 +302,7 @@ extension AppSender {
     private func stamp(_ entry: inout InFlight) {
         entry.providerTokenIssuedAt = credential.providerTokenIssuedAt
         entry.key = UInt8(truncatingIfNeeded: credential.keyIndex)
-        if lane.metrics.takesTimes { entry.submittedAt = lane.metrics.time() }
+        entry.submittedAt = lane.metrics.time()
     }
 
     /// The notification that was submitted, made again.

@@ -47,8 +47,10 @@ extension AppSender: TransportDelegate {
         let id = inFlight[flight].job
         let verdict = Verdict(
             result, topicIsConfigured: !lane.jobs[id].namesTopic, isOnChannel: lane.jobs[id].isOnChannel)
-        if lane.metrics.takesTimes, result.isAnswer {
-            lane.metrics.sendTimes.record(lane.metrics.time() &- inFlight[flight].submittedAt, row: self.id.index)
+        if result.isAnswer {
+            let time = lane.metrics.time() &- inFlight[flight].submittedAt
+            if lane.metrics.takesTimes { lane.metrics.sendTimes.record(time, row: self.id.index) }
+            lane.metrics.minutes.record(answer: Int(time / 1000), queue: lane.jobs[id].queue.index)
         }
         if case .delivered = verdict {
             badTokens.good()

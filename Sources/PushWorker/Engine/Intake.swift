@@ -174,9 +174,12 @@ final class Intake {
         entry.series = lane.metrics.series(
             app: entry.app.index, queue: queue.id.index, pushType: notification.pushType)
         // What was tried before has waited for other reasons than a full queue.
-        if lane.metrics.takesTimes, job.envelope.attempt == 1, job.envelope.error == nil {
+        if job.envelope.attempt == 1, job.envelope.error == nil {
             let sendAt = job.envelope.isDue ? 0 : job.sendAt ?? 0
             entry.queuedSince = max(job.enqueuedAt ?? entry.firstSeen, sendAt)
+            if job.enqueuedAt != nil {
+                lane.metrics.minutes.noteAge(now &- entry.queuedSince, queue: queue.id.index)
+            }
         }
         if let tokens {
             entry.fanOut = FanOut(template: notification, identity: identity, job: job, tokens: tokens)

@@ -157,6 +157,7 @@ final class Lane: @unchecked Sendable {
             consumer.checkClaimsIfDue()
             if case .running = context.state { consumer.delegatePollIfDue() }
             consumer.writeInvalidTokens()
+            consumer.writeCountsIfDue()
         }
         if isFullSecond {
             ledger.refresh()

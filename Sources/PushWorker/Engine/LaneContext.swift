@@ -88,6 +88,7 @@ final class LaneContext {
         self.logger = logger
         self.issues = issues
         self.metrics = metrics
+        metrics.clock = { eventLoop.now }
         self.generator = generator
         self.wallClock = wallClock
     }

@@ -102,6 +102,9 @@ final class Ledger {
         to recipient: @autoclosure () -> ByteBuffer?, wasSent: Bool, uniqueID: APNSID? = nil
     ) {
         counters.outcomes[outcome] += 1
+        let queue = lane.jobs[id].queue.index
+        lane.metrics.minutes.count(outcome, queue: queue)
+        if wasSent { lane.metrics.ended(queue: queue, since: lane.jobs[id].queuedSince) }
         if outcome == .delivered {
             lane.metrics.countDelivered(lane.jobs[id].series)
         } else {
@@ -180,6 +183,7 @@ final class Ledger {
     ) {
         counters[postponement] += count
         lane.metrics.count(.postponed(postponement), lane.jobs[id].series, count, reason)
+        lane.metrics.minutes.count(postponement, count, reason, queue: lane.jobs[id].queue.index)
         if logsEach { for recipient in recipients() { log(postponement, reason, status, recipient, id, delay) } }
         tally(of: id).add(
             postponed: tokens, postponement, reason: reason, status: status, delay: delay, spendsAttempt: spendsAttempt)
@@ -279,6 +283,7 @@ final class Ledger {
         case .deferred(let reason, _):
             counters[.deferred] += unsent.notifications
             count(.postponed(.deferred), reason, of: unsent)
+            lane.metrics.minutes.count(.deferred, unsent.notifications, reason, queue: unsent.queue.id.index)
         case .scheduled:
             counters.scheduled += 1
             count(.postponed(.scheduled), nil, of: unsent)
@@ -301,6 +306,7 @@ final class Ledger {
 
     private func record(_ outcome: Outcome, _ reason: Reason?, of unsent: UnsentJob) {
         counters.outcomes[outcome] += unsent.notifications
+        lane.metrics.minutes.count(outcome, unsent.notifications, queue: unsent.queue.id.index)
         count(.ended(outcome), reason, of: unsent)
     }
 

@@ -15,6 +15,8 @@ extension QueueConsumer {
         private static let maximumUnconfirmed = 10_000
         /// The same in bytes: settlements of jobs with many tokens, all of which are retried, are large.
         private static let maximumUnconfirmedSize = 64 << 20
+        /// A settlement carries the lane's sums for the history this long after the last one that did.
+        static let countsInterval = TimeAmount.seconds(1)
 
         /// The settlements to write next.
         var settlement = Settlement()
@@ -29,6 +31,8 @@ extension QueueConsumer {
         /// The reason for which Redis refuses invalid tokens, while it does.
         var tokensRefusal: String?
         var tokensNotBefore = NIODeadline.distantPast
+        /// The time at which the sums for the history were last written.
+        var countsWrittenAt = NIODeadline.distantPast
 
         /// The number of jobs whose settlement is not confirmed.
         var count: Int { unconfirmed.count + settlement.count + awaitingTokens.count + writingTokens.count }
@@ -227,6 +231,7 @@ extension QueueConsumer: JobSettler {
     func flush() {
         writeInvalidTokens()
         guard !outbox.settlement.isEmpty, store.isReady else { return }
+        if lane.now - outbox.countsWrittenAt >= Outbox.countsInterval { outbox.settlement.minute = takeCounts() }
         let number = outbox.unconfirmed.append(outbox.settlement)
         outbox.settlement = Settlement()
         write(number, again: false)
@@ -290,6 +295,36 @@ extension QueueConsumer: JobSettler {
     private func writeUnconfirmed() {
         for number in outbox.unconfirmed.numbers { write(number, again: true) }
         writeInvalidTokens()
+    }
+
+    // MARK: History
+
+    /// Returns the sums for the history that are to be written now.
+    private func takeCounts() -> MinuteCounts? {
+        guard let counts = lane.metrics.minutes.take(queue: queue.id.index) else { return nil }
+        outbox.countsWrittenAt = lane.now
+        return counts
+    }
+
+    /// Writes the sums that no settlement has carried, because there was none.
+    func writeCountsIfDue() {
+        guard lane.now - outbox.countsWrittenAt >= Outbox.countsInterval * 2, outbox.settlement.isEmpty else { return }
+        writeCounts()
+    }
+
+    /// Writes the sums for the history without a settlement.
+    ///
+    /// They are not written again: without a claim Redis could not see that it has them. So they are lost if their connection
+    /// is. Those that Redis has refused are written later.
+    func writeCounts() {
+        guard store.isReady, let counts = takeCounts() else { return }
+        var settlement = Settlement()
+        settlement.minute = counts
+        store.settle(settlement) { [self] result in
+            guard case .failure(let failure) = result else { return }
+            if case .redis(let error) = failure, error.mayHaveBeenExecuted { return }
+            lane.metrics.minutes.putBack(counts, queue: queue.id.index)
+        }
     }
 
     // MARK: Invalid tokens

@@ -396,6 +396,7 @@ final class QueueConsumer {
     /// Unless settlements are unconfirmed: their jobs may have been sent. Another worker reclaims them, and counts them as possible
     /// duplicates; released, they would be sent again uncounted.
     func release() -> EventLoopFuture<Void> {
+        writeCounts()
         let done = lane.eventLoop.makePromise(of: Void.self)
         guard isSettled else {
             queue.logger.warning(

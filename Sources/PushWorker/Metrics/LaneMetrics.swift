@@ -20,12 +20,16 @@ final class LaneMetrics {
         var reason: String
     }
 
-    /// True if times are taken. Without anybody to read them the clock is not even looked at.
+    /// True if times are recorded for scrapes.
     let takesTimes: Bool
     /// From a request's submission to its answer, in microseconds, by app.
     let sendTimes: LaneHistogram
     /// From enqueueing to submission, in milliseconds, by queue.
     let queueTimes: LaneHistogram
+    /// The sums for the history in Redis.
+    let minutes: MinuteRecorder
+    /// The source of the time.
+    var clock: () -> NIODeadline = { .now() }
     /// Notifications that were not plainly delivered.
     private(set) var others: [Key: Int] = [:]
     var redisConnections = 0
@@ -53,6 +57,7 @@ final class LaneMetrics {
     init(apps: Int, queues: Int, takesTimes: Bool) {
         self.queues = queues
         self.takesTimes = takesTimes
+        minutes = MinuteRecorder(queues: queues)
         sendTimes = LaneHistogram(
             bounds: WorkerMetric.sendTime.buckets.map { UInt32($0 * 1_000_000) }, rows: apps)
         queueTimes = LaneHistogram(bounds: WorkerMetric.queueTime.buckets.map { UInt32($0 * 1000) }, rows: queues)
@@ -165,7 +170,7 @@ final class LaneMetrics {
 
     /// The time in microseconds, from any beginning; after 71 minutes it begins again.
     func time() -> UInt32 {
-        if !hasTime { readTime(.now()) }
+        if !hasTime { readTime(clock()) }
         return microseconds
     }
 
@@ -182,6 +187,14 @@ final class LaneMetrics {
         _ = time()
         // Producers' clocks may be ahead of Redis'.
         queueTimes.record(UInt32(clamping: milliseconds + clocks[queue] - since), row: queue)
+    }
+
+    /// Records that a notification was sent and has ended.
+    /// - Parameter since: the time at which it was enqueued, in milliseconds of Redis' clock; -1 if that must not be measured.
+    func ended(queue: Int, since: Int64) {
+        guard since >= 0 else { return }
+        _ = time()
+        minutes.record(latency: Int(clamping: milliseconds + clocks[queue] - since), queue: queue)
     }
 }
 

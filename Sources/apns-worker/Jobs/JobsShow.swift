@@ -1,6 +1,7 @@
 import APNS
 import ArgumentParser
 import NIOCore
+import Operations
 import PushJob
 import PushQueue
 import PushWorker

@@ -1,4 +1,4 @@
--- require: time, types, memory, chunks, list, count, campaigns, bury, results, portions
+-- require: time, types, memory, chunks, list, count, campaigns, bury, results, portions, minutes
 -- Cancels, removes, moves or makes due the jobs that an operator has chosen from a page.
 --
 -- KEYS  1 jobs            LIST   jobs to send
@@ -10,9 +10,10 @@
 --       7 results         STREAM outcomes of notifications
 --       8 campaigns       ZSET   campaigns by the time of their last settlement
 --       9 campaign:       prefix of a campaign's counters
+--      10 minute:         prefix of the minutes' counters
 --       then with move
---      10 other jobs      LIST   jobs of the other queue
---      11 other retry     ZSET   wrapped jobs of the other queue
+--      11 other jobs      LIST   jobs of the other queue
+--      12 other retry     ZSET   wrapped jobs of the other queue
 -- ARGV  1 action          bury, remove, move, run (make due now; for retry only), or restore (the inbox to the head of the
 --                         list)
 --       2 place           list or retry
@@ -40,8 +41,8 @@
 -- first: the order stays, and nothing is lost when the command ends halfway. In the end the inbox goes back.
 -- Run twice, the second run finds none of the jobs; of a list it passes others unseen, for a later look.
 
-local jobs, inbox, retry, dead, dead_bytes, stats, results, campaigns, campaign_prefix, other_jobs,
-    other_retry = unpack(KEYS)
+local jobs, inbox, retry, dead, dead_bytes, stats, results, campaigns, campaign_prefix, minutes,
+    other_jobs, other_retry = unpack(KEYS)
 local action, place, head, other_head, page, stamp, max_dead, max_dead_age, max_dead_bytes, max_results, counter,
     reason = unpack(ARGV, 1, 12)
 page, max_results = tonumber(page), tonumber(max_results)
@@ -146,6 +147,7 @@ end
 
 if counter ~= '' then
     count(stats, now, counter, notifications)
+    add_to_minute(minutes, now, { counter, notifications })
     for campaign, number in pairs(by_campaign) do
         add_to_campaign(campaigns, campaign_prefix, now, campaign, { [counter] = number })
     end

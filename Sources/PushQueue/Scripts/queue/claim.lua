@@ -1,4 +1,4 @@
--- require: time, types, memory, chunks, wrapper, count, bury, results
+-- require: time, types, memory, chunks, wrapper, count, bury, results, minutes
 -- Claims jobs for a lane and renews its lease.
 --
 -- KEYS  1 jobs            LIST   jobs to send
@@ -14,8 +14,9 @@
 --                         the largest job that recent claims have seen
 --      11 results         STREAM outcomes of notifications
 --      12 job-commands    HASH   commands of operators about jobs, and their `version`
---      13 worker-info     HASH   lane -> JSON: its heartbeat
---      14 order:<process> STRING the command of an operator for the lane's process
+--      13 minute:         prefix of the minutes' counters
+--      14 worker-info     HASH   lane -> JSON: its heartbeat
+--      15 order:<process> STRING the command of an operator for the lane's process
 --                         The last two are given only with a heartbeat.
 -- ARGV  1 lane            its name
 --       2 join            1 when the lane has no lease yet, else 0
@@ -54,7 +55,7 @@
 -- claims nothing, or jobs that the lane finds among its claims.
 
 local jobs, retry, claimed, inbox, workers, paused, dead, dead_bytes, stats, next_key, results, job_commands,
-    worker_info, command_key = unpack(KEYS)
+    minutes, worker_info, command_key = unpack(KEYS)
 local lane, join, lease, limit, first, nonce, max_job_bytes, max_bytes, max_dead, max_dead_age, max_dead_bytes, head,
     max_results, idle_lease, known_version, uptime, members = unpack(ARGV)
 limit, first, max_job_bytes, max_bytes = tonumber(limit), tonumber(first), tonumber(max_job_bytes), tonumber(max_bytes)
@@ -302,6 +303,7 @@ end
 if buried > 0 then
     count(stats, now, 'dead', buried)
     count(stats, now, 'dead:JobTooLarge', buried)
+    add_to_minute(minutes, now, { 'dead', buried })
     reply[5] = trim_dead(dead, dead_bytes, stats, now,
         { count = tonumber(max_dead), age = tonumber(max_dead_age), bytes = tonumber(max_dead_bytes) })
 end

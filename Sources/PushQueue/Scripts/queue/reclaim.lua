@@ -1,4 +1,4 @@
--- require: time, types, memory, chunks, list, wrapper, claims, count, bury, results
+-- require: time, types, memory, chunks, list, wrapper, claims, count, bury, results, minutes
 -- Puts claims of a lane whose lease has expired back at the head of the list.
 --
 -- KEYS  1 workers         ZSET   lane -> lease end (ms)
@@ -9,6 +9,7 @@
 --       6 stats:          prefix of the day's counters
 --       7 results         STREAM outcomes of notifications
 --       8 worker-info     HASH   lane -> its heartbeat
+--       9 minute:         prefix of the minutes' counters
 -- ARGV  1 lane            the one whose lease has expired
 --       2 max reclaims    a job that was reclaimed more often is poison, and becomes a dead letter
 --       3 max dead        the maximum number of dead letters
@@ -25,7 +26,7 @@
 -- Each call gives back some of the claims, so that it ends soon however many and large they are; the last one removes the
 -- lane. Each claim is removed together with its push: run twice, the second run finds what the first left.
 
-local workers, claimed, jobs, dead, dead_bytes, stats, results, worker_info = unpack(KEYS)
+local workers, claimed, jobs, dead, dead_bytes, stats, results, worker_info, minutes = unpack(KEYS)
 local lane, max_reclaims, max_dead, max_dead_age, max_dead_bytes, head_end, max_results = unpack(ARGV)
 local now = now_ms()
 
@@ -92,6 +93,7 @@ end
 count(stats, now, 'reclaimed', #bodies)
 if #letters > 0 then
     count(stats, now, 'dead', notifications)
+    add_to_minute(minutes, now, { 'dead', notifications })
     for reason, number in pairs(by_reason) do
         count(stats, now, 'dead:' .. reason, number)
     end

@@ -1,4 +1,4 @@
--- require: time, types, memory, chunks, count, bury, results, campaigns
+-- require: time, types, memory, chunks, count, bury, results, campaigns, minutes
 -- Settles claims of a lane, each of them only while it is still the lane's own.
 --
 -- KEYS  1 claimed:<lane>  HASH   `<number>.<stamp>` -> job
@@ -40,12 +40,19 @@
 --                                                the others can
 --         count  field amount                    counted if the action before it found its claim
 --         result results                         these results are added if the action before it found its claim
+--         minute minutes jobs inbox oldest n (field amount)...
+--                                                the last action: the lane's sums since it last had this action. They are
+--                                                added to the minute's counters, whose key begins with `minutes`, unless
+--                                                all claims are lost. The key of the jobs and that of the inbox are for
+--                                                the sample of the backlog; `oldest` is the age in ms of the oldest job
+--                                                that the lane has claimed, '' if unknown
 -- Reply { settled, lost, evicted }
 --       settled           the number of claims that were the lane's own
 --       lost              the number of claims that were reclaimed, or settled before, and are left alone
 --       evicted           dead letters evicted to keep within the bounds
 --
--- Run twice, the second run finds no claims and does nothing.
+-- Run twice, the second run finds no claims and does nothing. With the action `minute` alone there are no claims to find: a lane
+-- sends that once, and never again.
 
 local claimed, retry, dead, dead_bytes, stats, results, campaigns, campaign_prefix = unpack(KEYS)
 local lane, max_dead, max_dead_age, max_dead_bytes, max_results = unpack(ARGV, 1, 5)
@@ -58,7 +65,11 @@ local wrong = wrong_type({
 if wrong then
     return wrong
 end
-write_when_full(claimed)
+-- A lane's sums alone free no memory.
+local first_action = ARGV[6]
+if first_action ~= 'minute' then
+    write_when_full(claimed)
+end
 
 -- The counts by campaign, which are written at the end.
 local campaign, campaign_counts = nil, {}
@@ -95,6 +106,9 @@ end
 local function original_of(body, start, length)
     return string.sub(body, start + 1, start + length)
 end
+
+-- The arguments of the action `minute`.
+local minutes, jobs, inbox, oldest, sums
 
 -- The place of the action, whose own arguments follow it.
 local at = 6
@@ -187,6 +201,11 @@ while at <= #ARGV do
             add_results(results, max_results, now, packed)
         end
         at = at + 2
+    elseif action == 'minute' then
+        minutes, jobs, inbox, oldest = unpack(ARGV, at + 1, at + 4)
+        local last = at + 5 + 2 * ARGV[at + 5]
+        sums = { unpack(ARGV, at + 6, last) }
+        at = last + 1
     else
         return redis.error_reply('ERR settle: unknown action ' .. tostring(action))
     end
@@ -197,5 +216,11 @@ if buried then
 end
 for name, counts in pairs(campaign_counts) do
     add_to_campaign(campaigns, campaign_prefix, now, name, counts)
+end
+-- The claims show that the sums were not added before: a second run finds none.
+if minutes and (settled > 0 or lost == 0) then
+    sample_backlog(minutes, now, jobs, inbox, retry)
+    note_oldest(minute_key(minutes, now), tonumber(oldest))
+    add_to_minute(minutes, now, sums)
 end
 return { settled, lost, evicted }

@@ -1,0 +1,29 @@
+import Operations
+import PushQueue
+import WebPages
+
+/// Who did what, and when: by commands and by the dashboard.
+struct ActivityPage: DashboardPage {
+    let path = "/activity"
+    let section = Section.activity
+
+    private static let limit = 100
+
+    func content(_ look: PageRequest) async throws -> PageContent {
+        let keys = look.source.fleet.sharedKeys
+        let entries = try await AuditLog.latest(
+            Self.limit, before: look.query["after"], look.source.fleet.client(for: keys.audit), keys)
+        let table = Elements.table(
+            "Activity", ["Time", "Who", "Action", "Of", "Number", "Detail", "By way of"],
+            entries.map { entry -> [HTML] in
+                [
+                    look.time(entry.at), "\(entry.by)", "\(entry.actionName.replacing("_", with: " "))", "\(entry.subject)",
+                    "\(entry.count.map(Words.number) ?? "–")", "\(entry.detail ?? "–")", "\(entry.via?.rawValue ?? "–")",
+                ]
+            }, numbers: [4], empty: "No operator has done anything yet.")
+        let isFirst = look.query["after"] == nil
+        let more = look.next(["activity"], entries.count == Self.limit ? entries.last?.id : nil)
+        return PageContent(
+            title: "Activity", main: "\(isFirst ? Elements.live("activity", table) : table)\(more)", isLive: isFirst)
+    }
+}
