@@ -109,6 +109,32 @@ extension EndToEnd {
             #expect(throws: ChildProcess.Failure.self) { try services.at("worker-production/depends_on/simulator") }
         }
 
+        @Test("a worker can start with the settings of the profile production")
+        func production() async throws {
+            let compose = try DeployFolder.yaml("compose.yaml")
+            let key = try TestCertificates.path("AuthKey_ABC123DEFG.p8")
+            let environment = try compose.texts("services/worker-production/environment").mapValues {
+                Self.here(
+                    $0,
+                    [
+                        "/run/secrets/signing-key": key, "redis://redis:6379": "redis://127.0.0.1:1",
+                        "${APNS_WORKER_KEY_ID:-}": "ABC123DEFG", "${APNS_WORKER_TEAM_ID:-}": "TEAM123456",
+                        "${APNS_WORKER_TOPIC:-}": "com.example.app",
+                    ])
+            }
+            #expect(environment["APNS_WORKER_KEY"] == key)
+            let secrets = try compose.list("services/worker-production/secrets").map { try $0.text() }
+            #expect(secrets == ["signing-key"])
+            #expect(try compose.keys("secrets") == secrets)
+            let result = try await CommandLineTests.run(["config", "--given"], environment: environment)
+            #expect(result.ending == .exited(0), "\(result.errors)")
+            // The commands at the top of the file set the other variables.
+            let text = try DeployFolder.text("compose.yaml")
+            for variable in ["KEY", "KEY_ID", "TEAM_ID", "TOPIC"] {
+                #expect(text.contains(" APNS_WORKER_\(variable)="), "\(variable)")
+            }
+        }
+
         @Test("Prometheus finds the workers and their rules; Grafana finds Prometheus and the dashboard")
         func metrics() async throws {
             let services = try DeployFolder.yaml("compose.yaml").at("services")
