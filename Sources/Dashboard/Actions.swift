@@ -29,7 +29,8 @@ struct Actions: Sendable {
 
     static let all: [String: Action] = [
         "pause-queue": pauseQueue, "resume-queue": resumeQueue, "pause-app": pauseApp, "resume-app": resumeApp,
-        "quiet-worker": { try await command(.quiet, $0, $1, $2) }, "work-worker": { try await command(.work, $0, $1, $2) },
+        "quiet-worker": { try await command(.quiet, $0, $1, $2) },
+        "work-worker": { try await command(.work, $0, $1, $2) },
         "stop-worker": { try await command(.stop, $0, $1, $2) }, "cancel-id": { try await cancelID($0, $1, $2) },
         "pause-campaign": { try await campaign(.pause, $0, $1, $2) },
         "resume-campaign": { try await campaign(.resume, $0, $1, $2) },
@@ -37,14 +38,16 @@ struct Actions: Sendable {
         "limit-campaign": limitCampaign, "requeue-campaign": requeueCampaign,
         "change-jobs": { try await BulkActions.jobs($0, $1, $2) },
         "change-dead-letters": { try await BulkActions.deadLetters($0, $1, $2) },
-        "edit-and-requeue": editAndRequeue, "remove-invalid-tokens": { try await BulkActions.invalidTokens($0, $1, $2) },
+        "edit-and-requeue": editAndRequeue,
+        "remove-invalid-tokens": { try await BulkActions.invalidTokens($0, $1, $2) },
         "add-invalid-tokens": addInvalidTokens, "enqueue": enqueue, "confirm-run": confirmRun, "stop-run": stopRun,
     ]
 
     func add(to routes: RouterGroup<WebContext>) {
         routes.post("/actions/{name}") { [site] _, context in
-            let result = try await Self.perform(context.parameters.get("name") ?? "", context.form, context.visitor, site)
-            return .seeOther(result.path)
+            let result = try await Self.perform(
+                context.parameters.get("name") ?? "", context.form, context.visitor, site)
+            return Response.seeOther(result.path)
         }
     }
 
@@ -54,7 +57,8 @@ struct Actions: Sendable {
         guard let action = all[name] else { throw WebError(.notFound, "there is no action \(name)") }
         guard visitor.role == .operator else {
             throw WebError(
-                .forbidden, site.configuration.isReadOnly ? "this dashboard is read-only" : "only operators can do this")
+                .forbidden, site.configuration.isReadOnly ? "this dashboard is read-only" : "only operators can do this"
+            )
         }
         return try await action(form, visitor, site)
     }
@@ -107,7 +111,8 @@ struct Actions: Sendable {
         let keys = site.source.fleet.sharedKeys
         let wasPaused = try await AppPauses.end(app, site.source.fleet.client(for: keys.appPaused(app)), keys)
         if wasPaused { await site.record(.resume, "app \(app)", by: visitor) }
-        return Result(message: "app \(app) \(wasPaused ? "is resumed" : "was not paused")", path: site.links.path(["apps"]))
+        return Result(
+            message: "app \(app) \(wasPaused ? "is resumed" : "was not paused")", path: site.links.path(["apps"]))
     }
 
     // MARK: Workers
@@ -154,7 +159,8 @@ struct Actions: Sendable {
         let fleet = site.source.fleet
         let reason = form["reason"]?.printable ?? ""
         let (queues, _) = try await CampaignStatus.queues(knowing: name, of: site.data.queues(), fleet)
-        let changes = try await CampaignChange.apply(change, to: name, by: visitor.by, reason: reason, in: queues, fleet)
+        let changes = try await CampaignChange.apply(
+            change, to: name, by: visitor.by, reason: reason, in: queues, fleet)
         var action: AuditEntry.Action
         switch change {
         case .pause: action = .pauseCampaign
@@ -194,8 +200,7 @@ struct Actions: Sendable {
         guard let key = keys.first, keys.count == 1 else { throw WebError(.badRequest, "key is missing") }
         let job = ByteBuffer(string: form.raw("job"))
         guard job.readableBytes > 0 else { throw WebError(.badRequest, "job is missing") }
-        let failures = await site.source.check(job, queue).filter { $0.level == "failure" }
-        if let failure = failures.first, form["force"] == nil {
+        if let failure = await site.source.check(job, queue).failure, form["force"] == nil {
             throw WebError(.badRequest, "the job would fail again: \(failure.sentence)")
         }
         // First the new job, then the end of the old one: a job can then be there twice, but never not at all.
@@ -207,7 +212,8 @@ struct Actions: Sendable {
         try await sweep.run()
         await site.record(.editAndRequeue, "queue \(queue.keys.queue), dead letter \(key)", by: visitor, count: 1)
         return Result(
-            message: sweep.tally.chosen == 1 ? "the edited job is enqueued" : "the job is enqueued; its dead letter was gone",
+            message: sweep.tally.chosen == 1
+                ? "the edited job is enqueued" : "the job is enqueued; its dead letter was gone",
             path: site.links.path(["dead"], [("queue", queue.keys.queue)]))
     }
 
@@ -223,7 +229,7 @@ struct Actions: Sendable {
         let invalid = tokens.map {
             InvalidToken(
                 token: ByteBuffer(string: $0), at: Moment.now, reason: reason,
-                topic: form["topic"].map { ByteBuffer(string: $0) }, environment: form["environment"], source: .import)
+                topic: form["topic"].map { ByteBuffer(string: $0) }, environment: form["environment"], source: .imported)
         }
         _ = try await site.source.invalidTokens.mark(invalid)
         await site.record(
@@ -239,11 +245,14 @@ struct Actions: Sendable {
         let queue = try await site.data.queue(required(form, "queue"))
         let job = ByteBuffer(string: form.raw("job"))
         guard job.readableBytes > 0 else { throw WebError(.badRequest, "job is missing") }
-        let failures = await site.source.check(job, queue).filter { $0.level == "failure" }
-        if let failure = failures.first { throw WebError(.badRequest, "the job would fail: \(failure.sentence)") }
+        if let failure = await site.source.check(job, queue).failure {
+            throw WebError(.badRequest, "the job would fail: \(failure.sentence)")
+        }
         try await site.source.fleet.client(for: queue.keys.jobs).push(job, to: queue.keys)
         await site.record(.testSend, "queue \(queue.keys.queue)", by: visitor, count: 1)
-        return Result(message: "the job is enqueued", path: site.links.path(["try"], [("sent", JobKey.of(job)), ("queue", queue.keys.queue)]))
+        return Result(
+            message: "the job is enqueued",
+            path: site.links.path(["try"], [("sent", JobKey.of(job)), ("queue", queue.keys.queue)]))
     }
 
     // MARK: Bulk runs
@@ -257,7 +266,9 @@ struct Actions: Sendable {
 
     private static let confirmRun: Action = { form, visitor, site in
         let run = try await run(form, site)
-        guard run.confirm(site) else { throw WebError(.conflict, "this run cannot be confirmed: it has begun or ended") }
+        guard run.confirm(site) else {
+            throw WebError(.conflict, "this run cannot be confirmed: it has begun or ended")
+        }
         return Result(message: "confirmed", path: site.links.path(["runs", run.id]), run: run)
     }
 
@@ -290,7 +301,7 @@ enum BulkActions {
             if name == "key", !isAll, own.isEmpty { throw WebError(.badRequest, "nothing is selected") }
             // The key of the page's filter is of no interest if keys are selected.
             let all = name == "key" && !own.isEmpty ? own : values + own
-            for value in all where name != "reason" || form["action"] != nil { fields.append((name, value)) }
+            for value in all { fields.append((name, value)) }
         }
         return Form(fields: fields)
     }
@@ -300,7 +311,6 @@ enum BulkActions {
         var filter = try JobFilter(chosen)
         let rate = try FilterFields.number(form, "rate", 1...1_000_000)
         let queues = try await site.data.queues(named: chosen.all("queue"))
-        let target = try await form["to_queue"].asyncMap { try await site.data.queue($0) }
         let (action, verbs, audit): (QueueJobs.Action, (String, String), AuditEntry.Action) =
             switch form["action"] {
             case "run": (.run, ("Run", "made due"), .runJobs)
@@ -308,7 +318,6 @@ enum BulkActions {
             case "discard": (.discard, ("Delete", "deleted"), .cancelJobs)
             default: throw WebError(.badRequest, "action must be run, cancel or discard")
             }
-        _ = target
         if case .run = action {
             let states = StoredJob.State.postponed
             guard filter.states.isEmpty || !filter.states.isDisjoint(with: states) else {
@@ -420,7 +429,8 @@ enum BulkActions {
             verbs: ("Remove", "removed"), noun: "tokens",
             subject: isSelection
                 ? "\(tokens.count == 1 ? "token \(tokens[0].prefix(8))…" : "\(tokens.count) tokens")"
-                : FilterFields.words(chosen, FilterFields.invalidTokens), action: .removeInvalidTokens, section: .invalid,
+                : FilterFields.words(chosen, FilterFields.invalidTokens), action: .removeInvalidTokens,
+            section: .invalid,
             count: { progress in
                 var count = BulkRun.Count()
                 if isSelection {
@@ -449,11 +459,5 @@ enum BulkActions {
             })
         let run = try await site.runs.start(work, by: visitor)
         return Actions.Result(message: "counting", path: site.links.path(["runs", run.id]), run: run)
-    }
-}
-
-extension Optional where Wrapped: Sendable {
-    fileprivate func asyncMap<Value: Sendable>(_ body: (Wrapped) async throws -> Value) async rethrows -> Value? {
-        if let self { try await body(self) } else { nil }
     }
 }

@@ -43,6 +43,8 @@ struct Form: Sendable {
 
     init() {}
 
+    var isEmpty: Bool { fields.isEmpty }
+
     /// Reads `application/x-www-form-urlencoded`.
     init(_ text: some StringProtocol) {
         for pair in text.split(separator: "&") {
@@ -240,7 +242,8 @@ struct Admission: RouterMiddleware {
 
     private func cookie(_ value: String, for request: Request) -> String {
         let isSecure =
-            request.headers[HTTPField.Name("X-Forwarded-Proto")!]?.lowercased() == "https" || request.head.scheme == "https"
+            request.headers[HTTPField.Name("X-Forwarded-Proto")!]?.lowercased() == "https"
+            || request.head.scheme == "https"
         return "\(Self.cookie)=\(value); Path=\(links.base.isEmpty ? "/" : links.base); HttpOnly; SameSite=Lax"
             + (isSecure ? "; Secure" : "") + (users == nil ? "" : "; Max-Age=\(Self.sessionTime)")
     }
@@ -252,7 +255,7 @@ struct Admission: RouterMiddleware {
 }
 
 /// Limits how often passwords can be guessed.
-struct LoginLimits: ~Copyable, Sendable {
+final class LoginLimits: Sendable {
     private struct Failures {
         var count = 0
         var since = NIODeadline.now()
@@ -268,7 +271,8 @@ struct LoginLimits: ~Copyable, Sendable {
             failures = failures.filter { NIODeadline.now() - $0.value.since < .minutes(1) }
             for (key, limit) in keys(name, address) {
                 guard let found = failures[key], found.count >= limit else { continue }
-                return max(1, Int((TimeAmount.minutes(1) - (NIODeadline.now() - found.since)).nanoseconds / 1_000_000_000))
+                return max(
+                    1, Int((TimeAmount.minutes(1) - (NIODeadline.now() - found.since)).nanoseconds / 1_000_000_000))
             }
             return nil
         }

@@ -170,13 +170,17 @@ struct BulkRunPage: DashboardPage {
         func count(_ number: Int) -> String { "\(Words.number(number)) \(work.noun)" }
         switch run.phase {
         case .counting(let found):
-            return "<p>Counting: \(count(found)) so far.</p><progress aria-label=\"Counting\"></progress>\(stop(run, look))"
+            return
+                "<p>Counting: \(count(found)) so far.</p><progress aria-label=\"Counting\"></progress>\(stop(run, look))"
         case .ready(let found):
             let groups = found.groups.sorted { ($1.value, $0.key) < ($0.value, $1.key) }.prefix(20)
                 .map { "<li>\(Words.number($0.value)) \($0.key)</li>" as HTML }
             let notes = found.notes.map { "<p class=\"notice\">\($0)</p>" as HTML }
-            guard found.total > 0 else { return "<p class=\"notice\">Nothing matches, so nothing would change.</p>\(notes)" }
-            let button: HTML = "<button class=\"\(work.isDangerous ? "danger" : "main")\">\(work.verbs.command) \(count(found.total))</button>"
+            guard found.total > 0 else {
+                return "<p class=\"notice\">Nothing matches, so nothing would change.</p>\(notes)"
+            }
+            let button: HTML =
+                "<button class=\"\(work.isDangerous ? "danger" : "main")\">\(work.verbs.command) \(count(found.total))</button>"
             return """
                 <div class="problem"><strong>\(work.verbs.command) \(count(found.total))?</strong><ul>\(groups)</ul></div>\(notes)
                 <div class="actions">\(look.form("confirm-run", [("id", run.id)], button))\(stop(run, look, "Cancel"))</div>
@@ -186,9 +190,11 @@ struct BulkRunPage: DashboardPage {
                 <p>\(count(done)) of \(Words.number(total)) \(work.verbs.past).</p>
                 <progress value="\(done)" max="\(max(total, 1))" aria-label="\(work.verbs.past)"></progress>\(stop(run, look))
                 """
-        case .done(let changed): return "<p class=\"notice good\" role=\"status\">\(count(changed)) \(work.verbs.past).</p>"
+        case .done(let changed):
+            return "<p class=\"notice good\" role=\"status\">\(count(changed)) \(work.verbs.past).</p>"
         case .stopped(let changed):
-            return "<p class=\"notice\" role=\"status\">Stopped: \(count(changed)) \(work.verbs.past). Start it again to continue.</p>"
+            return
+                "<p class=\"notice\" role=\"status\">Stopped: \(count(changed)) \(work.verbs.past). Start it again to continue.</p>"
         case .failed(let problem):
             return "<p class=\"problem bad\" role=\"alert\">Ended early, \(problem). Start it again to continue.</p>"
         }

@@ -13,7 +13,9 @@ struct CampaignsPage: DashboardPage {
         let now = Moment.now
         let rows = campaigns.map { campaign -> [HTML] in
             let cells = campaign.cells(now: now)
-            return [look.link(["campaigns", campaign.campaign], campaign.campaign), "\(cells[1])", Self.state(campaign)]
+            return [
+                look.link(["campaigns", campaign.campaign], campaign.campaign), "\(cells[1])", Self.state(campaign),
+            ]
                 + [Self.progress(campaign)] + cells[4...].map { "\($0)" }
         }
         let table = Elements.table(

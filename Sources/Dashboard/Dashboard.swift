@@ -53,6 +53,20 @@ package struct DashboardSource: Sendable {
         }
     }
 
+    /// The result of a check of a job.
+    package struct Check: Sendable {
+        package var verdicts: [Verdict]
+        /// What the first device would get; `nil` for a job that cannot be sent.
+        package var preview: PushPreview?
+
+        package init(_ verdicts: [Verdict], _ preview: PushPreview?) {
+            (self.verdicts, self.preview) = (verdicts, preview)
+        }
+
+        /// The first finding because of which the job would become a dead letter.
+        var failure: Verdict? { verdicts.first { $0.level == "failure" } }
+    }
+
     /// The queues, workers and apps, over clients that stay open.
     package var fleet: Fleet
     package var invalidTokens: InvalidTokenClient
@@ -61,7 +75,7 @@ package struct DashboardSource: Sendable {
     /// Apps that are shown even if no worker knows them.
     package var appNames: [String] = []
     /// Checks a job of a queue as `check --job` does.
-    package var check: @Sendable (_ job: ByteBuffer, Queue) async -> [Verdict]
+    package var check: @Sendable (_ job: ByteBuffer, Queue) async -> Check
     /// The rule behind a reason, in Apple's words where it is APNs' own; `nil` for an unknown one.
     package var explain: @Sendable (_ reason: String) -> String?
     package var version: String
@@ -69,7 +83,7 @@ package struct DashboardSource: Sendable {
     package init(
         fleet: Fleet, invalidTokens: InvalidTokenClient, version: String,
         configured: @escaping @Sendable (QueueKeys) -> Queue,
-        check: @escaping @Sendable (_ job: ByteBuffer, Queue) async -> [Verdict],
+        check: @escaping @Sendable (_ job: ByteBuffer, Queue) async -> Check,
         explain: @escaping @Sendable (_ reason: String) -> String?
     ) {
         (self.fleet, self.invalidTokens, self.version) = (fleet, invalidTokens, version)
@@ -148,19 +162,18 @@ final class Site: Sendable {
         ]
         for page in pages { add(page, to: routes) }
         Actions(site: self).add(to: routes)
+        JobPreview.add(to: routes, self)
         DashboardAPI(site: self).add(to: routes)
         return router
     }
 
     private func add(_ page: any DashboardPage, to routes: RouterGroup<WebContext>) {
         routes.get(RouterPath(page.path)) { [self] request, context in
-            let look = PageRequest(
-                site: self, query: Form(request.uri.query ?? ""), visitor: context.visitor,
-                parameters: { context.parameters.get($0).map { Form.decoded($0, plusIsSpace: false) } })
+            let look = PageRequest(self, request, context)
             guard LiveUpdates.isRequested(by: request) else {
-                return .page(try await html(page.content(look), page, context.visitor))
+                return Response.page(try await html(page.content(look), page, context.visitor))
             }
-            return live.response { [self] in
+            return live.response {
                 let content = try await page.content(look)
                 return "<main>\(content.main)</main>"
             }
@@ -187,7 +200,8 @@ final class Site: Sendable {
                 count: one == .overview ? problems : 0)
         }
         page.account = account(visitor)
-        page.footer = "apns-worker \(source.version) · Redis \("\(source.fleet.clients.topology)") · prefix \(source.fleet.prefix)"
+        page.footer =
+            "apns-worker \(source.version) · Redis \("\(source.fleet.clients.topology)") · prefix \(source.fleet.prefix)"
         page.isLive = isLive
         page.scripts = scripts
         return page.html(links)
@@ -269,12 +283,22 @@ struct PageRequest: Sendable {
     let visitor: Visitor
     let parameters: @Sendable (String) -> String?
 
+    init(_ site: Site, _ request: Request, _ context: WebContext) {
+        self.site = site
+        query = Form(request.uri.query ?? "")
+        visitor = context.visitor
+        parameters = { context.parameters.get($0).map { Form.decoded($0, plusIsSpace: false) } }
+    }
+
     var links: Links { site.links }
     var source: DashboardSource { site.source }
     var isOperator: Bool { visitor.role == .operator }
 
     /// A form that posts to an action; empty for viewers.
-    func form(_ action: String, _ fields: [(name: String, value: String)] = [], class style: String = "inline", _ content: HTML)
+    func form(
+        _ action: String, _ fields: [(name: String, value: String)] = [], class style: String = "inline",
+        _ content: HTML
+    )
         -> HTML
     {
         guard isOperator else { return "" }
@@ -290,7 +314,9 @@ struct PageRequest: Sendable {
         visitor.seesContent ? token : String(token.prefix(8)) + "…"
     }
 
-    func link(_ segments: [String], _ query: [(name: String, value: String?)] = [], _ title: String) -> HTML {
+    func link(_ segments: [String], _ title: String) -> HTML { link(segments, [], title) }
+
+    func link(_ segments: [String], _ query: [(name: String, value: String?)], _ title: String) -> HTML {
         "<a href=\"\(links.path(segments, query))\">\(title)</a>"
     }
 }
@@ -327,7 +353,7 @@ struct ErrorPages: RouterMiddleware {
             // A visitor who was not let in sees no navigation.
             var page = Page("\(found.status.code) \(found.status.reasonPhrase)", of: "apns-worker", main: main)
             page.footer = "<a href=\"\(site.links.path([]))\">Overview</a>"
-            return .page(page.html(site.links), status: found.status)
+            return Response.page(page.html(site.links), status: found.status)
         }
     }
 }
@@ -348,21 +374,18 @@ extension Response {
 /// The page to log in.
 struct LoginPages: Sendable {
     let site: Site
-    private let limits = LoginGuard()
-
-    /// Holds the limits, which cannot be copied.
-    private final class LoginGuard: Sendable { let limits = LoginLimits() }
+    private let limits = LoginLimits()
 
     init(site: Site) { self.site = site }
 
     func add(to routes: RouterGroup<WebContext>) {
         routes.get("/login") { request, _ in
-            .page(page(to: Form(request.uri.query ?? "")["to"]))
+            Response.page(page(to: Form(request.uri.query ?? "")["to"]))
         }
         routes.post("/login") { request, context in
             let (name, to) = (context.form["name"] ?? "", context.form["to"])
-            guard let users = site.configuration.users?.current else { return .seeOther(site.links.path([])) }
-            if let seconds = limits.limits.wait(name, context.address) {
+            guard let users = site.configuration.users?.current else { return Response.seeOther(site.links.path([])) }
+            if let seconds = limits.wait(name, context.address) {
                 var response = Response.page(
                     page(to: to, problem: "Too many attempts; try again in \(seconds) seconds."),
                     status: .tooManyRequests)
@@ -372,11 +395,13 @@ struct LoginPages: Sendable {
             guard let user = await users.user(name, password: context.form.raw("password")),
                 let cookie = site.admission.loginCookie(for: user.name, request)
             else {
-                limits.limits.failed(name, context.address)
+                limits.failed(name, context.address)
                 site.logger.notice(
                     "a login was refused",
-                    metadata: ["event": "web_login_refused", "name": "\(name.prefix(100))", "address": "\(context.address)"])
-                return .page(page(to: to, problem: "The name or the password is wrong."), status: .forbidden)
+                    metadata: [
+                        "event": "web_login_refused", "name": "\(name.prefix(100))", "address": "\(context.address)",
+                    ])
+                return Response.page(page(to: to, problem: "The name or the password is wrong."), status: .forbidden)
             }
             // Only a path of this site: `//host` would be another.
             let isPath = to.map { $0.hasPrefix("/") && !$0.hasPrefix("//") && !$0.contains("\\") } ?? false

@@ -15,11 +15,12 @@ struct DeadLettersPage: DashboardPage {
         let filter = try DeadLetterFilter(look.query)
         let queues = try await look.site.data.queues()
         let chosen = try await look.site.data.queues(named: look.query.all("queue")).map(\.keys)
-        let listing = try await list(look, filter, chosen, after: look.query["after"], limit: Self.limit)
+        let listing = try await list(look, filter)
         let form = look.filters(
             ["dead"],
             [
-                look.queueChoice(queues.map(\.queue)), look.field("Reason", "reason", placeholder: "BadPayload or Bad*"),
+                look.queueChoice(queues.map(\.queue)),
+                look.field("Reason", "reason", placeholder: "BadPayload or Bad*"),
                 look.field("App", "app"), look.field("Campaign", "campaign"), look.field("ID", "id"),
                 look.field("Token", "token"), look.field("Error or status", "error"),
                 look.field("Older than", "older_than", placeholder: "30m"), look.field("Newer than", "newer_than"),
@@ -41,12 +42,21 @@ struct DeadLettersPage: DashboardPage {
             scripts: ["select.js"])
     }
 
+    /// Some dead letters of the queues of the query, the newest first.
+    func list(_ look: PageRequest, _ filter: DeadLetterFilter) async throws -> (rows: [DeadLetterRow], cursor: String?)
+    {
+        let queues = try await look.site.data.queues(named: look.query.all("queue")).map(\.keys)
+        return try await list(look, filter, queues, after: look.query["after"], limit: Self.limit)
+    }
+
     private func list(
         _ look: PageRequest, _ filter: DeadLetterFilter, _ queues: [QueueKeys], after: String?, limit: Int
     ) async throws -> (rows: [DeadLetterRow], cursor: String?) {
         let parts = (after ?? "").split(separator: "|", maxSplits: 1).map(String.init)
         var rest = queues[...]
-        if let name = parts.first, let index = queues.firstIndex(where: { $0.queue == name }) { rest = queues[index...] }
+        if let name = parts.first, let index = queues.firstIndex(where: { $0.queue == name }) {
+            rest = queues[index...]
+        }
         var cursor = parts.count > 1 ? parts[1] : nil
         var (rows, looked): ([DeadLetterRow], Int) = ([], 0)
         while let keys = rest.popFirst() {
@@ -57,7 +67,9 @@ struct DeadLettersPage: DashboardPage {
                 rows += page.letters.map { DeadLetterRow($0, queue: keys.queue) }
                 looked += page.looked
                 cursor = page.cursor
-                if let cursor, rows.count >= limit || looked >= Self.searched { return (rows, "\(keys.queue)|\(cursor)") }
+                if let cursor, rows.count >= limit || looked >= Self.searched {
+                    return (rows, "\(keys.queue)|\(cursor)")
+                }
             } while cursor != nil
             if rows.count >= limit || looked >= Self.searched, let next = rest.first { return (rows, "\(next.queue)|") }
         }
@@ -79,7 +91,8 @@ struct DeadLettersPage: DashboardPage {
             sorted.prefix(20).map { rows -> [HTML] in
                 let first = rows[0]
                 return [
-                    look.link(["dead"], look.query.without(["reason", "after"]) + [("reason", first.reason)], first.reason),
+                    look.link(
+                        ["dead"], look.query.without(["reason", "after"]) + [("reason", first.reason)], first.reason),
                     "\(first.app ?? "–")", "\(Words.number(rows.count))", look.time(rows.map(\.at).max()),
                     "\(look.source.explain(first.reason))",
                 ]
@@ -102,7 +115,9 @@ struct DeadLettersPage: DashboardPage {
         let cells = row.cells(now: Moment.now)
         let box: [HTML] =
             look.isOperator
-            ? ["<input type=\"checkbox\" name=\"key\" value=\"\(row.key)\" aria-label=\"Select dead letter \(row.key)\">"]
+            ? [
+                "<input type=\"checkbox\" name=\"key\" value=\"\(row.key)\" aria-label=\"Select dead letter \(row.key)\">"
+            ]
             : []
         return box + [
             look.time(row.at), look.link(["dead", row.queue, row.key], row.key), "\(row.queue)",
@@ -134,22 +149,33 @@ struct DeadLetterPage: DashboardPage {
     let path = "/dead/{queue}/{key}"
     let section = Section.dead
 
-    func content(_ look: PageRequest) async throws -> PageContent {
+    /// The dead letter that the path names.
+    static func find(_ look: PageRequest) async throws -> DeadLetterRow {
         let queue = try await look.site.data.queue(look.parameters("queue") ?? "")
         let key = look.parameters("key") ?? ""
         let filter = try DeadLetterFilter(Form(fields: [("key", key)]))
         var sweep = DeadLetterSweep(try await look.site.data.deadLetters(of: queue.keys), .show, filter)
         sweep.newestFirst = true
         var found: DeadLetterRow?
-        try await sweep.run { page, _ in found = found ?? page.letters.first.map { DeadLetterRow($0, queue: queue.keys.queue) } }
-        guard let row = found else {
+        try await sweep.run { page, _ in
+            found = found ?? page.letters.first.map { DeadLetterRow($0, queue: queue.keys.queue) }
+        }
+        guard let found else {
             throw WebError(.notFound, "queue \(queue.keys.queue) has no dead letter \(key) any more")
         }
+        return found
+    }
+
+    func content(_ look: PageRequest) async throws -> PageContent {
+        let row = try await Self.find(look)
+        let (queue, key) = (try await look.site.data.queue(row.queue), row.key)
         let facts = Elements.facts(
             row.facts(now: Moment.now).filter { $0.name != "tokens" || look.visitor.seesContent }.map {
                 ($0.name, "\($0.value)")
             })
-        let rule = look.source.explain(row.reason).map { "<p class=\"notice\"><strong>\(row.reason)</strong>: \($0)</p>" as HTML }
+        let rule = look.source.explain(row.reason).map {
+            "<p class=\"notice\"><strong>\(row.reason)</strong>: \($0)</p>" as HTML
+        }
         let fields = [("queue", queue.keys.queue), ("key", key)]
         let actions: HTML = """
             <div class="actions">
@@ -162,7 +188,7 @@ struct DeadLetterPage: DashboardPage {
                 title: "Dead letter \(key)",
                 main: "\(facts)\(rule)\(actions)<p class=\"notice\">The payload is shown to operators only.</p>")
         }
-        let verdicts = await look.source.check(row.original, queue)
+        let check = await look.source.check(row.original, queue)
         let text = String(buffer: row.original)
         let editor: HTML = """
             <h2>Edit and requeue</h2>
@@ -175,7 +201,7 @@ struct DeadLetterPage: DashboardPage {
             """
         let main: HTML = """
             \(facts)\(rule)\(actions)
-            <div id="verdicts">\(JobPreview.checked(row.original, queue, verdicts))</div>
+            <div id="verdicts">\(JobPreview.checked(check))</div>
             \(if: look.isOperator, editor)
             <h2>Job</h2>\(Elements.source(text, title: "The job as its producer wrote it"))
             """

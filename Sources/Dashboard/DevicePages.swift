@@ -37,7 +37,8 @@ struct DevicePage: DashboardPage {
         try await content(of: TokenText.normalized(look.parameters("token") ?? ""), look)
     }
 
-    func content(of token: String, _ look: PageRequest) async throws -> PageContent {
+    /// Searches for a token.
+    static func findings(_ token: String, _ look: PageRequest) async throws -> DeviceFindings {
         guard token.utf8.count <= 400, token.utf8.count >= 2, token.allSatisfy(\.isHexDigit) else {
             throw WebError(.badRequest, "\(token.prefix(40)) is not a device token in hex or base64")
         }
@@ -47,8 +48,13 @@ struct DevicePage: DashboardPage {
         for queue in try await look.site.data.queues(named: []) {
             try await findings.search(
                 look.site.data.jobs(of: queue), look.source.fleet.client(for: queue.keys.results), limit: 20,
-                searching: Self.searched)
+                searching: searched)
         }
+        return findings
+    }
+
+    func content(of token: String, _ look: PageRequest) async throws -> PageContent {
+        let findings = try await Self.findings(token, look)
         return PageContent(title: "Device \(token.prefix(8))…", main: html(findings, look))
     }
 
@@ -69,7 +75,8 @@ struct DevicePage: DashboardPage {
             record.invalid == nil
             ? ""
             : look.form(
-                "remove-invalid-tokens", [("token", findings.token)], "<button class=\"danger\">Remove from the invalid tokens</button>")
+                "remove-invalid-tokens", [("token", findings.token)],
+                "<button class=\"danger\">Remove from the invalid tokens</button>")
         let test: HTML = look.isOperator ? look.link(["try"], [("token", findings.token)], "Send a test") : ""
         let results = Elements.table(
             "Results", ["Time", "Queue", "Outcome", "Reason", "Status", "App", "ID", "APNs ID"],
@@ -114,7 +121,8 @@ struct InvalidTokensPage: DashboardPage {
 
     private static let (limit, searched) = (100, 20_000)
 
-    func content(_ look: PageRequest) async throws -> PageContent {
+    /// Some tokens that match the query.
+    static func list(_ look: PageRequest) async throws -> (tokens: [InvalidTokenSet.Listed], cursor: String?) {
         let filter = try InvalidTokenFilter(look.query)
         var (tokens, looked, cursor): ([InvalidTokenSet.Listed], Int, String?) = ([], 0, look.query["after"])
         repeat {
@@ -122,7 +130,12 @@ struct InvalidTokensPage: DashboardPage {
             looked += page.tokens.count
             tokens += filter.isEmpty ? page.tokens : page.tokens.filter { filter.fits($0.details) }
             cursor = page.cursor
-        } while cursor != nil && tokens.count < Self.limit && looked < Self.searched
+        } while cursor != nil && tokens.count < limit && looked < searched
+        return (tokens, cursor)
+    }
+
+    func content(_ look: PageRequest) async throws -> PageContent {
+        let (tokens, cursor) = try await Self.list(look)
         let status = try await look.site.data.fleetStatus()
         let form = look.filters(
             ["invalid"],
@@ -130,7 +143,10 @@ struct InvalidTokensPage: DashboardPage {
                 look.field("Reason", "reason", placeholder: "BadDeviceToken"),
                 Elements.choice(
                     "Source", "source",
-                    [("", "all"), ("apns", "apns"), ("gateway", "gateway"), ("feedback", "feedback"), ("import", "import")],
+                    [
+                        ("", "all"), ("apns", "apns"), ("gateway", "gateway"), ("feedback", "feedback"),
+                        ("import", "import"),
+                    ],
                     chosen: look.query["source"] ?? ""),
                 look.field("Environment", "environment", placeholder: "sandbox"), look.field("Topic", "topic"),
                 look.field("Newer than", "newer_than", placeholder: "2h"),
@@ -143,7 +159,9 @@ struct InvalidTokensPage: DashboardPage {
             let line = InvalidTokenLine(listed)
             let box: [HTML] =
                 look.isOperator
-                ? ["<input type=\"checkbox\" name=\"token\" value=\"\(token)\" aria-label=\"Select token \(token.prefix(8))\">"]
+                ? [
+                    "<input type=\"checkbox\" name=\"token\" value=\"\(token)\" aria-label=\"Select token \(token.prefix(8))\">"
+                ]
                 : []
             return box + [
                 "<span class=\"mono\">\(look.link(["devices", token], String(look.token(token).prefix(24)) + (token.utf8.count > 24 && look.visitor.seesContent ? "…" : "")))</span>",
@@ -158,14 +176,14 @@ struct InvalidTokensPage: DashboardPage {
             !look.isOperator
             ? table
             : """
-                <form method="post" action="\(look.links.path(["actions", "remove-invalid-tokens"]))" data-select>\
-                \(look.site.formToken(look.visitor))\(filters)\(table)
-                <div class="toolbar"><div class="actions"><span data-selected></span>
-                <label class="check"><input type="radio" name="scope" value="selected" checked>selected</label>
-                <label class="check"><input type="radio" name="scope" value="all">all that match</label>
-                <button class="danger">Remove from the set</button></div>
-                <p class="hint">Workers send to removed tokens again. The next page shows how many it is.</p></div></form>
-                """
+            <form method="post" action="\(look.links.path(["actions", "remove-invalid-tokens"]))" data-select>\
+            \(look.site.formToken(look.visitor))\(filters)\(table)
+            <div class="toolbar"><div class="actions"><span data-selected></span>
+            <label class="check"><input type="radio" name="scope" value="selected" checked>selected</label>
+            <label class="check"><input type="radio" name="scope" value="all">all that match</label>
+            <button class="danger">Remove from the set</button></div>
+            <p class="hint">Workers send to removed tokens again. The next page shows how many it is.</p></div></form>
+            """
         let add: HTML = look.form(
             "add-invalid-tokens", class: "stack",
             """

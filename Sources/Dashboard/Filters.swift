@@ -8,7 +8,8 @@ import WebPages
 
 enum FilterFields {
     static let jobs = [
-        "state", "key", "id", "token", "app", "topic", "campaign", "reason", "match", "older_than", "newer_than", "due_before",
+        "state", "key", "id", "token", "app", "topic", "campaign", "reason", "match", "older_than", "newer_than",
+        "due_before",
     ]
     static let deadLetters = ["key", "id", "token", "app", "campaign", "reason", "error", "older_than", "newer_than"]
     static let invalidTokens = ["topic", "reason", "source", "environment", "newer_than"]
@@ -73,7 +74,8 @@ extension JobFilter {
         newerThan = try FilterFields.seconds(form, "newer_than")
         try FilterFields.check(older: olderThan, newer: newerThan)
         if let text = form["due_before"] {
-            guard let time = JobTime.milliseconds(text) ?? JobDuration.seconds(text).map({ Moment.now + $0 * 1000 }) else {
+            guard let time = JobTime.milliseconds(text) ?? JobDuration.seconds(text).map({ Moment.now + $0 * 1000 })
+            else {
                 throw WebError(
                     .badRequest,
                     "due_before is \(text); it must be a time such as 2026-11-21T08:00:00Z, or a duration such as 2h")

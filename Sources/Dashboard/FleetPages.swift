@@ -66,7 +66,8 @@ struct AppsPage: DashboardPage {
     static func certificate(_ expiresAt: Int64) -> HTML {
         let days = (expiresAt - Moment.now) / 86_400_000
         let text = days < 0 ? "expired" : "\(days) days left"
-        return "\(Elements.label(text, days < 7 ? .bad : days < 30 ? .warning : .good)) until \(Moment.text(expiresAt).prefix(10))"
+        return
+            "\(Elements.label(text, days < 7 ? .bad : days < 30 ? .warning : .good)) until \(Moment.text(expiresAt).prefix(10))"
     }
 }
 
@@ -82,10 +83,10 @@ struct WorkersPage: DashboardPage {
             versions.count < 2
             ? ""
             : """
-                <div class="problem"><strong>The workers have \(versions.count) versions: \
-                \(versions.sorted().joined(separator: ", ")).</strong>\
-                That is fine during a deployment; see “Upgrading” in the documentation.</div>
-                """
+            <div class="problem"><strong>The workers have \(versions.count) versions: \
+            \(versions.sorted().joined(separator: ", ")).</strong>\
+            That is fine during a deployment; see “Upgrading” in the documentation.</div>
+            """
         let rows = status.workers.map { row($0, look, isOdd: versions.count > 1) }
         let table = Elements.table(
             "Workers",
@@ -106,7 +107,8 @@ struct WorkersPage: DashboardPage {
             case .unknown: .quiet
             }
         let lease =
-            worker.leaseLeftMs >= 0 ? Words.duration(worker.leaseLeftMs) : "ended \(Words.duration(-worker.leaseLeftMs)) ago"
+            worker.leaseLeftMs >= 0
+            ? Words.duration(worker.leaseLeftMs) : "ended \(Words.duration(-worker.leaseLeftMs)) ago"
         let fields = [("worker", worker.name)]
         let actions: HTML = """
             \(worker.state == .quiet
@@ -137,7 +139,10 @@ struct RedisPage: DashboardPage {
         let keys = Elements.table(
             "Keys by size", ["Key", "Type", "Entries", "Memory"],
             sizes.map {
-                ["<span class=\"mono\">\($0.key)</span>", "\($0.type)", "\(Words.number($0.entries))", "\(Words.bytes($0.bytes))"]
+                [
+                    "<span class=\"mono\">\($0.key)</span>", "\($0.type)", "\(Words.number($0.entries))",
+                    "\(Words.bytes($0.bytes))",
+                ]
             }, numbers: [2, 3], empty: "There are no keys.")
         return PageContent(
             title: "Redis",

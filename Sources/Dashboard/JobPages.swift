@@ -37,9 +37,9 @@ struct JobsPage: DashboardPage {
             listing.cursor == nil
             ? ""
             : """
-                \(if: listing.rows.count < Self.limit, "<p class=\"notice\">\(Words.number(listing.looked)) jobs were searched.</p>")\
-                \(look.next(["jobs"], listing.cursor, listing.rows.count < Self.limit ? "Search further" : "Next page"))
-                """
+            \(if: listing.rows.count < Self.limit, "<p class=\"notice\">\(Words.number(listing.looked)) jobs were searched.</p>")\
+            \(look.next(["jobs"], listing.cursor, listing.rows.count < Self.limit ? "Search further" : "Next page"))
+            """
         let list = look.isOperator ? selection(look, table) : table
         return PageContent(title: "Jobs", main: "\(form)\(list)\(more)", scripts: ["select.js"])
     }
@@ -51,7 +51,9 @@ struct JobsPage: DashboardPage {
         let queues = try await look.site.data.queues(named: look.query.all("queue"))[...]
         let parts = (look.query["after"] ?? "").split(separator: "|", maxSplits: 1).map(String.init)
         var rest = queues
-        if let name = parts.first, let index = queues.firstIndex(where: { $0.keys.queue == name }) { rest = queues[index...] }
+        if let name = parts.first, let index = queues.firstIndex(where: { $0.keys.queue == name }) {
+            rest = queues[index...]
+        }
         var cursor = parts.count > 1 ? parts[1] : nil
         var (rows, looked): ([JobRow], Int) = ([], 0)
         while let queue = rest.popFirst() {
@@ -122,7 +124,8 @@ struct JobPage: DashboardPage {
     let path = "/jobs/{queue}/{key}"
     let section = Section.jobs
 
-    func content(_ look: PageRequest) async throws -> PageContent {
+    /// The job that the path names, and its queue.
+    static func find(_ look: PageRequest) async throws -> (row: JobRow, queue: DashboardSource.Queue) {
         let queue = try await look.site.data.queue(look.parameters("queue") ?? "")
         let key = look.parameters("key") ?? ""
         var filter = try JobFilter(Form(fields: [("key", key)]))
@@ -138,10 +141,15 @@ struct JobPage: DashboardPage {
             throw WebError(
                 .notFound, "queue \(queue.keys.queue) has no job \(key) any more; it may be done, or a dead letter")
         }
-        return PageContent(title: "Job \(key)", main: await html(row, queue, look))
+        return (row, queue)
     }
 
-    private func find(_ jobs: QueueJobs, _ filter: JobFilter) async throws -> JobRow? {
+    func content(_ look: PageRequest) async throws -> PageContent {
+        let (row, queue) = try await Self.find(look)
+        return PageContent(title: "Job \(row.job.key)", main: await html(row, queue, look))
+    }
+
+    private static func find(_ jobs: QueueJobs, _ filter: JobFilter) async throws -> JobRow? {
         var found: JobRow?
         try await jobs.sweep(filter) { _, page, now in
             found = page.first.map { JobRow(queue: jobs.keys.queue, job: $0, now: now) }
@@ -169,7 +177,10 @@ struct JobPage: DashboardPage {
                 "Campaign",
                 job.campaign.map { look.link(["campaigns", String(buffer: $0)], String(buffer: $0)) }
             ),
-            ("Devices", devices.isEmpty ? nil : "\(devices.joined(separator: ", "))\(if: more > 0, " and \(more) more")"),
+            (
+                "Devices",
+                devices.isEmpty ? nil : "\(devices.joined(separator: ", "))\(if: more > 0, " and \(more) more")"
+            ),
             ("Size", "\(Words.bytes(job.size))"),
         ])
         let fields = [("queue", row.queue), ("key", job.key), ("state", job.state.rawValue)]
@@ -177,22 +188,23 @@ struct JobPage: DashboardPage {
             job.state == .claimed
             ? "<p class=\"hint\">A worker has claimed the job. Cancel it by its ID to have the worker drop it.</p>"
             : """
-                \(if: job.state != .waiting, look.form("change-jobs", fields + [("action", "run")], "<button class=\"main\">Run now</button>"))
-                \(look.form("change-jobs", fields + [("action", "cancel")], "<button class=\"danger\">Cancel</button>"))
-                \(look.form("change-jobs", fields + [("action", "discard")], "<button class=\"danger\">Delete</button>"))
-                """
-        let byID: HTML = job.id.map { id in
-            look.form("cancel-id", [("queue", row.queue), ("id", String(buffer: id))],
-                "<button class=\"danger\">Cancel ID \(String(buffer: id))</button>")
-        } ?? ""
+            \(if: job.state != .waiting, look.form("change-jobs", fields + [("action", "run")], "<button class=\"main\">Run now</button>"))
+            \(look.form("change-jobs", fields + [("action", "cancel")], "<button class=\"danger\">Cancel</button>"))
+            \(look.form("change-jobs", fields + [("action", "discard")], "<button class=\"danger\">Delete</button>"))
+            """
+        let byID: HTML =
+            job.id.map { id in
+                look.form(
+                    "cancel-id", [("queue", row.queue), ("id", String(buffer: id))],
+                    "<button class=\"danger\">Cancel ID \(String(buffer: id))</button>")
+            } ?? ""
         guard look.visitor.seesContent else {
             return "\(facts)<p class=\"notice\">The payload is shown to operators only.</p>"
         }
-        let verdicts = await look.source.check(job.original, queue)
+        let check = await look.source.check(job.original, queue)
         return """
             \(facts)\(if: look.isOperator, "<div class=\"actions\">\(actions)\(byID)</div>")
-            <div class="columns"><section><h2>On a device</h2>\(JobPreview.html(job))</section>
-            <section><h2>Check</h2>\(JobPreview.verdicts(verdicts))</section></div>
+            \(JobPreview.checked(check))
             <h2>Job</h2>\(Elements.source(JobPreview.pretty(job.original), title: "The job as its producer wrote it"))
             """
     }

@@ -1,4 +1,3 @@
-import FoundationEssentials
 import HTTPTypes
 import Hummingbird
 import NIOCore
@@ -15,7 +14,8 @@ struct TryPage: DashboardPage {
     func content(_ look: PageRequest) async throws -> PageContent {
         let queues = try await look.site.data.queues().map(\.queue)
         guard let queue = look.query["queue"] ?? queues.first else {
-            return PageContent(title: "Try it", main: "<p class=\"empty\">There is no queue yet: start a worker first.</p>")
+            return PageContent(
+                title: "Try it", main: "<p class=\"empty\">There is no queue yet: start a worker first.</p>")
         }
         let token = look.query["token"] ?? String(repeating: "0", count: 64)
         let example = """
@@ -29,13 +29,14 @@ struct TryPage: DashboardPage {
               }
             }
             """
-        let sent: HTML = look.query["sent"].map {
-            """
-            <p class="notice good" role="status">The job is enqueued. Its state: \
-            \(look.link(["jobs", queue, $0], "job \($0)")); its result, if workers keep results: \
-            \(look.link(["devices"], [("token", token)], "the device")).</p>
-            """
-        } ?? ""
+        let sent: HTML =
+            look.query["sent"].map {
+                """
+                <p class="notice good" role="status">The job is enqueued. Its state: \
+                \(look.link(["jobs", queue, $0], "job \($0)")); its result, if workers keep results: \
+                \(look.link(["devices"], [("token", token)], "the device")).</p>
+                """
+            } ?? ""
         let main: HTML = """
             \(sent)<div class="columns"><form class="stack" method="post" \
             action="\(look.links.path(["actions", "enqueue"]))" data-check="\(look.links.path(["try", "check"]))">\
@@ -58,22 +59,22 @@ enum JobPreview {
         routes.post("/try/check") { _, context in
             let queue = try await site.data.queue(context.form["queue"] ?? "")
             let job = ByteBuffer(string: context.form.raw("job"))
-            let html = checked(job, queue, await site.source.check(job, queue))
+            let html = checked(await site.source.check(job, queue))
             // A browser without scripts shows it as a page.
-            return .page(await site.html("Check", html, section: .composer, context.visitor))
+            return Response.page(await site.html("Check", html, section: .composer, context.visitor))
         }
     }
 
-    /// The verdicts and the preview of a job.
-    static func checked(_ job: ByteBuffer, _ queue: DashboardSource.Queue, _ verdicts: [DashboardSource.Verdict]) -> HTML {
-        let stored = StoredJob(job, size: job.readableBytes, format: queue.format.withoutClasses)
-        return """
-            <div class="columns"><section><h2>On a device</h2>\(html(stored))</section>
-            <section><h2>Check</h2>\(self.verdicts(verdicts))</section></div>
-            """
+    /// The preview and the verdicts of a job.
+    static func checked(_ check: DashboardSource.Check) -> HTML {
+        """
+        <div class="columns"><section><h2>On a device</h2>\
+        \(check.preview?.html() ?? "<p class=\"empty\">The job cannot be sent, so a device shows nothing.</p>")</section>
+        <section><h2>Check</h2>\(verdicts(check.verdicts))</section></div>
+        """
     }
 
-    static func verdicts(_ verdicts: [DashboardSource.Verdict]) -> HTML {
+    private static func verdicts(_ verdicts: [DashboardSource.Verdict]) -> HTML {
         HTML(
             verdicts.map { verdict -> HTML in
                 let style: String =
@@ -86,17 +87,8 @@ enum JobPreview {
             })
     }
 
-    /// JSON with a member per line; what is not JSON as it is.
-    static func pretty(_ text: ByteBuffer) -> String {
-        let data = Data(text.readableBytesView)
-        guard text.readableBytes <= 1 << 20, let value = try? JSONDecoder().decode(PrettyJSON.self, from: data) else {
-            return String(buffer: text)
-        }
-        return value.text(indent: "")
-    }
-
-    static func html(_ job: StoredJob) -> HTML {
-        guard let decoded = job.job else { return "<p class=\"empty\">The job cannot be read.</p>" }
-        return PushPreview(job: decoded).html
+    /// JSON with a member per line; what is not JSON, or is long, as it is.
+    static func pretty(_ job: ByteBuffer) -> String {
+        job.readableBytes > 1 << 18 ? String(buffer: job) : PayloadText.pretty(Array(job.readableBytesView))
     }
 }

@@ -37,6 +37,11 @@ package struct HTML: Sendable, ExpressibleByStringInterpolation {
 
         package mutating func appendLiteral(_ literal: String) { text += literal }
 
+        /// Text, escaped.
+        package mutating func appendInterpolation(_ value: some StringProtocol) {
+            HTML.escape(String(value), into: &text)
+        }
+
         /// Text, escaped; nothing for `nil`.
         package mutating func appendInterpolation(_ value: String?) {
             if let value { HTML.escape(value, into: &text) }
