@@ -73,7 +73,8 @@ struct QueueContents {
     /// The keys of the queue, except counters and those that expire within minutes.
     var lastingKeys: Set<String> {
         keys.filter { key in
-            key.hasPrefix("push:{") && ![":stats:", ":minute:", ":next:", ":gauges", "{shared}"].contains { key.contains($0) }
+            key.hasPrefix("push:{")
+                && ![":stats:", ":minute:", ":next:", ":gauges", "{shared}"].contains { key.contains($0) }
         }
     }
 
