@@ -43,7 +43,8 @@ let package = Package(
         // Readable errors of sockets, and the limit of file descriptors.
         .target(name: "Sockets", dependencies: [nioCore, nioPosix]),
         // A port for HTTP/1.1: the worker's admin port, the simulator's control port, the dashboard.
-        .target(name: "HTTPPort", dependencies: ["Sockets", "TLS", hummingbird, lifecycle, nioCore, nioPosix, logging]),
+        .target(
+            name: "HTTPPort", dependencies: ["Sockets", "TLS", hummingbird, lifecycle, nioCore, nioPosix, logging]),
         // Pages for browsers: markup, layout, charts and live updates.
         .target(
             name: "WebPages", dependencies: ["PrintableText", "PushJob", hummingbird, nioCore],
@@ -85,7 +86,8 @@ let package = Package(
             name: "apns-worker",
             dependencies: [
                 "APNS", "APNSSimulator", "COpenSSL", "CProcess", "CYAML", "HTTPPort", "Operations", "PrintableText",
-                "PushJob", "PushQueue", "PushWorker", "Redis", "Sockets", "TLS", "Telemetry", argumentParser, nioHTTP1, logging, lifecycle,
+                "PushJob", "PushQueue", "PushWorker", "Redis", "Sockets", "TLS", "Telemetry", argumentParser, nioHTTP1,
+                logging, lifecycle,
                 unixSignals,
             ]),
         .executableTarget(
