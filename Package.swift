@@ -38,13 +38,13 @@ let package = Package(
         .systemLibrary(name: "CNghttp2", pkgConfig: "libnghttp2", providers: [.apt(["libnghttp2-dev"])]),
         .systemLibrary(name: "CYAML", pkgConfig: "yaml-0.1", providers: [.apt(["libyaml-dev"])]),
 
-        // Texts of others, and what they must not do to a terminal or a log.
+        // Makes texts from other programs safe for a terminal or a log.
         .target(name: "PrintableText"),
-        // Errors of sockets in words, and the number of file descriptors.
+        // Readable errors of sockets, and the limit of file descriptors.
         .target(name: "Sockets", dependencies: [nioCore, nioPosix]),
-        // A port of HTTP/1.1: the worker's admin port, the simulator's control port,
-        // the dashboard.
-        .target(name: "HTTPPort", dependencies: ["Sockets", "TLS", hummingbird, lifecycle, nioCore, nioPosix, logging]),
+        // A port for HTTP/1.1: the worker's admin port, the simulator's control port, the dashboard.
+        .target(
+            name: "HTTPPort", dependencies: ["Sockets", "TLS", hummingbird, lifecycle, nioCore, nioPosix, logging]),
         // Pages for browsers: markup, layout, charts and live updates.
         .target(
             name: "WebPages", dependencies: ["PrintableText", "PushJob", hummingbird, nioCore],
@@ -92,7 +92,7 @@ let package = Package(
         .executableTarget(
             name: "apns-simulator", dependencies: ["APNSSimulator", argumentParser, logging, lifecycle]),
 
-        // What scripts/bench runs beside the worker itself.
+        // For scripts/bench, in addition to the worker.
         .target(name: "CAllocationCount", path: "Tests/CAllocationCount"),
         .executableTarget(
             name: "Benchmarks",
@@ -101,13 +101,13 @@ let package = Package(
             ],
             path: "Tests/Benchmarks"),
 
-        // What scripts/chaos runs.
+        // For scripts/chaos.
         .executableTarget(
             name: "Chaos",
             dependencies: ["PushJob", "PushQueue", "Redis", "TestSupport", logging, nioPosix, argumentParser],
             path: "Tests/Chaos"),
 
-        // A pool in a process of its own, for a test of how much memory it takes.
+        // A pool in a process of its own, for a test of its memory.
         .executableTarget(
             name: "PoolProbe", dependencies: ["APNS", "TLS", logging, nioCore, nioPosix], path: "Tests/PoolProbe"),
 
@@ -126,6 +126,8 @@ let package = Package(
             dependencies: [
                 "APNS", "CNghttp2", "PoolProbe", "TLS", "TestSupport", logging, nioCore, nioEmbedded, nioPosix,
             ]),
+        // The products as other packages use them.
+        .testTarget(name: "LibraryTests", dependencies: ["APNS", "PushJob", "PushQueue", nioCore]),
         .testTarget(name: "PushJobTests", dependencies: ["PushJob", "TestSupport", nioCore]),
         .testTarget(
             name: "PushQueueTests",

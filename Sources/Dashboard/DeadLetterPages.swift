@@ -107,7 +107,7 @@ struct DeadLettersPage: DashboardPage {
         ) { Words.number(Int($0)) }
         return """
             <p class="muted">\(cursor == nil ? "All" : "The newest \(Words.number(rows.count))") that match:</p>
-            \(table)\(chart.html)
+            <div class="columns"><div>\(table)</div>\(chart.html)</div>
             """
     }
 

@@ -68,7 +68,7 @@ enum JobPreview {
     /// The preview and the verdicts of a job.
     static func checked(_ check: DashboardSource.Check) -> HTML {
         """
-        <div class="columns"><section><h2>On a device</h2>\
+        <div id="checked" class="columns"><section><h2>On a device</h2>\
         \(check.preview?.html() ?? "<p class=\"empty\">The job cannot be sent, so a device shows nothing.</p>")</section>
         <section><h2>Check</h2>\(verdicts(check.verdicts))</section></div>
         """

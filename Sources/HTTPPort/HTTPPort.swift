@@ -23,7 +23,7 @@ package struct HTTPPort: Sendable {
     private let services: ServiceGroup
     private let running: Task<Void, any Error>
 
-    /// How long requests that are under way may take once it is to stop.
+    /// The time limit of requests in flight when the port stops.
     private static let grace = Duration.seconds(2)
 
     /// Begins to listen.
@@ -75,7 +75,7 @@ package struct HTTPPort: Sendable {
         throw HTTPPortFailure(description: "the \(name) \(host):\(port) ended before it began")
     }
 
-    /// Answers what is under way and closes the port.
+    /// Answers the requests in flight and closes the port.
     package func stop() async throws {
         await services.triggerGracefulShutdown()
         try await running.value

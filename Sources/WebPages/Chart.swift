@@ -80,6 +80,8 @@ package struct Chart: Sendable {
 
     private var pitch: Double { (Self.width - Self.left) / Double(max(1, points.count)) }
 
+    private var columnWidth: Double { min(40, max(1, pitch - 1)) }
+
     private func scale(_ maximum: Double) -> HTML {
         HTML(
             [0, 0.5, 1].map { share in
@@ -111,8 +113,8 @@ package struct Chart: Sendable {
                     guard let value = series.value(point), value > 0 else { continue }
                     let (low, high) = (y(sum, maximum), y(sum + value, maximum))
                     parts += """
-                        <rect class="\(series.style)" x="\(number(x(point)))" y="\(number(high))" \
-                        width="\(number(max(1, pitch - 1)))" height="\(number(max(0.5, low - high)))"/>
+                        <rect class="\(series.style)" x="\(number(x(point) + (pitch - columnWidth) / 2))" \
+                        y="\(number(high))" width="\(number(columnWidth))" height="\(number(max(0.5, low - high)))"/>
                         """
                     words += "\n\(series.name) \(format(value))"
                     sum += value

@@ -87,7 +87,7 @@ import Testing
     }
 
     @Test(
-        "What shows no banner says so",
+        "a push without a banner is described as such",
         arguments: [
             ("background", #"{"aps":{"content-available":1}}"#, "the app runs in the background"),
             ("voip", #"{"aps":{}}"#, "incoming call"), ("pushtotalk", #"{"aps":{}}"#, "Push to Talk"),

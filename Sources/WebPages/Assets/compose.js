@@ -12,7 +12,8 @@ async function check() {
       method: "POST", body: new URLSearchParams(new FormData(form)), signal: running.signal,
     });
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-    target.replaceChildren(...document.adoptNode(page.body).childNodes);
+    const checked = page.getElementById("checked") ?? page.querySelector("main") ?? page.body;
+    target.replaceChildren(...document.adoptNode(checked).childNodes);
   } catch (error) {
     if (error.name !== "AbortError") target.textContent = "The check did not reach the server.";
   }
