@@ -63,7 +63,7 @@ let package = Package(
             dependencies: [
                 "COpenSSL", "HTTPPort", "Operations", "PrintableText", "PushJob", "PushQueue", "Redis", "TLS",
                 "WebPages", hummingbird, lifecycle, logging, nioCore, nioPosix,
-            ]),
+            ], resources: [.embedInCode("API/openapi.json")]),
         .target(
             name: "PushWorker",
             dependencies: [
@@ -116,6 +116,7 @@ let package = Package(
         .testTarget(name: "SocketsTests", dependencies: ["Sockets", "TestSupport", nioCore, nioPosix]),
         .testTarget(
             name: "HTTPPortTests", dependencies: ["HTTPPort", "TestSupport", hummingbird, logging, nioCore, nioPosix]),
+        .testTarget(name: "DashboardTests", dependencies: ["Dashboard"]),
         .testTarget(name: "WebPagesTests", dependencies: ["WebPages"]),
         .testTarget(name: "TLSTests", dependencies: ["COpenSSL", "TLS", "TestSupport", nioPosix, nioEmbedded]),
         .testTarget(

@@ -98,9 +98,10 @@ struct DeadLettersPage: DashboardPage {
                 ]
             }, numbers: [2], empty: "")
         let names = Set(rows.map(\.reason)).sorted()
-        let times = hours.keys.sorted().suffix(48)
+        let now = Moment.now
+        let times = (0..<24).reversed().map { String(Moment.text(now - Int64($0) * 3_600_000).prefix(13)) }
         let chart = Chart(
-            "By hour", .columns, points: times.map { "\($0.suffix(2)):00 UTC" },
+            "The last 24 hours", .columns, points: times.map { "\($0.suffix(2)):00 UTC" },
             names.prefix(6).enumerated().map { index, name in
                 .init(name, style: "tone\(index)", times.map { Double(hours[$0]?[name] ?? 0) })
             }

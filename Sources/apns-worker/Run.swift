@@ -1,5 +1,6 @@
 import APNS
 import ArgumentParser
+import Dashboard
 import Dispatch
 import FoundationEssentials
 import Glibc
@@ -35,6 +36,12 @@ struct Run: AsyncParsableCommand {
     @OptionGroup(title: "Without APNs") var simulate: SimulateOptions
     @OptionGroup(title: "Work") var work: SettingFlags<WorkFlags>
     @OptionGroup(title: "Metrics and probes") var admin: SettingFlags<AdminFlags>
+
+    @Option(
+        help: ArgumentHelp(
+            "Serve the web dashboard on this port of 127.0.0.1, too; 0 for a free one. See `apns-worker web`.",
+            valueName: "port"))
+    var webPort: UInt16?
 
     @Flag(help: "Exit when the queue has no more jobs, retries or claims.")
     var exitWhenDone = false
@@ -72,6 +79,13 @@ struct Run: AsyncParsableCommand {
             version: WorkerVersion.current, wallClock: { Int64(time(nil)) })
         // Before all others, so that it is the last to stop.
         if let admin { services.insert(.init(service: try await admin.start(for: worker)), at: 0) }
+        if let webPort {
+            var web = DashboardConfiguration()
+            web.port = Int(webPort)
+            let dashboard = try await ServedDashboard.start(web, settings, logger: logger)
+            Terminal.tell("dashboard  \(dashboard.address)\n")
+            services.append(.init(service: dashboard))
+        }
         services.append(.init(service: QuietSignals(worker)))
         let systemd = SystemdNotifier(worker, environment: ProcessInfo.processInfo.environment, logger: logger)
         if let systemd { services.insert(.init(service: systemd), at: 0) }

@@ -16,8 +16,18 @@ struct CampaignChangeOptions: ParsableArguments {
 
     /// Changes the campaign in each queue, and waits until workers have confirmed it.
     func change(_ change: JobCommands.Change, in queues: [QueueKeys], _ fleet: Fleet) async throws -> [CampaignChange] {
-        try await CampaignChange.apply(
+        let changes = try await CampaignChange.apply(
             change, to: options.campaign, by: Person.name, reason: reason?.printable ?? "", in: queues, fleet)
+        let action: AuditEntry.Action =
+            switch change {
+            case .cancel: .cancelCampaign
+            case .pause: .pauseCampaign
+            case .resume: .resumeCampaign
+            case .uncancel: .requeueCampaign
+            case .limit: .limitCampaign
+            }
+        await fleet.record(action, "campaign \(options.campaign)", detail: reason)
+        return changes
     }
 
     func queues(_ fleet: Fleet, _ queues: [QueueKeys]) async throws -> (keys: [QueueKeys], isKnown: Bool) {

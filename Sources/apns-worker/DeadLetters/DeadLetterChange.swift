@@ -77,6 +77,11 @@ struct DeadLetterChange {
             sweep.pace = pace
             let progress = DeadLetterProgress(verb, of: expected.map { $0[index].chosen }, isShown: !isJSON)
             try await sweep.run(into: &summary, progress)
+            if summary.tally.chosen > 0 {
+                await fleet.record(
+                    action == .delete ? .deleteDeadLetters : .requeue, "queue \(letters.queue), \(filter.words)",
+                    count: summary.tally.chosen)
+            }
             try summary.tell(json: isJSON)
             if let status = summary.status { throw ExitCode(status) }
             sum.add(summary.tally)

@@ -72,6 +72,7 @@ struct Pause: AsyncParsableCommand {
                 change.notifications = claimed.notifications
                 change.waiting = found.waiting + found.due
                 try report(change)
+                await fleet.record(.pause, change.subject, detail: writtenReason)
                 if !json { explain(found, claimed, settings, keys) }
             }
         }
@@ -106,6 +107,7 @@ struct Pause: AsyncParsableCommand {
             try report(
                 try await PauseChange.pause(app: app, reason: writtenReason, by: Person.name, client, keys))
         }
+        await settings.record(.pause, "app \(app)", detail: writtenReason)
         if !json {
             print(
                 """
@@ -169,7 +171,11 @@ struct Resume: AsyncParsableCommand {
                 wasPaused = try await AppPauses.end(app, client, keys)
                 try report(PauseChange(app: app, before: before.map { .init($0) }), wasPaused)
             }
-            if !wasPaused { try await KnownApps.check(app, settings, hint: "") }
+            if wasPaused {
+                await settings.record(.resume, "app \(app)")
+            } else {
+                try await KnownApps.check(app, settings, hint: "")
+            }
         } else {
             try await QueueChoice.withChanged(queue, all: all, flag: "--all", force: true) { fleet, queues in
                 wasPaused = try await resume(queues, fleet)
@@ -190,6 +196,7 @@ struct Resume: AsyncParsableCommand {
             let before = try? await QueuePause.read(client, keys)
             let wasPaused = try await QueuePause.clear(client, keys)
             any = any || wasPaused
+            if wasPaused { await fleet.record(.resume, "queue \(keys.queue)") }
             try report(PauseChange(queue: keys.queue, before: before.map { .init($0) }), wasPaused)
         }
         if !any, !all {

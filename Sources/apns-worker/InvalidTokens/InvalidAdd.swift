@@ -111,6 +111,10 @@ struct InvalidAdd: AsyncParsableCommand {
                 if batch.count == Self.batch { try await write(&batch, client, &tally) }
             }
             try await write(&batch, client, &tally)
+            if tally.added > 0 {
+                let subject = token.count == 1 ? "token \(token[0])" : "tokens"
+                try await redis.settings().record(.addInvalidTokens, subject, count: tally.added)
+            }
             if json { print(try JSONLine.text(tally)) } else { print(tally.words) }
         }
         fflush(nil)

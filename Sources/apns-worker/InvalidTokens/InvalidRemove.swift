@@ -58,7 +58,13 @@ struct InvalidRemove: AsyncParsableCommand {
                 try Confirmation.demand("Remove \(expected) tokens from the invalid ones?", isGiven: false)
             }
             Interruption.watch()
-            try tell(try await remove(named, filter, inspector))
+            let removed = try await remove(named, filter, inspector)
+            if removed > 0 {
+                let subject =
+                    token.count == 1 ? "token \(token[0])" : named != nil ? "named tokens" : "tokens by a filter"
+                try await redis.settings().record(.removeInvalidTokens, subject, count: removed)
+            }
+            try tell(removed)
             if Interruption.hasCome { throw ExitCode(130) }
         }
     }

@@ -39,6 +39,8 @@ struct JobChangeOptions: ParsableArguments {
 struct JobChange {
     /// The verb in the infinitive and in the past, such as `Cancel` and `cancelled`.
     let verbs: (command: String, past: String)
+    /// The action in the activity.
+    let audit: AuditEntry.Action
     let options: JobChangeOptions
     var filter: JobFilter
     var rate: Int?
@@ -82,9 +84,16 @@ struct JobChange {
             try Confirmation.demand(
                 "\(verbs.command) \(Self.jobs(changeable)) of queue \(jobs.keys.queue)\(found)?", isGiven: options.yes)
             Interruption.watch()
-            try await prepare?(jobs)
+            if let prepare {
+                try await prepare(jobs)
+                await settings.record(audit, "queue \(jobs.keys.queue), \(filter.words)", count: changeable)
+            }
             try await action(jobs, settings) { action, push in
-                status = max(status, try await change(jobs, action, push, states, expected: changeable))
+                let (ended, changed) = try await change(jobs, action, push, states, expected: changeable)
+                status = max(status, ended)
+                if changed > 0, prepare == nil {
+                    await settings.record(audit, "queue \(jobs.keys.queue), \(filter.words)", count: changed)
+                }
             }
         }
         if status != 0 { throw ExitCode(status) }
@@ -95,7 +104,7 @@ struct JobChange {
     private func change(
         _ jobs: QueueJobs, _ action: QueueJobs.Action, _ push: (([StoredJob]) async throws -> Void)?,
         _ states: [StoredJob.State: Int], expected: Int
-    ) async throws -> Int32 {
+    ) async throws -> (status: Int32, changed: Int) {
         var changes = JobChanges(jobs, action, filter, limit: options.limit, push: push)
         let progress = DeadLetterProgress(verbs.past, of: expected, isShown: !options.json)
         var pace = RequeuePace(perSecond: rate)
@@ -119,7 +128,7 @@ struct JobChange {
         }
         progress.end()
         try tell(changes.tally, states, jobs.keys.queue, error)
-        return error != nil ? 1 : Interruption.hasCome ? 130 : 0
+        return (error != nil ? 1 : Interruption.hasCome ? 130 : 0, changes.tally.changed)
     }
 
     private static func jobs(_ count: Int) -> String { count == 1 ? "1 job" : "\(Words.number(count)) jobs" }
@@ -202,7 +211,7 @@ struct JobsCancel: AsyncParsableCommand {
         let filter = try options.filter()
         if undo { return try await end(filter.ids) }
         let verbs = discard ? ("Delete", "deleted") : ("Cancel", "cancelled")
-        var change = JobChange(verbs: verbs, options: change, filter: filter)
+        var change = JobChange(verbs: verbs, audit: .cancelJobs, options: change, filter: filter)
         if filter.isOfIDs {
             change.prepare = { jobs in
                 try await jobs.command(.cancel(discard: discard), ids: filter.ids, by: Person.name)
@@ -263,7 +272,8 @@ struct JobsRun: AsyncParsableCommand {
     }
 
     func run() async throws {
-        let change = JobChange(verbs: ("Run", "made due"), options: change, filter: try filter(), rate: rate)
+        let change = JobChange(
+            verbs: ("Run", "made due"), audit: .runJobs, options: change, filter: try filter(), rate: rate)
         try await change.run(queue) { _, _, perform in try await perform(.run, nil) }
     }
 }
@@ -294,7 +304,8 @@ struct JobsMove: AsyncParsableCommand {
         guard let target = try settings.queues().first, try settings.queues().count == 1 else {
             throw ValidationError("--to-queue must name one queue")
         }
-        let change = JobChange(verbs: ("Move", "moved"), options: change, filter: try options.filter())
+        let change = JobChange(
+            verbs: ("Move", "moved"), audit: .moveJobs, options: change, filter: try options.filter())
         for queue in try queue.settings().queues() {
             if queue.keys.queue == target.keys.queue {
                 throw ValidationError("--to-queue is one of the queues that jobs are moved from: \(toQueue)")

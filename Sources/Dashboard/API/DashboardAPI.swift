@@ -15,7 +15,7 @@ struct DashboardAPI: Sendable {
 
     func add(to routes: RouterGroup<WebContext>) {
         let api = routes.group("/api/v1")
-        api.get("/openapi.json") { [site] _, _ in Response.json(text: OpenAPI.text(base: site.links.base)) }
+        api.get("/openapi.json") { [site] _, _ in Response.json(text: Self.description(base: site.links.base)) }
         get(api, "/status") { look in
             Response.json(text: try JSONLine.text(try await look.site.data.fleetStatus(), keys: .convertToSnakeCase))
         }
@@ -79,6 +79,12 @@ struct DashboardAPI: Sendable {
                 context.parameters.get("name") ?? "", Self.form(context), context.visitor, site)
             return try Response.json(ActionObject(message: result.message, run: result.run.map(RunObject.init)))
         }
+    }
+
+    /// The description in OpenAPI 3.0.
+    static func description(base: String) -> String {
+        String(decoding: PackageResources.openapi_json, as: UTF8.self)
+            .replacing("\"BASE\"", with: "\"\(base.isEmpty ? "/" : base)\"", maxReplacements: 1)
     }
 
     private struct CheckObject: Encodable {

@@ -1,1 +1,0 @@
-enum OpenAPI { static func text(base: String) -> String { "{}" } }

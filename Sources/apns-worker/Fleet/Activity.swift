@@ -1,0 +1,75 @@
+import Operations
+import PrintableText
+import PushQueue
+import Redis
+
+// What this operator does is recorded, for others to see on the dashboard. A command that has done its work does not fail
+// because that could not be recorded.
+
+extension Fleet {
+    /// Records an action.
+    func record(_ action: AuditEntry.Action, _ subject: String, count: Int? = nil, detail: String? = nil) async {
+        await Activity.attempt {
+            try await Activity.record(action, subject, count, detail, client(for: sharedKeys.audit), sharedKeys)
+        }
+    }
+}
+
+extension Settings {
+    /// Records an action.
+    func record(_ action: AuditEntry.Action, _ subject: String, count: Int? = nil, detail: String? = nil) async {
+        await Activity.attempt {
+            try await withClient(for: sharedKeys.audit) { client in
+                try await Activity.record(action, subject, count, detail, client, sharedKeys)
+            }
+        }
+    }
+}
+
+private enum Activity {
+    static func record(
+        _ action: AuditEntry.Action, _ subject: String, _ count: Int?, _ detail: String?, _ client: RedisClient,
+        _ keys: SharedKeys
+    ) async throws {
+        let entry = AuditEntry(action, subject, by: Person.name, count: count, detail: detail, via: .cli)
+        try await AuditLog.record(entry, client, keys)
+    }
+
+    static func attempt(_ body: () async throws -> Void) async {
+        do {
+            try await body()
+        } catch {
+            Terminal.tell("note: this is done, but could not be recorded in the activity: \(error)\n")
+        }
+    }
+}
+
+extension JobFilter {
+    /// The filter for other operators, such as `state=retrying, app=shop`.
+    var words: String {
+        var parts = states.sorted().map { "state=\($0.rawValue)" }
+        let sets: [(String, [String])] = [
+            ("key", keys.sorted()), ("id", ids.sorted()), ("token", tokens.sorted()), ("app", apps.sorted()),
+            ("topic", topics.sorted()), ("campaign", campaigns.sorted()), ("reason", reasons), ("match", texts),
+        ]
+        for (name, values) in sets { parts += values.prefix(5).map { "\(name)=\($0)" } }
+        return Self.joined(parts, olderThan, newerThan)
+    }
+
+    fileprivate static func joined(_ parts: [String], _ older: Int64?, _ newer: Int64?) -> String {
+        let ages = [older.map { "older_than=\($0)s" }, newer.map { "newer_than=\($0)s" }].compactMap(\.self)
+        return parts.isEmpty && ages.isEmpty ? "all" : (parts + ages).joined(separator: ", ")
+    }
+}
+
+extension DeadLetterFilter {
+    /// The filter for other operators, such as `reason=BadPayload, app=shop`.
+    var words: String {
+        let lists = [
+            ("reason", reasons), ("key", keys), ("id", ids), ("token", tokens), ("app", apps), ("campaign", campaigns),
+            ("error", errors),
+        ]
+        return JobFilter.joined(
+            lists.flatMap { name, values in values.prefix(5).map { "\(name)=\($0)" } }, olderThan, newerThan)
+    }
+}
