@@ -133,7 +133,7 @@ actor BulkRuns {
             return false
         }
         guard open < Self.concurrent else {
-            throw WebError(.tooManyRequests, "\(open) bulk runs are under way; stop one, or wait for it")
+            throw WebError(.tooManyRequests, "\(open) bulk runs are in progress; stop one, or wait for it")
         }
         let run = BulkRun(work, by: visitor)
         runs.append(run)
