@@ -70,10 +70,10 @@ struct QueueContents {
         self.counters = counters
     }
 
-    /// The keys of the queue that do not expire by themselves within minutes or the day's counters.
+    /// The keys of the queue that do not expire by themselves within minutes or the counters of days and minutes.
     var lastingKeys: Set<String> {
         keys.filter { key in
-            key.hasPrefix("push:{") && ![":stats:", ":next:", ":gauges", "{shared}"].contains { key.contains($0) }
+            key.hasPrefix("push:{") && ![":stats:", ":minute:", ":next:", ":gauges", "{shared}"].contains { key.contains($0) }
         }
     }
 

@@ -43,13 +43,10 @@ package struct LatencyCounts: Sendable, Equatable {
         zip(Self.bounds, counts).compactMap { $1 > 0 ? ($0, $1) : nil }
     }
 
-    /// Adds values to the bucket with an upper bound.
-    /// - Returns: false for a bound that no bucket has.
-    @discardableResult
-    package mutating func add(_ count: Int, below bound: Int) -> Bool {
-        guard let index = Self.bounds.firstIndex(of: bound) else { return false }
+    /// Adds values to the bucket with an upper bound; nothing for a bound that no bucket has.
+    package mutating func add(_ count: Int, below bound: Int) {
+        guard let index = Self.bounds.firstIndex(of: bound) else { return }
         counts[min(index, counts.count - 1)] += count
-        return true
     }
 
     package static func += (sum: inout Self, other: Self) {
