@@ -121,8 +121,8 @@ package struct MinuteCounts: Sendable, Equatable {
     private static let deferred = Postponement.deferred.rawValue + ":"
     private static let latency = "latency:"
     private static let answer = "answer:"
-    /// Nobody counts more, and sums of this size do not overflow.
-    private static let maximum = 10_000_000_000_000
+    /// More than anything counts; sums of such numbers do not overflow.
+    static let maximum = 10_000_000_000_000
     /// A day's counters can have reasons of any text.
     private static let maximumReasons = 100
 
