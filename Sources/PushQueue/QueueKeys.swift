@@ -138,7 +138,8 @@ public struct QueueKeys: Sendable {
     /// - Parameter date: such as `2026-11-21`, in UTC.
     public func stats(_ date: String) -> String { statsPrefix + date }
 
-    /// HASH of a minute's counters for charts: outcomes, retries and deferrals by reason, latencies, and a sample of the backlog; for 25 hours.
+    /// HASH of a minute's counters for charts: outcomes, retries and deferrals by reason, latencies (`answer:96`: 64 to 96 ms),
+    /// and a sample of the backlog; for 25 hours.
     /// - Parameter minute: such as `2026-11-21T14:05`, in UTC.
     package func minute(_ minute: String) -> String { minutesPrefix + minute }
 }

@@ -76,6 +76,7 @@ struct QueueRemains {
         case _ where key == Producer.batchesKey || rest.hasPrefix("unique:") || rest.hasPrefix("next:"): return
         case _ where rest.hasPrefix("minute:"): return
         case "dead-bytes", "gauges", "results": return
+        case _ where rest.hasPrefix("minute:"): return
         // A killed lane without claims keeps its long lease for a while. What it had claimed would be found below.
         case "workers", "worker-info": return
         default: keysLeft.append(key)

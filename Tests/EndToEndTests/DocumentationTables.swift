@@ -219,7 +219,8 @@ enum DocumentationTables {
             "deadBytes": keys.deadBytes, "gauges": keys.gauges, "results": keys.results, "paused": keys.paused,
             "workerInfo": keys.workerInfo, "claimed": keys.claimed("<lane>"),
             "unique": String(buffer: keys.unique(.init(string: "<id>"))), "next": keys.next("<lane>"),
-            "order": keys.order("<process>"), "stats": keys.stats("<day>"), "jobCommands": keys.jobCommands,
+            "order": keys.order("<process>"), "stats": keys.stats("<day>"), "minute": keys.minute("<minute>"),
+            "jobCommands": keys.jobCommands,
             "campaigns": keys.campaigns, "campaign": keys.campaign("<name>"),
         ]
         return try keyTable("QueueKeys", names)
@@ -231,7 +232,7 @@ enum DocumentationTables {
             "invalidTokens": keys.invalidTokens, "invalidTokenDetails": keys.invalidTokenDetails,
             "registrations": keys.registrations, "throttledTokens": keys.throttledTokens,
             "appPaused": keys.appPaused("<app>"), "appRate": keys.appRate("<app>"),
-            "providerToken": keys.providerToken(team: "<team>", key: "<key>"),
+            "providerToken": keys.providerToken(team: "<team>", key: "<key>"), "audit": keys.audit,
         ]
         return try keyTable("SharedKeys", names)
     }

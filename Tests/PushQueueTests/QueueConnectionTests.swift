@@ -73,7 +73,7 @@ struct QueueConnectionTests {
         case .pageJobs, .changeJobs, .countRetries: []
         case .gauges, .overview, .commandJobs, .limitCampaign, .findInvalidTokens, .addInvalidTokens, .registerTokens,
             .pauseApp, .probeApp,
-            .resumeApp, .reserveRate, .throttleToken, .shareProviderToken, .setKey:
+            .resumeApp, .reserveRate, .throttleToken, .shareProviderToken, .setKey, .recordAction:
             []
         }
     }

@@ -26,10 +26,12 @@ final class TestQueue {
         self.client = client
     }
 
-    func worker(_ name: String, _ limits: QueueLimits = QueueLimits()) -> TestWorker {
+    func worker(
+        _ name: String, _ limits: QueueLimits = QueueLimits(), clock: ClockSource = .server
+    ) -> TestWorker {
         let known = stamps[name] ?? Stamps()
         stamps[name] = known
-        return TestWorker(name, client: client, keys: keys, limits: limits, stamps: known)
+        return TestWorker(name, client: client, keys: keys, limits: limits, stamps: known, clock: clock)
     }
 
     func addInvalidTokens(_ tokens: [InvalidToken]) async throws {
@@ -149,13 +151,14 @@ struct TestWorker: Sendable {
     private let eventLoop: any EventLoop
 
     init(
-        _ name: String, client: RedisClient, keys: QueueKeys, limits: QueueLimits, stamps: Stamps = Stamps()
+        _ name: String, client: RedisClient, keys: QueueKeys, limits: QueueLimits, stamps: Stamps = Stamps(),
+        clock: ClockSource = .server
     ) {
         self.name = name
         self.stamps = stamps
         eventLoop = client.eventLoop
         queue = .makeBoxSendingValue(
-            QueueConnection(client: client, keys: keys, worker: name, limits: limits),
+            QueueConnection(client: client, keys: keys, worker: name, limits: limits, clock: clock),
             eventLoop: client.eventLoop)
     }
 

@@ -311,6 +311,8 @@ final class FakeQueue: QueueStore {
     private(set) var results = 0
     private(set) var holders: [String] = []
     private(set) var settlements = 0
+    /// The sums for the history, and how many claims were settled with them.
+    private(set) var minutes: [(counts: MinuteCounts, claims: Int)] = []
     private(set) var released = false
     private var stamp = 0
 
@@ -379,6 +381,7 @@ final class FakeQueue: QueueStore {
     func settle(_ settlement: Settlement, completion: @escaping Completion<QueueConnection.Settled>) {
         reply(completion) { [self] in
             settlements += 1
+            if let counts = settlement.minute { minutes.append((counts, settlement.count)) }
             return QueueConnection.Settled(lost: apply(settlement), evicted: 0)
         }
     }

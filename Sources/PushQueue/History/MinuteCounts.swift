@@ -43,13 +43,10 @@ package struct LatencyCounts: Sendable, Equatable {
         zip(Self.bounds, counts).compactMap { $1 > 0 ? ($0, $1) : nil }
     }
 
-    /// Adds values to the bucket with an upper bound.
-    /// - Returns: false for a bound that no bucket has.
-    @discardableResult
-    package mutating func add(_ count: Int, below bound: Int) -> Bool {
-        guard let index = Self.bounds.firstIndex(of: bound) else { return false }
+    /// Adds values to the bucket with an upper bound; nothing for a bound that no bucket has.
+    package mutating func add(_ count: Int, below bound: Int) {
+        guard let index = Self.bounds.firstIndex(of: bound) else { return }
         counts[min(index, counts.count - 1)] += count
-        return true
     }
 
     package static func += (sum: inout Self, other: Self) {
@@ -124,8 +121,8 @@ package struct MinuteCounts: Sendable, Equatable {
     private static let deferred = Postponement.deferred.rawValue + ":"
     private static let latency = "latency:"
     private static let answer = "answer:"
-    /// Nobody counts more, and sums of this size do not overflow.
-    private static let maximum = 10_000_000_000_000
+    /// More than anything counts; sums of such numbers do not overflow.
+    static let maximum = 10_000_000_000_000
     /// A day's counters can have reasons of any text.
     private static let maximumReasons = 100
 

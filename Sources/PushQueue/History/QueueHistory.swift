@@ -64,9 +64,10 @@ package struct QueueHistory: Sendable, Equatable {
         /// The largest age in milliseconds of a job when it was claimed, or by which a retry was overdue; `nil` if unknown.
         package var oldest: Int64? { counts.oldest }
 
+        /// Adds the same step of another queue.
         fileprivate mutating func add(_ other: Point) {
             counts += other.counts
-            backlog = [backlog, other.backlog].compactMap { $0 }.max()
+            if let more = other.backlog { backlog = (backlog ?? 0) + more }
         }
 
         /// Adds the fields and values of a hash. A key of another type has none.
@@ -74,7 +75,7 @@ package struct QueueHistory: Sendable, Equatable {
             guard var elements = hash?.root.children else { return }
             while let name = elements.next()?.string, let value = elements.next()?.string {
                 if name == "backlog" {
-                    backlog = max(backlog ?? 0, Int(value) ?? 0)
+                    backlog = max(backlog ?? 0, min(Int(value) ?? 0, MinuteCounts.maximum))
                 } else {
                     counts.add(name, value)
                 }

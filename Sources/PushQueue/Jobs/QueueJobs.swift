@@ -147,7 +147,8 @@ package struct QueueJobs: Sendable {
         var listing = Listing()
         var places = try await places(filter)[...]
         // The name of the place, and the cursor within it.
-        let parts = (cursor ?? "").split(separator: "@", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
+        let parts = (cursor ?? "").split(separator: "@", maxSplits: 1, omittingEmptySubsequences: false)
+            .map(String.init)
         var inner: String?
         if parts.count == 2, let index = places.firstIndex(where: { $0.name == parts[0] }) {
             places = places[index...]
@@ -164,7 +165,8 @@ package struct QueueJobs: Sendable {
                 listing.jobs += claims
             } else {
                 repeat {
-                    let wanted = filter.matchesAll ? max(1, min(limit - listing.jobs.count, Self.pageSize)) : Self.pageSize / 2
+                    let missing = max(1, min(limit - listing.jobs.count, Self.pageSize))
+                    let wanted = filter.matchesAll ? missing : Self.pageSize / 2
                     let page = try await page(place, after: inner, limit: wanted, decodes: true)
                     listing.now = page.now
                     listing.looked += page.jobs.count

@@ -321,8 +321,7 @@ extension QueueConsumer: JobSettler {
         var settlement = Settlement()
         settlement.minute = counts
         store.settle(settlement) { [self] result in
-            guard case .failure(let failure) = result else { return }
-            if case .redis(let error) = failure, error.mayHaveBeenExecuted { return }
+            guard case .failure(.redis(let error)) = result, !error.mayHaveBeenExecuted else { return }
             lane.metrics.minutes.putBack(counts, queue: queue.id.index)
         }
     }

@@ -1,0 +1,165 @@
+import APNS
+import NIOCore
+import PushJob
+import Testing
+
+@testable import PushQueue
+@testable import PushWorker
+@testable import Redis
+
+/// A lane's sums for the history, and the settlements that carry them.
+@Suite("A lane's history")
+struct MinuteRecorderTests {
+    private static func delivered(_ scene: EngineScene) -> Int {
+        scene.queue.minutes.reduce(0) { $0 + $1.counts.outcomes[.delivered] }
+    }
+
+    @Test("travels with a settlement about once per second, and alone only after the last")
+    func once() throws {
+        let scene = try EngineScene()
+        let jobs = 300
+        for _ in 0..<jobs {
+            scene.pushOne()
+            scene.answer(EngineScene.delivered)
+        }
+        // About 12 s have passed.
+        let carried = scene.queue.minutes.count
+        #expect((9...13).contains(carried) && scene.queue.settlements > 10 * carried)
+        #expect(scene.queue.minutes.allSatisfy { $0.claims > 0 })
+        #expect(Self.delivered(scene) > jobs - 60)
+        scene.run(.seconds(5))
+        #expect(scene.queue.minutes.count == carried + 1 && scene.queue.minutes.last?.claims == 0)
+        #expect(Self.delivered(scene) == jobs && scene.stats == ["delivered": jobs])
+        // Nothing is written while nothing happens.
+        let settlements = scene.queue.settlements
+        scene.run(.minutes(3))
+        #expect(scene.queue.minutes.count == carried + 1 && scene.queue.settlements == settlements)
+    }
+
+    @Test("has the outcomes of all notifications, and retries and deferrals by reasons that are known")
+    func counts() throws {
+        let scene = try EngineScene()
+        scene.pushOne()
+        scene.answer(.serviceUnavailable)
+        scene.pushOne()
+        scene.answer(.response(Response(status: 400, reasonText: "Made\u{1B}Up")))
+        scene.pushOne(token: "cc")
+        scene.answer(.unregistered)
+        scene.pushOne(token: "dd", #""alert":"hi","expiration":1"#)
+        scene.push(EngineScene.fanOut(["ee", "ff", "0a"]))
+        for _ in 0..<3 { scene.answer(EngineScene.delivered) }
+        scene.push("nonsense")
+        scene.run(.seconds(4))
+        var sum = MinuteCounts()
+        for minute in scene.queue.minutes { sum += minute.counts }
+        var expected = OutcomeCounts()
+        (expected[.invalidToken], expected[.expired], expected[.delivered], expected[.dead]) = (1, 1, 3, 1)
+        // The retries may have been sent again by now.
+        #expect(sum.outcomes == expected, "\(sum.outcomes.counted)")
+        #expect(sum.retries["ServiceUnavailable"] == 1 && sum.retries[MinuteCounts.otherReason] == 1)
+        #expect(sum.retries.count == 2 && sum.deferrals.isEmpty)
+        // The answers: two retries, one invalid token, three deliveries.
+        #expect(sum.answers.count == 6 && sum.latencies.count == 4 && sum.oldest == nil)
+    }
+
+    @Test("has the time from enqueueing to the outcome, the time of the answer, and the age of the oldest job")
+    func latencies() throws {
+        let scene = try EngineScene()
+        scene.run(.seconds(2))
+        let enqueued = (EngineScene.time(scene.loop.now) - 40_000) / 1000
+        scene.pushOne(#""alert":"hi","enqueued_at":\#(enqueued)"#)
+        scene.run(.milliseconds(700))
+        scene.answer(EngineScene.delivered)
+        scene.run(.seconds(4))
+        var sum = MinuteCounts()
+        for minute in scene.queue.minutes { sum += minute.counts }
+        #expect(sum.answers.buckets.map { [$0.bound, $0.count] } == [[768, 1]])
+        #expect(sum.latencies.buckets.map { [$0.bound, $0.count] } == [[49_152, 1]])
+        #expect((39_000...42_000).contains(try #require(sum.oldest)))
+    }
+
+    @Test("is not measured of what was tried before, nor of times in the future or the distant past")
+    func hostileTimes() throws {
+        let scene = try EngineScene()
+        for time in ["99999999999", "0", "1", "1.5e9"] {
+            scene.pushOne(#""alert":"hi","enqueued_at":\#(time)"#)
+            scene.answer(EngineScene.delivered)
+        }
+        scene.pushOne()
+        scene.answer(.serviceUnavailable)
+        scene.run(.seconds(3))
+        #expect(scene.queue.returnDue())
+        scene.lane.wake(QueueID(index: 0))
+        scene.run(.milliseconds(20))
+        scene.answer(EngineScene.delivered)
+        scene.run(.seconds(4))
+        var sum = MinuteCounts()
+        for minute in scene.queue.minutes { sum += minute.counts }
+        #expect(sum.outcomes[.delivered] + sum.outcomes[.dead] == 5 && sum.answers.count == sum.outcomes[.delivered] + 1)
+        #expect(sum.latencies.count == sum.outcomes[.delivered] - 1)
+    }
+
+    @Test("is complete at the end of a drain")
+    func drain() throws {
+        let scene = try EngineScene()
+        for _ in 0..<3 {
+            scene.pushOne()
+            scene.answer(EngineScene.delivered)
+        }
+        #expect(Self.delivered(scene) == 1)
+        _ = scene.lane.drain(within: .seconds(5))
+        scene.run()
+        #expect(scene.queue.released && Self.delivered(scene) == 3)
+    }
+
+    @Test("is written later if Redis refuses it, and is not counted twice if its answer is lost")
+    func refusals() throws {
+        let scene = try EngineScene()
+        for _ in 0..<2 {
+            scene.pushOne()
+            scene.answer(EngineScene.delivered)
+        }
+        #expect(Self.delivered(scene) == 1)
+        scene.queue.refusal = .redis(.server(RedisServerError(text: "OOM full")))
+        scene.run(.seconds(4))
+        #expect(Self.delivered(scene) == 1)
+        scene.queue.refusal = nil
+        scene.run(.seconds(4))
+        #expect(Self.delivered(scene) == 2)
+
+        scene.pushOne()
+        scene.answer(EngineScene.delivered)
+        scene.pushOne()
+        scene.answer(EngineScene.delivered)
+        scene.queue.refusal = .redis(.timeout(address: "fake", after: .seconds(1)))
+        scene.run(.seconds(4))
+        scene.queue.refusal = nil
+        scene.run(.seconds(4))
+        #expect(Self.delivered(scene) == 3 && scene.stats["delivered"] == 4)
+    }
+
+    @Test("begins again at zero when it is taken, by queue")
+    func recorder() throws {
+        let recorder = MinuteRecorder(queues: 2)
+        #expect(recorder.take(queue: 0) == nil)
+        recorder.count(.delivered, 5, queue: 1)
+        recorder.count(.cancelled, queue: 1)
+        recorder.record(latency: 5, queue: 1)
+        recorder.record(latency: .max, queue: 1)
+        recorder.record(answer: .max, queue: 1)
+        recorder.count(.scheduled, 7, Reason(.expired), queue: 1)
+        recorder.count(.deferred, 7, Reason(.throttled), queue: 1)
+        for age in [Int64(0), 9, 3, -1] { recorder.noteAge(age, queue: 1) }
+        #expect(recorder.take(queue: 0) == nil)
+        let counts = try #require(recorder.take(queue: 1))
+        #expect(counts.outcomes.counted.map(\.count) == [5, 1] && counts.deferrals == ["Throttled": 7])
+        #expect(counts.latencies.buckets.map(\.bound) == [6, 4_194_304] && counts.oldest == 9)
+        #expect(counts.answers.buckets.map(\.bound) == [MinuteCounts.longestAnswer] && counts.retries.isEmpty)
+        #expect(recorder.take(queue: 1) == nil)
+        recorder.noteAge(0, queue: 0)
+        #expect(recorder.take(queue: 0)?.oldest == 0)
+        recorder.putBack(counts, queue: 1)
+        recorder.count(.delivered, queue: 1)
+        #expect(recorder.take(queue: 1)?.outcomes[.delivered] == 6)
+    }
+}
