@@ -85,15 +85,19 @@ struct InboxTests {
     func hostile() async throws {
         try await withInbox(rules: ["prefix=01,answer=503,times=1", "prefix=01,delay=20ms"]) { server in
             let push = Push {
-                $0.body = #"{"aps":{"alert":{"title":"<script>alert(1)</script>","body":"a\u202eb"},"badge":3},"x":1.50}"#
+                $0.body =
+                    #"{"aps":{"alert":{"title":"<script>alert(1)</script>","body":"a\u202eb"},"badge":3},"x":1.50}"#
                 $0.set("apns-collapse-id", "<img src=x>")
             }
             #expect(try await push.send(to: server).status == 503)
             #expect(try await push.send(to: server).status == 200)
             let list = try await ask("/", server).body
             #expect(!list.contains("<script>alert") && list.contains("&lt;script&gt;alert(1)&lt;/script&gt;"))
-            #expect(list.contains("a⟨U+202E⟩b") && list.contains("503 ServiceUnavailable") && list.contains("attempt 2"))
-            #expect(try #require(list.range(of: "No. 2")).lowerBound < list.range(of: "No. 1")?.lowerBound ?? list.startIndex)
+            #expect(
+                list.contains("a⟨U+202E⟩b") && list.contains("503 ServiceUnavailable") && list.contains("attempt 2"))
+            #expect(
+                try #require(list.range(of: "No. 2")).lowerBound < list.range(of: "No. 1")?.lowerBound
+                    ?? list.startIndex)
             let page = try await ask("/inbox/2", server).body
             #expect(!page.contains("<img") && page.contains("&lt;img src=x&gt;"))
             for part in [
@@ -177,7 +181,9 @@ struct InboxTests {
             #expect(statuses == [410, 429, 429, 500])
             #expect(try await ask("/inbox/forget", server, form: ["token": Self.other]).status == 303)
             #expect(try await Push(token: Self.other).send(to: server).status == 500)
-            #expect(try await ask("/inbox/remove", server, form: ["rule": "answer=500", "isGateway": "false"]).status == 303)
+            #expect(
+                try await ask("/inbox/remove", server, form: ["rule": "answer=500", "isGateway": "false"]).status == 303
+            )
             #expect(server.rules.isEmpty)
             #expect(try await Push().send(to: server).status == 200)
         }
@@ -198,7 +204,9 @@ struct InboxTests {
             let again = ContinuousClock.now
             #expect(try await Push().send(to: server).status == 200)
             #expect(ContinuousClock.now - again < .seconds(4))
-            let words = ["slow": "answered after 5.0 s", "silence": "no answer", "drop": "connection lost, but accepted"]
+            let words = [
+                "slow": "answered after 5.0 s", "silence": "no answer", "drop": "connection lost, but accepted",
+            ]
             #expect(try await ask("/", server).body.contains(try #require(words[answer])))
         }
     }
@@ -209,7 +217,8 @@ struct InboxTests {
             let form = ["token": anyToken, "transport": "http2", "answer": "410"]
             let port = try #require(server.controlPort)
             for header in [
-                "Origin: https://evil.example", "Origin: null", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Site: same-site",
+                "Origin: https://evil.example", "Origin: null", "Sec-Fetch-Site: cross-site",
+                "Sec-Fetch-Site: same-site",
                 "Host: evil.example",
             ] {
                 #expect(try await ask("/inbox/next", server, form: form, headers: [header]).status == 403, "\(header)")
@@ -292,7 +301,8 @@ struct NotificationLinesTests {
         let refused = alert(.answered(status: 410, reason: "Unregistered"), #"{"aps":{"content-available":1}}"#)
         #expect(refused.line == "✗ 410 Unregistered  01234567…  background  com.example.app  apns-id 7a0d")
         let hostile = alert(.silenced, #"{"aps":{"alert":"a\nb\u001b[2J\u202ec"}}"#)
-        #expect(hostile.line == #"✗ no answer  01234567…  alert "a b\u{1B}[2J\u{202E}c"  com.example.app  apns-id 7a0d"#)
+        #expect(
+            hostile.line == #"✗ no answer  01234567…  alert "a b\u{1B}[2J\u{202E}c"  com.example.app  apns-id 7a0d"#)
         var gateway = ReceivedNotification(
             time: 1, transport: .gateway, connection: 1, accepted: true, outcome: .acceptedByGateway)
         gateway.identifier = 7

@@ -8,7 +8,8 @@ extension EndToEnd {
         private func worker(
             _ redis: RedisServer, _ options: [String] = [], environment: [String: String] = [:]
         ) throws -> WorkerProcess {
-            try WorkerProcess(redis: redis.url, endpoint: 1, options: ["--simulate"] + options, environment: environment)
+            try WorkerProcess(
+                redis: redis.url, endpoint: 1, options: ["--simulate"] + options, environment: environment)
         }
 
         /// The address that standard error has on a line of its own.
@@ -37,7 +38,8 @@ extension EndToEnd {
             let link = try await link(worker)
             try await worker.logs("simulation_started", "inbox=\(link)")
             try await worker.logs(
-                "simulation_ignored_settings", "APNS_WORKER_ENDPOINT", "APNS_WORKER_KEY,", "APNS_WORKER_KEY_PASSPHRASE_FILE",
+                "simulation_ignored_settings", "APNS_WORKER_ENDPOINT", "APNS_WORKER_KEY,",
+                "APNS_WORKER_KEY_PASSPHRASE_FILE",
                 "APNS_WORKER_PROXY", "HTTPS_PROXY")
             let curl = try ChildProcess(
                 "/usr/bin/curl", ["--silent", "--show-error", "--noproxy", "*", "--header", "Accept: text/html", link])
@@ -48,8 +50,11 @@ extension EndToEnd {
                 #"{"token":"\#(TestJob.token("bb", 3))","alert":{"title":"Your order","body":"On\nits\u001b way"}}"#,
             ])
             try await eventually("three lines") {
-                ["✓ 200  aa000000…  alert \"Hello 000001\"  com.example.app  apns-id ", "✗ 410 Unregistered  dead0000…  alert \""]
-                    .allSatisfy(worker.log.contains)
+                [
+                    "✓ 200  aa000000…  alert \"Hello 000001\"  com.example.app  apns-id ",
+                    "✗ 410 Unregistered  dead0000…  alert \"",
+                ]
+                .allSatisfy(worker.log.contains)
                     && worker.log.contains(#"✓ 200  bb000000…  alert "Your order — On its\u{1B} way"  com.example.app"#)
             }
             let account = try await worker.stop()
@@ -115,7 +120,8 @@ extension EndToEnd {
             #expect(errors.contains("✓ 200  aa000000…  alert \"Hello 000001\"") == options.isEmpty, "\(errors)")
         }
 
-        @Test("works in a browser: live, with buttons, a search and a page per push, and without an error in the console")
+        @Test(
+            "works in a browser: live, with buttons, a search and a page per push, and without an error in the console")
         func browser() async throws {
             let redis = try RedisServer()
             let worker = try worker(redis, ["--max-bad-tokens", "100", "--request-timeout", "3s"])
@@ -124,7 +130,8 @@ extension EndToEnd {
             defer { try? FileManager.default.removeItem(at: profile) }
             let python = ForeignProgram.python("inbox_browser.py")
             let browser = try ChildProcess(
-                python[0], python.dropFirst() + ["--inbox", link, "--redis", "\(redis.port)", "--profile", profile.path])
+                python[0],
+                python.dropFirst() + ["--inbox", link, "--redis", "\(redis.port)", "--profile", profile.path])
             guard try await browser.wait(within: .seconds(240)) == .exited(0) else { throw browser.failure("failed") }
             _ = try await worker.stop()
         }

@@ -39,7 +39,8 @@ struct Inbox: Sendable {
         recorder.forEach(before: filter.before ?? .max) { entry in
             searched += 1
             let notification = entry.notification
-            let candidates = (notification.apnsID.flatMap { byID[$0] } ?? []) + (notification.token.flatMap { byToken[$0] } ?? [])
+            let candidates =
+                (notification.apnsID.flatMap { byID[$0] } ?? []) + (notification.token.flatMap { byToken[$0] } ?? [])
             for index in Set(candidates) where notification.isAttempt(of: rows[index].entry.notification) {
                 rows[index].earlier += 1
             }
@@ -147,7 +148,9 @@ struct Inbox: Sendable {
 
     /// The device or the channel, with a link to all that was sent to it.
     private func target(_ notification: ReceivedNotification) -> HTML {
-        guard let name = notification.token ?? notification.channel else { return "<span class=\"muted\">no token</span>" }
+        guard let name = notification.token ?? notification.channel else {
+            return "<span class=\"muted\">no token</span>"
+        }
         var filter = InboxFilter()
         filter.token = name.lowercased()
         let isShort = name.count <= 16
@@ -258,7 +261,10 @@ struct Inbox: Sendable {
                 "Received",
                 "\(EpochTime.text(seconds: notification.time / 1000).replacing(" UTC", with: "")  + milliseconds) UTC"
             ),
-            ("Answered", notification.hasAnswer ? "\(notification.delayText.map { "after \($0)" } ?? "at once")" : "never"),
+            (
+                "Answered",
+                notification.hasAnswer ? "\(notification.delayText.map { "after \($0)" } ?? "at once")" : "never"
+            ),
             ("Interface", notification.transport == .http2 ? "HTTP/2" : "binary gateway"),
             ("Connection", "\(notification.connection)"),
         ])
@@ -274,7 +280,10 @@ struct Inbox: Sendable {
                 ("apns-priority", notification.priority.map { "\($0)" } ?? malformed["apns-priority"]),
                 ("apns-expiration", notification.expiration.map { "\($0)" } ?? malformed["apns-expiration"]),
                 ("apns-collapse-id", notification.collapseID), ("apns-channel-id", notification.channel),
-                (notification.channel == nil ? "apns-id" : "apns-request-id", malformed["apns-id"] ?? notification.apnsID),
+                (
+                    notification.channel == nil ? "apns-id" : "apns-request-id",
+                    malformed["apns-id"] ?? notification.apnsID
+                ),
             ]
             : [
                 ("identifier", notification.identifier.map { "\($0)" }),

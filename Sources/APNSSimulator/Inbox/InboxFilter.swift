@@ -40,7 +40,9 @@ struct InboxFilter: Sendable {
     var isEmpty: Bool { [token, text, answer, pushType].allSatisfy(\.isEmpty) }
 
     func matches(_ notification: ReceivedNotification) -> Bool {
-        if !token.isEmpty, ![notification.token, notification.channel].contains(where: { $0?.lowercased().contains(token) ?? false }) {
+        if !token.isEmpty,
+            ![notification.token, notification.channel].contains(where: { $0?.lowercased().contains(token) ?? false })
+        {
             return false
         }
         if !pushType.isEmpty, notification.preview.kind.rawValue != pushType { return false }

@@ -99,7 +99,9 @@ struct InboxRoutes: Sendable {
     }
 
     /// Answers with a page, or with its changes.
-    private func answer(_ request: Request, _ page: @escaping @Sendable (Inbox) -> (page: Page, isFound: Bool)) -> Response {
+    private func answer(_ request: Request, _ page: @escaping @Sendable (Inbox) -> (page: Page, isFound: Bool))
+        -> Response
+    {
         let inbox = Inbox(service: service, recorder: recorder)
         guard LiveUpdates.isRequested(by: request) else {
             let (page, isFound) = page(inbox)

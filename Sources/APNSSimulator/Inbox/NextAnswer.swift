@@ -19,7 +19,8 @@ struct NextAnswer: Sendable {
     /// The gateway does not acknowledge what it accepts, so that an answer can be neither slow nor lost.
     private static let gateway = [
         NextAnswer("8", "8 InvalidToken", "answer=8"), NextAnswer("1", "1 ProcessingError", "answer=1"),
-        NextAnswer("10", "10 Shutdown", "answer=10"), NextAnswer("feedback", "accepted, then in feedback", "answer=feedback"),
+        NextAnswer("10", "10 Shutdown", "answer=10"),
+        NextAnswer("feedback", "accepted, then in feedback", "answer=feedback"),
         NextAnswer("hang", "no answer", "answer=hang"), NextAnswer("close", "connection closed", "answer=close"),
     ]
 
@@ -29,7 +30,8 @@ struct NextAnswer: Sendable {
 
     /// Makes it the answer to the next notification for a device.
     /// - Throws: ``RuleError``.
-    func give(to token: SimulatedToken, _ transport: ReceivedNotification.Transport, _ service: SimulatedService) throws {
+    func give(to token: SimulatedToken, _ transport: ReceivedNotification.Transport, _ service: SimulatedService) throws
+    {
         // A rule's prefix has 64 digits at most; the token itself chooses the notification.
         let rule = "prefix=\(token.hex.prefix(64)),times=1,\(effect)"
         switch transport {

@@ -56,7 +56,8 @@ package final class Recorder: Sendable {
     package var count: UInt64 { state.withLock { $0.ring.newest } }
 
     /// The number of requests that wait for the next.
-    var waiting: Int { state.withLock { state in state.waiters.keys.count { !state.followers.contains($0) } }
+    var waiting: Int {
+        state.withLock { state in state.waiters.keys.count { !state.followers.contains($0) } }
     }
 
     /// The number of notifications that are kept, and the number of the newest of all.

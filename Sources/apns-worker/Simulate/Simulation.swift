@@ -45,7 +45,8 @@ struct Simulation: Service, CustomStringConvertible {
             let hasLines = isForPeople && !options.noLines
             let lines = hasLines ? NotificationLines(recorder) { Terminal.tell("\($0)\n") } : nil
             let simulation = Simulation(
-                server: server, credentials: credentials, record: record, lines: lines.map { lines in Task { await lines.run() } },
+                server: server, credentials: credentials, record: record,
+                lines: lines.map { lines in Task { await lines.run() } },
                 logger: logger)
             simulation.tellLoudly()
             if isForPeople { Terminal.tell("inbox  \(simulation.inbox)\n") }
