@@ -50,7 +50,8 @@ final class SimulatedService: Sendable {
 
     var account: Account { state.withLock { $0.account } }
 
-    var rules: [FaultRule] { state.withLock { $0.rules.rules } }
+    /// The rules in the order in which they are applied, pending ones first.
+    var rules: [FaultRule] { state.withLock { $0.rules.pending.map(\.rule) + $0.rules.rules } }
 
     /// Replaces the rules; their counts start anew.
     func setRules(_ rules: [FaultRule]) {
@@ -59,6 +60,32 @@ final class SimulatedService: Sendable {
 
     /// Adds a rule behind the others, whose counts go on.
     func addRule(_ rule: FaultRule) { state.withLock { $0.rules.add(rule) } }
+
+    /// Adds a rule for the next notification to a device.
+    func addPending(_ rule: FaultRule, for token: SimulatedToken) {
+        state.withLock { $0.rules.addPending(rule, for: token) }
+    }
+
+    /// Adds a rule for the next notification to a device at the gateway.
+    func addPending(_ rule: GatewayRule, for token: SimulatedToken) {
+        state.withLock { $0.gatewayRules.addPending(rule, for: token) }
+    }
+
+    /// Removes the rules for the next notification to a device.
+    func removePending(for token: SimulatedToken) {
+        state.withLock { state in
+            state.rules.removePending(for: token)
+            state.gatewayRules.removePending(for: token)
+        }
+    }
+
+    /// Removes the first rule with a text.
+    /// - Returns: true if there was one.
+    func removeRule(_ text: String) -> Bool { state.withLock { $0.rules.remove(text) } }
+
+    /// Removes the gateway's first rule with a text.
+    /// - Returns: true if there was one.
+    func removeGatewayRule(_ text: String) -> Bool { state.withLock { $0.gatewayRules.remove(text) } }
 
     var delay: AnswerDelay? {
         get { state.withLock { $0.delay } }
@@ -170,7 +197,8 @@ extension SimulatedService {
         state.withLock { $0.gatewayRules.judgesMoreThanConnections || $0.devices.refusesAny($0.settings) }
     }
 
-    var gatewayRules: [GatewayRule] { state.withLock { $0.gatewayRules.rules } }
+    /// The gateway's rules in the order in which they are applied, pending ones first.
+    var gatewayRules: [GatewayRule] { state.withLock { $0.gatewayRules.pending.map(\.rule) + $0.gatewayRules.rules } }
 
     /// Replaces the rules; their counts start anew.
     func setGatewayRules(_ rules: [GatewayRule]) {

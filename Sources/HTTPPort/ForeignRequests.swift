@@ -52,6 +52,9 @@ package struct ForeignRequests: Sendable {
 extension Request {
     /// Judges the request's headers; see ``ForeignRequests/refusal(host:origin:)``.
     package func refusal(by rule: ForeignRequests) -> String? {
-        rule.refusal(host: head.authority, origin: headers[.origin])
+        if let refusal = rule.refusal(host: head.authority, origin: headers[.origin]) { return refusal }
+        // A link of another site may lead here; its forms and scripts must change nothing.
+        guard method != .get, method != .head, let site = headers[HTTPField.Name("Sec-Fetch-Site")!] else { return nil }
+        return ["same-origin", "none"].contains(site) ? nil : "the request comes from another site"
     }
 }

@@ -5,7 +5,7 @@ import ArgumentParser
 struct ControlOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
-            "Listen for control requests on this port, HTTP/1.1 in the clear; 0 takes a free one. See CONTROL.",
+            "Listen for browsers and control requests on this port, HTTP/1.1 in the clear; 0 takes a free one. See CONTROL.",
             valueName: "port"))
     var controlPort: UInt16?
 
@@ -24,6 +24,9 @@ struct ControlOptions: ParsableArguments {
     @Option(help: ArgumentHelp("Number of notifications that the control port keeps.", valueName: "number"))
     var recordLimit = Recorder.defaultLimit
 
+    @Flag(help: "Print no line for each notification. Lines are printed to standard error with --control-port.")
+    var noLines = false
+
     func validate() throws {
         guard controlHost == nil || controlPort != nil else {
             throw ValidationError("--control-host needs --control-port")
@@ -36,6 +39,22 @@ struct ControlOptions: ParsableArguments {
         try record.map { path in
             try RecordFile(path: path) { StandardError.write("apns-simulator: \($0)") }
         }
+    }
+
+    /// The address of the inbox.
+    /// - Parameter port: of the control port.
+    func inbox(port: Int) -> String {
+        let host = controlHost ?? "127.0.0.1"
+        // An address to listen on, not one to connect to.
+        let reachable = ["0.0.0.0": "127.0.0.1", "::": "[::1]"][host] ?? (host.contains(":") ? "[\(host)]" : host)
+        return "http://\(reachable):\(port)/"
+    }
+
+    /// Starts to print a line for each notification, if lines are wanted.
+    func printLines(of recorder: Recorder?) -> Task<Void, Never>? {
+        guard let recorder, controlPort != nil, !noLines else { return nil }
+        let lines = NotificationLines(recorder) { StandardError.write($0) }
+        return Task { await lines.run() }
     }
 
     func apply(to configuration: inout SimulatorConfiguration, file: RecordFile?) {

@@ -21,8 +21,9 @@ struct SimulatorCommand: AsyncParsableCommand {
               TEAM123456, or the certificate certs/client.pem.
 
             CONTROL
-              With --control-port the simulator keeps what it receives, and can be queried
-              and changed while it runs, in JSON over HTTP/1.1:
+              With --control-port the simulator keeps what it receives. In a browser, that
+              port shows each push as a device would, and has buttons for the next answer.
+              Programs query and change the simulator there in JSON over HTTP/1.1:
                 GET /notifications     received notifications, oldest first, as
                                        {"notifications":[…],"last":12,"overwritten":0}
                   after=12             only later ones
@@ -250,6 +251,7 @@ struct SimulatorCommand: AsyncParsableCommand {
         control.apply(to: &configuration, file: recordFile)
         let server = try await APNSSimulatorServer.start(configuration)
         try announce(server)
+        let lines = quiet ? nil : control.printLines(of: server.recorder)
         for await signal in signals.stream {
             guard signal == .writeAccount else { break }
             try write(server.account)
@@ -257,6 +259,8 @@ struct SimulatorCommand: AsyncParsableCommand {
         // The sources end with the last use of this value.
         withExtendedLifetime(signals) {}
         try await server.stop()
+        lines?.cancel()
+        await lines?.value
         try write(server.account)
         if let tokenCounts {
             try Data(server.account.tokenCounts()).write(to: URL(filePath: tokenCounts), options: .atomic)
@@ -346,6 +350,7 @@ struct SimulatorCommand: AsyncParsableCommand {
         StandardError.write("apns-simulator: listening on \(host):\(server.port)")
         if let port = server.gatewayPort { StandardError.write("apns-simulator: gateway on \(host):\(port)") }
         if let port = server.feedbackPort { StandardError.write("apns-simulator: feedback on \(host):\(port)") }
+        if let port = server.controlPort { StandardError.write("apns-simulator: inbox  \(control.inbox(port: port))") }
     }
 
     // Whoever reads the file while it is written finds the old one, not half of the new.

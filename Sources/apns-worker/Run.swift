@@ -60,15 +60,18 @@ struct Run: AsyncParsableCommand {
         let settings = try settings()
         var configuration = try settings.worker(named: name, simulated: credentials)
         let level = SharedLogLevel(settings.text(.logLevel).flatMap(Logger.Level.init(rawValue:)) ?? .info)
+        let environment = ProcessInfo.processInfo.environment
+        let format = (settings.text(.logFormat).flatMap(LogFormat.init(rawValue:)) ?? .auto)
+            .resolved(environment: environment)
         let logger = Logger(
             label: "apns-worker",
-            factory: LineLogHandler.standardError(
-                settings.text(.logFormat).flatMap(LogFormat.init(rawValue:)) ?? .auto, level: level,
-                environment: ProcessInfo.processInfo.environment))
+            factory: LineLogHandler.standardError(format, level: level, environment: environment))
         var services: [ServiceGroupConfiguration.ServiceConfiguration] = []
         var simulation: Simulation?
         if let credentials {
-            let started = try await Simulation.start(simulate, credentials, for: configuration.apps, logger: logger)
+            let started = try await Simulation.start(
+                simulate, credentials, for: configuration.apps, isForPeople: format == .text, logger: logger)
+            started.report(ignored: try settings.replacedBySimulation(environment: environment))
             configuration.apps = configuration.apps.map { started.directed($0) }
             services.append(.init(service: started))
             simulation = started
@@ -87,7 +90,7 @@ struct Run: AsyncParsableCommand {
             services.append(.init(service: dashboard))
         }
         services.append(.init(service: QuietSignals(worker)))
-        let systemd = SystemdNotifier(worker, environment: ProcessInfo.processInfo.environment, logger: logger)
+        let systemd = SystemdNotifier(worker, environment: environment, logger: logger)
         if let systemd { services.insert(.init(service: systemd), at: 0) }
         services.append(.init(service: worker, successTerminationBehavior: .gracefullyShutdownGroup))
         let reload = ConfigurationReload(worker, initial: settings, level: level, systemd: systemd, logger: logger) {
@@ -119,7 +122,7 @@ struct Run: AsyncParsableCommand {
     }
 
     private func settings() throws -> Settings {
-        try queues.settings(app.given, gateway.given, work.given, admin.given)
+        try queues.settings(app.given, gateway.given, work.given, admin.given, isSimulated: simulate.isOn)
     }
 
     /// A name that no other process has, nor this one after a restart.

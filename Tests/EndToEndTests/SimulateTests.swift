@@ -189,16 +189,9 @@ extension EndToEnd {
             "is refused with settings that contradict it",
             arguments: [
                 (["--simulate", "--endpoint", "sandbox"], [:], "and --simulate cannot be combined"),
-                (
-                    ["--simulate"], ["APNS_WORKER_ENDPOINT": "localhost:1"],
-                    "APNS_WORKER_ENDPOINT and --simulate cannot be combined"
-                ),
-                (
-                    ["--simulate"],
-                    ["APNS_WORKER_APPS": "shop", "APNS_WORKER_APPS_SHOP_ENDPOINT": "production"],
-                    "the app shop: APNS_WORKER_APPS_SHOP_ENDPOINT and --simulate cannot be combined"
-                ), (["--simulate-rule", "answer=410"], [:], "--simulate-rule needs --simulate"),
+                (["--simulate-rule", "answer=410"], [:], "--simulate-rule needs --simulate"),
                 (["--simulate-record", "x"], [:], "--simulate-record needs --simulate"),
+                (["--simulate-no-lines"], [:], "--simulate-no-lines needs --simulate"),
                 (["--simulate", "--simulate-rule", "answer=maybe"], [:], "rule 'answer=maybe': answer: must be"),
                 (
                     ["--simulate", "--simulate-gateway-rule", "answer=8"], [:],

@@ -4,6 +4,7 @@ import Hummingbird
 /// All that the control port answers, by concern.
 struct ControlRoutes: Sendable {
     private let concerns: [any ControlConcern]
+    private let inbox: InboxRoutes?
     private let foreign: ForeignRequests
 
     /// - Parameter names: further host names that requests may be sent to.
@@ -18,6 +19,7 @@ struct ControlRoutes: Sendable {
         if target.listeners.gateway != nil { concerns.append(RuleRoutes(gateway: target.service)) }
         if target.listeners.feedback != nil { concerns.append(FeedbackRoutes(service: target.service)) }
         if let recorder = target.service.recorder { concerns.append(NotificationRoutes(recorder: recorder)) }
+        inbox = target.service.recorder.map { InboxRoutes(target.service, $0) }
         self.concerns = concerns
     }
 
@@ -26,7 +28,8 @@ struct ControlRoutes: Sendable {
         router.middlewares.add(ControlErrors())
         router.middlewares.add(RefusedPages(rule: foreign))
         let routes = concerns.flatMap(\.summary)
-        router.get("/") { _, _ in try ControlAnswer.json(["routes": routes]) }
+        let list: @Sendable () throws -> Response = { try ControlAnswer.json(["routes": routes]) }
+        if let inbox { inbox.add(to: router, otherwise: list) } else { router.get("/") { _, _ in try list() } }
         for concern in concerns { concern.add(to: router) }
         return router
     }

@@ -136,7 +136,15 @@ struct RuleEvent {
 
 /// The rules in force, and how often each has met each of the newest targets.
 struct RuleScript<Action: RuleAction>: Sendable {
+    /// A rule for the next notification to one device, which ends with that notification.
+    struct Pending: Sendable {
+        let token: SimulatedToken
+        let rule: Rule<Action>
+    }
+
     private(set) var rules: [Rule<Action>]
+    /// They precede all other rules, and are applied in their order: each to one notification.
+    private(set) var pending: [Pending] = []
     /// The number of times that a rule with `times` was met by a target, the times beyond included.
     private var met: [RecentCounts<RuleEvent.Target>]
     private let limit: Int?
@@ -157,16 +165,47 @@ struct RuleScript<Action: RuleAction>: Sendable {
         met.append(RecentCounts(limit: limit))
     }
 
+    /// The maximum number of pending rules; the oldest is forgotten for one more.
+    static var maximumPending: Int { 1000 }
+
+    /// Adds a rule for a notification to a device, after those that are already pending for it.
+    mutating func addPending(_ rule: Rule<Action>, for token: SimulatedToken) {
+        if pending.count >= Self.maximumPending { pending.removeFirst() }
+        pending.append(Pending(token: token, rule: rule))
+    }
+
+    /// Removes the pending rules of a device.
+    mutating func removePending(for token: SimulatedToken) { pending.removeAll { $0.token == token } }
+
+    /// Removes the first rule with a text, be it pending or not. The counts of the others continue.
+    /// - Returns: true if there was one.
+    mutating func remove(_ text: String) -> Bool {
+        if let index = pending.firstIndex(where: { $0.rule.text == text }) {
+            pending.remove(at: index)
+        } else if let index = rules.firstIndex(where: { $0.text == text }) {
+            rules.remove(at: index)
+            met.remove(at: index)
+        } else {
+            return false
+        }
+        return true
+    }
+
     /// The number of targets that the rules know.
     var knownTargets: Int { met.reduce(0) { $0 + $1.count } }
 
     /// Returns true if any rule applies to more than connections.
-    var judgesMoreThanConnections: Bool { rules.contains { $0.matcher.point != .connect } }
+    var judgesMoreThanConnections: Bool { !pending.isEmpty || rules.contains { $0.matcher.point != .connect } }
 
     /// Calls the body with the actions that apply, in the order of the rules, until it returns true.
     mutating func apply(
         to event: RuleEvent, _ generator: inout SeededGenerator, _ decides: (Action) -> Bool
     ) {
+        if !pending.isEmpty, case .device(let token) = event.target,
+            let index = pending.firstIndex(where: { $0.token == token })
+        {
+            if decides(pending.remove(at: index).rule.action) { return }
+        }
         for index in rules.indices where rules[index].matcher.meets(event, &generator) {
             if let times = rules[index].matcher.times, met[index].add(event.target) > times { continue }
             if decides(rules[index].action) { return }

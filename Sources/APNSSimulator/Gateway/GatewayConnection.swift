@@ -168,7 +168,7 @@ struct GatewayConnection {
             if effect.accepts { accept(notification, token: token, id: id) }
             carryOut(effect, on: (notification, token), at: moment)
             recording?.gather(
-                notification, accepted: effect.accepts, effect.outcome(isSimple: isSimple),
+                notification, accepted: effect.accepts, effect.outcome(isSimple: isSimple), delay: effect.delay,
                 date: moment.date)
         }
     }

@@ -186,10 +186,11 @@ final class SimulatedConnection {
     private func refuse(_ slot: RequestSlot, _ refusal: Refusal) {
         credentials.refused(refusal)
         let outcome = ReceivedNotification.Outcome.answered(status: refusal.status, reason: refusal.reason)
-        recording?.record(slot, accepted: false, outcome, date: moment.date)
+        let delay = service.ordinaryDelay()
+        recording?.record(slot, accepted: false, outcome, delay: delay, date: moment.date)
         slot.fate = .refused
         slot.heldAnswer = PreparedAnswer(refusal, milliseconds: moment.date)
-        hold(slot, service.ordinaryDelay())
+        hold(slot, delay)
     }
 
     /// A request has passed the checks: the client is who it says.
@@ -216,7 +217,7 @@ final class SimulatedConnection {
     /// Does what was decided about a notification.
     private func carryOut(_ effect: PushEffect, on slot: RequestSlot) {
         slot.fate = effect.accepts ? .accepted : .refused
-        recording?.record(slot, accepted: effect.accepts, effect.outcome, date: moment.date)
+        recording?.record(slot, accepted: effect.accepts, effect.outcome, delay: effect.delay, date: moment.date)
         respond(effect, to: slot, ordinarily: nil)
     }
 

@@ -18,11 +18,15 @@ struct GatewayRecording {
         self.topic = topic
     }
 
-    /// - Parameter date: milliseconds since 1970.
+    /// - Parameters:
+    ///   - delay: microseconds for which the answer is held back.
+    ///   - date: milliseconds since 1970.
     mutating func gather(
-        _ notification: GatewayNotification, accepted: Bool, _ outcome: ReceivedNotification.Outcome, date: Int64
+        _ notification: GatewayNotification, accepted: Bool, _ outcome: ReceivedNotification.Outcome,
+        delay: Int64 = 0, date: Int64
     ) {
         var received = received(accepted: accepted, outcome, date: date)
+        received.answerDelay = delay
         if let token = notification.token, !token.isEmpty { received.token = Hexadecimal.text(token) }
         received.identifier = notification.identifier
         received.expiration = notification.expiration.map { Int64($0) }

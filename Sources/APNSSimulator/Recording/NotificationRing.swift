@@ -72,6 +72,15 @@ struct NotificationRing: Sendable {
         clearedThrough = newest
     }
 
+    /// Returns the newest entries before a number, newest first.
+    func newest(before sequence: UInt64, atMost limit: Int) -> [NotificationPage.Entry] {
+        // Their numbers have no gaps.
+        let excluded = sequence > newest ? 0 : newest - sequence + 1
+        guard excluded < UInt64(entries.count) else { return [] }
+        let end = entries.count - Int(excluded)
+        return (max(0, end - limit)..<end).reversed().map { entries[(start + $0) % entries.count] }
+    }
+
     func page(_ filter: NotificationFilter) -> NotificationPage {
         let oldest = newest - UInt64(entries.count) + 1
         let known = max(filter.after, clearedThrough)

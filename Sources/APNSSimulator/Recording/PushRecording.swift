@@ -14,13 +14,18 @@ struct PushRecording {
     }
 
     /// Records a notification; nothing of the management of channels.
-    /// - Parameter date: milliseconds since 1970.
-    func record(_ slot: RequestSlot, accepted: Bool, _ outcome: ReceivedNotification.Outcome, date: Int64) {
+    /// - Parameters:
+    ///   - delay: microseconds for which the answer is held back.
+    ///   - date: milliseconds since 1970.
+    func record(
+        _ slot: RequestSlot, accepted: Bool, _ outcome: ReceivedNotification.Outcome, delay: Int64 = 0, date: Int64
+    ) {
         guard let headers = slot.recorded else { return }
         let request = slot.request
         if request.isAboutChannels, request.path != .broadcast { return }
         var notification = ReceivedNotification(
             time: date, transport: .http2, connection: connection, accepted: accepted, outcome: outcome)
+        notification.answerDelay = delay
         switch request.path {
         case .device: notification.token = request.token?.hex ?? String(headers.path.dropFirst("/3/device/".count))
         case .broadcast: notification.channel = headers.channelID

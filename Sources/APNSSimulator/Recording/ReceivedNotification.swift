@@ -67,6 +67,8 @@ package struct ReceivedNotification: Equatable, Sendable {
     package var accepted: Bool
     /// The answer to the sender.
     package var outcome: Outcome
+    /// The time for which the answer is held back, in microseconds.
+    package var answerDelay: Int64 = 0
 
     /// A notification of which only the circumstances are known so far.
     /// - Parameters:

@@ -10,6 +10,8 @@ package final class Recorder: Sendable {
     private struct State {
         var ring: NotificationRing
         var waiters: [UInt64: CheckedContinuation<Void, Never>] = [:]
+        /// Those of ``waiters`` that wait for ``Recorder/next(after:atMost:)``.
+        var followers: Set<UInt64> = []
         var nextWaiter: UInt64 = 0
         var waitsEnded = false
     }
@@ -40,7 +42,10 @@ package final class Recorder: Sendable {
         let (sequence, waiters) = state.withLock { state in
             let sequence = state.ring.append(notification)
             let waiters = state.waiters
-            if !waiters.isEmpty { state.waiters = [:] }
+            if !waiters.isEmpty {
+                state.waiters = [:]
+                state.followers = []
+            }
             return (sequence, waiters)
         }
         for waiter in waiters.values { waiter.resume() }
@@ -50,8 +55,46 @@ package final class Recorder: Sendable {
     /// How many there were, forgotten ones included.
     package var count: UInt64 { state.withLock { $0.ring.newest } }
 
-    /// How many wait for the next.
-    var waiting: Int { state.withLock { $0.waiters.count } }
+    /// The number of requests that wait for the next.
+    var waiting: Int {
+        state.withLock { state in state.waiters.keys.count { !state.followers.contains($0) } }
+    }
+
+    /// The number of notifications that are kept, and the number of the newest of all.
+    var extent: (kept: Int, newest: UInt64) { state.withLock { ($0.ring.count, $0.ring.newest) } }
+
+    /// The entry with a number, if it is kept.
+    func entry(_ sequence: UInt64) -> NotificationPage.Entry? {
+        guard sequence < .max else { return nil }
+        let found = state.withLock { $0.ring.newest(before: sequence + 1, atMost: 1) }.first
+        return found?.sequence == sequence ? found : nil
+    }
+
+    /// Calls the body with the kept entries before a number, newest first, until it returns false.
+    ///
+    /// The lock is held for short parts only, so that those who record do not wait.
+    func forEach(before sequence: UInt64 = .max, _ body: (NotificationPage.Entry) -> Bool) {
+        var sequence = sequence
+        while true {
+            let part = state.withLock { $0.ring.newest(before: sequence, atMost: 256) }
+            guard let oldest = part.last else { return }
+            for entry in part where !body(entry) { return }
+            sequence = oldest.sequence
+        }
+    }
+
+    /// Returns the entries after a number, oldest first; waits for the first of them. None when the simulator stops or the
+    /// task is canceled.
+    func next(after sequence: UInt64, atMost limit: Int) async -> NotificationPage {
+        var filter = NotificationFilter()
+        filter.after = sequence
+        filter.limit = limit
+        while true {
+            let (page, isOver) = state.withLock { ($0.ring.page(filter), $0.waitsEnded) }
+            if !page.entries.isEmpty || isOver || Task.isCancelled { return page }
+            await change(after: page.last, isFollower: true)
+        }
+    }
 
     /// Forgets all that were recorded.
     /// - Returns: how many that were.
@@ -107,7 +150,7 @@ package final class Recorder: Sendable {
         }
     }
 
-    private func change(after sequence: UInt64) async {
+    private func change(after sequence: UInt64, isFollower: Bool = false) async {
         let number = state.withLock { state in
             state.nextWaiter += 1
             return state.nextWaiter
@@ -118,12 +161,16 @@ package final class Recorder: Sendable {
                     // A cancellation that came before this found nobody to let go.
                     guard state.ring.newest <= sequence, !state.waitsEnded, !Task.isCancelled else { return false }
                     state.waiters[number] = continuation
+                    if isFollower { state.followers.insert(number) }
                     return true
                 }
                 if !waits { continuation.resume() }
             }
         } onCancel: {
-            state.withLock { $0.waiters.removeValue(forKey: number) }?.resume()
+            state.withLock { state in
+                state.followers.remove(number)
+                return state.waiters.removeValue(forKey: number)
+            }?.resume()
         }
     }
 }

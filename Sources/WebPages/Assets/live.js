@@ -21,11 +21,14 @@ function update(html) {
   for (const part of next.querySelectorAll("[data-live]")) {
     const old = document.getElementById(part.id);
     if (!old || old.innerHTML === part.innerHTML || isBusy(old)) continue;
-    const open = [...old.querySelectorAll("details")].map((details) => details.open);
+    const key = (details, index) => details.id || index;
+    const open = new Map([...old.querySelectorAll("details")].map((details, index) => [key(details, index), details.open]));
     const active = document.activeElement;
     const focused = active && old.contains(active) ? active.getAttribute("href") ?? active.getAttribute("aria-label") : null;
     old.replaceChildren(...document.adoptNode(part).childNodes);
-    old.querySelectorAll("details").forEach((details, index) => { details.open = open[index] ?? details.open; });
+    old.querySelectorAll("details").forEach((details, index) => {
+      details.open = open.get(key(details, index)) ?? details.open;
+    });
     if (focused) {
       [...old.querySelectorAll("[href], [aria-label]")]
         .find((one) => one.getAttribute("href") === focused || one.getAttribute("aria-label") === focused)?.focus();

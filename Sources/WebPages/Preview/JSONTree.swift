@@ -92,7 +92,8 @@ indirect enum JSONTree: Sendable {
 
     private var line: String {
         switch self {
-        case .object(let members): "{" + members.map { "\"\($0.name)\": \($0.value.line)" }.joined(separator: ", ") + "}"
+        case .object(let members):
+            "{" + members.map { "\"\($0.name)\": \($0.value.line)" }.joined(separator: ", ") + "}"
         case .array(let elements): "[" + elements.map(\.line).joined(separator: ", ") + "]"
         case .text(let text): "\"\(text)\""
         case .number(let text): text

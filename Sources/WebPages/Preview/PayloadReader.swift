@@ -113,8 +113,10 @@ struct PayloadReader {
         guard aps.members != nil else { return "No banner: aps is \(aps.kind), not an object." }
         switch aps["alert"] {
         case nil, .null?:
-            let changes = [badge.map { $0 == 0 ? "removes the badge" : "sets the badge" }, has("sound") ? "plays a sound" : nil]
-                .compactMap(\.self).joined(separator: " and ")
+            let changes = [
+                badge.map { $0 == 0 ? "removes the badge" : "sets the badge" }, has("sound") ? "plays a sound" : nil,
+            ]
+            .compactMap(\.self).joined(separator: " and ")
             return changes.isEmpty ? "No banner: aps has no alert." : "No banner: \(changes)."
         case .text?, .object?: return "No banner: the alert has no text."
         case let other?: return "No banner: alert is \(other.kind), not a text or an object."
@@ -153,7 +155,9 @@ struct PayloadReader {
         addPlain("filter criteria", "filter-criteria")
         addPlain("opens", "target-content-id")
         add("launch image", aps?["alert"]?["launch-image"]?.plain)
-        if isOn("mutable-content") { add("service extension", "may change it before it is shown, and add \(attachment)") }
+        if isOn("mutable-content") {
+            add("service extension", "may change it before it is shown, and add \(attachment)")
+        }
         if isOn("content-available"), kind != .background { add("in the background", "also runs the app") }
         if kind == .liveactivity {
             addPlain("attributes type", "attributes-type")
@@ -171,7 +175,9 @@ struct PayloadReader {
 
     /// The address of a picture that service extensions commonly read.
     private var attachment: String {
-        let names = ["media-url", "media_url", "image", "image-url", "image_url", "attachment-url", "mediaUrl", "imageUrl"]
+        let names = [
+            "media-url", "media_url", "image", "image-url", "image_url", "attachment-url", "mediaUrl", "imageUrl",
+        ]
         let address = names.lazy.compactMap { root?[$0]?.string }.first
         return address ?? "an attachment"
     }
@@ -204,7 +210,8 @@ package enum EpochTime {
         let time = ((milliseconds % 86_400_000) + 86_400_000) % 86_400_000
         let parts = [time / 3_600_000, time / 60_000 % 60, time / 1000 % 60].map { $0 < 10 ? "0\($0)" : "\($0)" }
         let fraction = time % 1000
-        return parts.joined(separator: ":") + "." + String(repeating: "0", count: fraction < 10 ? 2 : fraction < 100 ? 1 : 0)
+        return parts.joined(separator: ":") + "."
+            + String(repeating: "0", count: fraction < 10 ? 2 : fraction < 100 ? 1 : 0)
             + "\(fraction)"
     }
 }

@@ -62,7 +62,8 @@ package struct PushPreview: Sendable {
         badge = reader.badge
         event = kind == .liveactivity ? reader.aps?["event"]?.plain : nil
         alert = reader.alert
-        (state, attributes) = kind == .liveactivity ? (reader.members("content-state"), reader.members("attributes")) : ([], [])
+        (state, attributes) =
+            kind == .liveactivity ? (reader.members("content-state"), reader.members("attributes")) : ([], [])
         silence = reader.silence(kind, pushType: pushType)
         facts = reader.facts(kind) + Self.delivery(priority, expiration, collapseID)
     }
@@ -81,7 +82,9 @@ package struct PushPreview: Sendable {
     /// The last part of the bundle identifier, in words.
     private static func appName(_ topic: String?) -> String {
         var name = topic ?? ""
-        if let ending = topicEndings.first(where: { name.hasSuffix($0.ending) })?.ending { name.removeLast(ending.count) }
+        if let ending = topicEndings.first(where: { name.hasSuffix($0.ending) })?.ending {
+            name.removeLast(ending.count)
+        }
         let words = (name.split(separator: ".").last ?? "").split { $0 == "-" || $0 == "_" }
         let text = words.map { $0.prefix(1).uppercased() + $0.dropFirst() }.joined(separator: " ")
         return text.isEmpty ? "App" : String(text.prefix(60))

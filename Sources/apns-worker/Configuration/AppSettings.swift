@@ -89,9 +89,8 @@ struct AppSettings {
 
     private func setEndpoint(of app: inout AppConfiguration) throws {
         if simulated != nil {
-            if let place = given(.endpoint)?.place {
-                throw invalid(
-                    "\(place) and --simulate cannot be combined; omit one of them")
+            if case .flag(let flag)? = settings.given(.endpoint)?.place {
+                throw invalid("\(flag) and --simulate cannot be combined; omit one of them")
             }
             app.endpoint = SimulatedCredentials.endpoint(usesGateway: app.usesGateway)
             return

@@ -200,6 +200,13 @@ extension Setting {
         "proxy", .text, .app, "HTTP proxy, http://[user:password@]host:port, or none.",
         otherwise: "from HTTPS_PROXY and NO_PROXY", isSecret: true)
 
+    /// The settings of apps that have no effect with `run --simulate`.
+    static let replacedBySimulation = [
+        key, keyBase64, keyID, keyPassphrase, keyPassphraseFile, teamID, nextKey, nextKeyBase64, nextKeyID,
+        nextKeyPassphrase, nextKeyPassphraseFile, certificate, certificateBase64, certificateKey, certificateKeyBase64,
+        certificatePassphrase, certificatePassphraseFile, endpoint, ca, caBase64, proxy,
+    ]
+
     private static let app = [
         topic, key, keyBase64, keyID, keyPassphrase, keyPassphraseFile, teamID, nextKey, nextKeyBase64, nextKeyID,
         nextKeyPassphrase, nextKeyPassphraseFile, certificate, certificateBase64, certificateKey, certificateKeyBase64,

@@ -155,8 +155,10 @@ enum HealthFlags: SettingFlagSections {
 
 extension SettingFlags {
     /// All settings of a command that has these flags and `others`.
-    func settings(_ others: [Setting: String]...) throws -> Settings {
-        var settings = try Settings(filePath: file, flags: others.reduce(into: given) { $0.merge($1) { $1 } })
+    /// - Parameter isSimulated: true with `run --simulate`.
+    func settings(_ others: [Setting: String]..., isSimulated: Bool = false) throws -> Settings {
+        var settings = try Settings(
+            filePath: file, flags: others.reduce(into: given) { $0.merge($1) { $1 } }, isSimulated: isSimulated)
         if let timeout { settings.redisPatience.milliseconds = timeout }
         return settings
     }

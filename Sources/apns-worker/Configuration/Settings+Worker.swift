@@ -93,6 +93,8 @@ extension Settings {
     ///   to be filled in when they are known.
     func apps(simulated: SimulatedCredentials? = nil) throws -> [AppConfiguration] {
         let apps = try appSettings(simulated: simulated).map { try $0.app() }
+        // All of them have the endpoint of the simulator.
+        guard simulated == nil else { return apps }
         for (index, app) in apps.enumerated() {
             let topics = [app.topic] + app.otherTopics
             let others = apps[..<index].filter { !Set([$0.topic] + $0.otherTopics).isDisjoint(with: topics) }

@@ -16,9 +16,10 @@ struct Settings: Sendable {
     /// - Parameters:
     ///   - filePath: of the configuration file, instead of `APNS_WORKER_CONFIG`.
     ///   - flags: those that were given.
+    ///   - isSimulated: true leaves out variables of ``Setting/replacedBySimulation``, whatever their values are.
     /// - Throws: all mistakes, a line each: `ValidationError` if they are in flags only, else ``CommandFailure``.
     init(
-        filePath: String?, flags: [Setting: String],
+        filePath: String?, flags: [Setting: String], isSimulated: Bool = false,
         environment: [String: String] = ProcessInfo.processInfo.environment
     ) throws {
         let path = filePath ?? environment["APNS_WORKER_CONFIG"].flatMap { $0.isEmpty ? nil : $0 }
@@ -30,7 +31,8 @@ struct Settings: Sendable {
         }
         variables = SettingsVariables(
             environment, apps: file?.appNames ?? [],
-            queues: (file?.queueNames ?? []) + SettingsVariables.names(flags[.queueNames]))
+            queues: (file?.queueNames ?? []) + SettingsVariables.names(flags[.queueNames]),
+            ignoring: isSimulated ? Set(Setting.replacedBySimulation) : [])
         let deeper = (file?.problems ?? []) + variables.problems
         var problems = deeper
         var values: [Setting: SettingValue] = [:]
@@ -86,6 +88,17 @@ struct Settings: Sendable {
         for setting in Setting.all {
             setting.write(value(setting, app: app, queue: queue)?.content, to: &configuration)
         }
+    }
+
+    /// The places of settings that have no effect on a simulated APNs, such as `APNS_WORKER_KEY` and `worker.yaml:3`.
+    func replacedBySimulation(environment: [String: String]) throws -> [String] {
+        let apps: [String?] = [nil] + (try appNames)
+        var places = Set(variables.ignored)
+        for setting in Setting.replacedBySimulation {
+            for app in apps { if let place = given(setting, app: app)?.place { places.insert(place.source) } }
+        }
+        for name in ["HTTPS_PROXY", "https_proxy"] where environment[name]?.isEmpty == false { places.insert(name) }
+        return places.sorted()
     }
 
     // MARK: Names

@@ -8,12 +8,15 @@ struct SettingsVariables: Sendable {
     /// Values by the names of their variables, without the `_FILE` of those that name a file.
     private(set) var values: [String: SettingValue] = [:]
     private(set) var problems: [String] = []
+    /// The names of variables that are ignored.
+    private(set) var ignored: [String] = []
 
     /// - Parameters:
     ///   - environment: all variables; empty ones count as not given, as compose files and shells mean them.
     ///   - apps: the names of the apps in the file.
     ///   - queues: the same of queues.
-    init(_ environment: [String: String], apps: [String], queues: [String]) {
+    ///   - ignoring: settings whose variables are ignored.
+    init(_ environment: [String: String], apps: [String], queues: [String], ignoring: Set<Setting> = []) {
         let given = environment.filter { $0.key.hasPrefix(Setting.variablePrefix) && !$0.value.isEmpty }
         var known: [String: Setting] = [:]
         for key in Setting.all where key.canBeCommon { known[key.variable] = key }
@@ -30,7 +33,10 @@ struct SettingsVariables: Sendable {
         }
         let toNowhere: Set = ["APNS_WORKER_CONFIG", Self.webhookSecret]
         for (name, text) in given.sorted(by: { $0.key < $1.key }) where !toNowhere.contains(name) {
-            if let key = known[name] {
+            let setting = known[name] ?? (name.hasSuffix("_FILE") ? known[String(name.dropLast(5))] : nil)
+            if let setting, ignoring.contains(setting) {
+                ignored.append(name)
+            } else if let key = known[name] {
                 keep(text, name, key, at: name)
             } else if name.hasSuffix("_FILE"), let key = known[String(name.dropLast(5))], key.isSecret {
                 keepContents(of: text, name, key, given)

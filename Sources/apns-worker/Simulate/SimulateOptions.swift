@@ -8,9 +8,9 @@ struct SimulateOptions: ParsableArguments {
     @Flag(
         name: .customLong("simulate"),
         help: """
-            Send to a simulated APNs in this process, and to no device. Needs no credential: those of all apps are replaced, and \
-            the topic defaults to \(SimulatedCredentials.defaultTopic). Jobs are claimed from the queue as usual and count as \
-            delivered, so use a separate Redis or queue.
+            Send to a simulated APNs in this process, and to no device. Needs no credential: credentials, endpoints and proxies of \
+            the environment and the file are ignored, and the topic defaults to \(SimulatedCredentials.defaultTopic). Jobs are \
+            claimed from the queue as usual and count as delivered, so use a separate Redis or queue.
             """)
     var isOn = false
 
@@ -18,8 +18,8 @@ struct SimulateOptions: ParsableArguments {
         name: .customLong("simulate-control-port"),
         help: ArgumentHelp(
             """
-            Port on 127.0.0.1 to query and control the simulator over HTTP; see apns-simulator --help. (default: a free port, \
-            which the log names)
+            Port on 127.0.0.1 with the inbox, which shows each push in a browser, and to query and control the simulator; see \
+            apns-simulator --help. (default: a free port, which the log names)
             """, valueName: "port"))
     var controlPort: UInt16?
 
@@ -44,11 +44,16 @@ struct SimulateOptions: ParsableArguments {
             """, valueName: "file"))
     var record: String?
 
+    @Flag(
+        name: .customLong("simulate-no-lines"),
+        help: "Print no line for each notification. Lines are printed beside a log in the text format.")
+    var noLines = false
+
     func validate() throws {
         guard !isOn else { return }
         let others = [
             ("control-port", controlPort != nil), ("rule", !rules.isEmpty), ("gateway-rule", !gatewayRules.isEmpty),
-            ("record", record != nil),
+            ("record", record != nil), ("no-lines", noLines),
         ]
         if let (name, _) = others.first(where: \.1) {
             throw ValidationError("--simulate-\(name) needs --simulate")

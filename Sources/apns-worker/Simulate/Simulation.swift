@@ -13,12 +13,17 @@ struct Simulation: Service, CustomStringConvertible {
     private let server: APNSSimulatorServer
     private let credentials: SimulatedCredentials
     private let record: RecordFile?
+    /// Prints a line for each notification; `nil` if no lines are wanted.
+    private let lines: Task<Void, Never>?
     private let logger: Logger
 
     /// Starts it, so that its ports are known.
-    /// - Parameter apps: those that are going to use it.
+    /// - Parameters:
+    ///   - apps: those that are going to use it.
+    ///   - isForPeople: true if standard error is read by people, who get the inbox's address and a line per notification.
     static func start(
-        _ options: SimulateOptions, _ credentials: SimulatedCredentials, for apps: [AppConfiguration], logger: Logger
+        _ options: SimulateOptions, _ credentials: SimulatedCredentials, for apps: [AppConfiguration],
+        isForPeople: Bool, logger: Logger
     ) async throws -> Simulation {
         let usesGateway = apps.contains(where: \.usesGateway)
         let faults = try options.faults(usesHTTP2: apps.contains { !$0.usesGateway }, usesGateway: usesGateway)
@@ -34,10 +39,17 @@ struct Simulation: Service, CustomStringConvertible {
             let record = try options.record.map { path in
                 try RecordFile(path: path) { logger.error("\($0)", metadata: ["event": "simulation_record_failed"]) }
             }
-            configuration.recorder = Recorder(file: record)
+            let recorder = Recorder(file: record)
+            configuration.recorder = recorder
             let server = try await APNSSimulatorServer.start(configuration)
-            let simulation = Simulation(server: server, credentials: credentials, record: record, logger: logger)
+            let hasLines = isForPeople && !options.noLines
+            let lines = hasLines ? NotificationLines(recorder) { Terminal.tell("\($0)\n") } : nil
+            let simulation = Simulation(
+                server: server, credentials: credentials, record: record,
+                lines: lines.map { lines in Task { await lines.run() } },
+                logger: logger)
             simulation.tellLoudly()
+            if isForPeople { Terminal.tell("inbox  \(simulation.inbox)\n") }
             return simulation
         } catch let error as RecordFile.Failure {
             throw ValidationError("--simulate-record: \(error)")
@@ -66,6 +78,8 @@ struct Simulation: Service, CustomStringConvertible {
         // Cancellation ends the wait as a graceful shutdown does.
         try? await gracefulShutdown()
         try await server.stop()
+        lines?.cancel()
+        await lines?.value
         let account = server.account
         var metadata: Logger.Metadata = ["event": "simulation_stopped", "accepted": "\(account.accepted)"]
         if server.gatewayPort != nil { metadata["by_gateway"] = "\(account.acceptedByGateway)" }
@@ -78,12 +92,22 @@ struct Simulation: Service, CustomStringConvertible {
         loudLogger.logLevel = min(logger.logLevel, .warning)
         var metadata: Logger.Metadata = ["event": "simulation_started", "apns": "127.0.0.1:\(server.port)"]
         if let port = server.controlPort { metadata["control"] = "127.0.0.1:\(port)" }
+        metadata["inbox"] = "\(inbox)"
         if let port = server.gatewayPort { metadata["gateway"] = "127.0.0.1:\(port)" }
         if let port = server.feedbackPort { metadata["feedback"] = "127.0.0.1:\(port)" }
         loudLogger.warning(
-            """
-            simulating APNs: nothing is sent to any device; http://127.0.0.1:\(server.controlPort ?? 0)/ shows what was \
-            received, and what else it does
-            """, metadata: metadata)
+            "simulating APNs: nothing is sent to any device; the inbox shows each push in a browser",
+            metadata: metadata)
+    }
+
+    /// The address of the pages with what was received.
+    private var inbox: String { "http://127.0.0.1:\(server.controlPort ?? 0)/" }
+
+    /// Logs the settings that have no effect, because they are for the real APNs.
+    func report(ignored places: [String]) {
+        guard !places.isEmpty else { return }
+        logger.notice(
+            "ignoring settings for the real APNs, because it is simulated",
+            metadata: ["event": "simulation_ignored_settings", "settings": "\(places.joined(separator: ", "))"])
     }
 }

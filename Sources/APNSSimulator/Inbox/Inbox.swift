@@ -1,0 +1,341 @@
+import WebPages
+
+/// The pages of the inbox, made from the recording and the rules.
+struct Inbox: Sendable {
+    let service: SimulatedService
+    let recorder: Recorder
+
+    private static let site = "APNs simulator"
+    /// The number of notifications that are searched for earlier attempts of those on a page.
+    private static let attemptDepth = 20_000
+
+    /// The state of all that pages show.
+    struct Version: Equatable {
+        let kept: Int
+        let newest: UInt64
+        let rules: [String]
+    }
+
+    var version: Version {
+        let extent = recorder.extent
+        return Version(
+            kept: extent.kept, newest: extent.newest,
+            rules: service.rules.map(\.text) + [""] + service.gatewayRules.map(\.text))
+    }
+
+    // MARK: The list
+
+    private struct Row {
+        let entry: NotificationPage.Entry
+        /// The number of earlier attempts.
+        var earlier = 0
+    }
+
+    /// Returns the rows of a page, newest first, and true if there are older ones.
+    private func rows(_ filter: InboxFilter) -> (rows: [Row], hasOlder: Bool) {
+        var (rows, hasOlder, searched) = ([] as [Row], false, 0)
+        var byID: [String: [Int]] = [:]
+        var byToken: [String: [Int]] = [:]
+        recorder.forEach(before: filter.before ?? .max) { entry in
+            searched += 1
+            let notification = entry.notification
+            let candidates =
+                (notification.apnsID.flatMap { byID[$0] } ?? []) + (notification.token.flatMap { byToken[$0] } ?? [])
+            for index in Set(candidates) where notification.isAttempt(of: rows[index].entry.notification) {
+                rows[index].earlier += 1
+            }
+            if rows.count < InboxFilter.pageSize || !hasOlder, filter.matches(notification) {
+                if rows.count < InboxFilter.pageSize {
+                    if let id = notification.apnsID { byID[id, default: []].append(rows.count) }
+                    if let token = notification.token { byToken[token, default: []].append(rows.count) }
+                    rows.append(Row(entry: entry))
+                } else {
+                    hasOlder = true
+                }
+            }
+            return !hasOlder || searched < Self.attemptDepth
+        }
+        return (rows, hasOlder)
+    }
+
+    /// The list of what was received.
+    func list(_ filter: InboxFilter) -> (page: Page, isFound: Bool) {
+        let (rows, hasOlder) = rows(filter)
+        let list: HTML
+        if rows.isEmpty {
+            list = "<p class=\"empty\">\(filter.isEmpty ? "Nothing was received yet." : "Nothing matches.")</p>"
+        } else {
+            list = "<ol class=\"pushes\">\(rows.map { item($0, filter) })</ol>"
+        }
+        let main: HTML = """
+            \(search(filter))
+            \(Elements.live("tools", tools(filter, rows)))
+            \(Elements.live("pushes", "\(count(filter))\(list)\(pager(filter, rows, hasOlder))"))
+            \(Elements.live("rules", rules(filter.query)))
+            """
+        return (page("Inbox", main, isLive: filter.before == nil), true)
+    }
+
+    private func page(_ title: String, _ main: HTML, isLive: Bool) -> Page {
+        var page = Page(title, of: Self.site, main: main)
+        page.navigation = [Page.Item("Inbox", "/", isCurrent: title == "Inbox")]
+        page.footer = "Nothing here was sent to a device. Times are in UTC."
+        page.isLive = isLive
+        return page
+    }
+
+    private func search(_ filter: InboxFilter) -> HTML {
+        """
+        <form class="filters" method="get" action="/" role="search">
+        \(Elements.field("Token", "token", value: filter.token, placeholder: "any part", isRequired: false))
+        \(Elements.field("Text", "text", value: filter.text, placeholder: "in the payload"))
+        \(Elements.choice("Answer", "answer", InboxFilter.answers, chosen: filter.answer))
+        \(Elements.choice("Push type", "type", InboxFilter.pushTypes, chosen: filter.pushType))
+        <button>Search</button>\(if: !filter.isEmpty, "<a class=\"button\" href=\"/\">Show all</a>")
+        </form>
+        """
+    }
+
+    private func count(_ filter: InboxFilter) -> HTML {
+        let extent = recorder.extent
+        let forgotten = extent.newest - UInt64(extent.kept)
+        return """
+            <div class="actions"><span class="muted">\(extent.newest) received\
+            \(if: forgotten > 0, ", \(forgotten) no longer kept")</span>\
+            <form method="post" action="/inbox/clear"><button class="small">Clear the list</button></form></div>
+            """
+    }
+
+    private func pager(_ filter: InboxFilter, _ rows: [Row], _ hasOlder: Bool) -> HTML {
+        var (newest, older) = (filter, filter)
+        newest.before = nil
+        older.before = rows.last?.entry.sequence
+        return """
+            <nav class="pager" aria-label="Pages">\
+            \(if: filter.before != nil, "<a href=\"\(newest.path)\">Newest</a>")\
+            \(if: hasOlder, "<a rel=\"next\" href=\"\(older.path)\">Older</a>")</nav>
+            """
+    }
+
+    private func item(_ row: Row, _ filter: InboxFilter) -> HTML {
+        let (sequence, notification) = (row.entry.sequence, row.entry.notification)
+        let preview = notification.preview
+        return """
+            <li id="push-\(sequence)">
+            <div class="device">\(preview.banner)</div>
+            <div>
+            <p>\(answerLabel(notification)) \(Elements.label(preview.title))\
+            \(if: notification.transport == .gateway, " \(Elements.label("gateway", .quiet))")\
+            \(if: row.earlier > 0, " \(Elements.label("attempt \(row.earlier + 1)", .warning))")</p>
+            <p>\(target(notification)) <span class="muted">\(notification.topic)</span></p>
+            <p class="muted"><a href="/inbox/\(sequence)">No. \(sequence)</a> \
+            <time datetime="\(moment(notification.time))">\(EpochTime.clock(milliseconds: notification.time))</time>\
+            \(notification.delayText.map { ", answered after \($0)" as HTML })</p>
+            \(nextAnswers(notification, id: "next-\(sequence)", query: filter.query))
+            </div></li>\n
+            """
+    }
+
+    private func answerLabel(_ notification: ReceivedNotification) -> HTML {
+        let tone: Elements.Tone =
+            switch notification.outcome {
+            case _ where notification.isSuccess: .good
+            case .answered(429, _), .answered(500..., _): .warning
+            default: .bad
+            }
+        return Elements.label(notification.answerText, tone)
+    }
+
+    /// The device or the channel, with a link to all that was sent to it.
+    private func target(_ notification: ReceivedNotification) -> HTML {
+        guard let name = notification.token ?? notification.channel else {
+            return "<span class=\"muted\">no token</span>"
+        }
+        var filter = InboxFilter()
+        filter.token = name.lowercased()
+        let isShort = name.count <= 16
+        return """
+            \(if: notification.token == nil, "channel ")<a class="mono" href="\(filter.path)" \
+            title="\(name)">\(name.prefix(16) + (isShort ? "" : "…"))</a>
+            """
+    }
+
+    private func moment(_ milliseconds: Int64) -> String {
+        let text = EpochTime.text(seconds: milliseconds / 1000)
+        return text.replacing(" UTC", with: "Z").replacing(" ", with: "T")
+    }
+
+    // MARK: Answers and rules
+
+    /// The buttons for the one device that a search has found.
+    private func tools(_ filter: InboxFilter, _ rows: [Row]) -> HTML {
+        guard !filter.token.isEmpty, let first = rows.first?.entry.notification, let token = first.token,
+            rows.allSatisfy({ $0.entry.notification.token == token })
+        else { return "" }
+        return buttons(first, query: filter.query)
+    }
+
+    private func nextAnswers(
+        _ notification: ReceivedNotification, id: String, query: [(name: String, value: String?)]
+    ) -> HTML {
+        let buttons = buttons(notification, query: query)
+        guard !buttons.isEmpty else { return "" }
+        return "<details id=\"\(id)\"><summary>Next answer for this token</summary>\(buttons)</details>"
+    }
+
+    /// The forms for the next answer to a device; nothing for what has no device token.
+    private func buttons(_ notification: ReceivedNotification, query: [(name: String, value: String?)]) -> HTML {
+        guard let token = notification.token, SimulatedToken(hex: token) != nil else { return "" }
+        let short = String(token.prefix(8))
+        let answers = NextAnswer.all(notification.transport).map { answer -> HTML in
+            """
+            <button class="small" name="answer" value="\(answer.value)" \
+            aria-label="Next answer for \(short)…: \(answer.title)">\(answer.title)</button>
+            """
+        }
+        let hidden: HTML = "<input type=\"hidden\" name=\"token\" value=\"\(token)\">"
+        return """
+            <div class="actions next"><span class="muted">Next answer for \(short)…:</span>
+            <form method="post" action="\(Links().path(["inbox", "next"], query))">\(hidden)\
+            <input type="hidden" name="transport" value="\(notification.transport.rawValue)">\(answers)</form>
+            <form method="post" action="\(Links().path(["inbox", "forget"], query))">\(hidden)\
+            <button class="small" aria-label="Undo the next answers for \(short)…">Undo</button></form></div>
+            """
+    }
+
+    private func rules(_ query: [(name: String, value: String?)]) -> HTML {
+        let all = service.rules.map { ($0.text, false) } + service.gatewayRules.map { ($0.text, true) }
+        let rows = all.map { text, isGateway -> [HTML] in
+            [
+                "<code>\(text)</code>", isGateway ? "gateway" : "HTTP/2",
+                """
+                <form method="post" action="\(Links().path(["inbox", "remove"], query))">\
+                <input type="hidden" name="rule" value="\(text)">\
+                <input type="hidden" name="isGateway" value="\(isGateway ? "true" : "false")">\
+                <button class="small" aria-label="Remove the rule \(text)">Remove</button></form>
+                """,
+            ]
+        }
+        return """
+            <h2>Rules</h2>
+            \(Elements.table("Rules", ["Rule", "Interface", ""], rows, empty: "No rules: whatever is correct is accepted."))
+            """
+    }
+
+    // MARK: One push
+
+    /// A notification with all that is known of it.
+    func push(_ sequence: UInt64) -> (page: Page, isFound: Bool) {
+        guard let entry = recorder.entry(sequence) else {
+            let main: HTML = "<p class=\"empty\">Push \(sequence) is not kept. <a href=\"/\">Show the inbox</a></p>"
+            return (page("Push \(sequence)", main, isLive: false), false)
+        }
+        let notification = entry.notification
+        let query: [(name: String, value: String?)] = [("push", "\(sequence)")]
+        let clock = String(EpochTime.clock(milliseconds: notification.time).prefix(5))
+        let main: HTML = """
+            <div class="columns">
+            <div>\(notification.preview.html(clock: clock))</div>
+            <div>\(facts(notification))</div>
+            </div>
+            \(Elements.live("next", buttons(notification, query: query)))
+            <h2>Headers</h2>
+            \(headers(notification))
+            <h2>Payload</h2>
+            \(payload(notification))
+            \(Elements.live("attempts", attempts(entry)))
+            \(Elements.live("rules", rules(query)))
+            """
+        return (page("Push \(sequence)", main, isLive: true), true)
+    }
+
+    private func facts(_ notification: ReceivedNotification) -> HTML {
+        let milliseconds = EpochTime.clock(milliseconds: notification.time).suffix(4)
+        return Elements.facts([
+            ("Answer", answerLabel(notification)),
+            ("Token", notification.token.map { _ in "<span class=\"mono\">\(notification.token)</span>" }),
+            ("Channel", notification.channel.map { "\($0)" }),
+            ("Topic", notification.topic.map { "\($0)" }),
+            ("Push type", "\(notification.preview.title)"),
+            (
+                "Received",
+                "\(EpochTime.text(seconds: notification.time / 1000).replacing(" UTC", with: "")  + milliseconds) UTC"
+            ),
+            (
+                "Answered",
+                notification.hasAnswer ? "\(notification.delayText.map { "after \($0)" } ?? "at once")" : "never"
+            ),
+            ("Interface", notification.transport == .http2 ? "HTTP/2" : "binary gateway"),
+            ("Connection", "\(notification.connection)"),
+        ])
+    }
+
+    private func headers(_ notification: ReceivedNotification) -> HTML {
+        let malformed = notification.malformedHeaders
+        let names: [(String, String?)] =
+            notification.transport == .http2
+            ? [
+                ("request", notification.request), ("apns-topic", notification.topic),
+                ("apns-push-type", notification.pushType),
+                ("apns-priority", notification.priority.map { "\($0)" } ?? malformed["apns-priority"]),
+                ("apns-expiration", notification.expiration.map { "\($0)" } ?? malformed["apns-expiration"]),
+                ("apns-collapse-id", notification.collapseID), ("apns-channel-id", notification.channel),
+                (
+                    notification.channel == nil ? "apns-id" : "apns-request-id",
+                    malformed["apns-id"] ?? notification.apnsID
+                ),
+            ]
+            : [
+                ("identifier", notification.identifier.map { "\($0)" }),
+                ("priority", notification.priority.map { "\($0)" }),
+                ("expiration", notification.expiration.map { "\($0)" }),
+                ("topic of the certificate", notification.topic),
+            ]
+        let rows = names.compactMap { name, value -> [HTML]? in
+            value.map { ["<code>\(name)</code>", "<code>\($0)</code>\(note(name, $0, malformed))"] }
+        }
+        return Elements.table("Headers", ["Name", "Value"], rows, empty: "There are none.")
+    }
+
+    private func note(_ name: String, _ value: String, _ malformed: [String: String]) -> HTML {
+        if malformed[name] != nil { return " \(Elements.label("malformed", .bad))" }
+        guard name.hasSuffix("expiration"), let seconds = Int64(value) else { return "" }
+        return " <span class=\"muted\">\(seconds == 0 ? "one attempt" : EpochTime.text(seconds: seconds))</span>"
+    }
+
+    private func payload(_ notification: ReceivedNotification) -> HTML {
+        guard notification.payloadSize > 0 else { return "<p class=\"empty\">There is no payload.</p>" }
+        let cut = notification.payloadSize - notification.payload.count
+        return """
+            <p class="muted">\(notification.payloadSize) bytes\(if: cut > 0, ", of which the last \(cut) are not kept")</p>
+            \(Elements.source(PayloadText.pretty(notification.payload), title: "Payload"))
+            """
+    }
+
+    /// The attempts to send the same notification, newest first.
+    private func attempts(_ entry: NotificationPage.Entry) -> HTML {
+        var rows: [[HTML]] = []
+        var number = 0
+        var found: [NotificationPage.Entry] = []
+        recorder.forEach { other in
+            if other.notification.isAttempt(of: entry.notification) || other.sequence == entry.sequence {
+                number += 1
+                if found.count < InboxFilter.pageSize { found.append(other) }
+            }
+            return true
+        }
+        for (index, other) in found.enumerated() {
+            let isThis = other.sequence == entry.sequence
+            rows.append([
+                "\(number - index)",
+                isThis ? "<b>this one</b>" : "<a href=\"/inbox/\(other.sequence)\">No. \(other.sequence)</a>",
+                "\(EpochTime.clock(milliseconds: other.notification.time))", answerLabel(other.notification),
+            ])
+        }
+        return """
+            <h2>Attempts</h2>
+            <p class="muted">With the same <code>apns-id</code>, or the same payload for the same token.</p>
+            \(Elements.table("Attempts", ["Attempt", "Push", "Received", "Answer"], rows, empty: "There are none."))
+            """
+    }
+}

@@ -1,0 +1,130 @@
+import HTTPTypes
+import Hummingbird
+import NIOCore
+import Synchronization
+import WebPages
+
+/// Pages that show what was received as devices would, and forms that make the next answers fail.
+struct InboxRoutes: Sendable {
+    private let service: SimulatedService
+    private let recorder: Recorder
+    private let updates = LiveUpdates(every: .seconds(1))
+
+    /// The largest form that is read, in bytes.
+    private static let maximumForm = 64 << 10
+
+    init(_ service: SimulatedService, _ recorder: Recorder) { (self.service, self.recorder) = (service, recorder) }
+
+    /// - Parameter json: the answer to a request for `/` by a program.
+    func add(to router: Router<ControlContext>, otherwise json: @escaping @Sendable () throws -> Response) {
+        let pages = router.group().add(middleware: PageSecurity())
+        pages.get("/") { request, _ in
+            guard request.acceptsPage || LiveUpdates.isRequested(by: request) else { return try json() }
+            let filter = InboxFilter(request)
+            return answer(request) { inbox in inbox.list(filter) }
+        }
+        pages.get("/inbox/:sequence") { request, context in
+            let sequence = context.parameters.get("sequence", as: UInt64.self) ?? 0
+            return answer(request) { inbox in inbox.push(sequence) }
+        }
+        pages.get("/assets/:name") { _, context in
+            guard let name = context.parameters.get("name"), let response = WebAssets.response(name) else {
+                throw HTTPError(.notFound)
+            }
+            return response
+        }
+        addActions(to: pages)
+    }
+
+    private func addActions(to pages: RouterGroup<ControlContext>) {
+        pages.post("/inbox/next") { request, _ in
+            let form = try await form(NextForm.self, request)
+            guard let token = SimulatedToken(hex: form.token),
+                let transport = ReceivedNotification.Transport(rawValue: form.transport),
+                let answer = NextAnswer.all(transport).first(where: { $0.value == form.answer })
+            else { throw ControlError(.badRequest, "the form must have token, transport and answer of a button") }
+            try answer.give(to: token, transport, service)
+            return back(request)
+        }
+        pages.post("/inbox/forget") { request, _ in
+            let form = try await form(TokenForm.self, request)
+            guard let token = SimulatedToken(hex: form.token) else {
+                throw ControlError(.badRequest, "token must be a device token")
+            }
+            service.removePending(for: token)
+            return back(request)
+        }
+        pages.post("/inbox/remove") { request, _ in
+            let form = try await form(RuleForm.self, request)
+            // It may have been applied in the meantime.
+            _ = form.isGateway == "true" ? service.removeGatewayRule(form.rule) : service.removeRule(form.rule)
+            return back(request)
+        }
+        pages.post("/inbox/clear") { request, _ in
+            recorder.clear()
+            return Response.seeOther("/")
+        }
+    }
+
+    private struct NextForm: Decodable {
+        let token, transport, answer: String
+    }
+
+    private struct TokenForm: Decodable {
+        let token: String
+    }
+
+    private struct RuleForm: Decodable {
+        let rule, isGateway: String
+    }
+
+    private func form<Form: Decodable>(_ type: Form.Type, _ request: Request) async throws -> Form {
+        let body: ByteBuffer
+        do {
+            body = try await request.body.collect(upTo: Self.maximumForm)
+        } catch is NIOTooManyBytesError {
+            throw ControlError(.contentTooLarge, "the form is larger than \(Self.maximumForm) bytes")
+        }
+        do {
+            return try URLEncodedFormDecoder().decode(type, from: String(buffer: body))
+        } catch {
+            throw ControlError(.badRequest, "the body must be a form of the inbox")
+        }
+    }
+
+    /// Goes back to the page of the form, which is in the query.
+    private func back(_ request: Request) -> Response {
+        if let push = request.uri.queryParameters.get("push", as: UInt64.self) { return .seeOther("/inbox/\(push)") }
+        return .seeOther(InboxFilter(request).path)
+    }
+
+    /// Answers with a page, or with its changes.
+    private func answer(_ request: Request, _ page: @escaping @Sendable (Inbox) -> (page: Page, isFound: Bool))
+        -> Response
+    {
+        let inbox = Inbox(service: service, recorder: recorder)
+        guard LiveUpdates.isRequested(by: request) else {
+            let (page, isFound) = page(inbox)
+            return .page(page.html(Links()), status: isFound ? .ok : .notFound)
+        }
+        // Nothing is searched while nothing changes.
+        let last = Mutex<(version: Inbox.Version, main: HTML)?>(nil)
+        return updates.response {
+            let version = inbox.version
+            if let main = last.withLock({ $0?.version == version ? $0?.main : nil }) { return main }
+            let main = page(inbox).page.main
+            last.withLock { $0 = (version, main) }
+            return main
+        }
+    }
+}
+
+extension Request {
+    /// True if a browser asks for a page. Programs that accept anything (`*/*`) do not.
+    fileprivate var acceptsPage: Bool {
+        (headers[.accept] ?? "").split(separator: ",").contains { range in
+            let parts = range.split(separator: ";").map { $0.filter { $0 != " " }.lowercased() }
+            return parts.first == "text/html" && !parts.contains { $0 == "q=0" || $0 == "q=0.0" }
+        }
+    }
+}

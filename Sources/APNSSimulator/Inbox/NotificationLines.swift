@@ -1,0 +1,94 @@
+import PrintableText
+import WebPages
+
+/// Prints a line for each notification as it arrives, and in a flood the number of those left out.
+package struct NotificationLines: Sendable {
+    /// The maximum number of lines per second.
+    package static let maximumPerSecond = 50
+
+    private let recorder: Recorder
+    private let write: @Sendable (String) -> Void
+
+    /// - Parameter write: writes a line, which has no line feed.
+    package init(_ recorder: Recorder, write: @escaping @Sendable (String) -> Void) {
+        self.recorder = recorder
+        self.write = write
+    }
+
+    /// Prints until the simulator stops or the task is canceled, and then the rest.
+    package func run() async {
+        var last: UInt64 = 0
+        var window = (start: ContinuousClock.now, left: Self.maximumPerSecond)
+        while true {
+            let page = await recorder.next(after: last, atMost: Self.maximumPerSecond)
+            guard !page.entries.isEmpty, !Task.isCancelled else { break }
+            if ContinuousClock.now - window.start >= .seconds(1) { window = (.now, Self.maximumPerSecond) }
+            window.left -= print(page, atMost: window.left, &last)
+            guard window.left == 0 else { continue }
+            // Throws when it is canceled, and then prints the rest at once.
+            try? await Task.sleep(until: window.start + .seconds(1), clock: .continuous)
+            summarize(&last)
+        }
+        var filter = NotificationFilter()
+        filter.after = last
+        filter.limit = Self.maximumPerSecond
+        _ = print(recorder.notifications(filter), atMost: Self.maximumPerSecond, &last)
+        summarize(&last)
+    }
+
+    /// - Returns: the number of lines.
+    private func print(_ page: NotificationPage, atMost limit: Int, _ last: inout UInt64) -> Int {
+        if page.overwritten > 0, !page.entries.isEmpty { write(Self.more(page.overwritten)) }
+        let entries = page.entries.prefix(limit)
+        for entry in entries { write(entry.notification.line) }
+        last = entries.last?.sequence ?? last
+        return entries.count
+    }
+
+    private func summarize(_ last: inout UInt64) {
+        let newest = recorder.count
+        if newest > last { write(Self.more(newest - last)) }
+        last = newest
+    }
+
+    private static func more(_ count: UInt64) -> String {
+        var (digits, groups) = ("\(count)", [] as [String])
+        while digits.count > 3 {
+            groups.insert(String(digits.suffix(3)), at: 0)
+            digits.removeLast(3)
+        }
+        return "… and \(([digits] + groups).joined(separator: ",")) more"
+    }
+}
+
+extension ReceivedNotification {
+    /// The notification on one line for a terminal, such as
+    /// `✓ 200  00fc13ad…  alert "Your order — On its way"  com.example.app  41 ms  apns-id 7a0d…`.
+    var line: String {
+        var parts = ["\(isSuccess ? "✓" : "✗") \(answerText)"]
+        if let target = token ?? channel { parts.append("\(target.prefix(8))\(target.count > 8 ? "…" : "")") }
+        parts.append(preview.summary())
+        if let topic { parts.append(String(topic.prefix(100))) }
+        if let delayText { parts.append(delayText) }
+        if let apnsID { parts.append("apns-id \(apnsID)") }
+        if let identifier { parts.append("identifier \(identifier)") }
+        return parts.joined(separator: "  ").escaped
+    }
+}
+
+extension String {
+    /// With escapes such as `\u{202E}` for what is unprintable, and a space for the end of a line.
+    fileprivate var escaped: String {
+        var text = String.UnicodeScalarView()
+        for scalar in unicodeScalars {
+            if scalar == "\n" || scalar == "\t" || scalar == "\r" {
+                text.append(" ")
+            } else if scalar.isUnprintable {
+                text.append(contentsOf: "\\u{\(String(scalar.value, radix: 16, uppercase: true))}".unicodeScalars)
+            } else {
+                text.append(scalar)
+            }
+        }
+        return String(text)
+    }
+}

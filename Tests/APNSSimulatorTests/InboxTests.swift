@@ -1,0 +1,344 @@
+import Foundation
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import APNSSimulator
+
+@Suite("The inbox", .timeLimit(.minutes(5)))
+struct InboxTests {
+    private static let browser = "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+    private static let other = String(repeating: "f", count: 64)
+
+    private struct Page {
+        let status: Int
+        /// The head, in lower case.
+        let head: String
+        let body: String
+    }
+
+    /// A request as a browser sends it.
+    private func ask(
+        _ path: String, _ server: APNSSimulatorServer, form: [String: String]? = nil, headers: [String] = [browser]
+    ) async throws -> Page {
+        let port = try #require(server.controlPort)
+        let fields = (form ?? [:]).flatMap { ["--data-urlencode", "\($0.key)=\($0.value)"] }
+        let result = try await Command.run(
+            "/usr/bin/curl",
+            ["--silent", "--show-error", "--noproxy", "*", "--include", "--max-time", "60"]
+                + (form == nil ? [] : ["--request", "POST"]) + headers.flatMap { ["--header", $0] } + fields
+                + ["http://127.0.0.1:\(port)\(path)"])
+        let parts = result.output.replacing("\r\n", with: "\n").split(
+            separator: "\n\n", maxSplits: 1, omittingEmptySubsequences: false)
+        let status = parts[0].split(separator: " ").dropFirst().first.flatMap { Int($0) }
+        return Page(
+            status: try #require(status, "\(result.errors)"), head: parts[0].lowercased(),
+            body: parts.count > 1 ? String(parts[1]) : "")
+    }
+
+    private func withInbox(
+        rules: [String] = [], limit: Int = 1000, _ body: (APNSSimulatorServer) async throws -> Void
+    ) async throws {
+        try await withSimulator(rules: rules) {
+            $0.controlPort = 0
+            $0.recorder = Recorder(limit: limit)
+        } _: { server in
+            try await body(server)
+        }
+    }
+
+    private func press(
+        _ answer: String, token: String = anyToken, transport: String = "http2", _ server: APNSSimulatorServer
+    ) async throws {
+        let form = ["token": token, "transport": transport, "answer": answer]
+        let page = try await ask("/inbox/next?token=\(token)", server, form: form)
+        #expect(page.status == 303 && page.head.contains("location: /?token=\(token)"), "\(page.head) \(page.body)")
+    }
+
+    @Test(
+        "is for browsers; programs get the list of routes",
+        arguments: [
+            (browser, true), ("Accept: text/html;q=0, */*", false), ("Accept: */*", false), ("Accept:", false),
+            ("Accept: application/json", false),
+        ])
+    func negotiation(accept: String, isPage: Bool) async throws {
+        try await withInbox { server in
+            let page = try await ask("/", server, headers: [accept])
+            #expect(page.status == 200)
+            #expect(page.head.contains("content-type: \(isPage ? "text/html; charset=utf-8" : "application/json")"))
+            #expect(page.body.hasPrefix(isPage ? "<!doctype html>" : #"{"routes":["GET /health","#))
+            #expect(!page.body.contains("/inbox/") || isPage)
+            guard isPage else { return }
+            #expect(page.head.contains("content-security-policy: default-src 'none'; script-src 'self'"))
+            for header in ["cache-control: no-store", "x-content-type-options: nosniff", "vary: accept"] {
+                #expect(page.head.contains(header))
+            }
+            for asset in page.body.matches(of: #/(?:href|src)="(/assets/[^"]+)"/#) {
+                #expect(try await ask(String(asset.1), server).status == 200)
+            }
+            #expect(try await ask("/assets/x.nothing", server).status == 404)
+            #expect(page.body.contains("Nothing was received yet."))
+        }
+    }
+
+    @Test("shows each push as text, whatever it has, with its headers, payload, answer and attempts")
+    func hostile() async throws {
+        try await withInbox(rules: ["prefix=01,answer=503,times=1", "prefix=01,delay=20ms"]) { server in
+            let push = Push {
+                $0.body =
+                    #"{"aps":{"alert":{"title":"<script>alert(1)</script>","body":"a\u202eb"},"badge":3},"x":1.50}"#
+                $0.set("apns-collapse-id", "<img src=x>")
+            }
+            #expect(try await push.send(to: server).status == 503)
+            #expect(try await push.send(to: server).status == 200)
+            let list = try await ask("/", server).body
+            #expect(!list.contains("<script>alert") && list.contains("&lt;script&gt;alert(1)&lt;/script&gt;"))
+            #expect(
+                list.contains("a⟨U+202E⟩b") && list.contains("503 ServiceUnavailable") && list.contains("attempt 2"))
+            #expect(
+                try #require(list.range(of: "No. 2")).lowerBound < list.range(of: "No. 1")?.lowerBound
+                    ?? list.startIndex)
+            let page = try await ask("/inbox/2", server).body
+            #expect(!page.contains("<img") && page.contains("&lt;img src=x&gt;"))
+            for part in [
+                "<code>apns-topic</code>", "&quot;x&quot;: 1.50", "after 20 ms", anyID.lowercased(), "/inbox/1\"",
+                "<b>this one</b>", "class=\"badge\">3<",
+            ] {
+                #expect(page.lowercased().contains(part.lowercased()), "\(part)")
+            }
+            #expect(try await ask("/inbox/3", server).status == 404)
+            #expect(try await ask("/inbox/x", server).status == 404)
+        }
+    }
+
+    @Test("shows requests that were refused, with malformed headers")
+    func refused() async throws {
+        try await withInbox { server in
+            _ = try await Push {
+                $0.set("apns-priority", "<b>")
+                $0.body = "[1,"
+            }.send(to: server)
+            let page = try await ask("/inbox/1", server).body
+            #expect(page.contains("malformed") && page.contains("&lt;b&gt;") && page.contains("400 "))
+            #expect(page.contains("not valid JSON") && page.contains("[1,"))
+        }
+    }
+
+    @Test("finds by token, text, answer and push type, and pages through the rest")
+    func search() async throws {
+        try await withInbox(rules: ["prefix=ff,answer=410"]) { server in
+            let recorder = try #require(server.recorder)
+            for number in 1...120 {
+                var notification = received(number, token: number % 2 == 0 ? anyToken : Self.other)
+                notification.payload = Array(#"{"aps":{"alert":"Push Nr \#(number) Gr\u00fc\u00dfe"}}"#.utf8)
+                notification.payloadSize = notification.payload.count
+                notification.pushType = number % 3 == 0 ? "background" : "alert"
+                recorder.record(notification)
+            }
+            func numbers(_ query: String) async throws -> [Int] {
+                try await ask("/?\(query)", server).body.matches(of: #/<li id="push-(\d+)">/#).compactMap { Int($0.1) }
+            }
+            #expect(try await numbers("") == Array((71...120).reversed()))
+            #expect(try await numbers("before=71") == Array((21...70).reversed()))
+            #expect(try await numbers("before=21") == Array((1...20).reversed()))
+            #expect(try await ask("/", server).body.contains("href=\"/?before=71\""))
+            #expect(!(try await ask("/?before=21", server).body.contains("Older")))
+            #expect(try await numbers("token=ABCDEF0123&text=nr+12") == [120, 12])
+            #expect(try await numbers("text=nr%2012%20gr%C3%BC%C3%9Fe") == [12])
+            #expect(try await numbers("type=background&before=10") == [9, 6, 3])
+            #expect(try await numbers("answer=410") == [])
+            #expect(try await numbers("answer=refused") == [])
+            #expect(try await numbers("token=zz").isEmpty)
+            #expect(try await numbers("answer=200&token=ff&before=4") == [3, 1])
+            for query in ["before=x", "token=%FF", "a=b&a=c", "before=-1", "%", "token"] {
+                #expect(try await ask("/?\(query)", server).status == 200, "\(query)")
+            }
+            #expect(try await ask("/inbox/clear", server, form: [:]).status == 303)
+            #expect(try await numbers("") == [])
+        }
+    }
+
+    @Test("a button makes the next answer for a token, once, and for no other", arguments: [410, 429, 503])
+    func nextAnswer(status: Int) async throws {
+        try await withInbox { server in
+            try await press("\(status)", server)
+            #expect(server.rules.map(\.text) == ["prefix=\(anyToken),times=1,answer=\(status)"])
+            #expect(try await ask("/", server).body.contains("times=1,answer=\(status)"))
+            #expect(try await Push(token: Self.other).send(to: server).status == 200)
+            #expect(try await Push().send(to: server).status == status)
+            #expect(server.rules.isEmpty)
+            #expect(try await Push().send(to: server).status == 200)
+        }
+    }
+
+    @Test("buttons are applied in their order, before all other rules")
+    func order() async throws {
+        try await withInbox(rules: ["answer=500"]) { server in
+            for answer in ["410", "429", "429"] { try await press(answer, server) }
+            try await press("503", token: Self.other, server)
+            var statuses: [Int] = []
+            for _ in 0..<4 { statuses.append(try await Push().send(to: server).status) }
+            #expect(statuses == [410, 429, 429, 500])
+            #expect(try await ask("/inbox/forget", server, form: ["token": Self.other]).status == 303)
+            #expect(try await Push(token: Self.other).send(to: server).status == 500)
+            #expect(
+                try await ask("/inbox/remove", server, form: ["rule": "answer=500", "isGateway": "false"]).status == 303
+            )
+            #expect(server.rules.isEmpty)
+            #expect(try await Push().send(to: server).status == 200)
+        }
+    }
+
+    @Test("a slow answer comes late, and a lost one never", arguments: ["slow", "silence", "drop"])
+    func lost(answer: String) async throws {
+        try await withInbox { server in
+            try await press(answer, server)
+            let start = ContinuousClock.now
+            let first = try await Push { $0.arguments = ["--max-time", "8"] }.send(to: server)
+            let time = ContinuousClock.now - start
+            switch answer {
+            case "slow": #expect(first.status == 200 && time > .seconds(4.9))
+            case "silence": #expect(first.exit == 28 && first.status == 0)
+            default: #expect(first.exit != 0 && first.status == 0 && time < .seconds(5))
+            }
+            let again = ContinuousClock.now
+            #expect(try await Push().send(to: server).status == 200)
+            #expect(ContinuousClock.now - again < .seconds(4))
+            let words = [
+                "slow": "answered after 5.0 s", "silence": "no answer", "drop": "connection lost, but accepted",
+            ]
+            #expect(try await ask("/", server).body.contains(try #require(words[answer])))
+        }
+    }
+
+    @Test("refuses forms of other sites, and forms that are none of its own")
+    func foreign() async throws {
+        try await withInbox { server in
+            let form = ["token": anyToken, "transport": "http2", "answer": "410"]
+            let port = try #require(server.controlPort)
+            for header in [
+                "Origin: https://evil.example", "Origin: null", "Sec-Fetch-Site: cross-site",
+                "Sec-Fetch-Site: same-site",
+                "Host: evil.example",
+            ] {
+                #expect(try await ask("/inbox/next", server, form: form, headers: [header]).status == 403, "\(header)")
+                #expect(try await ask("/inbox/clear", server, form: [:], headers: [header]).status == 403)
+            }
+            #expect(server.rules.isEmpty)
+            let own = ["Origin: http://127.0.0.1:\(port)", "Sec-Fetch-Site: same-origin"]
+            #expect(try await ask("/inbox/next", server, form: form, headers: own).status == 303)
+            #expect(server.rules.count == 1)
+            // A link of another site may lead to the page.
+            #expect(try await ask("/", server, headers: [Self.browser, "Sec-Fetch-Site: cross-site"]).status == 200)
+            for wrong in [
+                [:], ["token": "x", "transport": "http2", "answer": "410"],
+                ["token": anyToken, "transport": "http2", "answer": "411"],
+                ["token": anyToken, "transport": "fax", "answer": "410"],
+            ] {
+                #expect(try await ask("/inbox/next", server, form: wrong).status == 400)
+            }
+            let huge = ["token": String(repeating: "a", count: 100_000)]
+            #expect(try await ask("/inbox/forget", server, form: huge).status == 413)
+        }
+    }
+
+    @Test("a stream brings each change, and ends when the simulator stops")
+    func live() async throws {
+        let recorder = Recorder()
+        var stream: ChildProcess?
+        try await withSimulator {
+            $0.controlPort = 0
+            $0.recorder = recorder
+        } _: { server in
+            let port = try #require(server.controlPort)
+            let curl = try ChildProcess(
+                "/usr/bin/curl",
+                [
+                    "--silent", "--no-buffer", "--noproxy", "*", "--header", "Accept: text/event-stream",
+                    "http://127.0.0.1:\(port)/?text=second",
+                ])
+            stream = curl
+            try await eventually("the first event comes") { curl.output.contains("event: update") }
+            #expect(curl.output.contains("Nothing matches."))
+            _ = try await Push { $0.body = #"{"aps":{"alert":"first"}}"# }.send(to: server)
+            _ = try await Push { $0.body = #"{"aps":{"alert":"the second"}}"# }.send(to: server)
+            try await eventually("the push comes") { curl.output.contains("<p>the second</p>") }
+            #expect(!curl.output.contains("<p>first</p>"))
+            try await press("410", server)
+            try await eventually("the rule comes") { curl.output.contains("times=1,answer=410</code>") }
+            // Nobody waits for a program's sake.
+            #expect(recorder.waiting == 0)
+        }
+        try await #require(stream).wait(within: .seconds(10))
+    }
+}
+
+@Suite("A line per notification", .timeLimit(.minutes(1)))
+struct NotificationLinesTests {
+    private final class Lines: Sendable {
+        let all = Mutex<[String]>([])
+        func write(_ line: String) { all.withLock { $0.append(line) } }
+        var lines: [String] { all.withLock { $0 } }
+    }
+
+    private func alert(_ outcome: ReceivedNotification.Outcome, _ payload: String) -> ReceivedNotification {
+        var notification = received(1, token: anyToken, accepted: outcome == .answered(status: 200, reason: nil))
+        notification.outcome = outcome
+        notification.payload = Array(payload.utf8)
+        notification.topic = "com.example.app"
+        notification.apnsID = "7a0d"
+        return notification
+    }
+
+    @Test("has the answer, the token, the text, the topic and the id")
+    func line() {
+        var sent = alert(
+            .answered(status: 200, reason: nil), #"{"aps":{"alert":{"title":"Your order","body":"On its way"}}}"#)
+        sent.answerDelay = 41_000
+        #expect(
+            sent.line
+                == #"✓ 200  01234567…  alert "Your order — On its way"  com.example.app  41 ms  apns-id 7a0d"#)
+        let refused = alert(.answered(status: 410, reason: "Unregistered"), #"{"aps":{"content-available":1}}"#)
+        #expect(refused.line == "✗ 410 Unregistered  01234567…  background  com.example.app  apns-id 7a0d")
+        let hostile = alert(.silenced, #"{"aps":{"alert":"a\nb\u001b[2J\u202ec"}}"#)
+        #expect(
+            hostile.line == #"✗ no answer  01234567…  alert "a b\u{1B}[2J\u{202E}c"  com.example.app  apns-id 7a0d"#)
+        var gateway = ReceivedNotification(
+            time: 1, transport: .gateway, connection: 1, accepted: true, outcome: .acceptedByGateway)
+        gateway.identifier = 7
+        gateway.payload = Array("{}".utf8)
+        #expect(gateway.line == "✓ accepted  alert (No banner: aps is missing.)  identifier 7")
+    }
+
+    @Test("is written as each comes")
+    func follows() async throws {
+        let (recorder, lines) = (Recorder(), Lines())
+        let task = Task { await NotificationLines(recorder) { lines.write($0) }.run() }
+        for number in 1...3 {
+            recorder.record(received(number, token: "aa"))
+            try await eventually("line \(number)") { lines.lines.count == number }
+        }
+        recorder.endWaits()
+        await task.value
+        #expect(lines.lines.count == 3 && recorder.waiting == 0)
+    }
+
+    @Test("is left out in a flood, which is counted", arguments: [10_000, 100])
+    func flood(limit: Int) async throws {
+        let (recorder, lines) = (Recorder(limit: limit), Lines())
+        for number in 1...1284 { recorder.record(received(number, token: "aa")) }
+        let task = Task { await NotificationLines(recorder) { lines.write($0) }.run() }
+        let sum = { lines.lines.reduce(0) { $0 + ($1.hasPrefix("… and ") ? Self.number(in: $1) : 1) } }
+        try await eventually("all are counted") { sum() == 1284 }
+        #expect(lines.lines.count <= 53)
+        if limit == 10_000 { #expect(lines.lines.last == "… and 1,234 more") }
+        // The rest comes at the end, without the wait for the next second.
+        for number in 1...60 { recorder.record(received(number, token: "bb")) }
+        recorder.endWaits()
+        task.cancel()
+        await task.value
+        #expect(sum() == 1344)
+    }
+
+    private static func number(in line: String) -> Int { Int(line.filter(\.isNumber)) ?? 0 }
+}
