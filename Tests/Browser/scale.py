@@ -79,13 +79,12 @@ def main():
                 times.append(first * 1000)
                 time.sleep(0.3)
             median = statistics.median(times)
-            log = [one for one in scene.redis("SLOWLOG", "GET", 1000)]
-            slowest = max(log, key=lambda one: one["duration"], default=None)
+            log = scene.redis("SLOWLOG", "GET", 1000)
+            slowest = max(log, key=lambda one: one[2], default=None)
             command = ""
             if slowest:
-                text = slowest["command"]
-                command = f"{slowest['duration'] / 1000:.1f} ms {(text.decode() if isinstance(text, bytes) else text)[:70]!r}"
-                if slowest["duration"] >= 10_000:
+                command = f"{slowest[2] / 1000:.1f} ms {' '.join(slowest[3][:4])[:70]!r}"
+                if slowest[2] >= 10_000:
                     slow_commands.append(f"{path}: {command}")
             print(f"{median:7.0f} ms  {times[0]:7.0f} ms first  {size // 1024:5} KiB  {path[:60]:60}  {command}", flush=True)
             if median >= 300:
