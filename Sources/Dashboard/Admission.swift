@@ -115,6 +115,8 @@ struct Admission: RouterMiddleware {
     let links: Links
     /// Names in `Host` that are known without users; with users the cookie protects against DNS rebinding.
     let foreign: ForeignRequests
+    /// True if the dashboard's own port has TLS.
+    let hasTLS: Bool
     /// Signs the forms of a site without users.
     private let key = Digest.random(32)
 
@@ -243,7 +245,7 @@ struct Admission: RouterMiddleware {
     private func cookie(_ value: String, for request: Request) -> String {
         let isSecure =
             request.headers[HTTPField.Name("X-Forwarded-Proto")!]?.lowercased() == "https"
-            || request.head.scheme == "https"
+            || hasTLS
         return "\(Self.cookie)=\(value); Path=\(links.base.isEmpty ? "/" : links.base); HttpOnly; SameSite=Lax"
             + (isSecure ? "; Secure" : "") + (users == nil ? "" : "; Max-Age=\(Self.sessionTime)")
     }

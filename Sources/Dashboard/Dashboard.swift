@@ -138,7 +138,7 @@ final class Site: Sendable {
         admission = Admission(
             users: configuration.users, isReadOnly: configuration.isReadOnly,
             viewersSeeContent: configuration.viewersSeeContent, links: links,
-            foreign: ForeignRequests(names: configuration.hostNames))
+            foreign: ForeignRequests(names: configuration.hostNames), hasTLS: configuration.tls != nil)
     }
 
     func router() -> Router<WebContext> {
@@ -314,6 +314,12 @@ struct PageRequest: Sendable {
         visitor.seesContent ? token : String(token.prefix(8)) + "…"
     }
 
+    /// A token as the visitor may see it, with a link to its page for those who see it whole: the link has the token.
+    func device(_ token: String, length: Int = .max) -> HTML {
+        guard visitor.seesContent else { return "\(self.token(token))" }
+        return link(["devices", token], token.utf8.count > length ? "\(token.prefix(length))…" : token)
+    }
+
     func link(_ segments: [String], _ title: String) -> HTML { link(segments, [], title) }
 
     func link(_ segments: [String], _ query: [(name: String, value: String?)], _ title: String) -> HTML {
@@ -403,8 +409,12 @@ struct LoginPages: Sendable {
                     ])
                 return Response.page(page(to: to, problem: "The name or the password is wrong."), status: .forbidden)
             }
-            // Only a path of this site: `//host` would be another.
-            let isPath = to.map { $0.hasPrefix("/") && !$0.hasPrefix("//") && !$0.contains("\\") } ?? false
+            // Only a path of this site: `//host` would be another, and browsers leave tabs and line feeds out.
+            let isPath =
+                to.map {
+                    $0.hasPrefix("/") && !$0.hasPrefix("//")
+                        && $0.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && $0 != 0x5C }
+                } ?? false
             var response = Response.seeOther(isPath ? site.links.base + (to ?? "/") : site.links.path([]))
             response.headers[.setCookie] = cookie
             return response

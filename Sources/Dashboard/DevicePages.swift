@@ -164,7 +164,7 @@ struct InvalidTokensPage: DashboardPage {
                 ]
                 : []
             return box + [
-                "<span class=\"mono\">\(look.link(["devices", token], String(look.token(token).prefix(24)) + (token.utf8.count > 24 && look.visitor.seesContent ? "…" : "")))</span>",
+                "<span class=\"mono\">\(look.device(token, length: 24))</span>",
                 look.time(listed.details.at),
             ] + line.cells.dropFirst(2).map { "\($0)" }
         }

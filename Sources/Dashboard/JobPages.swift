@@ -76,8 +76,7 @@ struct JobsPage: DashboardPage {
         let tokens = job.tokens
         let token: HTML =
             tokens.count == 1
-            ? look.link(["devices", String(buffer: tokens[0])], String(String(buffer: tokens[0]).prefix(8)) + "…")
-            : "\(cells[8])"
+            ? look.device(String(buffer: tokens[0]), length: 8) : "\(cells[8])"
         let box: [HTML] =
             look.isOperator
             ? ["<input type=\"checkbox\" name=\"key\" value=\"\(job.key)\" aria-label=\"Select job \(job.key)\">"] : []
@@ -162,7 +161,7 @@ struct JobPage: DashboardPage {
         let job = row.job
         func text(_ value: ByteBuffer?) -> HTML? { value.map { "\(String(buffer: $0))" } }
         let devices = job.tokens.prefix(20).map { token -> HTML in
-            look.link(["devices", String(buffer: token)], look.token(String(buffer: token)))
+            look.device(String(buffer: token))
         }
         let more = job.tokens.count - devices.count
         let facts = Elements.facts([

@@ -16,6 +16,12 @@ function isBusy(part) {
   return Boolean(selection && !selection.isCollapsed && part.contains(selection.anchorNode));
 }
 
+// What identifies a link or a button before and after an update.
+function identity(one) {
+  return one.getAttribute("href") ?? one.getAttribute("aria-label")
+    ?? (one.form ? `${one.form.action} ${new URLSearchParams(new FormData(one.form))} ${one.textContent}` : null);
+}
+
 function update(html) {
   const next = new DOMParser().parseFromString(html, "text/html");
   for (const part of next.querySelectorAll("[data-live]")) {
@@ -24,14 +30,13 @@ function update(html) {
     const key = (details, index) => details.id || index;
     const open = new Map([...old.querySelectorAll("details")].map((details, index) => [key(details, index), details.open]));
     const active = document.activeElement;
-    const focused = active && old.contains(active) ? active.getAttribute("href") ?? active.getAttribute("aria-label") : null;
+    const focused = active && old.contains(active) ? identity(active) : null;
     old.replaceChildren(...document.adoptNode(part).childNodes);
     old.querySelectorAll("details").forEach((details, index) => {
       details.open = open.get(key(details, index)) ?? details.open;
     });
     if (focused) {
-      [...old.querySelectorAll("[href], [aria-label]")]
-        .find((one) => one.getAttribute("href") === focused || one.getAttribute("aria-label") === focused)?.focus();
+      [...old.querySelectorAll("[href], [aria-label], button")].find((one) => identity(one) === focused)?.focus();
     }
   }
   document.dispatchEvent(new Event("live-update"));

@@ -1,0 +1,135 @@
+"""Chromium without a window, which records all that a page must not cause."""
+
+import os
+
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import Select
+
+from scene import eventually
+
+# Collects refusals of the Content-Security-Policy and errors, before any other script of the page.
+RECORDER = """
+window.__refused = [];
+document.addEventListener("securitypolicyviolation", (event) =>
+  window.__refused.push(`${event.violatedDirective} ${event.blockedURI} ${event.sample}`));
+addEventListener("error", (event) => window.__refused.push(`error ${event.message}`), true);
+addEventListener("unhandledrejection", (event) => window.__refused.push(`rejection ${event.reason}`));
+for (const name of ["alert", "confirm", "prompt"]) window[name] = () => window.__refused.push(`${name} was called`);
+"""
+
+
+class Browser:
+    def __init__(self, base, width=1280, height=900, scripts=True, dark=False, insecure=False):
+        options = webdriver.ChromeOptions()
+        options.binary_location = os.environ.get("CHROMIUM", "/usr/bin/chromium")
+        for one in ("--headless=new", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
+                    f"--window-size={width},{height}"):
+            options.add_argument(one)
+        if os.geteuid() == 0:
+            options.add_argument("--no-sandbox")
+        if insecure:
+            options.add_argument("--ignore-certificate-errors")
+        if not scripts:
+            options.add_experimental_option("prefs", {"profile.managed_default_content_settings.javascript": 2})
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        self.driver = webdriver.Chrome(
+            options=options, service=Service(os.environ.get("CHROMEDRIVER", "/usr/bin/chromedriver")))
+        self.driver.set_page_load_timeout(30)
+        self.base, self.has_scripts = base, scripts
+        if scripts:
+            self.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": RECORDER})
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
+            "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600})
+        self.set_dark(dark)
+
+    def close(self):
+        self.driver.quit()
+
+    def set_dark(self, dark):
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {
+            "features": [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]})
+
+    def open(self, path):
+        self.driver.get(self.base + path)
+        return self
+
+    def problems(self):
+        """Console messages, refusals and dialogs since the last call."""
+        found = [f"{one['level']} {one['message']}" for one in self.driver.get_log("browser")
+                 if one["level"] in ("SEVERE", "WARNING")]
+        if self.has_scripts:
+            found += self.driver.execute_script("return window.__refused.splice(0)")
+        return found
+
+    # Elements
+
+    def all(self, selector):
+        return self.driver.find_elements(By.CSS_SELECTOR, selector)
+
+    def one(self, selector):
+        found = self.all(selector)
+        assert found, f"{self.driver.current_url} has no {selector}"
+        return found[0]
+
+    @property
+    def text(self):
+        return self.one("main").text
+
+    @property
+    def title(self):
+        return self.one("h1").text
+
+    def sees(self, text, seconds=20):
+        eventually(f"{self.driver.current_url} shows {text}", lambda: text in self.text, seconds)
+
+    def form(self, action):
+        """The form of an action, which a live part may replace at any time."""
+        return self.one(f'form[action$="/actions/{action}"]')
+
+    def submit(self, action, button=None, _form=None, **values):
+        """Fills in the form of an action in and presses its button, as an operator does."""
+        form = _form if _form is not None else self.form(action)
+        for name, value in values.items():
+            self.fill(form, name, value)
+        buttons = form.find_elements(By.TAG_NAME, "button")
+        if button is not None:
+            buttons = [one for one in buttons if one.text == button]
+        assert buttons, f"{self.driver.current_url}: the form {action} has no button {button}"
+        self.press(buttons[0])
+
+    def fill(self, form, name, value):
+        field = form.find_element(By.NAME, name)
+        if field.tag_name == "select":
+            Select(field).select_by_value(value)
+        elif field.get_attribute("type") == "checkbox":
+            if field.is_selected() != value:
+                field.click()
+        else:
+            self.driver.execute_script("arguments[0].value = ''", field)
+            field.send_keys(value)
+
+    def press(self, button):
+        """Clicks, and waits for the next page."""
+        old = self.one("html")
+        button.click()
+
+        def is_new():
+            try:
+                return self.one("html").id != old.id and self.driver.execute_script(
+                    "return document.readyState") == "complete"
+            except Exception as error:  # the document is being replaced
+                if "stale" in str(error) or "no such" in str(error) or "detached" in str(error):
+                    return False
+                raise
+        eventually("the next page", is_new)
+
+    def confirm(self, text):
+        """Confirms a bulk run, and waits for its end."""
+        self.sees("?")
+        button = eventually("the question", lambda: self.all('form[action$="/actions/confirm-run"] button'))[0]
+        assert text in button.text, f"the button is {button.text}, not {text}"
+        self.press(button)
+        eventually("the end of the run", lambda: self.all(".notice[role=status]"))
+        return self.one(".notice[role=status]").text

@@ -1,0 +1,38 @@
+"""axe-core on each page, light and dark."""
+
+import unittest
+from pathlib import Path
+
+from test_pages import Live
+
+try:
+    import axe_core_python
+    AXE = Path(axe_core_python.__file__).with_name("axe.min.js").read_text()
+except ImportError:
+    AXE = None
+
+
+@unittest.skipIf(AXE is None, "axe-core-python is not installed")
+class Accessibility(Live):
+    def test_each_page_is_accessible(self):
+        for path in self.pages():
+            for dark in (False, True):
+                with self.subTest(f"{path} {'dark' if dark else 'light'}"):
+                    self.browser.open(path)
+                    self.browser.set_dark(dark)
+                    self.browser.driver.execute_script(AXE)
+                    result = self.browser.driver.execute_async_script(
+                        "axe.run(document, {resultTypes: ['violations']}).then(arguments[0])")
+                    self.assertGreater(len(result["passes"]), 5)
+                    found = [f"{one['id']} ({one['impact']}): {node['html'][:200]} {node['failureSummary']}"
+                             for one in result["violations"] if one["impact"] in ("serious", "critical")
+                             for node in one["nodes"][:3]]
+                    self.assertEqual(found, [])
+                    self.browser.problems()
+        self.browser.set_dark(False)
+
+
+del Live
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,295 @@
+"""Does each action of the dashboard in a browser, and checks its effect in Redis or at the simulator."""
+
+import json
+import time
+import unittest
+
+from browser import Browser
+from scene import Scene, eventually, get_json, notifications, send_json, token
+
+JOBS, DEAD, INVALID = "push:{default}:jobs", "push:{default}:dead", "push:{shared}:invalid-tokens"
+
+
+def job(prefix, number=0, **members):
+    return {"token": token(prefix, number), "payload": {"aps": {"alert": f"job {number}"}}, **members}
+
+
+class Actions(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.scene = Scene()
+        cls.addClassCleanup(cls.scene.close)
+        cls.scene.start_redis()
+        cls.worker, cls.control = cls.scene.start_worker(
+            "--simulate-rule", "prefix=410,answer=410", "--simulate-rule", "prefix=503,answer=503", "--retry-base", "1h",
+            "--retry-cap", "1h", "--results", "all", "--lease", "7s")
+        cls.web, cls.address = cls.scene.start_web()
+        cls.browser = Browser(cls.address)
+        cls.addClassCleanup(cls.browser.close)
+
+    def tearDown(self):
+        self.assertEqual(self.browser.problems(), [], "console messages and refusals")
+
+    @property
+    def redis(self):
+        return self.scene.redis
+
+    def listed(self, command, *arguments):
+        lines = self.scene.run(command, "list", "--json", *arguments).stdout.splitlines()
+        return [json.loads(line) for line in lines if line]
+
+    def ids(self, command, *arguments):
+        return sorted(one["id"] for one in self.listed(command, *arguments) if "id" in one)
+
+    def select(self, count):
+        boxes = self.browser.all("tbody input[type=checkbox]")
+        self.assertGreaterEqual(len(boxes), count)
+        for box in boxes[:count]:
+            box.click()
+        self.assertIn(f"{count} selected", self.browser.one("[data-selected]").text)
+
+    def bulk(self, button, everything=False):
+        form = self.browser.one("form[data-select]")
+        if everything:
+            form.find_element("css selector", "input[name=scope][value=all]").click()
+        self.browser.press([one for one in form.find_elements("tag name", "button") if one.text == button][0])
+
+    def later(self, prefix, count, **members):
+        """Enqueues jobs for tomorrow."""
+        self.scene.push(*[job("cc", n, id=f"{prefix}-{n}", send_at=int(time.time()) + 86400, **members) for n in range(count)])
+        eventually("the jobs are scheduled", lambda: len(
+            [one for one in self.ids("jobs", "--state", "scheduled") if one.startswith(prefix + "-")]) == count)
+
+    def bury(self, number, count):
+        """Enqueues jobs that become dead letters, because their payloads are too large."""
+        before = self.redis("ZCARD", DEAD)
+        self.scene.push(*[job("ab", number + n, id=f"dead-{number + n}", payload={"aps": {"alert": "x" * 5000}})
+                          for n in range(count)])
+        eventually("the dead letters", lambda: self.redis("ZCARD", DEAD) == before + count)
+
+    def test_pause_and_resume_a_queue(self):
+        reason = "<b>wrong</b> \"template\""
+        self.browser.open("/queues/default")
+        self.browser.submit("pause-queue", reason=reason)
+        self.browser.sees(reason)
+        self.assertIn("wrong", str(self.redis("GET", "push:{default}:paused")
+                                   if self.redis("TYPE", "push:{default}:paused") == "string"
+                                   else self.redis("HGETALL", "push:{default}:paused")))
+        time.sleep(1)
+        self.scene.push(job("a1"))
+        time.sleep(2)
+        self.assertEqual(notifications(self.control, token("a1")), [])
+        self.browser.open("/queues/default")
+        self.browser.submit("resume-queue")
+        eventually("it is sent", lambda: notifications(self.control, token("a1")))
+        self.assertEqual(self.redis("EXISTS", "push:{default}:paused"), 0)
+        self.browser.open("/activity")
+        self.assertIn("queue default", self.browser.text)
+        self.assertIn(reason, self.browser.text)
+
+    def test_pause_and_resume_an_app(self):
+        self.browser.open("/apps")
+        self.browser.submit("pause-app", reason="a new key")
+        self.browser.sees("a new key")
+        self.browser.sees("paused by operator")
+        time.sleep(2)
+        self.scene.push(job("a2"))
+        time.sleep(2)
+        self.assertEqual(notifications(self.control, token("a2")), [])
+        self.browser.submit("resume-app")
+        self.browser.sees("closed")
+        # The deferred job waits for its time, a later one does not.
+        self.scene.push(job("a4"))
+        eventually("another is sent", lambda: notifications(self.control, token("a4")))
+        self.assertEqual(self.redis("EXISTS", "push:{shared}:app-paused:default"), 0)
+
+    def test_quiet_work_and_stop(self):
+        worker, control = self.scene.start_worker("--lease", "7s", queue="fleet", name="worker-2")
+        web, address = self.scene.start_web(queue="fleet", name="web-2")
+        browser = Browser(address)
+        self.addCleanup(browser.close)
+        browser.open("/workers")
+        name = eventually("its heartbeat", lambda: self.redis("ZRANGE", "push:{fleet}:workers", 0, -1))[0]
+        name = name.rpartition(".")[0]
+        field = f'input[name=worker][value="{name}"]'
+
+        def act(action):
+            eventually(f"the button {action}", lambda: browser.all(f'form[action$="/actions/{action}"] {field}'))
+            form = browser.one(f'form[action$="/actions/{action}"]:has({field})')
+            browser.submit(action, _form=form)
+
+        def state():
+            return [row.text for row in browser.all("tbody tr") if name in row.text][0]
+        act("quiet-worker")
+        eventually("it is quiet", lambda: " quiet " in state().replace("\n", " "))
+        self.scene.push(job("a3"), queue="fleet")
+        time.sleep(2)
+        self.assertEqual(notifications(control, token("a3")), [])
+        act("work-worker")
+        eventually("it is sent", lambda: notifications(control, token("a3")))
+        eventually("it works", lambda: "running" in state())
+        act("stop-worker")
+        self.assertEqual(worker.wait(30), 0)
+        eventually("it is not shown", lambda: name not in browser.text)
+        self.assertEqual(browser.problems(), [])
+
+    def test_run_cancel_and_delete_jobs(self):
+        self.later("pick", 4)
+        self.browser.open("/jobs?state=scheduled&match=pick-")
+        self.select(1)
+        self.bulk("Delete")
+        self.assertIn("1 jobs", self.browser.confirm("1 jobs"))
+        self.assertEqual(len([one for one in self.ids("jobs") if one.startswith("pick-")]), 3)
+        self.browser.open("/jobs?state=scheduled&match=pick-")
+        before = self.redis("ZCARD", DEAD)
+        self.select(1)
+        self.bulk("Cancel")
+        self.browser.confirm("1 jobs")
+        eventually("a dead letter", lambda: self.redis("ZCARD", DEAD) == before + 1)
+        self.assertEqual(len([one for one in self.ids("dead", "--reason", "Cancelled") if one.startswith("pick-")]), 1)
+        self.browser.open("/jobs?state=scheduled&match=pick-")
+        self.select(1)
+        self.bulk("Run now")
+        self.browser.confirm("1 jobs")
+        eventually("one is sent", lambda: sum(len(notifications(self.control, token("cc", n))) for n in range(4)) == 1)
+        self.later("all", 60)
+        self.browser.open("/jobs?state=scheduled&match=all-")
+        self.bulk("Delete", everything=True)
+        self.assertIn("60 jobs", self.browser.confirm("60 jobs"))
+        self.assertEqual([one for one in self.ids("jobs") if one.startswith("all-")], [])
+        self.assertEqual(len([one for one in self.ids("jobs") if one.startswith("pick-")]), 1)
+
+    def test_nothing_selected_changes_nothing(self):
+        self.later("none", 1)
+        self.browser.open("/jobs?state=scheduled&match=none-")
+        self.bulk("Delete")
+        self.assertIn("Nothing is selected", self.browser.text)
+        self.assertTrue(all("400" in one for one in self.browser.problems()))
+        self.assertEqual(len([one for one in self.ids("jobs") if one.startswith("none-")]), 1)
+
+    def test_actions_on_one_job(self):
+        self.scene.push(job("503", 7, id="single"))
+        eventually("it waits for a retry", lambda: "single" in self.ids("jobs", "--state", "retrying"))
+        self.browser.open("/jobs?id=single")
+        self.browser.press(self.browser.one("tbody a[href*='/jobs/default/']"))
+        self.assertIn("ServiceUnavailable", self.browser.text)
+        send_json(f"{self.control}/rules", {"rules": ["prefix=410,answer=410"]})
+        self.addCleanup(send_json, f"{self.control}/rules",
+                        {"rules": ["prefix=410,answer=410", "prefix=503,answer=503"]})
+        self.browser.submit("change-jobs", button="Run now")
+        self.browser.confirm("1 jobs")
+        eventually("it is accepted", lambda: any(one["accepted"] for one in notifications(self.control, token("503", 7))))
+
+    def test_cancel_by_id(self):
+        self.later("byid", 1)
+        self.browser.open("/jobs?id=byid-0")
+        self.browser.press(self.browser.one("tbody a[href*='/jobs/default/']"))
+        self.browser.submit("cancel-id")
+        commands = self.redis("HGETALL", "push:{default}:job-commands")
+        self.assertIn("byid-0", str(commands))
+        before = self.redis("ZCARD", DEAD)
+        self.browser.open("/jobs?id=byid-0")
+        self.select(1)
+        self.bulk("Run now")
+        self.browser.confirm("1 jobs")
+        eventually("the worker drops it", lambda: "byid-0" in self.ids("dead", "--reason", "Cancelled"))
+        self.assertEqual(self.redis("ZCARD", DEAD), before + 1)
+
+    def test_requeue_edit_and_delete_dead_letters(self):
+        self.bury(0, 5)
+        self.browser.open("/dead?reason=PayloadTooLarge")
+        self.assertIn("4,096", self.browser.text.replace("4096", "4,096"))
+        self.select(1)
+        self.bulk("Delete")
+        self.browser.confirm("1 dead letters")
+        self.assertEqual(len(self.ids("dead", "--reason", "PayloadTooLarge")), 4)
+        self.browser.open("/dead?reason=PayloadTooLarge")
+        link = self.browser.one("tbody a[href*='/dead/default/']")
+        self.browser.press(link)
+        number = json.loads(self.browser.one("textarea[name=job]").get_attribute("value"))["id"].split("-")[1]
+        small = json.dumps(job("ab", 900 + int(number), id=f"mended-{number}"))
+        self.browser.fill(self.browser.form("edit-and-requeue"), "job", small)
+        self.browser.sees("On a device")
+        self.browser.submit("edit-and-requeue")
+        eventually("it is sent", lambda: notifications(self.control, token("ab", 900 + int(number))))
+        self.assertEqual(len(self.ids("dead", "--reason", "PayloadTooLarge")), 3)
+        self.browser.open("/dead?reason=PayloadTooLarge")
+        self.bulk("Requeue", everything=True)
+        self.assertIn("3 dead letters", self.browser.confirm("3 dead letters"))
+        eventually("they die again", lambda: len(self.ids("dead", "--reason", "PayloadTooLarge")) == 3)
+        self.browser.open("/dead?reason=PayloadTooLarge")
+        self.bulk("Delete", everything=True)
+        self.browser.confirm("3 dead letters")
+        self.assertEqual(self.ids("dead", "--reason", "PayloadTooLarge"), [])
+
+    def test_remove_and_add_invalid_tokens(self):
+        self.scene.push(*[job("410", n) for n in range(3)])
+        eventually("three", lambda: self.redis("SISMEMBER", INVALID, token("410", 2)) and self.redis("SCARD", INVALID) >= 3)
+        self.browser.open("/invalid?reason=Unregistered")
+        self.select(1)
+        self.bulk("Remove from the set")
+        self.browser.confirm("1 tokens")
+        self.assertEqual(sum(self.redis("SISMEMBER", INVALID, token("410", n)) for n in range(3)), 2)
+        self.browser.open("/invalid?reason=Unregistered")
+        self.bulk("Remove from the set", everything=True)
+        self.browser.confirm("2 tokens")
+        self.assertEqual(sum(self.redis("SISMEMBER", INVALID, token("410", n)) for n in range(3)), 0)
+        self.browser.open("/invalid")
+        self.browser.submit("add-invalid-tokens", tokens=token("f0") + "\n" + token("f1"), reason="Uninstalled")
+        self.assertEqual([self.redis("SISMEMBER", INVALID, token(one)) for one in ("f0", "f1")], [1, 1])
+        self.browser.open("/devices/" + token("f0"))
+        self.assertIn("Uninstalled", self.browser.text)
+        self.browser.submit("remove-invalid-tokens")
+        self.browser.confirm("1 tokens")
+        self.assertEqual(self.redis("SISMEMBER", INVALID, token("f0")), 0)
+
+    def test_campaign(self):
+        self.later("tour", 5, campaign="tour")
+        self.browser.open("/campaigns/tour")
+        self.browser.submit("pause-campaign", reason="typo in the text")
+        self.browser.sees("typo in the text")
+        self.assertIn("paused", self.scene.run("campaign", "show", "tour", "--json", check=False).stdout)
+        self.scene.push(*[job("ca", n, campaign="tour", id=f"tour-now-{n}") for n in range(3)])
+        time.sleep(2)
+        self.assertEqual(notifications(self.control, token("ca", 0)), [])
+        self.browser.open("/campaigns/tour")
+        self.browser.submit("resume-campaign")
+        eventually("they are sent", lambda: all(notifications(self.control, token("ca", n)) for n in range(3)))
+        self.browser.open("/campaigns/tour")
+        self.browser.submit("limit-campaign", per_second="7")
+        self.browser.open("/campaigns")
+        self.assertIn("7/s", self.browser.text)
+        self.browser.open("/campaigns/tour")
+        self.browser.submit("cancel-campaign", reason="never mind")
+        self.browser.sees("cancelled")
+        self.scene.push(*[job("cb", n, campaign="tour", id=f"tour-cancelled-{n}") for n in range(2)])
+        eventually("they are cancelled", lambda: len(
+            [one for one in self.ids("dead", "--campaign", "tour") if one.startswith("tour-cancelled")]) == 2)
+        self.assertEqual(notifications(self.control, token("cb", 0)), [])
+        self.browser.open("/campaigns/tour")
+        self.browser.submit("requeue-campaign")
+        self.browser.confirm("dead letters")
+        eventually("they are sent", lambda: all(notifications(self.control, token("cb", n)) for n in range(2)))
+
+    def test_try_it(self):
+        self.browser.open("/try")
+        self.browser.sees("From the dashboard")
+        form = self.browser.form("enqueue")
+        bad = json.dumps({"token": token("ad"), "payload": {"aps": {"alert": "y" * 5000}}})
+        self.browser.driver.execute_script(
+            "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('input', {bubbles: true}))",
+            form.find_element("name", "job"), bad)
+        self.browser.sees("4096")
+        self.browser.driver.execute_script(
+            "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('input', {bubbles: true}))",
+            form.find_element("name", "job"), json.dumps(job("ad", alert=None) | {"payload": {"aps": {"alert": {
+                "title": "<i>Title</i>", "body": "Grüße 😀"}}}}).replace('"alert": null, ', ""))
+        eventually("the preview", lambda: "<i>Title</i>" in self.browser.one("#verdicts").text)
+        self.browser.press([one for one in form.find_elements("tag name", "button") if one.text == "Send"][0])
+        self.browser.sees("The job is enqueued")
+        found = eventually("it is sent", lambda: notifications(self.control, token("ad")))
+        self.assertEqual(found[0]["payload"]["aps"]["alert"]["body"], "Grüße 😀")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

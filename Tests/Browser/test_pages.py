@@ -1,0 +1,234 @@
+"""Clicks through each page and action of the dashboard on a live queue, and checks what it did."""
+
+import json
+import os
+import time
+import unittest
+import urllib.parse
+
+from browser import Browser
+from scene import Scene, eventually, get_json, notifications, token
+
+HOSTILE = [
+    "<script>alert(1)</script>", "\"><img src=x onerror=alert(1)>", "'\"`</textarea></title><svg onload=alert(1)>",
+    "\u202egnp.evil\u2066", "javascript:alert(1)", "{{name}} ${7*7} %3Cscript%3E &lt;b&gt;",
+]
+
+
+def job(prefix, number, **members):
+    return {"token": token(prefix, number), "payload": {"aps": {"alert": f"job {number}"}}, **members}
+
+
+def hostile(index, text, **members):
+    return {
+        "token": token("ee", index), "id": text, "campaign": text, "app": text, "topic": text, "collapse_id": text,
+        "payload": {"aps": {"alert": {"title": text, "subtitle": text, "body": text}, "category": text}, text: text},
+        **members}
+
+
+class Live(unittest.TestCase):
+    """A scene and a browser that all tests of a class share."""
+
+    web_options = ()
+
+    @classmethod
+    def setUpClass(cls):
+        cls.scene = Scene()
+        cls.addClassCleanup(cls.scene.close)
+        cls.scene.start_redis()
+        cls.worker, cls.control = cls.scene.start_worker(
+            "--simulate-rule", "prefix=410,answer=410",
+            "--simulate-rule", "prefix=503,answer=503", "--retry-base", "1h", "--retry-cap", "1h", "--results", "all",
+            "--lease", "7s")
+        cls.web, cls.address = cls.scene.start_web(*cls.web_options, queue="default,other")
+        cls.fill()
+        cls.browser = Browser(cls.address)
+        cls.addClassCleanup(cls.browser.close)
+
+    @classmethod
+    def fill(cls):
+        scene, later = cls.scene, int(time.time()) + 3600
+        scene.push(*[job("aa", n, campaign="spring", id=f"good-{n}") for n in range(20)])
+        scene.push(*[job("dead", n, payload={"aps": {"alert": "x" * 5000}}) for n in range(4)])
+        scene.push(*[job("410", n) for n in range(3)])
+        scene.push(*[job("503", n, id=f"retry-{n}") for n in range(4)])
+        scene.push(*[job("cc", n, id=f"later-{n}", campaign="autumn", send_at=later) for n in range(70)])
+        # Jobs of an unknown app become dead letters; those without a worker wait.
+        scene.push(*[hostile(n, text) for n, text in enumerate(HOSTILE)])
+        scene.push(*[hostile(n + 100, text) for n, text in enumerate(HOSTILE)], "no JSON <script>alert(1)</script>",
+                   queue="other")
+        eventually("the worker has settled the jobs", lambda: scene.redis("LLEN", "push:{default}:jobs") == 0)
+        eventually("dead letters", lambda: scene.redis("ZCARD", "push:{default}:dead") >= 4 + len(HOSTILE))
+        eventually("invalid tokens", lambda: scene.redis("SCARD", "push:{shared}:invalid-tokens") == 3)
+
+    def tearDown(self):
+        self.assertEqual(self.browser.problems(), [], "console messages and refusals")
+
+    def keys(self, path, css):
+        """The addresses of links on a page."""
+        self.browser.open(path)
+        return [one.get_attribute("href")[len(self.address):] for one in self.browser.all(css)]
+
+    def pages(self):
+        """The address of each page, with its title."""
+        job_page = self.keys("/jobs?state=scheduled&queue=default", "tbody a[href*='/jobs/default/']")[0]
+        hostile_job = self.keys("/jobs?queue=other", "tbody a[href*='/jobs/other/']")[0]
+        dead = self.keys("/dead?queue=default&reason=PayloadTooLarge", "tbody a[href*='/dead/default/']")[0]
+        hostile_dead = self.keys("/dead?queue=default&reason=Unknown*", "tbody a[href*='/dead/default/']")[0]
+        return {
+            "/": "Overview", "/?span=day": "Overview", "/?span=days": "Overview", "/queues": "Queues",
+            "/queues/default": "Queue default", "/queues/other": "Queue other", "/jobs": "Jobs",
+            "/jobs?state=retrying": "Jobs", job_page: "Job ", hostile_job: "Job ", "/devices": "Device",
+            f"/devices/{token('410', 0)}": "Device 4100", "/campaigns": "Campaigns", "/campaigns/spring": "Campaign spring",
+            "/campaigns/" + urllib.parse.quote(HOSTILE[1], safe=""): "Campaign ", "/dead": "Dead letters", dead: "Dead letter ",
+            hostile_dead: "Dead letter ", "/apps": "Apps", "/invalid": "Invalid tokens", "/workers": "Workers",
+            "/redis": "Redis", "/try": "Try it", "/activity": "Activity", "/no-such-page": "404",
+        }
+
+
+class Pages(Live):
+    def test_each_page_opens_without_a_message_in_the_console(self):
+        for path, title in self.pages().items():
+            with self.subTest(path):
+                self.browser.open(path)
+                self.assertTrue(self.browser.title.startswith(title), self.browser.title)
+                found = [one for one in self.browser.problems() if "404 (Not Found)" not in one or title != "404"]
+                self.assertEqual(found, [])
+
+    def test_navigation_leads_to_each_section_and_marks_it(self):
+        self.browser.open("/")
+        names = [one.text.split(" ")[0] for one in self.browser.all("nav[aria-label=Pages] a")]
+        self.assertEqual(len(names), 12)
+        for index in range(12):
+            link = self.browser.all("nav[aria-label=Pages] a")[index]
+            self.browser.press(link)
+            self.assertTrue(self.browser.one("nav [aria-current=page]").text.startswith(names[index]))
+
+    def test_markup_of_jobs_shows_as_text(self):
+        for text in HOSTILE:
+            with self.subTest(text):
+                self.browser.open("/campaigns/" + urllib.parse.quote(text, safe=""))
+                self.assertEqual(self.browser.all("main script, main img, main svg[onload], main b"), [])
+        for path in ("/jobs?queue=other", "/dead", *self.keys("/jobs?queue=other", "tbody a[href*='/jobs/other/']"),
+                     *self.keys("/dead?reason=Unknown*", "tbody a[href*='/dead/default/']")):
+            with self.subTest(path):
+                self.browser.open(path)
+                self.assertEqual(self.browser.all("main script, main img, main svg[onload], [onerror], [onload]"), [])
+                self.assertEqual(self.browser.all("a[href^='javascript:']"), [])
+                self.assertNotIn("\u202e", self.browser.text)
+        self.browser.open("/jobs?queue=other&match=alert(1)")
+        self.assertIn("<script>alert(1)</script>", self.browser.text)
+        self.assertIn("\"><img src=x onerror=alert(1)>", self.browser.text)
+
+    def test_filters_and_pages_of_jobs(self):
+        self.browser.open("/jobs?queue=default&state=scheduled")
+        first = {one.get_attribute("value") for one in self.browser.all("tbody input[name=key]")}
+        self.assertEqual(len(first), 50)
+        self.browser.press(self.browser.one("a[rel=next]"))
+        second = {one.get_attribute("value") for one in self.browser.all("tbody input[name=key]")}
+        self.assertEqual(len(first | second), 70)
+        self.assertEqual(self.browser.all("a[rel=next]"), [])
+        self.browser.open("/jobs")
+        form = self.browser.one("form.filters")
+        self.browser.fill(form, "id", "later-7")
+        self.browser.press(form.find_element("css selector", "button"))
+        self.assertEqual(len(self.browser.all("tbody tr")), 1)
+        self.assertIn("later-7", self.browser.text)
+        self.browser.open("/jobs?older_than=soon")
+        self.assertIn("must be a duration", self.browser.text)
+        self.assertTrue(any("400" in one for one in self.browser.problems()))
+
+    def test_narrow_screen_has_no_scroll_bar_of_the_page(self):
+        narrow = Browser(self.address, width=375, height=800)
+        self.addCleanup(narrow.close)
+        for path in self.pages():
+            with self.subTest(path):
+                narrow.open(path)
+                width, wide = narrow.driver.execute_script("""
+                    const wide = [...document.body.querySelectorAll("*")]
+                      .filter((one) => one.getBoundingClientRect().right > innerWidth + 1 && !one.closest(".table, pre, .chart"))
+                      .map((one) => `${one.tagName} ${one.className} ${one.textContent.slice(0, 40)}`).slice(0, 5);
+                    return [document.documentElement.scrollWidth, wide]""")
+                self.assertLessEqual(width, 375, wide)
+
+    def test_dark_colours(self):
+        def background():
+            return self.browser.driver.execute_script("""
+                const parts = getComputedStyle(document.body).backgroundColor.match(/[0-9.]+/g).map(Number);
+                return parts.slice(0, 3).reduce((sum, one) => sum + one) / 3""")
+        self.browser.open("/")
+        self.assertGreater(background(), 200)
+        self.browser.set_dark(True)
+        self.addCleanup(self.browser.set_dark, False)
+        self.assertLess(background(), 60)
+
+    def test_keyboard_reaches_every_control(self):
+        for path in ("/", "/jobs?queue=default&state=retrying", "/invalid", "/workers", "/try"):
+            with self.subTest(path):
+                self.browser.open(path)
+                reached = []
+                for step in range(200):
+                    self.browser.driver.switch_to.active_element.send_keys("\ue004")
+                    found = self.browser.driver.execute_script("""
+                        const one = document.activeElement;
+                        if (one === document.body) return null;
+                        return [one.matches(".skip"), [...document.querySelectorAll("*")].indexOf(one), one.checkVisibility()
+                          && (getComputedStyle(one).outlineStyle !== "none" || getComputedStyle(one).boxShadow !== "none")]""")
+                    if not found or (reached and found[1] == reached[0][1]):
+                        break
+                    reached.append(found)
+                self.assertTrue(reached[0][0], "the first tab stop is the skip link")
+                self.assertEqual([one for one in reached if not one[2]], [], "each tab stop shows its focus")
+                missed = self.browser.driver.execute_script("""
+                    const reached = new Set(arguments[0]), all = [...document.querySelectorAll("*")];
+                    const groups = new Set(all.filter((one, i) => reached.has(i) && one.type === "radio").map((one) => one.name));
+                    return all.filter((one, i) => one.matches("a[href], button, input:not([type=hidden]), select, textarea, summary")
+                        && !reached.has(i) && one.checkVisibility() && !(one.type === "radio" && groups.has(one.name)))
+                      .map((one) => one.outerHTML.slice(0, 120))""", [one[1] for one in reached])
+                self.assertEqual(missed, [])
+        self.browser.open("/jobs")
+        self.browser.driver.switch_to.active_element.send_keys("\ue004")
+        self.browser.driver.switch_to.active_element.send_keys("\ue007")
+        eventually("the skip link moves the focus", lambda: self.browser.driver.execute_script(
+            "return document.activeElement.id") == "main")
+
+    def test_pages_can_be_read_without_scripts(self):
+        plain = Browser(self.address, scripts=False)
+        self.addCleanup(plain.close)
+        for path, title in self.pages().items():
+            with self.subTest(path):
+                plain.open(path)
+                self.assertTrue(plain.title.startswith(title), plain.title)
+        plain.open("/jobs?state=retrying")
+        self.assertIn("retry-1", plain.text)
+        self.assertIn("ServiceUnavailable", plain.text)
+
+
+class Updates(Live):
+    def test_a_page_shows_a_change_without_a_reload_and_rests_while_it_is_hidden(self):
+        self.browser.open("/queues/other")
+        self.browser.driver.execute_script("window.isSamePage = true")
+
+        def waiting():
+            return self.browser.driver.execute_script("""
+                const names = [...document.querySelectorAll("dt")];
+                return names.find((one) => one.textContent === "Waiting").nextElementSibling.textContent""")
+        before = int(waiting())
+        self.scene.push(job("ab", 1), queue="other")
+        eventually("the new job is counted", lambda: waiting() == str(before + 1), 15)
+        self.assertTrue(self.browser.driver.execute_script("return window.isSamePage"))
+        first = self.browser.driver.current_window_handle
+        self.browser.driver.execute_script("""
+            Object.defineProperty(document, "hidden", { get: () => window.isHidden ?? false, configurable: true });
+            window.isHidden = true; document.dispatchEvent(new Event("visibilitychange"))""")
+        self.assertIn("Paused", self.browser.one("#live-state").text)
+        self.scene.push(job("ab", 2), queue="other")
+        time.sleep(5)  # two updates later
+        self.assertEqual(waiting(), str(before + 1))
+        self.browser.driver.execute_script("window.isHidden = false; document.dispatchEvent(new Event('visibilitychange'))")
+        eventually("it catches up", lambda: waiting() == str(before + 2), 15)
+        self.assertEqual(self.browser.driver.current_window_handle, first)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
